@@ -13,7 +13,7 @@ USABLE := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python; do \
 	"$$python" -c '$(USABLE)' >/dev/null 2>&1 && echo "$$python" && break; done)
 
-.PHONY: help setup demo docs test arm-tools lint conformance bench clean distclean
+.PHONY: help setup demo docs test tools lint conformance bench clean distclean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,25 +32,25 @@ docs: $(VENV)/.stamp-run ## Run the commands that README and docs show, and writ
 # A worker keeps tests that stand together, for they share what they prepare, and takes over others' when it has no more.
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
-test: $(VENV)/.stamp-test arm-tools ## Run the tests that are fast: of each kind at least one
+test: $(VENV)/.stamp-test tools ## Run the tests that are fast: of each kind at least one
 	$(PYTEST)
 
-# Tests for Arm skip where these cannot be had.
-ARM_TOOLS := aarch64-linux-gnu-gcc qemu-aarch64-static qemu-aarch64
-ARM_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static qemu-user
+# Tests for Arm, and those of C libraries with clang, skip where these cannot be had.
+TOOLS := aarch64-linux-gnu-gcc qemu-aarch64-static qemu-aarch64 clang
+TOOL_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static qemu-user clang libclang-rt-dev
 
-arm-tools: ## Install the Arm cross compiler and emulators, where apt-get can
-	@for tool in $(ARM_TOOLS); do command -v $$tool >/dev/null || missing=1; done; [ -z "$$missing" ] || { \
+tools: ## Install the Arm cross compiler and emulators, and clang, where apt-get can
+	@for tool in $(TOOLS); do command -v $$tool >/dev/null || missing=1; done; [ -z "$$missing" ] || { \
 		timeout 300 apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 600 \
-		apt-get install -y -qq --no-install-recommends $(ARM_PACKAGES); } >/dev/null 2>&1 || \
-		echo "Arm tests will skip; to run them, as root: apt-get install $(ARM_PACKAGES)"
+		apt-get install -y -qq --no-install-recommends $(TOOL_PACKAGES); } >/dev/null 2>&1 || \
+		echo "Tests for Arm and with clang will skip; to run them, as root: apt-get install $(TOOL_PACKAGES)"
 
 lint: $(VENV)/.stamp-test ## Check style (ruff) and types (mypy --strict)
 	$(BIN)/ruff check .
 	cd $(VENV)/source && ../bin/mypy --config-file ../../pyproject.toml -p eqfuse
 
 # Properties are in both: here with more examples.
-conformance: $(VENV)/.stamp-test arm-tools ## Run all others: every rule, ONNX's node tests, random graphs, searches (PART=tests/rules to choose)
+conformance: $(VENV)/.stamp-test tools ## Run all others: every rule, ONNX's node tests, random graphs, searches (PART=tests/rules to choose)
 	$(PYTEST) -r fE -m "conformance or hypothesis" --hypothesis-profile thorough $(PART)
 
 bench: $(VENV)/.stamp-bench $(DEMO) ## Compare eqfuse optimize with onnxsim and onnxslim (MODELS="a.onnx b.onnx" to choose)

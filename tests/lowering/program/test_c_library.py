@@ -144,10 +144,11 @@ def test_threads_with_contexts_of_their_own_run_one_model(compiler: str, tmp_pat
 
 
 @pytest.mark.conformance
-def test_threads_race_for_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_threads_race_for_nothing(compiler: str, tmp_path: Path) -> None:
     options = ("-g", "-fsanitize=thread")
-    folder = project(tmp_path / "project", doubled_positives(), options)
-    program = build(THREADS, [folder], tmp_path, options)
+    folder = project(tmp_path / "project", doubled_positives(), options, compiler=compiler)
+    program = build(THREADS, [folder], tmp_path, options, compiler)
     assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "0\n"
 
 
@@ -175,6 +176,10 @@ def test_two_models_are_one_program(tmp_path: Path) -> None:
     "options",
     [
         ("-DBUILD_SHARED_LIBS=ON",),
+        pytest.param(
+            ("-DBUILD_SHARED_LIBS=ON", "-DCMAKE_C_COMPILER=clang"),
+            marks=[pytest.mark.conformance, pytest.mark.skipif("clang" not in COMPILERS, reason="clang: not found")],
+        ),
         pytest.param(("-DNET_EMBED_WEIGHTS=OFF",), marks=pytest.mark.conformance),
         pytest.param(("-DNET_STATIC=ON",), marks=pytest.mark.conformance),
     ],
@@ -190,6 +195,18 @@ def test_cmake_builds_the_library_and_the_example(options: tuple[str, ...], tmp_
     subprocess.run(command, check=True, cwd=tmp_path)
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), [4, 8])
     np.testing.assert_array_equal(np.fromfile(tmp_path / "w.bin", np.float32), 2 * WEIGHTS)
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake: not found")
+def test_weights_that_no_library_holds_are_refused(tmp_path: Path) -> None:
+    folder = project(tmp_path / "project", doubled_positives(), prefix="net")
+    with (folder / "weights.bin").open("r+b") as file:
+        file.truncate(1 << 31)  # no blocks of a disk
+    command = ["cmake", "-S", folder, "-B", tmp_path / "build"]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode
+    assert "add -D NET_EMBED_WEIGHTS=OFF" in " ".join(refused.stderr.split())
+    assert subprocess.run([*command, "-DNET_EMBED_WEIGHTS=OFF"], capture_output=True).returncode == 0
 
 
 def test_the_runtime_is_small(tmp_path: Path) -> None:
