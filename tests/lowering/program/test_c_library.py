@@ -202,7 +202,7 @@ def test_weights_that_no_library_holds_are_refused(tmp_path: Path) -> None:
     folder = project(tmp_path / "project", doubled_positives(), prefix="net")
     with (folder / "weights.bin").open("r+b") as file:
         file.truncate(1 << 31)  # no blocks of a disk
-    command = ["cmake", "-S", folder, "-B", tmp_path / "build"]
+    command = ["cmake", "-S", str(folder), "-B", str(tmp_path / "build")]
     refused = subprocess.run(command, capture_output=True, text=True)
     assert refused.returncode
     assert "add -D NET_EMBED_WEIGHTS=OFF" in " ".join(refused.stderr.split())
