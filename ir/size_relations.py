@@ -8,12 +8,14 @@ from typing import Literal
 
 from .sizes import ONE, Size
 
-RelationName = Literal["equal", "least", "broadcast"]
+MOST_ELEMENTS = 2**31 - 1
+"""Elements of the largest tensor: kernels count them in 32 bits."""
+RelationName = Literal["equal", "least", "most", "broadcast"]
 
 
 @dataclass(frozen=True)
 class Relation:
-    """`left` is equal to `right`, at least that, or (broadcast) equal to it or 1."""
+    """`left` is equal to `right`, at least that, at most that, or (broadcast) equal to it or 1."""
 
     left: Size
     name: RelationName
@@ -33,6 +35,6 @@ class Relation:
             return True
         except ZeroDivisionError:
             return False
-        if self.name == "least":
-            return left >= right
+        if self.name in ("least", "most"):
+            return left >= right if self.name == "least" else left <= right
         return left == right or (self.name == "broadcast" and left == 1)

@@ -12,7 +12,7 @@ from ...engine.summary import VIEWS
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.operators import OPERATORS
 from ...ir.size_names import dimension_as_size, elements
-from ...ir.size_relations import Relation, RelationName
+from ...ir.size_relations import MOST_ELEMENTS, Relation, RelationName
 from ...ir.sizes import Size, number, symbol
 from ...ir.types import TensorType
 
@@ -24,7 +24,7 @@ _OTHER_SIZES = (64, 32, 16, 256, 512, 96, 48, 224, 8, 4, 2, 1)
 def find_relations(graph: OperatorGraph) -> Iterator[tuple[int | None, Relation]]:
     """The open relations of a graph at the call, each with the number of its operator; None for the model's own."""
     for index, operator in enumerate(graph.operators):
-        for left, name, right in _relations_of(operator, graph):
+        for left, name, right in (*_relations_of(operator, graph), *_counts(operator, graph)):
             if (relation := Relation(left, name, right)).is_open:
                 yield index, relation
     for left, right in graph.equal:
@@ -54,6 +54,15 @@ def fit_sizes(graph: OperatorGraph, assumed: Iterable[str]) -> Mapping[str, int]
 
 
 Pairs = Iterator[tuple[Size, RelationName, Size]]
+
+
+def _counts(operator: Operator, graph: OperatorGraph) -> Pairs:
+    """A result that stays inside of a kernel has no more elements than one that is a tensor may have."""
+    for value in operator.outputs:
+        type_ = graph.values[value].type
+        count = None if type_ is None or type_.is_static else elements(type_)
+        if count is not None:
+            yield count, "most", number(MOST_ELEMENTS)
 
 
 def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:

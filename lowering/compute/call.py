@@ -180,8 +180,10 @@ class TensorCall:
         return tirx.const(value, self.dtype)
 
     def reciprocal(self, extent: Extent) -> Expr:
-        """One over an extent, of the type of the first result."""
-        return self.constant(1 / extent) if isinstance(extent, int) else self.constant(1) / extent.astype(self.dtype)
+        """One over an extent, of the type of the first result; 1 for none, whose mean is 0 as in ONNX Runtime."""
+        if isinstance(extent, int):
+            return self.constant(1 / max(extent, 1))
+        return self.constant(1) / te.max(extent, 1).astype(self.dtype)
 
     def stage(
         self, shape: Iterable[Extent], function: Callable[..., Expr], part: str = "", anchor: bool = False

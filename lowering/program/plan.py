@@ -11,7 +11,7 @@ from functools import cached_property
 import msgspec
 
 from ...errors import EqfuseError
-from ...ir.size_relations import RelationName
+from ...ir.size_relations import MOST_ELEMENTS, RelationName
 from ...ir.sizes import Size
 from .sizes import Demand, Solution, names_in, solve_sizes
 
@@ -74,9 +74,14 @@ class Buffer:
         return all(isinstance(extent, int) for extent in self.shape)
 
     @property
+    def elements(self) -> int:
+        """Elements of a static buffer."""
+        return math.prod(extent for extent in self.shape if isinstance(extent, int))
+
+    @property
     def size(self) -> int:
         """Bytes of a static buffer."""
-        return math.prod(extent for extent in self.shape if isinstance(extent, int)) * self.element.bits // 8
+        return self.elements * self.element.bits // 8
 
 
 class SpecialCall(msgspec.Struct, frozen=True):
@@ -198,7 +203,7 @@ class View:
 
 @dataclass(frozen=True)
 class Requirement:
-    """`left` is equal to `right`, at least that, or (broadcast) equal to it or 1; `operator` is for people.
+    """`left` is equal to `right`, at least or at most that, or (broadcast) equal to it or 1; `operator` is for people.
 
     It has to hold only where each of the buffers of the `conditions` has a truth value: then in each branch under them.
     """
@@ -212,8 +217,8 @@ class Requirement:
     @property
     def text(self) -> str:
         """What is wrong where it does not hold."""
-        relation = {"equal": "is not", "least": "is below", "broadcast": "is neither 1 nor"}[self.relation]
-        return f"{self.operator}: a size of {self.left} {relation} {self.right} for these shapes of the inputs"
+        relations = {"equal": "is not", "least": "is below", "most": "is above", "broadcast": "is neither 1 nor"}
+        return f"{self.operator}: a size of {self.left} {relations[self.relation]} {self.right} for these shapes of the inputs"
 
 
 @dataclass(frozen=True)
@@ -242,6 +247,8 @@ class Plan:
                 raise PlanError(f"{where}: type {buffer.dtype!r} is none of {', '.join(ELEMENT_TYPES)}")
             if not all(isinstance(extent, Size) or extent >= 0 for extent in buffer.shape):
                 raise PlanError(f"{where}: shape {buffer.shape} is not of sizes")
+            if buffer.is_static and buffer.elements > MOST_ELEMENTS:
+                raise PlanError(f"{where}: has {buffer.elements} elements; compiled code takes at most {MOST_ELEMENTS}")
         _check_views(self)
         _check_order(self)
         _check_outputs(self)

@@ -121,6 +121,6 @@ class SizeCode:
 def _holds(requirement: Requirement, variables: Mapping[str, str]) -> str:
     """The C expression that is true where a requirement holds."""
     left, right = c_expression(requirement.left, variables), c_expression(requirement.right, variables)
-    if requirement.relation == "least":
-        return f"{left} >= {right}"
+    if requirement.relation in ("least", "most"):
+        return f"{left} {'>=' if requirement.relation == 'least' else '<='} {right}"
     return f"{left} == {right}" + (f" || {left} == 1" if requirement.relation == "broadcast" else "")

@@ -39,9 +39,10 @@ def c_expression(extent: Extent, variables: Mapping[str, str]) -> str:
     if isinstance(extent, int):
         return str(extent)
     terms = []
-    for factors, coefficient in extent.terms:
-        parts = [_c_atom(atom, variables) for atom in factors]
-        terms.append(" * ".join(parts if parts and coefficient == 1 else [f"({coefficient})", *parts]))
+    for atoms, coefficient in extent.terms:
+        parts = [_c_atom(atom, variables) for atom in atoms]
+        factors = parts if parts and coefficient == 1 else [f"({coefficient})", *parts]
+        terms.append(reduce(lambda left, right: f"eqfuse_times({left}, {right})", factors))
     return f"({' + '.join(terms)})" if terms else "0"
 
 

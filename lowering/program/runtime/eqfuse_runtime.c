@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_BYTES ((uint64_t)1 << 46) /* of a tensor: more than any machine has */
+#define MOST_ELEMENTS INT32_MAX /* of a tensor: kernels count them in 32 bits */
+#define MOST_COUNT ((int64_t)1 << 56) /* of a product of sizes: sums of some stay below 2^63, and no tensor is so large */
 #define HUGE_PAGE ((size_t)2 << 20) /* bytes; of a page that the processor keeps in one entry of its tables */
 
 static int ports_of(const eqfuse_model *model) { return model->input_count + model->output_count; }
@@ -50,6 +51,12 @@ int64_t eqfuse_floor(int64_t dividend, int64_t divisor) {
     return quotient - (dividend % divisor && (dividend < 0) != (divisor < 0));
 }
 
+int64_t eqfuse_times(int64_t a, int64_t b) {
+    int64_t product;
+    if (!__builtin_mul_overflow(a, b, &product) && product <= MOST_COUNT && product >= -MOST_COUNT) return product;
+    return (a < 0) == (b < 0) ? MOST_COUNT : -MOST_COUNT;
+}
+
 int eqfuse_solve(const char *name, int64_t value, int64_t factor, int64_t *size) {
     *size = value / factor;
     if (value >= 0 && value % factor == 0) return 0;
@@ -67,12 +74,15 @@ int eqfuse_measure(const char *name, int64_t value, int64_t bound, int64_t *size
     return eqfuse_fail("the size %s is %lld, which is not from 0 to %lld", name, (long long)value, (long long)bound);
 }
 
-/* The bytes of a tensor; SIZE_MAX where no memory has so many. */
+/* The bytes of a tensor; SIZE_MAX where it has more elements than kernels count. */
 static size_t bytes_of(const eqfuse_tensor *tensor) {
-    uint64_t bytes = tensor->dtype.bits / 8;
-    for (int axis = 0; axis < tensor->rank; ++axis)
-        if (tensor->shape[axis] < 0 || __builtin_mul_overflow(bytes, (uint64_t)tensor->shape[axis], &bytes)) return SIZE_MAX;
-    return bytes <= MOST_BYTES ? bytes : SIZE_MAX;
+    int64_t elements = 1;
+    for (int axis = 0; axis < tensor->rank; ++axis) elements = eqfuse_times(elements, tensor->shape[axis]);
+    return elements < 0 || elements > MOST_ELEMENTS ? SIZE_MAX : (size_t)elements * (tensor->dtype.bits / 8);
+}
+
+static int refuse_size(void) {
+    return eqfuse_fail("a tensor has more than %d elements for these shapes of the inputs", MOST_ELEMENTS);
 }
 
 typedef struct {
@@ -114,7 +124,7 @@ static int lay_out(eqfuse_context *context) {
     int status = lives ? 0 : eqfuse_fail("there is no memory to lay out an arena");
     for (int i = 0; i < model->life_count && !status; ++i) {
         size_t bytes = bytes_of(&context->tensors[model->lives[i].buffer]);
-        if (bytes == SIZE_MAX) status = eqfuse_fail("these shapes of the inputs need more memory than any machine has");
+        if (bytes == SIZE_MAX) status = refuse_size();
         lives[i] = (placed_life){&model->lives[i], align(bytes), 0};
     }
     if (!status) {
@@ -150,6 +160,7 @@ int eqfuse_set_shapes(eqfuse_context *context, const int64_t *const *shapes) {
         for (size_t axis = 0; axis < model->inputs[i].rank; ++axis) {
             int64_t demanded = model->inputs[i].shape[axis] < 0 ? shapes[i][axis] : model->inputs[i].shape[axis];
             if (eqfuse_demand(model->inputs[i].name, (int)axis, shapes[i][axis], demanded)) return -1;
+            if (shapes[i][axis] > MOST_ELEMENTS) return refuse_size();
         }
     if (!model->extend) return 0;
     if (note_shapes(context, shapes)) {
@@ -161,12 +172,13 @@ int eqfuse_set_shapes(eqfuse_context *context, const int64_t *const *shapes) {
     model->extend(context);
     for (int i = 0; i < model->extent_count; ++i)
         if (context->extents[i] < 0) return eqfuse_fail("the model does not run on these shapes of the inputs");
+    for (int i = 0; i < model->extent_count; ++i)
+        if (context->extents[i] > MOST_ELEMENTS) return refuse_size();
     if (lay_out(context)) return -1;
     for (int port = 0; port < ports_of(model); ++port) { /* copies have the size of earlier shapes */
         free(context->copies[port]), context->copies[port] = NULL;
         context->port_bytes[port] = bytes_of(&context->tensors[model->port_buffers[port]]);
-        if (context->port_bytes[port] == SIZE_MAX)
-            return eqfuse_fail("these shapes of the inputs need more memory than any machine has");
+        if (context->port_bytes[port] == SIZE_MAX) return refuse_size();
     }
     context->has_shapes = 1;
     return 0;

@@ -171,6 +171,7 @@ int eqfuse_solve(const char *name, int64_t value, int64_t factor, int64_t *size)
 int eqfuse_demand(const char *name, int axis, int64_t extent, int64_t demanded);
 int eqfuse_measure(const char *name, int64_t value, int64_t bound, int64_t *size);
 int64_t eqfuse_floor(int64_t dividend, int64_t divisor);
+int64_t eqfuse_times(int64_t a, int64_t b);
 static inline int64_t eqfuse_least(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t eqfuse_greatest(int64_t a, int64_t b) { return a > b ? a : b; }
 

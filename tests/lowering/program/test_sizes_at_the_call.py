@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import helper
 
 from eqfuse.errors import UsageError
 from eqfuse.lowering.program.plan import Buffer, Call, Measure, Plan, PlanError, View
+from eqfuse.lowering.program.requirements import list_requirements
 from eqfuse.lowering.program.sizes import Demand, Solution, extents_of, solve_sizes, upper_bound
 from eqfuse.lowering.running.context import Context
 
+from ..small_models import graph_of, model
 from .handmade import floats, load_plan, size
 
 SIZES = st.integers(0, 40)
@@ -91,7 +94,9 @@ def test_a_size_that_is_computed_is_that_of_the_output(selecting: Context, eleme
     [
         ((3, 5), "the shapes of the inputs give the size W no value"),
         ((3,), "must have the shape"),
-        ((1 << 40, 0), ""),
+        ((1 << 40, 0), "more than 2147483647 elements"),
+        ((0, 1 << 31), "more than 2147483647 elements"),
+        ((0, 1 << 30), ""),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused_and_the_next_call_is_answered(
@@ -102,8 +107,36 @@ def test_shapes_that_do_not_fit_are_refused_and_the_next_call_is_answered(
         with pytest.raises(UsageError, match=message):
             incrementing.run({"x": x})
     else:
-        assert incrementing.run({"x": x})["z"].shape == (0, 1 << 40)
+        assert incrementing.run({"x": x})["z"].shape == (1 << 30, 0)
     assert incrementing.run({"x": np.zeros((3, 4), np.float32)})["z"].shape == (4, 3)
+
+
+@pytest.mark.parametrize("length", [1 << 16, 1 << 22, (1 << 31) - 1])
+def test_products_that_32_bits_do_not_hold_are_refused(length: int, tmp_path: Path) -> None:
+    buffers = (floats("x", "N", 0), floats("y", "N*N", "N*N"), floats("z", "N*N*N*N - 1"))
+    steps = (Call("increment", (0,), (1,)), Call("increment", (1,), (2,)))
+    context = load_plan(Plan(buffers, steps, (0,), (1, 2), ()), tmp_path)
+    with pytest.raises(UsageError, match="more than 2147483647 elements"):
+        context.run({"x": np.zeros((length, 0), np.float32)})
+
+
+def test_results_inside_of_kernels_are_counted() -> None:
+    """The products of all pairs of rows are no tensor where they are summed at once."""
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "first"], ["a"]),
+        helper.make_node("Unsqueeze", ["x", "second"], ["b"]),
+        helper.make_node("Mul", ["a", "b"], ["p"]),
+        helper.make_node("ReduceSum", ["p", "second"], ["y"], keepdims=0),
+    ]
+    proto = model(nodes, {"x": ["N"]}, {"y": ["N"]}, first=np.array([0]), second=np.array([1]))
+    texts = [requirement.text for requirement, _ in list_requirements(graph_of(proto).at_call)]
+    assert "a size of N*N is above 2147483647" in " ".join(texts)
+
+
+def test_tensors_that_32_bits_do_not_count_are_refused() -> None:
+    buffers = (floats("x", 1 << 16, 1 << 15), floats("y", 4))
+    with pytest.raises(PlanError, match=r"buffer 0 \(x\): has 2147483648 elements; .* at most 2147483647"):
+        Plan(buffers, (Call("increment", (0,), (1,)),), (0,), (1,), ())
 
 
 def test_inputs_share_sizes(tmp_path: Path) -> None:
