@@ -218,7 +218,8 @@ class Requirement:
     def text(self) -> str:
         """What is wrong where it does not hold."""
         relations = {"equal": "is not", "least": "is below", "most": "is above", "broadcast": "is neither 1 nor"}
-        return f"{self.operator}: a size of {self.left} {relations[self.relation]} {self.right} for these shapes of the inputs"
+        what = f"a size of {self.left} {relations[self.relation]} {self.right}"
+        return f"{self.operator}: {what} for these shapes of the inputs"
 
 
 @dataclass(frozen=True)
