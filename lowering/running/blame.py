@@ -52,20 +52,34 @@ def suspects(
     """The kernels of a library that are wrong, in running order, each distinct one once, only those `among` these if
     some are given. Slow: for explanations.
 
-    One is where the model crashed, whatever it does by itself.
+    One is where the model crashed, whatever it does by itself. A kernel for certain sizes is tried at these, and
+    blamed by the name of the one for all sizes in whose place it runs.
     """
     kernels = IsolatedKernels(library, threads, KERNEL_SECONDS)
     generator = np.random.default_rng(0)
     seen: set[str] = set()
-    for call in prepared.calls:
-        if call.symbol not in seen and (among is None or call.symbol in among):
+    for place, step in enumerate(prepared.steps):
+        if not isinstance(step, KernelCall) or (among is not None and step.symbol not in among):
+            continue
+        for version, where in _versions(prepared):
+            call = version.steps[place]
+            if not isinstance(call, KernelCall) or call.symbol in seen:
+                continue
             seen.add(call.symbol)
-            difference = _difference(prepared, call, kernels, generator)
+            difference = _difference(version, call, kernels, generator)
             if difference is None and call.symbol == crashed_in:
                 difference = "crashed where the model runs it"
             if difference is not None:
-                rule = prepared.answers[call.symbol].rule.partition(" ")[0]
-                yield Suspect(call.symbol, rule, difference)
+                rule = version.answers[call.symbol].rule.partition(" ")[0]
+                yield Suspect(step.symbol, rule, difference + where)
+
+
+def _versions(prepared: CompiledKernels) -> Iterator[tuple[CompiledKernels, str]]:
+    """The kernels for all sizes, and those for certain ones, with words that say which."""
+    yield prepared, ""
+    for special in prepared.special:
+        sizes = ", ".join(f"{name}={size}" for name, size in special.sizes.items())
+        yield special.kernels, f" (where {sizes})"
 
 
 def _difference(

@@ -22,7 +22,7 @@ from eqfuse.lowering.running.native import aligned, load_library
 def linked(compiled: CompiledKernels, folder: Path, threads: int = 1) -> Context:
     """A context of a library that is linked in a folder."""
     plan, arrays = plan_program(compiled)
-    write_library(folder / LIBRARY, plan, arrays, list(compiled.objects.values()), Linker.of(platform.machine()))
+    write_library(folder / LIBRARY, plan, arrays, compiled.all_objects, Linker.of(platform.machine()))
     inputs, outputs = (
         [Port(buffer.name, buffer.dtype, _texts(buffer.shape)) for buffer in map(plan.buffers.__getitem__, numbers)]
         for numbers in (plan.inputs, plan.outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from eqfuse.driver.compile import compile_model
 from eqfuse.driver.options import Options
 from eqfuse.engine.onnx.model import read
 from eqfuse.ir.graph import OperatorGraph
-from eqfuse.lowering.kernels.compilation import compile_kernels
+from eqfuse.lowering.kernels.compilation import CompiledKernels, SpecialKernels, compile_kernels
 from eqfuse.lowering.kernels.fallback import fallback
 from eqfuse.lowering.kernels.map_copies import copy_maps
 from eqfuse.lowering.running.blame import suspects
@@ -107,6 +108,31 @@ def test_kernels_around_copies_can_be_compared_with_onnx_runtime(tmp_path: Path)
     assert list(suspects(compiled, tmp_path / "model.so", 1)) == []
     crashed = compiled.calls[1].symbol
     assert [suspect.symbol for suspect in suspects(compiled, tmp_path / "model.so", 1, crashed)] == [crashed]
+
+
+def test_a_kernel_for_certain_sizes_is_blamed_as_the_one_in_whose_place_it_runs(tmp_path: Path) -> None:
+    def compile_relu(graph: OperatorGraph, folder: str) -> CompiledKernels:
+        (tmp_path / folder).mkdir()
+        return compile_kernels(graph, [(0,)], weights_of_model, target_of("host", 1), tmp_path / folder, 1)
+
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], {"x": ["N", 8]}, {"y": ["N", 8]})
+    graph, weights_of_model = graph_of(proto).at_call, Weights(read(proto))
+    free, fixed = compile_relu(graph, "free"), compile_relu(graph.at_sizes({"N": 4}), "fixed")
+    negated = replace(fixed.graph, operators=(replace(fixed.graph.operators[0], op="Neg"),))
+    wrong = SpecialKernels({"N": 4}, replace(fixed, graph=negated, weights=Weights(read(negate(proto)))))
+    linked(replace(free, special=(SpecialKernels({"N": 4}, fixed),)), tmp_path)
+    assert list(suspects(replace(free, special=(SpecialKernels({"N": 4}, fixed),)), tmp_path / "model.so", 1)) == []
+    (suspect,) = suspects(replace(free, special=(wrong,)), tmp_path / "model.so", 1)
+    assert suspect.symbol == free.calls[0].symbol != fixed.calls[0].symbol
+    assert suspect.difference.endswith("(where N=4)")
+
+
+def negate(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """The same model with another operator."""
+    other = onnx.ModelProto()
+    other.CopyFrom(proto)
+    other.graph.node[0].op_type = "Neg"
+    return other
 
 
 def test_a_copy_that_cannot_be_compiled_runs_elsewhere() -> None:
