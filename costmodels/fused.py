@@ -11,50 +11,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.operation import Operation
-from ..ir.operators import OPERATORS, RECURRENT
+from ..ir.operators import OPERATORS
 from .device import Device
 from .model import FOLDED_SECONDS, LEAVES
-from .roofline import compute_seconds, copy_seconds, is_depthwise, seconds
-from .traffic import VIEWS
+from .scheduled import VIEW_SECONDS, call_seconds, run_seconds, scheduled_seconds
+from .traffic import VIEWS, traffic
 
 _REDUCING = ("linear", "pooling", "normalization", "reduction", "recurrent")
 ANCHORS = frozenset(o.name for o in OPERATORS.values() if o.category in _REDUCING) - {"BatchNormalization"} | {"LRN"}
 """Anchor ops: each output element needs many elements, so that their operands stay in memory or in a tile."""
 
-_VIEW_SECONDS = 1e-9
-_DEPTHWISE = 1.5
-"""How many times as fast as the runtime's the depthwise convolutions of compiled kernels are: they reach 0.45 of the
-peak, measured on the device ``host``, where kernels.toml has 0.30."""
-_PRODUCTS = 0.8
-"""The share of the peak that products of recurrent networks reach."""
-_GATE_CYCLES = 16.0
-"""Cycles of the activation of a vector of gates."""
 CostKey = tuple[Any, ...]
 
 
 def cost_key(operation: Operation) -> CostKey:
     """Operators of equal key cost the same by themselves; `operation` comes from `Operation.of`."""
     return operation.op, tuple(sorted(operation.attributes.items())), operation.types, operation.output_type
-
-
-def scheduled_seconds(operation: Operation, device: Device) -> float:
-    """Time of the arithmetic alone in a compiled kernel."""
-    if operation.op in RECURRENT:
-        return _recurrent_seconds(operation, device)
-    return compute_seconds(operation, device) / (_DEPTHWISE if is_depthwise(operation) else 1.0)
-
-
-def _recurrent_seconds(operation: Operation, device: Device) -> float:
-    """Products with the inputs of all steps at once; then each step multiplies the state, reading all recurrent weights
-    from where they fit, and computes the gates."""
-    x, w, r = (operation.operand(n) for n in range(3))
-    if len(x.dimensions) != 3 or len(r.dimensions) != 3:
-        return compute_seconds(operation, device)
-    steps, batch = x.dimensions[:2]
-    products, weights = device.peak_flops * _PRODUCTS, r.bytes // max(1, r.dimensions[0])
-    step = max(2.0 * batch * r.elements / products, r.bytes / device.bandwidth(weights))
-    gates = batch * r.dimensions[0] * r.dimensions[1] / device.lanes * _GATE_CYCLES / device.clock
-    return 2.0 * steps * batch * w.elements / products + steps * (step + gates)
 
 
 @dataclass(frozen=True)
@@ -81,13 +53,15 @@ class FusedCost:
 
     def _estimate(self, operation: Operation) -> float:
         if operation.op in VIEWS:
-            return _VIEW_SECONDS
+            return VIEW_SECONDS
         if operation.op in ANCHORS:
-            return seconds(operation, self.device)
+            size = traffic(operation).total
+            busy = max(scheduled_seconds(operation, self.device), size / self.device.bandwidth(size))
+            return busy + run_seconds(operation, self.device) + call_seconds(self.device)
         sizes = sorted(operand.bytes for operand in operation.operands)
         beside = sum(sizes[:-1])
         moved = beside / self.device.bandwidth(beside) if beside else 0.0
-        return max(scheduled_seconds(operation, self.device), moved) + copy_seconds(operation, self.device)
+        return max(scheduled_seconds(operation, self.device), moved) + run_seconds(operation, self.device)
 
 
 @dataclass(frozen=True)
@@ -107,4 +81,4 @@ class ArithmeticCost:
             return 0.0
         if operation.is_folded:
             return 0.0
-        return scheduled_seconds(operation, self.device) + copy_seconds(operation, self.device)
+        return scheduled_seconds(operation, self.device) + run_seconds(operation, self.device)

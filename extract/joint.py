@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from ..costmodels.device import Device
 from ..costmodels.fused import ArithmeticCost, CostKey, FusedCost, cost_key
 from ..costmodels.model import CostModel, RooflineCost
+from ..costmodels.scheduled import VIEW_SECONDS
 from ..ir.graph import OperatorGraph
 from ..support.deadlines import is_over, seconds_left
 from .partition.groups import Partition, unfused
@@ -116,7 +117,7 @@ def joint(
         fused=candidates[0].result.price,
         sequence=candidates[1].result.price,
         joint=final.price,
-        bound=min(final.price, least + min(device.launch_overhead, device.view_overhead)),
+        bound=min(final.price, least + VIEW_SECONDS),
         rounds=len(candidates) - 2,
     )
     return Joint(best.extracted.chosen, final, prices, best.model, not is_over(deadline))

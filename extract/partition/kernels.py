@@ -12,6 +12,7 @@ from functools import cached_property
 from math import inf
 
 from ...costmodels.device import Device
+from ...costmodels.scheduled import VIEW_SECONDS, call_seconds
 from ...ir.graph import OperatorGraph
 from .contraction import Contraction
 from .groups import Partition
@@ -78,8 +79,8 @@ class KernelModel:
     def launched(self, members: Members) -> float:
         """Seconds of one kernel, its launch, and the views at its border; infinite where the operators are none."""
         cut = without_border_views(self.within, members)
-        views = self.device.view_overhead * (len(cut.front) + len(cut.behind))
-        return views + (self.kernel(cut.core) + self.device.launch_overhead if cut.core else 0.0)
+        views = VIEW_SECONDS * (len(cut.front) + len(cut.behind))
+        return views + (self.kernel(cut.core) + call_seconds(self.device) if cut.core else 0.0)
 
     def shares(self, partition: Partition) -> tuple[float, ...]:
         """What each operator adds to the price of a partition; they sum up to it.
@@ -119,8 +120,7 @@ class KernelModel:
         """
         if self.measured is not None or self.factors:
             return 0.0
-        least = min(self.device.launch_overhead, self.device.view_overhead)
-        return least + sum(self.within.compute) + sum(self.within.copying) if len(self.graph) else 0.0
+        return VIEW_SECONDS + sum(self.within.compute) + sum(self.within.copying) if len(self.graph) else 0.0
 
     def kernel(self, members: Members) -> float:
         """Seconds of a kernel without its launch; infinite where no template makes it."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -128,28 +128,39 @@ class BlockInfo:
         return any(map(is_selection, walk(self.value)))
 
 
-def find_blocks(schedule: s_tir.Schedule) -> list[BlockInfo]:
+Inspected = dict[Any, "BlockInfo"]
+"""What is known of the blocks of schedules of one function, by their statements, which never change."""
+
+
+def find_blocks(schedule: s_tir.Schedule, inspected: Inspected | None = None) -> list[BlockInfo]:
     """The blocks of the function, producers before consumers."""
-    return [inspect_block(schedule, block) for block in schedule.get_child_blocks(schedule.get_sblock("root"))]
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    return [inspect_block(schedule, block, inspected) for block in blocks]
 
 
-def inspect_block(schedule: s_tir.Schedule, block: Any) -> BlockInfo:
-    """The description of one block."""
-    statement, function = schedule.get(block), schedule.mod[FUNCTION]
+def inspect_block(schedule: s_tir.Schedule, block: Any, inspected: Inspected | None = None) -> BlockInfo:
+    """The description of one block; one that was `inspected` is described as before."""
+    statement = schedule.get(block)
+    if inspected is not None and statement in inspected:
+        return replace(inspected[statement], block=block)
+    function = schedule.mod[FUNCTION]
     variables = [i.var for i in statement.iter_vars]
+    numbers = {variable: number for number, variable in enumerate(variables)}
     extents = tuple(extent_of(i.dom.extent, function) for i in statement.iter_vars)
     reduced = frozenset(n for n, i in enumerate(statement.iter_vars) if i.iter_type == REDUCTION)
-    writes = tuple(_inspect_access(region, variables, function) for region in statement.writes)
-    reads = [_inspect_access(region, variables, function) for region in statement.reads]
+    writes = tuple(_inspect_access(region, numbers, function) for region in statement.writes)
+    reads = [_inspect_access(region, numbers, function) for region in statement.reads]
     value = getattr(statement.body, "value", None)
     others = tuple(r for r in reads if r.name != writes[0].name)
-    return BlockInfo(block, extents, reduced, others, writes, value, tuple(variables))
+    info = BlockInfo(block, extents, reduced, others, writes, value, tuple(variables))
+    if inspected is not None:
+        inspected[statement] = info
+    return info
 
 
-def _inspect_access(region: Any, variables: list[Any], function: Any) -> BufferAccess:
+def _inspect_access(region: Any, variables: Mapping[Any, int], function: Any) -> BufferAccess:
     def numbers(parts: Iterable[Any]) -> frozenset[int]:
-        variables_used = [part for part in parts if isinstance(part, tirx.Var)]
-        return frozenset(n for n, variable in enumerate(variables) if any(map(variable.same_as, variables_used)))
+        return frozenset(variables[part] for part in parts if isinstance(part, tirx.Var) and part in variables)
 
     indices = tuple(r.min for r in region.region)
     iterators = tuple(numbers(walk(index)) for index in indices)
@@ -170,6 +181,8 @@ def _summands(index: Any) -> Iterator[Any]:
 def walk(expression: Any) -> Iterator[Any]:
     """The expression and all parts of it, depth first."""
     yield expression
+    if isinstance(expression, tirx.Var | tirx.IntImm):
+        return
     if isinstance(expression, ir.TensorLoad):
         parts: list[Any] = list(expression.indices)
     elif hasattr(expression, "args"):

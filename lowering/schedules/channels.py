@@ -14,6 +14,7 @@ from math import log2, prod
 from typing import Any
 
 from ...costmodels.device import Device
+from ...costmodels.register_tiles import LATENCY, Tile, register_tiles
 from .blocks import BlockInfo, parameter_index
 from .draft import Draft, Scheduled
 from .extents import is_symbolic, number_of
@@ -23,7 +24,7 @@ from .preparation import find_anchor
 from .tails import overlap_tails
 from .tiling.borders import find_border, peel_borders
 from .tiling.register_tile import reduce_in_registers, share
-from .tiling.tiles import FLOAT_BYTES, LATENCY, Tile, largest_divisor, register_tiles
+from .tiling.tiles import FLOAT_BYTES, largest_divisor
 
 MOST_ROWS = 6
 """Rows of a tile; more would not fit the registers together with the window."""

@@ -24,6 +24,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
+from ...costmodels.register_tiles import register_tiles, tile_cycles
 from ..decisions import Alternative
 from .axes import fuse_pixels, split_groups, split_phases
 from .blocks import BlockInfo, BufferAccess, parameter_index, walk
@@ -35,7 +36,7 @@ from .prefetch import Weights, cycles_with_weights, fetch_ahead
 from .preparation import find_anchor
 from .tails import PACKED, overlap_tails
 from .tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
-from .tiling.tiles import FLOAT_BYTES, register_tiles, tile_cycles
+from .tiling.tiles import FLOAT_BYTES
 from .winograd.match import find_convolution
 from .winograd.rule import winograd
 

@@ -11,7 +11,17 @@ from tvm import ir, s_tir, tirx
 
 from ...costmodels.device import Device
 from ..decisions import Trace
-from .blocks import FUNCTION, BlockInfo, BufferAccess, find_blocks, find_consumers, inspect_block, parameter_index, walk
+from .blocks import (
+    FUNCTION,
+    BlockInfo,
+    BufferAccess,
+    Inspected,
+    find_blocks,
+    find_consumers,
+    inspect_block,
+    parameter_index,
+    walk,
+)
 from .extents import extent_of
 from .packing import Packing
 
@@ -39,6 +49,7 @@ class Draft:
     device: Device
     threads: int = 1
     trace: Trace = field(default_factory=Trace)
+    inspected: Inspected = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def of(function: tirx.PrimFunc, device: Device, threads: int = 1, trace: Trace | None = None) -> Draft:
@@ -74,11 +85,11 @@ class Draft:
 
     def blocks(self) -> list[BlockInfo]:
         """The blocks as they are now, producers before consumers."""
-        return find_blocks(self.schedule)
+        return find_blocks(self.schedule, self.inspected)
 
     def inspect(self, block: Any) -> BlockInfo:
         """One block as it is now."""
-        return inspect_block(self.schedule, block)
+        return inspect_block(self.schedule, block, self.inspected)
 
     def producer(self, read: BufferAccess) -> BlockInfo | None:
         """The block that computes an operand; None for a parameter."""

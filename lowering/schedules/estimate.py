@@ -16,10 +16,10 @@ from tvm import ir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import Device
+from ...costmodels.register_tiles import LATENCY
 from .blocks import is_selection, walk
 from .extents import at_typical_sizes, estimate_extent
 from .rewriting import substitute
-from .tiling.tiles import LATENCY
 
 DIVISION = 4.0
 """Cycles of a division of vectors."""

@@ -38,6 +38,9 @@ class SymbolicExtent:
     def __hash__(self) -> int:
         return hash(str(self.expression))
 
+    def __int__(self) -> int:
+        return self.typical
+
     def __lt__(self, other: Any) -> bool:
         return bool(self.typical < number_of(other))
 

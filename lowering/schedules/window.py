@@ -16,12 +16,12 @@ from typing import Any
 from tvm import tirx
 
 from ...costmodels.device import Device
+from ...costmodels.register_tiles import LATENCY, Tile, register_tiles
 from .blocks import BlockInfo, BufferAccess, walk
 from .draft import Draft, Scheduled
 from .preparation import find_anchor, pad_in_place
 from .tails import finish
 from .tiling.register_tile import reduce_in_registers, share
-from .tiling.tiles import LATENCY, Tile, register_tiles
 
 MOST_ROWS = 6
 """Rows of a tile; more would not fit the registers together with the window."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ....costmodels.device import Device
-from ....costmodels.fused import ANCHORS, scheduled_seconds
-from ....costmodels.roofline import copy_seconds
+from ....costmodels.fused import ANCHORS
+from ....costmodels.scheduled import is_window, run_seconds, scheduled_seconds
 from ....costmodels.traffic import traffic
 from ....engine.summary import VIEWS
 from ....ir.graph import Operator, OperatorGraph
@@ -24,6 +24,8 @@ Members = tuple[int, ...]
 _SHOWN = 0.01
 """The share of the shorter of arithmetic and moving that shows: of two kernels that compute as long, the one that moves
 fewer bytes is faster."""
+_WAITING = 0.5
+"""The share of the shorter of arithmetic and fetching weights that shows: prefetches hide the rest."""
 _PICKING = frozenset({"Slice", "Gather"})
 _MOVES = VIEWS | {"Transpose", "Slice", "Split", "Concat"}
 _OTHERS = frozenset({"Sum", "Mean", "Dropout", "Shape", "Size", "LRN"})
@@ -46,8 +48,14 @@ class KernelGraph:
     def __post_init__(self) -> None:
         operations = self.graph.operations
         self.compute = [scheduled_seconds(operation, self.device) for operation in operations]
-        self.copying = [copy_seconds(operation, self.device) for operation in operations]
+        self.copying = [run_seconds(operation, self.device) for operation in operations]
         self.sizes = [value.extent.bytes for value in self.graph.values]
+
+    @cached_property
+    def weights_bandwidth(self) -> float:
+        """Bytes/s of the level that weights come from: a run reads all of them before it reads one again."""
+        constants = (size for size, value in zip(self.sizes, self.graph.values, strict=True) if value.is_constant)
+        return self.device.bandwidth(sum(constants))
 
     @cached_property
     def maps(self) -> frozenset[int]:
@@ -180,13 +188,27 @@ class OperatorSet:
 
     @property
     def moving(self) -> float:
-        """Seconds to move what crosses the border, at the bandwidth of the level that holds it."""
-        return self.border / self.device.bandwidth(self.border)
+        """Seconds to move what crosses the border: weights from the level that holds those of the whole graph, the rest
+        at the bandwidth of the level that holds it."""
+        others = self.border - self.weights
+        return self.fetching + (others / self.device.bandwidth(others) if others else 0.0)
+
+    @property
+    def fetching(self) -> float:
+        """Seconds to read the weights."""
+        return self.weights / self.within.weights_bandwidth
 
     @property
     def seconds(self) -> float:
-        """The longer of arithmetic and moving (the roofline), then reordered reads, and what the kernel keeps."""
-        return roofline(self.arithmetic - self.exposed, self.moving) + self.exposed + self.copying + self.keeping
+        """The longer of arithmetic and moving (the roofline), then reordered reads, and what the kernel keeps.
+
+        A window over single channels copies what it reads to surround it with zeros, so nothing hides that."""
+        work = self.arithmetic - self.exposed
+        if any(is_window(self.graph.operations[m]) for m in self.anchors):
+            busy = work + self.moving
+        else:
+            busy = roofline(work, self.moving) + _WAITING * min(work, self.fetching)
+        return busy + self.exposed + self.copying + self.keeping
 
     @property
     def keeping(self) -> float:
@@ -218,6 +240,18 @@ class OperatorSet:
     @cached_property
     def border(self) -> int:
         """Bytes read from outside and written to it. Of an operand that is only picked from, the picked bytes count."""
+        if self.names == ("Expand",):
+            return traffic(self.graph.operations[self.members[0]]).total
+        return sum(self.reads.values()) + sum(self.within.sizes[v] for v in self.outputs)
+
+    @cached_property
+    def weights(self) -> int:
+        """The part of these bytes that are constants."""
+        return sum(size for value, size in self.reads.items() if self.graph.values[value].is_constant)
+
+    @cached_property
+    def reads(self) -> Mapping[int, int]:
+        """The bytes of each value that is read from outside."""
         sizes, values = self.within.sizes, self.graph.values
         read: dict[int, int] = {}
         for member in self.members:
@@ -228,9 +262,7 @@ class OperatorSet:
                 if value is not None and values[value].producer not in self.inside:
                     size = taken if picks and position == 0 else sizes[value]
                     read[value] = max(read.get(value, 0), size)
-        if self.names == ("Expand",):
-            return traffic(self.graph.operations[self.members[0]]).total
-        return sum(read.values()) + sum(sizes[v] for v in self.outputs)
+        return read
 
     # --- loops
 

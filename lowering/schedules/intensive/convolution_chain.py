@@ -24,12 +24,13 @@ import tvm
 from tvm import ir, s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 
+from ....costmodels.register_tiles import MOST_VECTORS
 from ..blocks import FUNCTION, parameter_index
 from ..draft import Draft, Scheduled
 from ..packing import Repack
 from ..rewriting import with_body
 from ..tiling import register_tile
-from ..tiling.tiles import FLOAT_BYTES, MOST_VECTORS
+from ..tiling.tiles import FLOAT_BYTES
 from .map_chain import CHANNEL, COLUMN, ROW, Stage, Window, find_map_chain
 from .outlining import COMPUTE_SCOPE
 from .row_plan import RowPlan, group_stages, plan_planes, plan_rows

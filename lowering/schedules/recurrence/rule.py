@@ -20,6 +20,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ....costmodels.device import Device
+from ....costmodels.register_tiles import MOST_VECTORS, Tile
 from ....ir.operators.recurrent import RecurrentCell, read_cell
 from ...compute.recurrence import RECURRENCE, RecurrenceBuffers, make_block
 from ...compute.recurrent_tiling import Pass, RecurrenceTiling, RecurrentWeights, list_passes
@@ -28,7 +29,6 @@ from ..draft import CONSTANTS, Draft, Scheduled
 from ..extents import estimate_extent
 from ..rewriting import with_body
 from ..tiling.register_tile import PARALLEL_CYCLES
-from ..tiling.tiles import MOST_VECTORS, Tile
 
 GATE_CYCLES = 16.0
 """Cycles of the activation of a gate of one vector of units."""

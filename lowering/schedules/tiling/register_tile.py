@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from math import log2
 from typing import Any
 
+from ....costmodels.register_tiles import Tile
 from ..blocks import BlockInfo
 from ..draft import Draft
 from ..preparation import FINE_SHARES
-from .tiles import Tile, largest_divisor
+from .tiles import largest_divisor
 
 UNROLLED_PRODUCTS = 288
 """Vector multiply-adds in the unrolled body: enough to hide the loop, few enough for the instruction cache."""

@@ -1,85 +1,10 @@
-"""Which register tile: an analytic count of cycles, no search.
-
-The innermost loops of a product sum hold `rows` x `vectors` accumulators in registers; each step of the reduction loads
-`vectors` vectors of one operand, broadcasts `rows` scalars of the other, and does rows*vectors fused multiply-adds.
-"""
+"""Sizes of tiles."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-
-from ....costmodels.device import Device
 from ..extents import number_of
 
 FLOAT_BYTES = 4
-LATENCY = 4
-"""Cycles of a fused multiply-add until its accumulator can be used again."""
-MISS = 0.2
-"""Cycles that a load costs beyond its port, on average: it prefers large tiles, which load less per product."""
-ELEMENT_BITS = 128
-"""Up to this width of vectors a multiplication takes one operand as an element of a vector (fmla by element)."""
-SCALAR_STORE = 1.5
-"""Cycles for taking one element out of a vector and storing it."""
-MOST_VECTORS = 6
-"""Vectors of a row of a tile; wider ones never fit the registers with enough rows."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """`rows` of broadcast scalars by `vectors` of `lanes` elements."""
-
-    rows: int
-    vectors: int
-    lanes: int
-
-    @property
-    def columns(self) -> int:
-        """Elements along the vectorised axis."""
-        return self.vectors * self.lanes
-
-    @property
-    def label(self) -> str:
-        """``2x3x8``."""
-        return f"{self.rows}x{self.vectors}x{self.lanes}"
-
-    @property
-    def features(self) -> Mapping[str, float]:
-        """The numbers that a learned model judges it by."""
-        accumulators = self.rows * self.vectors
-        return {"rows": self.rows, "vectors": self.vectors, "lanes": self.lanes, "accumulators": accumulators}
-
-    def step_cycles(self, device: Device) -> float:
-        """Cycles per step of the reduction: the scarcest of arithmetic, loads and latency, and some loads that miss."""
-        products, loads = self.rows * self.vectors, self.rows + self.vectors
-        return max(products / device.fma_ports, loads / device.load_ports, float(LATENCY)) + MISS * loads
-
-    def fits(self, device: Device, *, window: bool = False) -> bool:
-        """Whether accumulators, loaded vectors and broadcasts stay in the vector registers.
-
-        One broadcast at a time; with a `window` all rows', for the compiler keeps them for the next position. NEON
-        multiplies by elements of vectors, of which the compiler loads one for each row.
-        """
-        broadcasts = self.rows if window or device.vector_bits <= ELEMENT_BITS else 1
-        return self.rows * self.vectors + self.vectors + broadcasts <= device.vector_registers
-
-
-def register_tiles(rows: int, columns: int, device: Device, *, window: bool) -> Iterator[Tile]:
-    """All tiles for an output of that many rows and columns."""
-    widths = [device.lanes >> shift for shift in range(device.lanes.bit_length())]
-    for lanes in [width for width in widths if width <= columns] or [1]:
-        for vectors in range(1, min(MOST_VECTORS, columns // lanes) + 1):
-            for row_count in range(1, number_of(min(rows, device.vector_registers)) + 1):
-                tile = Tile(row_count, vectors, lanes)
-                if tile.fits(device, window=window):
-                    yield tile
-
-
-def tile_cycles(tile: Tile, rows: int, columns: int, depth: int, device: Device, *, scattered: bool) -> float:
-    """Cycles for the whole rows x columns output. `scattered`: the output does not run along the vectorised axis."""
-    count = -(-rows // tile.rows) * -(-columns // tile.columns)
-    elements = tile.rows * tile.vectors * (tile.lanes * SCALAR_STORE if scattered else 1)
-    return count * (depth * tile.step_cycles(device) + elements)
 
 
 def largest_divisor(extent: int, limit: int) -> int:

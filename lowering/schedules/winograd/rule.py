@@ -18,13 +18,14 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ....costmodels.device import Device
+from ....costmodels.register_tiles import Tile, register_tiles, tile_cycles
 from ...decisions import Alternative
 from ..draft import Draft, Scheduled
 from ..pointwise import schedule_prologues
 from ..rewriting import rebuild, with_loop_body
 from ..tails import finish
 from ..tiling.register_tile import UNROLLED_PRODUCTS, TilePlan, cut_tile, finish_tile, share
-from ..tiling.tiles import FLOAT_BYTES, Tile, register_tiles, tile_cycles
+from ..tiling.tiles import FLOAT_BYTES
 from .filters import FILTERS, Filter, WinogradWeights
 from .function import COPY, INPUT, LEAST_SLAB, OUTPUT, PRODUCT, WinogradTiling, rewrite_function
 from .match import FilteredConvolution

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.fused import ANCHORS
-from eqfuse.costmodels.roofline import seconds
+from eqfuse.costmodels.scheduled import scheduled_seconds
 from eqfuse.extract.partition.groups import unfused
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.loops import Axes, Loops, Misaligned
@@ -263,11 +263,11 @@ def convolutions(channels: int, window: int, pad: int) -> OperatorGraph:
 
 
 @EVERY_KERNEL
-def test_an_operator_alone_costs_what_the_roofline_says_and_a_sub_graph_no_more_than_its_operators(make: Any) -> None:
+def test_an_operator_costs_its_arithmetic_at_least_and_a_sub_graph_no_more_than_its_operators(make: Any) -> None:
     graph = graph_of(make)
     model = KernelModel(graph, HOST)
     apart = model.partition(unfused(graph))
-    assert apart == pytest.approx(sum(seconds(o, HOST) for o in graph.operations), rel=0.02)
+    assert apart >= sum(scheduled_seconds(o, HOST) for o in graph.operations)
     assert model.group(everything(graph)) <= apart
 
 

@@ -12,9 +12,9 @@ import pytest
 from tvm import te, tirx, topi
 
 from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.register_tiles import register_tiles
 from eqfuse.lowering.compute import elementary
 from eqfuse.lowering.schedules import Draft, Repack, fallback, mark_constants
-from eqfuse.lowering.schedules.tiling.tiles import register_tiles
 from eqfuse.lowering.target import target_of
 from eqfuse.support.processor import X86
 

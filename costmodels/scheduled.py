@@ -1,0 +1,170 @@
+"""Seconds of the arithmetic of compiled kernels, as their schedules estimate it.
+
+Products are counted by register tiles, 3x3 convolutions also by Winograd's minimal filters, and windows over single
+channels by vectors of channels. For other operators the table of a runtime's kernels (roofline.py) has to do.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import ceil, prod
+
+from ..ir.operation import Operation
+from ..ir.operators import POOLS, PRODUCTS, RECURRENT
+from ..ir.operators.linear import depth, is_convolution
+from ..ir.operators.pooling import window_size
+from .device import Device
+from .register_tiles import LATENCY, least_tile_cycles
+from .roofline import compute_seconds, copy_seconds, is_depthwise
+
+CALL_CYCLES = 300.0
+"""Cycles of a kernel beside its loops. The call takes 30; then its code, arguments and first lines are fetched."""
+VIEW_SECONDS = 1e-9
+"""Seconds of a view, which nothing runs: of two graphs that cost the same, the one with fewer of them is taken."""
+_RECURRENT_PRODUCTS = 0.8
+"""The share of the peak that products of recurrent networks reach."""
+_GATE_CYCLES = 16.0
+"""Cycles of the activation of a vector of gates."""
+_FILTERED = (3, 3)
+_FILTERS = ((2, 4, 4), (4, 12, 10))
+"""Winograd's minimal filters F(2x2, 3x3) and F(4x4, 3x3): the size of a tile, and the vector operations of the
+transforms of inputs and outputs in one dimension."""
+_TRANSFORM = 1.3
+"""Cycles of a transform per cycle of its instructions: some of its values do not fit the registers."""
+_CLEARLY = 1.1
+"""A minimal filter is taken where it is estimated to be faster than direct products by this factor."""
+_WINDOW_PIXELS, _WINDOW_VECTORS = 6, 2
+"""The largest register tile of a window: pixels of a row, and vectors of channels."""
+_SPARE_REGISTERS, _SPILLED = 4, 1.5
+"""Vector registers for other values, and how many times as long a window takes whose values do not fit the others."""
+_COPY_CYCLES = 1.5
+"""Cycles for a vector that is copied to surround a map with a border."""
+
+
+_INSTRUCTIONS = {
+    "Exp": 16, "Erf": 14, "Tanh": 18, "Sigmoid": 16, "Gelu": 20, "Swish": 18, "Log": 24, "Softplus": 28, "Elu": 16,
+    "Selu": 16, "Celu": 16, "Mish": 22, "Div": 9, "Sqrt": 10, "Reciprocal": 9, "Softsign": 10, "HardSwish": 5,
+    "HardSigmoid": 4, "LeakyRelu": 4, "PRelu": 4, "Min": 2, "Max": 2, "Floor": 2, "Ceil": 2, "Softmax": 22,
+    "LogSoftmax": 24, "LayerNormalization": 15, "RMSNormalization": 12, "InstanceNormalization": 12,
+    "GroupNormalization": 15, "ReduceSum": 3, "ReduceMean": 3, "ReduceMax": 3, "ReduceMin": 3, "GlobalAveragePool": 3,
+    "GlobalMaxPool": 3,
+}  # fmt: skip
+"""Instructions of compiled kernels for a vector of elements: cycles on an AVX-512 core (Zen 5), two of them in each."""
+_RUN_SHARE = 0.25
+"""Compiled loops move a contiguous run in this share of the cycles that a runtime's kernel takes."""
+
+
+def call_seconds(device: Device) -> float:
+    """Seconds of a kernel beside its loops."""
+    return CALL_CYCLES / device.clock
+
+
+def scheduled_seconds(operation: Operation, device: Device) -> float:
+    """Time of the arithmetic alone in a compiled kernel."""
+    if operation.op in RECURRENT:
+        return _recurrent_seconds(operation, device)
+    cycles = None
+    if is_window(operation):
+        cycles = _window_cycles(operation, device)
+    elif operation.op in PRODUCTS:
+        cycles = _product_cycles(operation, device)
+    elif operation.op in _INSTRUCTIONS:
+        cycles = operation.largest / device.lanes * _INSTRUCTIONS[operation.op] / device.fma_ports
+    return compute_seconds(operation, device) if cycles is None else cycles / device.clock
+
+
+def is_window(operation: Operation) -> bool:
+    """Whether each element of the result comes from a window of one channel."""
+    return operation.op in POOLS or is_depthwise(operation)
+
+
+def run_seconds(operation: Operation, device: Device) -> float:
+    """Time of a data movement in a compiled kernel beyond its bytes."""
+    return _RUN_SHARE * copy_seconds(operation, device)
+
+
+def _product_cycles(operation: Operation, device: Device) -> float | None:
+    """Of a matrix product or a convolution; None where its sizes are not known."""
+    result, weights = operation.output.dimensions, operation.operand(1).dimensions
+    if not result or not operation.output.elements or not weights:
+        return None
+    if is_convolution(operation.op):
+        groups = operation.group
+        rows, columns = result[0] * prod(result[2:]), max(1, result[1] // groups)
+        direct = groups * least_tile_cycles(rows, columns, depth(operation), device)
+        return min(direct, _filter_cycles(operation, direct, device))
+    if operation.op == "ConvTranspose":
+        maps = operation.operand(0).dimensions
+        if len(maps) < 3 or len(weights) < 3:
+            return None
+        rows, channels = maps[0] * prod(maps[2:]), max(1, maps[1] // operation.group)
+        taps = prod(weights[2:])
+        return operation.group * taps * least_tile_cycles(rows, weights[1], channels, device)
+    columns = result[-1] if len(weights) > 1 else 1
+    copies = prod(weights[:-2])
+    rows = max(1, operation.output.elements // max(1, copies * columns))
+    return copies * least_tile_cycles(rows, columns, depth(operation), device)
+
+
+def _filter_cycles(operation: Operation, direct: float, device: Device) -> float:
+    """Of a 3x3 convolution by a minimal filter, if that is clearly faster than its `direct` products."""
+    weights, result = operation.operand(1).dimensions, operation.output.dimensions
+    steps = (*operation.integers("strides"), *operation.integers("dilations"))
+    if weights[2:] != _FILTERED or operation.group != 1 or any(step != 1 for step in steps):
+        return direct
+    channels, outputs = weights[1], weights[0]
+    options = []
+    for size, inputs, results in _FILTERS:
+        tiles, window = result[0] * ceil(result[2] / size) * ceil(result[3] / size), size + 2
+        products = window**2 * least_tile_cycles(tiles, outputs, channels, device)
+        moved = window**2 / device.load_ports
+        read = 2 * window * inputs / device.fma_ports + moved + window**2 / device.store_ports
+        written = (window + size) * results / device.fma_ports + moved + size**2 / device.store_ports
+        vectors = ceil(channels / device.lanes) * read + ceil(outputs / device.lanes) * written
+        options.append(products + _TRANSFORM * tiles * vectors)
+    return min(options) if _CLEARLY * min(options) < direct else direct
+
+
+def _window_cycles(operation: Operation, device: Device) -> float | None:
+    """Of a convolution of single channels, or of pooling, with the copy of what it reads; None where its sizes are not
+    known."""
+    result, maps = operation.output.dimensions, operation.operand(0).dimensions
+    if len(result) < 3 or len(maps) != len(result) or not operation.output.elements:
+        return None
+    is_pool = operation.op in POOLS
+    window = window_size(operation) if is_pool else depth(operation)
+    across = (operation.integers("kernel_shape") if is_pool else operation.operand(1).dimensions)[-1:]
+    vectors, rows = ceil(result[1] / device.lanes), result[0] * prod(result[2:-1])
+    pads, axes = operation.integers("pads"), len(maps) - 2
+    copied = 0
+    if any(pads):
+        copied = maps[0] * prod(side + sum(pads[axis::axes]) for axis, side in enumerate(maps[2:])) * vectors
+    return rows * _row_cycles(result[-1], vectors, window, *across, device) + _COPY_CYCLES * copied
+
+
+@lru_cache(maxsize=1 << 12)
+def _row_cycles(length: int, vectors: int, window: int, across: int, device: Device) -> float:
+    """Of a row of pixels, whose windows are so many elements wide, by the tile of pixels and vectors of channels that
+    takes the fewest."""
+
+    def cycles(pixels: int, wide: int) -> float:
+        held = wide * (2 * pixels + 2 * across - 1)
+        spilled = _SPILLED if held > device.vector_registers - _SPARE_REGISTERS else 1.0
+        loads = wide * (window // across) * (pixels + 2 * across - 1)
+        busy = max(pixels * wide * window / device.fma_ports, loads / device.load_ports, float(LATENCY * window))
+        return spilled * ceil(length / pixels) * ceil(vectors / wide) * (busy + pixels * wide)
+
+    return min(cycles(p, v) for p in range(1, min(length, _WINDOW_PIXELS) + 1) for v in range(1, _WINDOW_VECTORS + 1))
+
+
+def _recurrent_seconds(operation: Operation, device: Device) -> float:
+    """Products with the inputs of all steps at once; then each step multiplies the state, reading all recurrent weights
+    from where they fit, and computes the gates."""
+    x, w, r = (operation.operand(n) for n in range(3))
+    if len(x.dimensions) != 3 or len(r.dimensions) != 3:
+        return compute_seconds(operation, device)
+    steps, batch = x.dimensions[:2]
+    products, weights = device.peak_flops * _RECURRENT_PRODUCTS, r.bytes // max(1, r.dimensions[0])
+    step = max(2.0 * batch * r.elements / products, r.bytes / device.bandwidth(weights))
+    gates = batch * r.dimensions[0] * r.dimensions[1] / device.lanes * _GATE_CYCLES / device.clock
+    return 2.0 * steps * batch * w.elements / products + steps * (step + gates)
