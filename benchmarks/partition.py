@@ -2,10 +2,10 @@
 
 Builds the models of DNNFusion's Table 5 that can be built (table5/), or reads those that are given. FuseOps and AGO's
 clusters cut the model as it is; DNNFusion rewrites it first, and `joint` rewrites and cuts together. Kernels are those
-that `eqfuse compile` makes of the groups, which are in brackets; a view is none.
-Intermediate bytes are those of the values that leave their kernel, before: their operator. The fusion rate is operators
-of the original over kernels, and operators are those that depend on an input. z3 checks the certificate of every
-partition.
+that `eqfuse compile --no-measure` makes of the groups, which are in brackets: the lowering confirms those of several
+anchor ops; a view is none. Intermediate bytes are those of the values that leave their kernel, before: their operator.
+The fusion rate is operators of the original over kernels, and operators are those that depend on an input. z3 checks
+the certificate of every partition.
 
     python benchmarks/partition.py                                 # the models of Table 5
     python benchmarks/partition.py --only vgg16 c3d
@@ -34,10 +34,10 @@ from rich.table import Table
 from eqfuse.benchmarks.measuring.partition_statistics import PartitionStatistics, statistics
 from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.benchmarks.table5.figures import FIG14, TABLE5, PrintedBalance
-from eqfuse.costmodels.device import Device, load_device
+from eqfuse.costmodels.device import Device
 from eqfuse.driver.clock import Clock
 from eqfuse.driver.options import Options
-from eqfuse.driver.partition import Partitioned, partition_model
+from eqfuse.driver.partition import Partitioned, compile_drawn, partition_model
 from eqfuse.driver.saturate import Saturated, saturate_model
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.egraph.worker import Worker
@@ -48,14 +48,13 @@ from eqfuse.extract.partition.groups import unfused
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.extract.partition.savings import intermediate_bytes
-from eqfuse.extract.partition.search.confirmation import kernels_of_groups
 from eqfuse.extract.partition.search.methods import partition_by
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.lowering.kernels.confirmation import ProcessorKernels
+from eqfuse.lowering.target import target_of
 
 OTHERS: tuple[PartitionMethod, ...] = ("fuseops", "dnnfusion", "ago")
 CERTIFY_SECONDS = 120.0
-CUT_SECONDS = 10.0
-"""Seconds to find the cheapest kernels of groups that are none."""
 MOBILEVIT = "mobilevit"
 
 Source: TypeAlias = Path | onnx.ModelProto
@@ -75,6 +74,22 @@ class Cut:
     seconds: float
     certified: int
     balance: PartitionStatistics
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What partitions are made for."""
+
+    options: Options
+    device: Device
+    lowering: ProcessorKernels
+
+    @staticmethod
+    def of(arguments: argparse.Namespace) -> Setting:
+        """As the command line has it, for one thread."""
+        target = target_of(arguments.device, 1)
+        options = Options(device=arguments.device, time_limit=arguments.time_limit)
+        return Setting(options, target.device, ProcessorKernels(target))
 
 
 @dataclass
@@ -137,39 +152,40 @@ def measured(found: Partitioned, seconds: float) -> Cut:
     )
 
 
-def timed_cut(method: PartitionMethod, graph: OperatorGraph, device: Device) -> Cut:
+def timed_cut(method: PartitionMethod, known: Saturated, graph: OperatorGraph, setting: Setting) -> Cut:
     """A partition of the model as it is."""
     started = time.perf_counter()
-    prices = KernelModel(graph, device)
-    drawn = partition_by(method, graph, prices)
-    kernels = kernels_of_groups(drawn, prices, CUT_SECONDS)
-    return measured(Partitioned(graph, kernels, prices, drawn), time.perf_counter() - started)
+    drawn = partition_by(method, graph, KernelModel(graph, setting.device))
+    kernels = compile_drawn(graph, drawn, known.model, setting.options, setting.lowering, Clock(None))
+    return measured(kernels, time.perf_counter() - started)
 
 
-def rewritten_cut(known: Saturated, options: Options) -> Cut:
+def rewritten_cut(known: Saturated, setting: Setting) -> Cut:
     """DNNFusion's partition: of the graph that its rewriting makes."""
     started = time.perf_counter()
-    _, found = partition_model(known, "dnnfusion", options, Clock(None))
-    return measured(found, time.perf_counter() - started)
+    _, kernels = partition_model(known, "dnnfusion", setting.options, Clock(None), setting.lowering)
+    return measured(kernels, time.perf_counter() - started)
 
 
 def compare(name: str, source: Source, arguments: argparse.Namespace) -> Record:
     """Every partition of one model; the time of `joint` includes reading and saturation."""
     started = time.perf_counter()
-    device, options = load_device(arguments.device), Options(device=arguments.device, time_limit=arguments.time_limit)
-    with Worker(options.selection) as worker:
-        known = saturate_model(source, None, options, worker, Clock(None))
+    setting = Setting.of(arguments)
+    with Worker(setting.options.selection) as worker:
+        known = saturate_model(source, None, setting.options, worker, Clock(None))
     original = operator_graph(known.model, known.knowledge)
     saturation = time.perf_counter() - started
     progress(f"saturated in {saturation:.1f} s ({known.egraph.saturation.stop_reason})")
     record = Record(name, len(original), 0, intermediate_bytes(unfused(original)))
     begun = time.perf_counter()
     # First, for the time limit runs since the saturation.
-    _, found = partition_model(known, "joint", options, Clock(None))
+    _, found = partition_model(known, "joint", setting.options, Clock(None), setting.lowering)
     seconds = saturation + time.perf_counter() - begun
     for method in OTHERS:
         is_rewritten = method == "dnnfusion"
-        record.cuts[method] = rewritten_cut(known, options) if is_rewritten else timed_cut(method, original, device)
+        record.cuts[method] = (
+            rewritten_cut(known, setting) if is_rewritten else timed_cut(method, known, original, setting)
+        )
         progress(f"{method}: {record.cuts[method].kernels} kernels in {record.cuts[method].seconds:.1f} s")
     record.rewritten = len(found.partition.graph)
     record.cuts["joint"] = measured(found, seconds)

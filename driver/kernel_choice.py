@@ -18,10 +18,10 @@ from ..costmodels.measurement import Measurement
 from ..costmodels.profile import ProfileDatabase
 from ..errors import EqfuseError
 from ..extract.partition.canonical_key import subgraph_key, subgraph_text
-from ..extract.partition.templates.catalogue import TEMPLATES
 from ..lowering.bundle.bundle import versions
 from ..lowering.bundle.manifest import KernelTrials, MeasurementSummary, Trial
-from ..lowering.kernels.variants import Cut, Members, Variant, list_variants
+from ..lowering.kernels.suspects import SLOW, Suspect, estimate, find_suspects, make_suspect, sum_apart
+from ..lowering.kernels.variants import Cut, Members, Variant
 from ..support.database import DatabaseError
 from ..support.store import source_digest
 
@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from ..lowering.kernels.compilation import CompiledKernels
     from ..lowering.running.kernel_times import CallTime
 
-SLOW = 2.0
-"""A kernel is slow that takes more than this many times its estimate (times what a quarter of the model's kernels are
-within of theirs, where that is above 1: a device file may hope too much of a machine, or its clock be low just now),"""
-SLOW_JOINED = 1.3
-"""The same for a kernel of several anchor ops: its parts may be faster by themselves,"""
-NOTICEABLE_SHARE = 0.02
-"""and more than this share of the model's time,"""
-LEAST_LOSS = 10e-6
-"""and loses at least this many seconds in a run: trying costs about a second of compilation."""
-JOINED = frozenset(template.name for template in TEMPLATES if template.is_intensive)
-"""Templates of kernels with several anchor ops."""
 CLEARLY = 0.95
 """A variant replaces a kernel if it takes at most this share of its time: less may be noise."""
 WORTH_RUNTIME = 10.0
@@ -76,52 +65,6 @@ class Workshop(Protocol):
     def find_wrong(self, attempt: Attempt, symbols: Collection[str]) -> Mapping[str, str]:
         """Those of the kernels that compute something else than their operators, and what is wrong with them."""
         ...
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """A distinct kernel that is slow or wrong, and its calls. `seconds` are those of a call, and so is `estimate`; they
-    are 0 where the kernel is wrong, for which `problem` has the reason."""
-
-    facts: KernelFacts
-    task: str
-    calls: tuple[Members, ...]
-    seconds: float
-    estimate: float
-    problem: str = ""
-
-    @property
-    def members(self) -> frozenset[int]:
-        """The operators of all calls."""
-        return frozenset(member for call in self.calls for member in call)
-
-
-# --- which kernels are slow
-
-
-def estimate(facts: KernelFacts) -> float:
-    """The seconds of a call that the device model expects; at least what the roofline says."""
-    return max(facts.roofline, facts.predicted or 0.0)
-
-
-def find_slow(attempt: Attempt, times: Mapping[str, CallTime]) -> list[Suspect]:
-    """The slow kernels of a bundle, that which loses most first."""
-    rows = [(facts, times[facts.symbol].seconds) for facts in attempt.facts if facts.symbol in times]
-    whole = sum(seconds * facts.calls for facts, seconds in rows)
-    ratios = sorted(seconds / estimate(facts) for facts, seconds in rows if estimate(facts) > 0.0)
-    usual = max([1.0, *ratios[len(ratios) // 4 :][:1]])
-    slow = []
-    for facts, seconds in rows:
-        limit = SLOW_JOINED if facts.template in JOINED else SLOW
-        loss = (seconds - limit * usual * estimate(facts)) * facts.calls
-        if loss > 0.0 and seconds * facts.calls > NOTICEABLE_SHARE * whole and loss >= LEAST_LOSS:
-            slow.append((loss, _suspect(attempt, facts, seconds)))
-    return [suspect for _, suspect in sorted(slow, key=lambda pair: -pair[0])]
-
-
-def _suspect(attempt: Attempt, facts: KernelFacts, seconds: float, problem: str = "") -> Suspect:
-    calls = tuple(call.members for call in attempt.prepared.calls if call.symbol == facts.symbol)
-    return Suspect(facts, attempt.prepared.keys[facts.symbol], calls, seconds, estimate(facts), problem)
 
 
 # --- trying variants
@@ -179,8 +122,8 @@ def try_variants(
 
     With `checks` no variant is taken that is wrong by itself. Without `times` the first one that is right is taken.
     """
-    graph, answers = base.prepared.graph, base.prepared.answers
-    trials = [_Trials(s, list(list_variants(graph, s.calls[0], answers[s.facts.symbol]))) for s in suspects]
+    graph = base.prepared.graph
+    trials = [_Trials(suspect, suspect.list_variants(base.prepared)) for suspect in suspects]
     while active := [each for each in trials if each.left and not each.is_good and (times or not each.costs)]:
         wanted = [(each, each.left.pop(0)) for each in active]
         try:
@@ -258,34 +201,38 @@ def choose_kernels(
     """
     started = time.monotonic()
     record: tuple[KernelTrials, ...] = ()
-    timed, problem = 0, ""
+    summary = MeasurementSummary(0, 0.0)
     if wrong:
-        suspects = [_suspect(base, facts, 0.0, wrong[facts.symbol]) for facts in base.facts if facts.symbol in wrong]
+        blamed = (facts for facts in base.facts if facts.symbol in wrong)
+        suspects = [make_suspect(base.prepared, facts, 0.0, wrong[facts.symbol]) for facts in blamed]
         trials = try_variants(workshop, base, suspects, checks=checks, times=memory is not None)
         base = workshop.build(vary(base.prepared.graph, base.cut, [(each.suspect, each.best) for each in trials]))
         record = tuple(each.summary() for each in trials)
     if memory is not None:
         try:
-            base, slow, timed = _replace_slow(workshop, base, memory, checks=checks)
-            record += slow
+            base, summary = _replace_slow(workshop, base, memory, checks=checks)
         except EqfuseError as error:
-            problem = str(error)
-    return base, MeasurementSummary(timed, time.monotonic() - started, record, problem)
+            summary = replace(summary, problem=str(error))
+    return base, replace(summary, seconds=time.monotonic() - started, kernels=record + summary.kernels)
 
 
 def _replace_slow(
     workshop: Workshop, base: Attempt, memory: Memory, *, checks: bool
-) -> tuple[Attempt, tuple[KernelTrials, ...], int]:
-    """The bundle with slow kernels replaced, what was tried for each, and how many steps were timed."""
+) -> tuple[Attempt, MeasurementSummary]:
+    """The bundle with slow kernels replaced, and what was tried for each."""
     graph = base.prepared.graph
     (times,) = workshop.time([base])
     memory.keep(base, times)
-    slow = find_slow(base, times)
-    known = {suspect: memory.recall(graph, suspect.calls[0]) for suspect in slow}
-    trials = try_variants(workshop, base, [s for s in slow if known[s] is None], checks=checks, times=True)
+    suspects = find_suspects(base.prepared, base.facts, times)
+    known = {s: recalled for s in suspects if (recalled := memory.recall(graph, s)) is not None}
+    trials = try_variants(workshop, base, [s for s in suspects if s not in known], checks=checks, times=True)
     memory.keep_trials(graph, trials)
-    chosen = {**{s: recalled.best for s, recalled in known.items() if recalled}, **{t.suspect: t.best for t in trials}}
-    record = [_summary(s, recalled.best, recalled.trials) for s, recalled in known.items() if recalled]
+    chosen = {**{s: recalled.best for s, recalled in known.items()}, **{t.suspect: t.best for t in trials}}
+    record = [_summary(s, recalled.best, recalled.trials) for s, recalled in known.items()]
+    record += [each.summary() for each in trials]
+    apart = {s.facts.symbol: each.seconds for s, r in zip([*known, *(t.suspect for t in trials)], record, strict=True)
+             for each in r.trials if each.variant == str(s.apart) and each.seconds is not None}
+    unfused = sum_apart(base.facts, times, apart)
     cut = vary(graph, base.cut, chosen.items())
     if cut != base.cut:  # each was measured beside others: all together have to be faster, too
         better = workshop.build(cut)
@@ -294,12 +241,11 @@ def _replace_slow(
         if step_seconds(better, after, everything) < step_seconds(base, times, everything):
             base, times = better, after
         else:
-            chosen = {}
+            record = [replace(each, chosen="") for each in record]
     measured = tuple(replace(f, measured=times[f.symbol].seconds if f.symbol in times else None) for f in base.facts)
-    record += [each.summary() for each in trials]
-    if not chosen:
-        record = [replace(each, chosen="") for each in record]
-    return replace(base, facts=measured), tuple(record), len(times)
+    fused = sum(f.calls * (f.measured or 0.0) for f in measured)
+    summary = MeasurementSummary(len(times), 0.0, tuple(record), fused=fused, apart=unfused)
+    return replace(base, facts=measured), summary
 
 
 # --- what earlier compilations measured
@@ -334,12 +280,12 @@ class Memory:
             tell(f"earlier measurements are not used: {error}")
             return Memory(name, tell)
 
-    def recall(self, graph: OperatorGraph, members: Members) -> Recalled | None:
-        """What is known of a kernel; None where no variant of it was measured."""
-        known = self.known.get(subgraph_key(graph, members) or "", {})
+    def recall(self, graph: OperatorGraph, suspect: Suspect) -> Recalled | None:
+        """What is known of a kernel; None where no variant of it was measured, or not the one that decides a doubt."""
+        known = self.known.get(subgraph_key(graph, suspect.calls[0]) or "", {})
         seconds = {variant: s for t, s in known.items() if (variant := Variant.of(t)) is not None}
         usual = seconds.pop(Variant(), inf)
-        if not seconds:
+        if not seconds or (suspect.doubted and suspect.apart not in seconds):
             return None
         trials = tuple(Trial(str(variant), each) for variant, each in seconds.items())
         return Recalled(trials, _choose(seconds, usual))

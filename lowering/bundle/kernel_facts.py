@@ -22,7 +22,8 @@ class KernelFacts:
     Of one call: multiply-adds of products and convolutions, floating-point operations in all, and the bytes that it
     reads and writes, each value once. `roofline` are the seconds that the device needs at its peak or, if that is
     longer, to move the bytes; `predicted` those that the partition was chosen by (None: by no prediction); `measured`
-    those that it took when it was compiled (None: it was not measured); `template` is what the partition made it by.
+    those that it took when it was compiled (None: it was not measured); `template` is what the partition made it by;
+    `apart` are the predicted seconds of its operators as kernels by themselves, 0 where it has one.
     """
 
     symbol: str
@@ -36,6 +37,7 @@ class KernelFacts:
     predicted: float | None
     measured: float | None = None
     template: str = ""
+    apart: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -118,12 +118,17 @@ class KernelTrials:
 @dataclass(frozen=True)
 class MeasurementSummary:
     """How many steps of the bundle were timed when it was compiled, how many seconds that and what followed took, and
-    which kernels were replaced. `problem` says why nothing, or no more, was timed."""
+    which kernels were replaced. `problem` says why nothing, or no more, was timed.
+
+    `fused` are the seconds of the kernels of one run, and `apart` those of the same operators as kernels by themselves:
+    measured where that was in doubt, and otherwise estimated, as many times as long as kernels usually are here."""
 
     timed: Count
     seconds: float
     kernels: tuple[KernelTrials, ...] = ()
     problem: str = ""
+    fused: float = 0.0
+    apart: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,7 @@ def _facts(prepared: CompiledKernels, target: Target, model: KernelModel, calls:
     operations = [graph.operations[member] for member in call.members]
     floating = sum(map(flops, operations))
     moved = sum(graph.values[value].extent.bytes for value in dict.fromkeys((*call.inputs, *call.outputs)))
+    apart = sum(model.launched((member,)) for member in call.members) if len(call.members) > 1 else 0.0
     predicted, template = model.launched(call.members), model.template(call.members)
     return KernelFacts(
         symbol=call.symbol,
@@ -81,6 +82,7 @@ def _facts(prepared: CompiledKernels, target: Target, model: KernelModel, calls:
         roofline=roofline(floating, moved, target.device, target.threads),
         predicted=predicted if predicted < float("inf") else None,
         template=template.name if template is not None else "",
+        apart=apart if apart < float("inf") else 0.0,
     )
 
 
