@@ -14,7 +14,7 @@ from ..ir.operation import Operation
 from ..ir.operators import OPERATORS
 from .device import Device
 from .model import FOLDED_SECONDS, LEAVES
-from .scheduled import VIEW_SECONDS, call_seconds, run_seconds, scheduled_seconds
+from .scheduled import VIEW_SECONDS, call_seconds, least_seconds, run_seconds, scheduled_seconds
 from .traffic import VIEWS, traffic
 
 _REDUCING = ("linear", "pooling", "normalization", "reduction", "recurrent")
@@ -81,4 +81,4 @@ class ArithmeticCost:
             return 0.0
         if operation.is_folded:
             return 0.0
-        return scheduled_seconds(operation, self.device) + run_seconds(operation, self.device)
+        return least_seconds(operation, self.device) + run_seconds(operation, self.device)

@@ -78,6 +78,11 @@ def is_window(operation: Operation) -> bool:
     return operation.op in POOLS or is_depthwise(operation)
 
 
+def least_seconds(operation: Operation, device: Device) -> float:
+    """Time of the arithmetic in any kernel: some have what a window reads with a border already."""
+    return scheduled_seconds(operation, device) - (border_seconds(operation, device) if is_window(operation) else 0.0)
+
+
 def run_seconds(operation: Operation, device: Device) -> float:
     """Time of a data movement in a compiled kernel beyond its bytes."""
     return _RUN_SHARE * copy_seconds(operation, device)
@@ -125,6 +130,16 @@ def _filter_cycles(operation: Operation, direct: float, device: Device) -> float
     return min(options) if _CLEARLY * min(options) < direct else direct
 
 
+def border_seconds(operation: Operation, device: Device) -> float:
+    """Time that a window over single channels takes to surround what it reads with zeros; part of its arithmetic."""
+    maps, pads = operation.operand(0).dimensions, operation.integers("pads")
+    axes = len(maps) - 2
+    if axes < 1 or not any(pads):
+        return 0.0
+    places = maps[0] * prod(side + sum(pads[axis::axes]) for axis, side in enumerate(maps[2:]))
+    return _COPY_CYCLES * places * ceil(maps[1] / device.lanes) / device.clock
+
+
 def _window_cycles(operation: Operation, device: Device) -> float | None:
     """Of a convolution of single channels, or of pooling, with the copy of what it reads; None where its sizes are not
     known."""
@@ -135,11 +150,8 @@ def _window_cycles(operation: Operation, device: Device) -> float | None:
     window = window_size(operation) if is_pool else depth(operation)
     across = (operation.integers("kernel_shape") if is_pool else operation.operand(1).dimensions)[-1:]
     vectors, rows = ceil(result[1] / device.lanes), result[0] * prod(result[2:-1])
-    pads, axes = operation.integers("pads"), len(maps) - 2
-    copied = 0
-    if any(pads):
-        copied = maps[0] * prod(side + sum(pads[axis::axes]) for axis, side in enumerate(maps[2:])) * vectors
-    return rows * _row_cycles(result[-1], vectors, window, *across, device) + _COPY_CYCLES * copied
+    cycles = rows * _row_cycles(result[-1], vectors, window, *across, device)
+    return cycles + border_seconds(operation, device) * device.clock
 
 
 @lru_cache(maxsize=1 << 12)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ....costmodels.scheduled import border_seconds
 from ....ir.operators.linear import is_convolution
 from .anchored import is_depthwise, why_not_one_anchor
 from .operator_set import OperatorSet, roofline
@@ -17,6 +18,8 @@ from .template import Template
 
 MOST = 3
 """Convolutions of one kernel, those of an inverted residual: more save little, and are equal in no two blocks."""
+LEAST_COLUMNS = 12
+"""Of fewer pixels in a row the kernel makes all rows at once."""
 _FILTERED = (3, 3)
 """Windows that Winograd's minimal filters compute with fewer multiplications, if the whole map is there."""
 
@@ -84,6 +87,8 @@ def _has_rows(operators: OperatorSet, member: int) -> bool:
 def _links(operators: OperatorSet) -> list[_Link]:
     """The maps between the convolutions."""
     links = []
+    shapes = [operators.within.shape(operators.graph.operators[m].outputs[0]) for m in operators.anchors]
+    is_narrow = any(shape[-1] < LEAST_COLUMNS for shape in shapes)
     for second in operators.anchors[1:]:
         operator = operators.graph.operators[second]
         between = operator.inputs[0]
@@ -96,24 +101,31 @@ def _links(operators: OperatorSet) -> list[_Link]:
         threads = operators.within.threads
         parts = 1 if images % threads == 0 else threads
         shared = (parts - 1) * max(0, window - stride) / height
-        links.append(_Link(size, min(size, size * (window + stride) // max(1, images * height)), shared))
+        rows = height if is_narrow else min(height, window + stride)
+        links.append(_Link(size, size * rows // max(1, images * height), shared))
     return links
 
 
 def _price(operators: OperatorSet) -> float:
-    """The longer of arithmetic and moving: what crosses the border, and the maps between at the rate of the cache that
-    keeps their rows. A depthwise convolution that is the first copies what it reads before
-    it computes, to surround it with a border."""
+    """As of its parts, each by itself: but the maps between move at the rate of the cache that keeps their rows, which
+    are written with a border around them, and nothing fetches weights ahead."""
     device, links, parts = operators.device, _links(operators), _parts(operators)
-    again = sum(part.arithmetic * link.shared for part, link in zip(parts, links, strict=False))
-    moving = operators.moving + sum(2 * link.size / device.bandwidth(link.kept) for link in links)
-    first, copied = operators.anchors[0], 0.0
-    if is_depthwise(operators, first):
-        size = operators.within.sizes[operators.graph.operators[first].inputs[0] or 0]
-        copied = 2 * size / device.bandwidth(device.caches[0].size)
-    exposed = sum(part.exposed for part in parts)
-    alone = exposed + copied + sum(part.keeping for part in parts) + operators.copying
-    return roofline(operators.arithmetic + again - exposed, moving) + alone
+    total = operators.copying
+    for number, part in enumerate(parts):
+        around = links[max(0, number - 1) : number + 1]
+        between = sum(link.size / device.bandwidth(link.kept) for link in around)
+        others = part.border - part.weights - sum(link.size for link in around)
+        moving = part.fetching + between + (others / device.bandwidth(others) if others > 0 else 0.0)
+        again = part.arithmetic * links[number].shared if number < len(links) else 0.0
+        work = part.arithmetic + again - part.exposed
+        if part.has_window:
+            (anchor,) = part.anchors
+            border = border_seconds(operators.graph.operations[anchor], device) if number else 0.0
+            busy = work + moving - border
+        else:
+            busy = roofline(work, moving) + min(work, part.fetching)
+        total += busy + part.exposed + part.keeping
+    return total
 
 
 CONVOLUTION_CHAIN = Template("convolution_chain", _accepts, _price, rule="convolution_chain")

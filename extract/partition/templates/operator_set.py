@@ -198,13 +198,18 @@ class OperatorSet:
         """Seconds to read the weights."""
         return self.weights / self.within.weights_bandwidth
 
+    @cached_property
+    def has_window(self) -> bool:
+        """Whether an anchor op is a window over single channels."""
+        return any(is_window(self.graph.operations[m]) for m in self.anchors)
+
     @property
     def seconds(self) -> float:
         """The longer of arithmetic and moving (the roofline), then reordered reads, and what the kernel keeps.
 
         A window over single channels copies what it reads to surround it with zeros, so nothing hides that."""
         work = self.arithmetic - self.exposed
-        if any(is_window(self.graph.operations[m]) for m in self.anchors):
+        if self.has_window:
             busy = work + self.moving
         else:
             busy = roofline(work, self.moving) + _WAITING * min(work, self.fetching)

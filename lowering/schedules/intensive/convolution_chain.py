@@ -25,6 +25,7 @@ from tvm import ir, s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ....costmodels.register_tiles import MOST_VECTORS
+from ....extract.partition.templates.convolution_chain import LEAST_COLUMNS
 from ..blocks import FUNCTION, parameter_index
 from ..draft import Draft, Scheduled
 from ..packing import Repack
@@ -36,8 +37,6 @@ from .outlining import COMPUTE_SCOPE
 from .row_plan import RowPlan, group_stages, plan_planes, plan_rows
 from .row_stage import RowCode, schedule_rows
 
-LEAST_COLUMNS = 12
-"""Of fewer pixels in a row the kernel makes all rows at once."""
 WINDOW_VECTORS = 2
 """Vectors of a tile of channels, if all that shares it are windows over single channels, whose tiles have as many."""
 KEPT_SHARE = 0.25
