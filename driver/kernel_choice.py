@@ -35,8 +35,7 @@ CLEARLY = 0.95
 """A variant replaces a kernel if it takes at most this share of its time: less may be noise."""
 WORTH_RUNTIME = 10.0
 """ONNX Runtime gets a kernel that is right only where it is more than this many times as fast as the best code of ours:
-a bundle with kernels alone needs nothing else to run. It is a preference, not a measurement: of a detector with free
-sizes eleven kernels took 4 to 17 times as long at 128 x 128 (AMD EPYC, znver5, one thread), and most of them stay."""
+a bundle with kernels alone needs nothing else to run. It is a preference, not a measurement."""
 _SOURCES = ("lowering/schedules", "lowering/kernels", "lowering/compute", "costmodels/devices")
 """The packages that decide which code a variant gives."""
 

@@ -21,6 +21,7 @@ from .prim_funcs import KernelCall
 from .steps import View
 
 if TYPE_CHECKING:
+    from ...ir.graph import OperatorGraph
     from ..target import Target
     from .compilation import CompiledKernels
 
@@ -30,12 +31,13 @@ _KINDS: dict[type, StepKind] = {
 
 
 def kernel_facts(prepared: CompiledKernels, target: Target) -> tuple[KernelFacts, ...]:
-    """The distinct kernels in the order of their first calls."""
-    model = KernelModel(prepared.graph, target.device, threads=target.threads)
+    """The distinct kernels in the order of their first calls, with figures of typical sizes."""
+    graph = prepared.graph.with_typical(prepared.graph.sizes)
+    model = KernelModel(graph, target.device, threads=target.threads)
     calls: dict[str, list[KernelCall]] = {}
     for call in prepared.calls:
         calls.setdefault(call.symbol, []).append(call)
-    return tuple(_facts(prepared, target, model, same) for same in calls.values())
+    return tuple(_facts(prepared, graph, target, model, same) for same in calls.values())
 
 
 def write_table(prepared: CompiledKernels, table: Iterable[KernelFacts], folder: Path) -> None:
@@ -64,8 +66,10 @@ def roofline(floating: float, moved: int, device: Device, threads: int) -> float
     return max(floating / (device.peak_flops * threads), share / device.bandwidth(share))
 
 
-def _facts(prepared: CompiledKernels, target: Target, model: KernelModel, calls: list[KernelCall]) -> KernelFacts:
-    call, graph = calls[0], prepared.graph
+def _facts(
+    prepared: CompiledKernels, graph: OperatorGraph, target: Target, model: KernelModel, calls: list[KernelCall]
+) -> KernelFacts:
+    call = calls[0]
     operations = [graph.operations[member] for member in call.members]
     floating = sum(map(flops, operations))
     moved = sum(graph.values[value].extent.bytes for value in dict.fromkeys((*call.inputs, *call.outputs)))

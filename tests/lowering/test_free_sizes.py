@@ -242,3 +242,10 @@ def test_a_recurrence_refuses_states_of_other_batches(tmp_path: Path) -> None:
     run({"x": weights(3, 5, 4), "h": weights(1, 5, 2)})
     with pytest.raises(UsageError, match="a size of M is not N"):
         run({"x": weights(3, 5, 4), "h": weights(1, 2, 2)})
+
+
+def test_figures_of_kernels_are_those_of_typical_sizes(tmp_path: Path) -> None:
+    proto = model([node("MatMul", ["x", "w"], ["y"])], {"x": ["N", 40]}, {"y": ["N", 24]}, w=weights(40, 24))
+    bundle_of(proto, tmp_path, typical=("N=7",))
+    (facts,) = read_table(tmp_path / "bundle")
+    assert facts.multiply_adds == 7 * 40 * 24
