@@ -27,13 +27,17 @@ from ...errors import EqfuseError
 from ...extract.partition.kernels import KernelModel
 from ...extract.partition.operator_graph import operator_graph
 from ...extract.partition.search.methods import search_partition
+from ...extract.partition.size_relations import find_relations
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import OperatorGraph
 from ...ir.operators import PRODUCTS, RECURRENT
+from ...ir.sizes import Size
 from ...ir.types import TensorType
 from ..compute import has_lowering, lowerable
 from ..interface import known_type
-from ..loops.kernel_nodes import make_kernel_node
+from ..loops.kernel_nodes import KernelSignature, make_kernel_node
+from ..program.plan import Requirement
+from ..program.sizes import extents_of
 from ..target import Target
 from ..weights import Weights
 from .channels_last import channels_last_values, last_shape
@@ -93,11 +97,8 @@ class GraphKernels:
                 name = f"{name}.packed.{call.symbol}.{position}"
                 yield helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array))
             inputs.append(name)
-        results = [self.graph.values[value] for value in call.outputs]
-        shapes = [value.extent.dimensions for value in results]
-        shapes = [last_shape(s) if v in self.last else s for v, s in zip(call.outputs, shapes, strict=True)]
-        dtypes = [known_type(self.graph, value).dtype for value in call.outputs]
-        yield make_kernel_node(call.symbol, inputs, [value.name for value in results], dtypes, shapes)
+        results = [self.graph.values[value].name for value in call.outputs]
+        yield make_kernel_node(call.symbol, inputs, results, _signature(self.graph, self.last, call.members, call))
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,34 @@ class LoopKernels:
                 del graph.node[:]
                 graph.node.extend(copies)
         return result
+
+
+def _signature(
+    graph: OperatorGraph, last: frozenset[int], members: Members, call: KernelCall | KernelFunction
+) -> KernelSignature:
+    """What a kernel takes and gives. Constants may be packed: no size follows from their shapes."""
+
+    def extents(value: int) -> tuple[int | Size, ...]:
+        shape = known_type(graph, value).shape or ()
+        return extents_of(last_shape(shape) if value in last else shape)
+
+    inputs, outputs = tuple(map(extents, call.inputs)), tuple(map(extents, call.outputs))
+    own = {name for shape in inputs for size in shape if isinstance(size, Size) for name in size.names()}
+    required = tuple(
+        Requirement(relation.left, relation.name, relation.right, graph.operators[operator or members[0]].name)
+        for operator, relation in find_relations(graph)
+        if operator in members or (operator is None and relation.left.names() | relation.right.names() <= own)
+    )
+    return KernelSignature(inputs, outputs, tuple(known_type(graph, v).dtype for v in call.outputs), required)
+
+
+def _is_solvable(graph: OperatorGraph, last: frozenset[int], members: Members, function: KernelFunction) -> bool:
+    """Whether the sizes of a kernel follow from the shapes of its operands."""
+    try:
+        _signature(graph, last, members, function).solve()
+    except ValueError:
+        return False
+    return True
 
 
 def find_kernels(step: LoopCall, distinct: DistinctKernels, target: Target) -> LoopKernels | None:
@@ -228,15 +257,16 @@ def _find(
     """The kernels of one graph; None where it has none."""
     own = _as_model(graph, constants, types, model)
     weights = Weights(own)
-    operators = operator_graph(own, infer(own)).at_call
+    typical = operator_graph(own, infer(own), distinct.graph.sizes)
+    operators = typical.at_call
     alone = [n for n, operator in enumerate(operators.operators) if not has_lowering(operator, operators)]
     if len(alone) == len(operators):
         return None
-    prices = KernelModel(operators, target.device, intensive=False, threads=target.threads, alone=alone)
-    groups = search_partition(operators, prices, monotonic() + SEARCH_SECONDS).partition.members
+    prices = KernelModel(typical, target.device, intensive=False, threads=target.threads, alone=alone)
+    groups = search_partition(typical, prices, monotonic() + SEARCH_SECONDS).partition.members
     candidates = [
         step.members for step in steps(operators, groups)
-        if isinstance(step, Kernel) and _is_worthwhile(operators, step.members)
+        if isinstance(step, Kernel) and _is_worthwhile(operators, typical, step.members)
     ]  # fmt: skip
     while candidates:
         kept = set(candidates)
@@ -244,7 +274,10 @@ def _find(
         last = channels_last_values(operators, tuple(steps(operators, groups))) - frozenset(plain)
         lowering = distinct.within(operators, weights, last)
         functions = {group: lowering.lower(Kernel(group)) for group in candidates}
-        candidates = [group for group, function in functions.items() if isinstance(function, KernelFunction)]
+        candidates = [
+            group for group, function in functions.items()
+            if isinstance(function, KernelFunction) and _is_solvable(operators, last, group, function)
+        ]  # fmt: skip
         if len(candidates) < len(functions):
             continue
         calls = {group: lowering.call(group, f) for group, f in functions.items() if isinstance(f, KernelFunction)}
@@ -257,11 +290,10 @@ def _touched(graph: OperatorGraph, members: Iterable[int]) -> Iterator[int]:
     return (value for o in operators for value in (*o.inputs, *o.outputs) if value is not None)
 
 
-def _is_worthwhile(graph: OperatorGraph, members: Collection[int]) -> bool:
-    """Whether operators of fixed shapes have a lowering, and enough to do."""
+def _is_worthwhile(graph: OperatorGraph, typical: OperatorGraph, members: Collection[int]) -> bool:
+    """Whether operators have a lowering, and enough to do at typical sizes."""
     if any(lowerable(graph.operators[member], graph) for member in members):
         return False
-    types = [graph.values[value].type for value in dict.fromkeys(_touched(graph, members))]
-    sizes = [t.elements() for t in types if t is not None and t.is_static]
-    has_product = any(graph.operators[member].op in PRODUCTS | RECURRENT for member in members)
-    return len(sizes) == len(types) and (has_product or max(sizes, default=0) >= _SMALLEST)
+    if any(graph.operators[member].op in PRODUCTS | RECURRENT for member in members):
+        return True
+    return max((typical.values[v].extent.elements for v in _touched(graph, members)), default=0) >= _SMALLEST

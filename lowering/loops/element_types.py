@@ -13,7 +13,7 @@ import onnx
 from onnx import defs, helper
 
 from ..errors import LoweringError
-from .kernel_nodes import KERNEL_DOMAIN, result_dtypes
+from .kernel_nodes import KERNEL_DOMAIN, signature_of
 
 Types = MutableMapping[str, str]
 
@@ -44,7 +44,7 @@ def graph_types(graph: onnx.GraphProto, opsets: Mapping[str, int], outer: Mappin
 def node_types(node: onnx.NodeProto, opsets: Mapping[str, int], types: Mapping[str, str]) -> list[str]:
     """The element types of the outputs of a node."""
     if node.domain == KERNEL_DOMAIN:
-        return result_dtypes(node)
+        return list(signature_of(node).dtypes)
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     if node.op_type in ("If", "Loop", "Scan") and node.domain == "":
         body = attributes.get("body") or attributes["then_branch"]

@@ -3,34 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import msgspec
 import onnx
 from onnx import helper
 
+from ...ir.sizes import Size
+from ..program.plan import Requirement
+from ..program.sizes import Demand, Solution, solve_sizes
+
 KERNEL_DOMAIN = "eqfuse.kernel"
 """The domain of kernels; the type of a node is the kernel's symbol."""
-_DTYPES, _SHAPE = "dtypes", "shape_"
+_SIGNATURE = "signature"
+
+
+@dataclass(frozen=True)
+class KernelSignature:
+    """The shapes of a kernel's inputs and outputs in memory, the element types of its outputs, and what sizes have to
+    fulfil. All sizes follow from the shapes of the inputs."""
+
+    inputs: tuple[tuple[int | Size, ...], ...]
+    outputs: tuple[tuple[int | Size, ...], ...]
+    dtypes: tuple[str, ...]
+    requirements: tuple[Requirement, ...] = ()
+
+    def solve(self) -> list[Solution | Demand]:
+        """How the sizes follow from the shapes of the inputs. Raises ValueError with one that does not."""
+        steps = solve_sizes(self.inputs)
+        solved = {step.name for step in steps if isinstance(step, Solution)}
+        sizes = [size for shape in self.outputs for size in shape if isinstance(size, Size)]
+        for size in (*sizes, *(side for each in self.requirements for side in (each.left, each.right))):
+            if unknown := size.names() - solved:
+                raise ValueError(min(unknown))
+        return steps
 
 
 def make_kernel_node(
-    symbol: str, inputs: Sequence[str], outputs: Sequence[str], dtypes: Sequence[str], shapes: Sequence[Sequence[int]]
+    symbol: str, inputs: Sequence[str], outputs: Sequence[str], signature: KernelSignature
 ) -> onnx.NodeProto:
-    """The node of a kernel whose results have these element types and shapes in memory."""
-    node = helper.make_node(symbol, inputs, outputs, domain=KERNEL_DOMAIN)
-    node.attribute.append(helper.make_attribute(_DTYPES, list(dtypes)))
-    for number, shape in enumerate(shapes):
-        kind = onnx.AttributeProto.INTS
-        node.attribute.append(helper.make_attribute(f"{_SHAPE}{number}", list(shape), attr_type=kind))
-    return node
+    """The node of a kernel."""
+    text = msgspec.json.encode(signature).decode()
+    return helper.make_node(symbol, inputs, outputs, domain=KERNEL_DOMAIN, signature=text)
 
 
-def result_dtypes(node: onnx.NodeProto) -> list[str]:
-    """The element types of a kernel's results."""
-    attributes = {a.name: a for a in node.attribute}
-    return [text.decode() for text in attributes[_DTYPES].strings]
-
-
-def result_shapes(node: onnx.NodeProto) -> list[tuple[int, ...]]:
-    """The shapes of a kernel's results."""
-    attributes = {a.name: a for a in node.attribute}
-    return [tuple(attributes[f"{_SHAPE}{number}"].ints) for number in range(len(node.output))]
+def signature_of(node: onnx.NodeProto) -> KernelSignature:
+    """What `make_kernel_node` was given."""
+    return msgspec.json.decode(node.attribute[0].s, type=KernelSignature)

@@ -21,9 +21,12 @@ from onnx import helper, numpy_helper
 from ..errors import LoweringError
 from ..linking import Linker
 from ..program.plan import ELEMENT_TYPES
+from ..program.size_code import holds
+from ..program.sizes import Demand, c_expression
+from ..program.templates import literal
 from .element_types import Types, graph_types
 from .instance import MINIMUM_INPUTS, LoopInstance, loop_instance
-from .kernel_nodes import KERNEL_DOMAIN, result_shapes
+from .kernel_nodes import KERNEL_DOMAIN, signature_of
 from .source_files import control_flow, header, packed
 
 Array = np.ndarray[Any, Any]
@@ -215,18 +218,33 @@ class _Writer:
     def _call_kernel(
         self, node: onnx.NodeProto, inputs: Sequence[int | None], outputs: Sequence[int | None]
     ) -> Iterator[str]:
-        """The lines of a compiled kernel."""
+        """The lines of a compiled kernel: the sizes of its results follow from the shapes of its operands."""
         tensors = [n for n in (*inputs, *outputs) if n is not None]
         elements = [ELEMENT_TYPES[self.dtypes[n]] for n in tensors]
-        for to, shape in zip(outputs, result_shapes(node), strict=True):
+        signature = signature_of(node)
+        variables: dict[str, str] = {}
+        wrong = "the shapes of tensors do not fit a kernel of a body"
+        yield "{"
+        for step in signature.solve():
+            extent = f"v[{inputs[step.port]}].shape[{step.axis}]"
+            if isinstance(step, Demand):
+                yield f'    if ({extent} != {c_expression(step.extent, variables)}) return "{wrong}";'
+                continue
+            place = f"size_{len(variables)}"
+            yield f"    const int64_t {place} = ({extent} - {c_expression(step.rest, variables)}) / {step.factor};"
+            variables[step.name] = place
+        for required in signature.requirements:
+            yield f"    if (!({holds(required, variables)})) return {literal(required.text)};"
+        for to, shape in zip(outputs, signature.outputs, strict=True):
             if to is not None:
-                text = ", ".join(map(str, shape)) or "0"
-                yield f"TRY(allocate(&v[{to}], {len(shape)}, (int64_t[]){{{text}}}, {self._item(to)}));"
+                text = ", ".join(c_expression(extent, variables) for extent in shape) or "0"
+                yield f"    TRY(allocate(&v[{to}], {len(shape)}, (int64_t[]){{{text}}}, {self._item(to)}));"
         self.kernels[node.op_type] = None
         places = ", ".join(f"&v[{n}]" for n in tensors)
         kinds = ", ".join(f"{{{e.code}, {e.bits}}}" for e in elements)
         given = f"(const tensor *const[]){{{places}}}, (const uint8_t[][2]){{{kinds}}}, {len(tensors)}"
-        yield f"TRY(call_kernel(__tvm_ffi_{node.op_type}, {given}));"
+        yield f"    TRY(call_kernel(__tvm_ffi_{node.op_type}, {given}));"
+        yield "}"
 
     def _call(self, node: onnx.NodeProto, inputs: Sequence[int | None], outputs: Sequence[int | None]) -> str:
         def dtypes(numbers: Sequence[int | None]) -> list[str | None]:

@@ -59,7 +59,7 @@ class SizeCode:
         for each in self.plan.requirements:
             if not each.conditions and self._is_solved(each):
                 failed = f'eqfuse_fail("%s", {literal(each.text)})'
-                yield f"    if (!status && !({_holds(each, self.variables)})) status = {failed};"
+                yield f"    if (!status && !({holds(each, self.variables)})) status = {failed};"
 
     def branch_requirements(self, branch: Branch) -> Iterator[str]:
         """Statements at the head of a branch: what has to hold under its conditions only."""
@@ -67,7 +67,7 @@ class SizeCode:
         for each in self.plan.requirements:
             if each.conditions and set(each.conditions) <= set(branch.conditions) and self._is_solved(each):
                 failed = f'eqfuse_fail("%s", {literal(each.text)}), EQFUSE_REFUSED'
-                yield f"    if (!({_holds(each, variables)})) return {failed};"
+                yield f"    if (!({holds(each, variables)})) return {failed};"
 
     def _is_solved(self, requirement: Requirement) -> bool:
         """Whether it is about sizes that follow from the shapes of the inputs."""
@@ -118,7 +118,7 @@ class SizeCode:
         return OF_SIZES.format(**counts)
 
 
-def _holds(requirement: Requirement, variables: Mapping[str, str]) -> str:
+def holds(requirement: Requirement, variables: Mapping[str, str]) -> str:
     """The C expression that is true where a requirement holds."""
     left, right = c_expression(requirement.left, variables), c_expression(requirement.right, variables)
     if requirement.relation in ("least", "most"):

@@ -63,6 +63,17 @@ static inline const char *hand_over(const packed_argument *argument, tensor *res
     return NULL;
 }
 
+/* What sizes that follow from shapes are computed with. */
+static inline int64_t eqfuse_floor(int64_t dividend, int64_t divisor) {
+    if (!divisor) return -1; /* no size */
+    const int64_t quotient = dividend / divisor;
+    return quotient - (dividend % divisor && (dividend < 0) != (divisor < 0));
+}
+
+static inline int64_t eqfuse_least(int64_t a, int64_t b) { return MIN_OF(a, b); }
+
+static inline int64_t eqfuse_greatest(int64_t a, int64_t b) { return MAX_OF(a, b); }
+
 /* Calls a compiled kernel on tensors of these element types (code and bits of each). Where it fails it has said why. */
 static inline const char *call_kernel(packed_function *kernel, const tensor *const *tensors, const uint8_t (*types)[2],
                                       int32_t count) {

@@ -100,6 +100,45 @@ def test_constants_that_kernels_pack_are_no_inputs_of_loops(compiled: tuple[Comp
     assert not any(plan.buffers[weight].shape == (6, 6, 3, 3) for weight in plan.weights)
 
 
+@pytest.fixture(scope="module")
+def of_free_sizes(tmp_path_factory: pytest.TempPathFactory) -> tuple[CompiledKernels, Context]:
+    proto, folder = free_recurrence(), tmp_path_factory.mktemp("free")
+    model = settle_bodies(read(proto))
+    graph = operator_graph(model, infer(model)).at_call
+    kernels = compile_kernels(graph, unfused(graph).members, Weights(model), target_of("host", 1), folder, 2)
+    return kernels, linked(kernels, folder)
+
+
+def free_recurrence() -> onnx.ModelProto:
+    """A Scan of S steps on a batch of N."""
+    rows = [
+        node("MatMul", ["row", "w"], ["m"]),
+        node("Add", ["m", "h"], ["n"]),
+        node("Tanh", ["n"], ["t"]),
+        node("Identity", ["t"], ["out"]),
+    ]
+    body = helper.make_graph(
+        rows, "rows", [value("h", 1, ["N", 8]), value("row", 1, ["N", 8])], [value("t", 1, None), value("out", 1, None)]
+    )
+    scan = node("Scan", ["h0", "x"], ["last", "all"], body=body, num_scan_inputs=1)
+    inputs = [value("x", 1, ["S", "N", 8]), value("h0", 1, ["N", 8])]
+    outputs = [value("last", 1, ["N", 8]), value("all", 1, ["S", "N", 8])]
+    graph = helper.make_graph([scan], "free", inputs, outputs, [numpy_helper.from_array(weights(8, 8), "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize(("steps", "batch"), [(1, 1), (3, 5), (7, 2), (2, 40)])
+def test_kernels_of_bodies_take_free_sizes(
+    of_free_sizes: tuple[CompiledKernels, Context], steps: int, batch: int
+) -> None:
+    inputs = {"x": weights(steps, batch, 8, seed=steps), "h0": weights(batch, 8, seed=9)}
+    results = of_free_sizes[1].run(inputs)
+    for name, wanted in expected(free_recurrence(), inputs).items():
+        np.testing.assert_allclose(results[name], wanted, rtol=1e-5, atol=1e-5)
+    plan, _ = plan_program(of_free_sizes[0])
+    assert any("matmul" in kernel for kernel in plan.kernels)
+
+
 def test_bodies_without_work_for_kernels_stay_loops(tmp_path: Path) -> None:
     proto = recurrent()
     del proto.graph.node[0].attribute[0].g.node[:5]
