@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from .baseline import Baseline, is_saturated
-from .bold import judge_bold, round_inputs
 from .compare import EQUAL, Difference, Tolerance, compare
 from .divergence import Judge
 from .effect import Effect, measure_effect, measure_errors
-from .oracle import Judgement, Oracle, judge, may_acquit
-from .quantization import DitheredModel, Steps, find_quantizers, measure_distance
+from .judges.bold import judge_bold, round_inputs
+from .judges.oracle import Judgement, Oracle, judge, may_acquit
+from .judges.quantization import DitheredModel, Steps, find_quantizers, measure_distance
 from .report import OutputReport, Status, units
 from .run import OnnxRuntime
 from .source import Source

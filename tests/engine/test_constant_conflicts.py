@@ -79,7 +79,7 @@ def message(model: Path, *own: Path) -> str:
 # --- whole runs
 
 
-@pytest.mark.representatives(2)
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int64"])
 def test_distinct_constants_in_one_class_end_the_run(dtype: str, tmp_path: Path) -> None:
     own = rules(tmp_path, WRONG)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from eqfuse.engine.verification import Verification, verify
-from eqfuse.engine.verification.bold import judge_bold
 from eqfuse.engine.verification.compare import Tolerance
 from eqfuse.engine.verification.inputs import Plan, Temper, generate, input_specs
+from eqfuse.engine.verification.judges.bold import judge_bold
 from eqfuse.engine.verification.structure import Structure
 from eqfuse.engine.verification.values import RunError, Value
 from eqfuse.rules.vocabulary import Precision

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
 
 from eqfuse.engine.verification import verify
-from eqfuse.engine.verification.quantization import FACTOR, DitheredModel, Steps
+from eqfuse.engine.verification.judges.quantization import FACTOR, DitheredModel, Steps
 from eqfuse.engine.verification.source import open_source
 from eqfuse.engine.verification.structure import Structure
 

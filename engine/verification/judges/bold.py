@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .compare import Difference, Tolerance, compare, distances, to_double
-from .values import Feeds, RunError, Value, layout, leaves
+from ..compare import Difference, Tolerance, compare, distances, to_double
+from ..values import Feeds, RunError, Value, layout, leaves
 
 Array = NDArray[Any]
 Truth = Callable[[], Value]

@@ -18,7 +18,7 @@ from onnx.reference.op_run import OpRun
 from onnx.reference.ops import op_resize
 
 if TYPE_CHECKING:
-    from ...ir.operators import OperatorSchema
+    from ....ir.operators import OperatorSchema
 
 Array = NDArray[Any]
 
@@ -212,7 +212,7 @@ class Resize(op_resize.Resize):
     """Resize by its meaning for rules, or by onnx if rules do not cover it (cubic, regions, antialiasing)."""
 
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[Array]:
-        from ...ir.operators import Unsupported, evaluate  # it takes a while, and most models have no Resize
+        from ....ir.operators import Unsupported, evaluate  # it takes a while, and most models have no Resize
 
         x, _, *extents = inputs
         named = zip(("scales", "sizes"), extents, strict=False)
@@ -274,14 +274,14 @@ def contributed_kernels(model: onnx.ModelProto) -> list[type[OpRun]]:
     """The operators of the other domains that the model imports, by their rows in the operator table."""
     if all(imported.domain in ("", "ai.onnx") for imported in model.opset_import):
         return []
-    from ...ir.operators import OPERATORS  # it takes a while, and most models import none
+    from ....ir.operators import OPERATORS  # it takes a while, and most models import none
 
     domains = {imported.domain for imported in model.opset_import}
     return [_contributed_kernel(row) for row in OPERATORS.values() if row.domain and row.domain in domains]
 
 
 def _contributed_kernel(row: OperatorSchema) -> type[OpRun]:
-    from ...ir.operators import Attribute, evaluate
+    from ....ir.operators import Attribute, evaluate
 
     def run(_: OpRun, *operands: Array, **attributes: Any) -> tuple[Array, ...]:
         given = {a.name: attributes.get(a.name, a.default) for a in row.attributes}

@@ -28,10 +28,10 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
-from .compare import Precision, Tolerance, distances, spread_of, to_double
-from .run import Reference
-from .source import Source
-from .values import Feeds, RunError, Value, leaves, one_line
+from ..compare import Precision, Tolerance, distances, spread_of, to_double
+from ..run import Reference
+from ..source import Source
+from ..values import Feeds, RunError, Value, leaves, one_line
 
 ACQUITTAL_FACTOR = 4.0
 """A reordered sum may round worse than the original order by a small factor; a wrong weight does so by far more."""

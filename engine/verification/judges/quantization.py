@@ -21,11 +21,11 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, inliner, numpy_helper
 
-from .compare import distances, to_double
-from .run import session_options
-from .source import Source
-from .structure import Structure
-from .values import Feeds, RunError, Value, layout, leaves, one_line
+from ..compare import distances, to_double
+from ..run import session_options
+from ..source import Source
+from ..structure import Structure
+from ..values import Feeds, RunError, Value, layout, leaves, one_line
 
 FACTOR = 1.5
 """Less than two, so that an element which is two steps off does not pass if steps move it by one."""
