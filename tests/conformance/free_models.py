@@ -12,7 +12,7 @@ import onnxruntime
 
 import eqfuse
 from eqfuse.engine.verification.compare import Tolerance, compare
-from eqfuse.engine.verification.oracle import Oracle, judge
+from eqfuse.engine.verification.judges.oracle import Oracle, judge
 from eqfuse.engine.verification.source import read_source
 from eqfuse.errors import UsageError
 from eqfuse.lowering.ports import Port
