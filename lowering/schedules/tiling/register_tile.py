@@ -19,6 +19,8 @@ UNROLL_BUDGETS = (36, 72, 144, UNROLLED_PRODUCTS, 576)
 """The budgets that a search tries, in the same unit."""
 UNROLLED_WINDOW = 25
 """Windows of more elements keep loops over them."""
+DEEP = 8
+"""Steps of a reduction from which on one loop over them costs less than what LLVM spills without any."""
 PARALLEL_CYCLES = 12_000
 """About 3 us on the device `host`, several times what handing parts of a loop to other threads takes."""
 
@@ -164,17 +166,24 @@ def _schedule_sum(draft: Draft, anchor: BlockInfo, plan: TilePlan, depth: int) -
 
 
 def _split_reduction_loops(draft: Draft, loops: list[Any], tile: Tile) -> tuple[list[Any], list[Any]]:
-    """The loops over the reduction: those that stay, and the innermost that are unrolled within a budget."""
+    """The loops over the reduction: those that stay, and the innermost that are unrolled within a budget.
+
+    One stays where what is read does not fit the registers: without a loop LLVM loads it in front of the loop over the
+    next tiles, and then again from where it spilled it.
+    """
     products = draft.trace.decide_number(
         "unroll", UNROLL_BUDGETS, lambda number: 1.0 + abs(log2(number / UNROLLED_PRODUCTS))
     )
     budget = max(1, products // (tile.rows * tile.vectors))
-    rolled, unrolled = list(loops), list[Any]()
+    rolled, unrolled, steps = list(loops), list[Any](), 1
     while rolled:
         loop = rolled.pop()
         extent = draft.extent(loop)
-        if extent > budget:
-            outer, loop = draft.schedule.split(loop, [None, largest_divisor(extent, min(budget, 8))])
+        steps *= extent
+        hoisted = not rolled and extent >= DEEP and steps * tile.vectors > draft.device.vector_registers
+        if extent > budget or hoisted:
+            most = min(budget, 8, extent // 2 if hoisted else extent)
+            outer, loop = draft.schedule.split(loop, [None, largest_divisor(extent, most)])
             return [*rolled, outer], [loop, *unrolled]
         unrolled.insert(0, loop)
         budget //= extent

@@ -14,7 +14,7 @@ from tvm import te, tirx, topi
 from eqfuse.costmodels.device import load_device
 from eqfuse.costmodels.register_tiles import register_tiles
 from eqfuse.lowering.compute import elementary
-from eqfuse.lowering.schedules import Draft, Repack, fallback, mark_constants
+from eqfuse.lowering.schedules import Draft, Repack, fallback, mark_constants, schedule
 from eqfuse.lowering.target import target_of
 from eqfuse.support.processor import X86
 
@@ -235,6 +235,13 @@ def test_a_guard_in_steps_of_several_rows_moves_in_all_blocks() -> None:
     """On vectors of four, 196 rows in tiles of 20 are guarded by their fours."""
     check(matmul(196, 24, 44, batch=(2,), constant=False), "contraction", ARM)
     check(matmul(24, 20, 196), "contraction", ARM)
+
+
+@pytest.mark.parametrize(("depth", "is_unrolled"), [(4, True), (16, False)])
+def test_a_reduction_that_does_not_fit_the_registers_keeps_a_loop(depth: int, is_unrolled: bool) -> None:
+    scheduled = schedule(matmul(784, depth, 64), load_device("x86-64-v3"))
+    assert scheduled.rule == "contraction"
+    assert (f"T.unroll({depth})" in scheduled.schedule.mod["main"].script()) == is_unrolled
 
 
 LEVELS: dict[str, tuple[str, Callable[[], Any]]] = {
