@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-    from .driver.accelerator import AcceleratorOptions
     from .driver.bench import Emulation, KernelLatency, Latency, ServiceReport, Simulation
-    from .driver.compilation import Compiled
-    from .driver.compile import Format
+    from .driver.compiler.accelerator import AcceleratorOptions
+    from .driver.compiler.compilation import Compiled
+    from .driver.compiler.compile import Format
     from .driver.inspect import Difference, Inspection, Verification
     from .lowering.tuning.settings import Settings
 
@@ -207,12 +207,12 @@ def compile(
     the fields of `lowering.tuning.settings.Settings`. Raises EqfuseError with one clear line on anything a user can
     mend.
     """
-    from .driver.compile import compile_model  # TVM takes a second to import
+    from .driver.compiler.compile import compile_model  # TVM takes a second to import
     from .lowering.tuning.settings import Settings
 
     options = pick_options(Options, locals())
     if isinstance(accelerator, Mapping):
-        from .driver.accelerator import AcceleratorOptions
+        from .driver.compiler.accelerator import AcceleratorOptions
 
         accelerator = options_of(AcceleratorOptions, accelerator)
     return compile_model(

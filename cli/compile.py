@@ -16,7 +16,7 @@ from .progress import Progress
 from .terminal import write
 
 if TYPE_CHECKING:
-    from ..driver.compilation import Compiled
+    from ..driver.compiler.compilation import Compiled
     from ..lowering.bundle.manifest import Manifest, MeasurementSummary, TuningSummary
     from ..lowering.tuning.settings import Settings
 
@@ -29,7 +29,7 @@ _BY_ESTIMATES = "the search went by estimates alone; pip install xgboost-cpu let
 
 def compile_(arguments: argparse.Namespace) -> int:
     """Compile, report, and say by the exit code whether a budget was hit."""
-    from ..driver.compile import compile_model
+    from ..driver.compiler.compile import compile_model
     from ..driver.options import Options
     from ..lowering.target import check_target, is_accelerator
     from .options import options_of
@@ -38,7 +38,7 @@ def compile_(arguments: argparse.Namespace) -> int:
     options = options_of(Options, arguments)
     accelerator, tuning = None, None
     if is_accelerator(arguments.target):
-        from ..driver.accelerator import AcceleratorOptions
+        from ..driver.compiler.accelerator import AcceleratorOptions
 
         _refuse(arguments, ("threads", "format", "prefix", *FOR_TUNING), "processors")
         accelerator = options_of(AcceleratorOptions, arguments, batch=None)

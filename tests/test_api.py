@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import eqfuse
 from eqfuse.cli.parser import build_parser
-from eqfuse.driver.accelerator import AcceleratorOptions
+from eqfuse.driver.compiler.accelerator import AcceleratorOptions
 from eqfuse.driver.options import BenchOptions, InspectOptions, MeasureOptions, Options, PricingOptions, VerifyOptions
 from eqfuse.engine.choices import CostName, Extraction, PartitionMethod
 from eqfuse.errors import EqfuseError

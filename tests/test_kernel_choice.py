@@ -13,8 +13,8 @@ from onnx import helper
 
 import eqfuse
 from eqfuse.costmodels.profile import ProfileDatabase
-from eqfuse.driver import kernel_choice, processor
-from eqfuse.driver.kernel_choice import Attempt, Memory, choose_kernels
+from eqfuse.driver.compiler import kernel_choice, processor
+from eqfuse.driver.compiler.kernel_choice import Attempt, Memory, choose_kernels
 from eqfuse.engine.verification import Verification
 from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest

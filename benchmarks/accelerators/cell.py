@@ -21,8 +21,8 @@ import onnx
 
 from eqfuse.benchmarks.accelerators.graphturbo import TABLE2
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
-from eqfuse.driver.accelerator import AcceleratorKernels
-from eqfuse.driver.compilation import kernels_of
+from eqfuse.driver.compiler.accelerator import AcceleratorKernels
+from eqfuse.driver.compiler.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.errors import EqfuseError

@@ -24,7 +24,7 @@ from eqfuse.benchmarks.searches.results import NO_INTENSIVE, NO_REFORMER, PEER, 
 from eqfuse.errors import EqfuseError
 
 if TYPE_CHECKING:
-    from eqfuse.driver.compilation import Compiled
+    from eqfuse.driver.compiler.compilation import Compiled
 
 FOUND = "search.json"
 BUNDLE = "bundle"
@@ -110,7 +110,7 @@ def searched(job: Job) -> Search:
 
 def _own(job: Job, variant: Variant) -> Search:
     """Without intensive fusion there is none in the bundle either that is kept where the search finds nothing."""
-    from eqfuse.driver.compile import compile_model
+    from eqfuse.driver.compiler.compile import compile_model
     from eqfuse.driver.options import Options
     from eqfuse.lowering.tuning.settings import Settings
 

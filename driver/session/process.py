@@ -78,7 +78,7 @@ def _judge(job: Job, folder: Path, bundle: Path) -> Verdict:
     import onnxruntime
 
     from ...lowering.running.runner import load
-    from ..compile import compile_model
+    from ..compiler.compile import compile_model
     from ..options import Options
 
     model = folder / "model.onnx"

@@ -13,8 +13,8 @@ import pytest
 from onnx import helper
 
 import eqfuse
-from eqfuse.driver.accelerator import AcceleratorKernels
-from eqfuse.driver.compilation import kernels_of
+from eqfuse.driver.compiler.accelerator import AcceleratorKernels
+from eqfuse.driver.compiler.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.engine.choices import PartitionMethod

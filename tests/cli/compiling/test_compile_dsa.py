@@ -13,7 +13,7 @@ from onnx import helper
 
 from eqfuse.cli.parser import DSA_ORDERS, DSA_VARIANTS, FLOATS
 from eqfuse.costmodels.dsa_device import DIRECTORY, dsa_device_names
-from eqfuse.driver.accelerator import WIDTHS
+from eqfuse.driver.compiler.accelerator import WIDTHS
 from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.dsa.bundle.simulated_model import IsolatedSimulation

@@ -75,7 +75,7 @@ def test_a_kernel_that_crashes_gets_another_schedule(eqfuse: CommandLine, spoil:
 def test_a_kernel_that_hangs_gets_another_schedule(
     eqfuse: CommandLine, spoil: Callable[[str, bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eqfuse.driver.processor.RUN_SECONDS", 20)
+    monkeypatch.setattr("eqfuse.driver.compiler.processor.RUN_SECONDS", 20)
     monkeypatch.setattr("eqfuse.lowering.running.blame.KERNEL_SECONDS", 20)
     spoil(HANG, False)
     outcome = compiled(eqfuse, 105, "--no-measure")
@@ -125,7 +125,7 @@ def test_a_program_for_an_accelerator_whose_simulation_crashes_is_not_written(
         store_kernels(folder, observer)
         build(CRASHING_WHEN_LOADED, folder / TILES, "-shared")
 
-    monkeypatch.setattr("eqfuse.driver.accelerator.store_kernels", crashing_kernels)
+    monkeypatch.setattr("eqfuse.driver.compiler.accelerator.store_kernels", crashing_kernels)
     eqfuse.chain(1)
     outcome = eqfuse.run("compile", "in.onnx", "--target", "dsa-edge-npu", "-o", "build", "--seed", 104)
     assert outcome.code == 3

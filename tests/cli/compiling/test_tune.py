@@ -15,8 +15,8 @@ from onnx import helper
 
 import eqfuse as package
 from eqfuse.cli.compile import tuning_line
-from eqfuse.driver.compilation import Compilation
-from eqfuse.driver.tune import NOTICEABLE
+from eqfuse.driver.compiler.compilation import Compilation
+from eqfuse.driver.compiler.tune import NOTICEABLE
 from eqfuse.lowering.arm.toolchain import ToolError
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.bundle.manifest import TuningSummary
@@ -115,7 +115,7 @@ def test_a_limit_of_time_ends_the_search_and_what_cannot_be_compared_is_not_kept
     def fails(*_: object) -> float:
         raise ToolError("the device is gone")
 
-    monkeypatch.setattr("eqfuse.driver.tune._ScheduleSearch._speed_up", fails)
+    monkeypatch.setattr("eqfuse.driver.compiler.tune._ScheduleSearch._speed_up", fails)
     out = tune(eqfuse, 100_000, "--time-limit", 0.001)
     assert records() == 0
     assert "the tuned model was not compared: the device is gone, so the untuned one is kept" in out

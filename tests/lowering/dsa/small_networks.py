@@ -10,8 +10,8 @@ import onnx
 import onnxruntime
 from onnx import helper
 
-from eqfuse.driver.accelerator import AcceleratorKernels
-from eqfuse.driver.compilation import kernels_of
+from eqfuse.driver.compiler.accelerator import AcceleratorKernels
+from eqfuse.driver.compiler.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.lowering.weights import Weights

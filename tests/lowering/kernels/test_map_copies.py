@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 import eqfuse
-from eqfuse.driver.compile import compile_model
+from eqfuse.driver.compiler.compile import compile_model
 from eqfuse.driver.options import Options
 from eqfuse.engine.onnx.model import read
 from eqfuse.ir.graph import OperatorGraph

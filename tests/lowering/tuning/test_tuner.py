@@ -12,7 +12,7 @@ import pytest
 import tvm
 from onnx import helper
 
-from eqfuse.driver.compilation import kernels_of
+from eqfuse.driver.compiler.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.lowering.kernels.messages import Answer, Request

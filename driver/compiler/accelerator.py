@@ -8,17 +8,17 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ..costmodels.dsa_device import DsaDevice
-from ..engine.onnx.model import Model
-from ..errors import UsageError, VerificationError
-from ..extract.partition.search.confirmation import Confirm
-from ..ir.graph import OperatorGraph
-from ..lowering.bundle import bundle
-from ..lowering.bundle.manifest import PROGRAM, Manifest, Platform
-from ..lowering.dsa.bundle.constants import constant_contents
-from ..lowering.dsa.bundle.files import REPORT, store_kernels, store_program
-from ..lowering.dsa.bundle.section import Section, Wire
-from ..lowering.dsa.compiler import (
+from ...costmodels.dsa_device import DsaDevice
+from ...engine.onnx.model import Model
+from ...errors import UsageError, VerificationError
+from ...extract.partition.search.confirmation import Confirm
+from ...ir.graph import OperatorGraph
+from ...lowering.bundle import bundle
+from ...lowering.bundle.manifest import PROGRAM, Manifest, Platform
+from ...lowering.dsa.bundle.constants import constant_contents
+from ...lowering.dsa.bundle.files import REPORT, store_kernels, store_program
+from ...lowering.dsa.bundle.section import Section, Wire
+from ...lowering.dsa.compiler import (
     AcceleratorNetwork,
     Choices,
     DsaProgram,
@@ -26,19 +26,19 @@ from ..lowering.dsa.compiler import (
     batch_axes,
     compile_network,
 )
-from ..lowering.dsa.program.instructions import Compute
-from ..lowering.dsa.report.page import report_page
-from ..lowering.dsa.schedule.scheduler import OrderName
-from ..lowering.dsa.schedule.variants import FULL, VARIANTS
-from ..lowering.errors import LoweringError
-from ..lowering.interface import outputs_of
-from ..lowering.ports import Port
-from ..lowering.target import accelerator_of, check_linker
-from ..lowering.weights import Weights
-from ..support.options import OptionError, PositiveInteger, check_options
+from ...lowering.dsa.program.instructions import Compute
+from ...lowering.dsa.report.page import report_page
+from ...lowering.dsa.schedule.scheduler import OrderName
+from ...lowering.dsa.schedule.variants import FULL, VARIANTS
+from ...lowering.errors import LoweringError
+from ...lowering.interface import outputs_of
+from ...lowering.ports import Port
+from ...lowering.target import accelerator_of, check_linker
+from ...lowering.weights import Weights
+from ...support.options import OptionError, PositiveInteger, check_options
+from ..optimize import Result
+from ..options import Options
 from .compilation import Built, Compilation, kernels_of
-from .optimize import Result
-from .options import Options
 
 Floats = Literal["float16", "float32", "float64"]
 WIDTHS: dict[Floats, int] = {"float16": 2, "float32": 4, "float64": 8}
@@ -156,11 +156,11 @@ class Accelerator:
 
     def _verify(self, compilation: Compilation, folder: Path, network: AcceleratorNetwork) -> str:
         """The verdict of verification, in one line that says how much was verified."""
-        from ..engine.verification import require_comparison, require_verdict
-        from ..engine.verification.source import model_file
-        from ..lowering.bundle.check import call_for_verdict
-        from ..lowering.dsa.bundle.simulated_model import IsolatedSimulation
-        from ..lowering.dsa.bundle.verification import Demand, Original, samples_to_verify, verify_program
+        from ...engine.verification import require_comparison, require_verdict
+        from ...engine.verification.source import model_file
+        from ...lowering.bundle.check import call_for_verdict
+        from ...lowering.dsa.bundle.simulated_model import IsolatedSimulation
+        from ...lowering.dsa.bundle.verification import Demand, Original, samples_to_verify, verify_program
 
         options, loaded = compilation.options, IsolatedSimulation(folder, _SIMULATION_SECONDS)
         model = compilation.model

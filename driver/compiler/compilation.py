@@ -8,43 +8,43 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..engine.bodies.inference import infer_form
-from ..engine.bodies.settle import settle_bodies
-from ..engine.egraph.graph import Saturation, Selection
-from ..engine.onnx.batches import BATCH, find_batches, free_batch
-from ..engine.onnx.inference import infer
-from ..engine.onnx.model import Model
-from ..engine.onnx.nodes import has_body
-from ..engine.onnx.overrides import keep_outputs, override_shapes, state_dimensions
-from ..engine.onnx.provenance import METHOD_KEY
-from ..engine.onnx.schema_functions import expand_operators, list_expandable
-from ..engine.summary import knowledge_of_result, summarize
-from ..errors import UsageError
-from ..extract.partition.annotate import read_partition
-from ..extract.partition.groups import unfused
-from ..extract.partition.local_functions import inline_functions
-from ..extract.partition.operator_graph import operator_graph
-from ..ir.graph import OperatorGraph
-from ..ir.operation import NO_SIZES
-from ..lowering.bundle import bundle, cache
-from ..lowering.bundle.check import call_for_verdict
-from ..lowering.bundle.manifest import Manifest, Provenance
-from ..lowering.interface import inputs_of, read_samples, require_tensors
-from ..lowering.kernels.branches import split_branches
-from ..lowering.kernels.map_copies import copy_maps
-from ..lowering.kernels.measured import join_measured
-from ..lowering.ports import Port
-from ..rules.places import rule_paths
-from .clock import Clock
-from .optimize import Result, Typed, optimize_model
-from .options import Options
-from .partition import compile_drawn
-from .sizes import check_sizes
+from ...engine.bodies.inference import infer_form
+from ...engine.bodies.settle import settle_bodies
+from ...engine.egraph.graph import Saturation, Selection
+from ...engine.onnx.batches import BATCH, find_batches, free_batch
+from ...engine.onnx.inference import infer
+from ...engine.onnx.model import Model
+from ...engine.onnx.nodes import has_body
+from ...engine.onnx.overrides import keep_outputs, override_shapes, state_dimensions
+from ...engine.onnx.provenance import METHOD_KEY
+from ...engine.onnx.schema_functions import expand_operators, list_expandable
+from ...engine.summary import knowledge_of_result, summarize
+from ...errors import UsageError
+from ...extract.partition.annotate import read_partition
+from ...extract.partition.groups import unfused
+from ...extract.partition.local_functions import inline_functions
+from ...extract.partition.operator_graph import operator_graph
+from ...ir.graph import OperatorGraph
+from ...ir.operation import NO_SIZES
+from ...lowering.bundle import bundle, cache
+from ...lowering.bundle.check import call_for_verdict
+from ...lowering.bundle.manifest import Manifest, Provenance
+from ...lowering.interface import inputs_of, read_samples, require_tensors
+from ...lowering.kernels.branches import split_branches
+from ...lowering.kernels.map_copies import copy_maps
+from ...lowering.kernels.measured import join_measured
+from ...lowering.ports import Port
+from ...rules.places import rule_paths
+from ..clock import Clock
+from ..optimize import Result, Typed, optimize_model
+from ..options import Options
+from ..partition import compile_drawn
+from ..sizes import check_sizes
 
 if TYPE_CHECKING:
-    from ..engine.verification.inputs import Sample
-    from ..extract.partition.search.confirmation import Lowering
-    from ..lowering.tuning.tuner import Point
+    from ...engine.verification.inputs import Sample
+    from ...extract.partition.search.confirmation import Lowering
+    from ...lowering.tuning.tuner import Point
 
 _NESTED_FUNCTIONS = 5
 """How deep operators that are defined by others are taken apart; ONNX's own are three deep."""
@@ -258,8 +258,8 @@ def _take_batch(model: Model, options: Options, batch: Sequence[int]) -> tuple[M
 
 def _require_separate_samples(model: Model, freed: Model, options: Options) -> None:
     """Raise UsageError where the model with a free batch computes samples in another way than the model for one."""
-    from ..engine.verification.samples import find_mixed_samples
-    from ..engine.verification.source import model_file
+    from ...engine.verification.samples import find_mixed_samples
+    from ...engine.verification.source import model_file
 
     with model_file(model.source) as before, model_file(freed.source) as after:
         problem = call_for_verdict(

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import VerificationError
-from ..lowering.arm.toolchain import Tool, missing
-from ..lowering.bundle.manifest import Manifest
-from ..lowering.kernels import pool
-from ..lowering.program.names import DEFAULT_PREFIX
-from ..support.processor import ARM, available_cores
-from ..support.scratch import scratch_folder
+from ...errors import VerificationError
+from ...lowering.arm.toolchain import Tool, missing
+from ...lowering.bundle.manifest import Manifest
+from ...lowering.kernels import pool
+from ...lowering.program.names import DEFAULT_PREFIX
+from ...support.processor import ARM, available_cores
+from ...support.scratch import scratch_folder
+from ..options import Options
 from .compilation import Compilation
-from .options import Options
 from .processor import Processor, verify_against_original
 
 if TYPE_CHECKING:
-    from ..lowering.kernels.compilation import CompiledKernels
+    from ...lowering.kernels.compilation import CompiledKernels
 
 
 class CrossProject(Processor):
@@ -36,15 +36,15 @@ class CrossProject(Processor):
         return "the kernels are for another processor; `eqfuse bench --emulate` counts them"
 
     def _link(self, prepared: CompiledKernels, folder: Path) -> None:
-        from ..lowering.program.planning import plan_program
-        from ..lowering.program.project import Naming, write_project
+        from ...lowering.program.planning import plan_program
+        from ...lowering.program.project import Naming, write_project
 
         plan, weights = plan_program(prepared)
         naming = Naming(self.prefix or DEFAULT_PREFIX, self.target.architecture)
         write_project(folder, plan, weights, prepared.all_objects, naming)
 
     def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: CompiledKernels) -> str:
-        from ..lowering.bundle.emulated_model import EmulatedModel
+        from ...lowering.bundle.emulated_model import EmulatedModel
 
         if self._missing_tools():
             return f"none: {self._missing_tools()}"

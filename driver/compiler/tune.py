@@ -9,30 +9,30 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..costmodels.profile import ProfileDatabase
-from ..errors import EqfuseError, VerificationError
-from ..lowering.bundle import bundle
-from ..lowering.bundle.emulated_model import open_emulated
-from ..lowering.bundle.manifest import TuningSummary
-from ..lowering.kernels.messages import Choices
-from ..lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
-from ..lowering.kernels.variants import Cut
-from ..lowering.ports import random_inputs
-from ..lowering.running.isolated_model import IsolatedModel, time_models
-from ..lowering.running.turns import ratios
-from ..lowering.tuning.cost_model import can_learn
-from ..lowering.tuning.settings import Settings
-from ..lowering.weights import Weights
-from ..support.database import DatabaseError
-from ..support.processor import available_cores
-from ..support.scratch import scratch_folder
+from ...costmodels.profile import ProfileDatabase
+from ...errors import EqfuseError, VerificationError
+from ...lowering.bundle import bundle
+from ...lowering.bundle.emulated_model import open_emulated
+from ...lowering.bundle.manifest import TuningSummary
+from ...lowering.kernels.messages import Choices
+from ...lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
+from ...lowering.kernels.variants import Cut
+from ...lowering.ports import random_inputs
+from ...lowering.running.isolated_model import IsolatedModel, time_models
+from ...lowering.running.turns import ratios
+from ...lowering.tuning.cost_model import can_learn
+from ...lowering.tuning.settings import Settings
+from ...lowering.weights import Weights
+from ...support.database import DatabaseError
+from ...support.processor import available_cores
+from ...support.scratch import scratch_folder
+from ..optimize import Result
 from .compilation import Built, Compilation, kernels_of
-from .optimize import Result
 from .processor import RUN_SECONDS, Processor
 
 if TYPE_CHECKING:
-    from ..costmodels.measurement import Measurement
-    from ..lowering.tuning.tuner import Tuned
+    from ...costmodels.measurement import Measurement
+    from ...lowering.tuning.tuner import Tuned
 
 NOTICEABLE = 1.01
 """A tuned bundle is kept if it is at least this many times as fast: equal bundles differ by noise."""
@@ -93,9 +93,9 @@ class _ScheduleSearch:
 
     def run(self) -> Tuned:
         """Search for the schedules of each distinct kernel."""
-        from ..lowering.tuning.laboratory import kernel_latencies, open_laboratory
-        from ..lowering.tuning.tasks import TaskTable
-        from ..lowering.tuning.tuner import Tuner
+        from ...lowering.tuning.laboratory import kernel_latencies, open_laboratory
+        from ...lowering.tuning.tasks import TaskTable
+        from ...lowering.tuning.tuner import Tuner
 
         clock, target = self.compilation.clock, self.processor.target
         graph, kernels = kernels_of(self.result)
@@ -135,7 +135,7 @@ class _ScheduleSearch:
         if target.is_library:
             return _speed_up_here(untuned, candidate, target.threads)
         if settings.tracker is not None and settings.device_key is not None:
-            from ..lowering.tuning.runners.whole_model import speed_up
+            from ...lowering.tuning.runners.whole_model import speed_up
 
             return speed_up(settings.tracker, settings.device_key, target, untuned, candidate)
         before, after = (_cycles(folder) for folder in (untuned, candidate))
@@ -151,7 +151,7 @@ def _speed_up_here(untuned: Path, candidate: Path, threads: int) -> float:
 
 
 def _cycles(folder: Path) -> float:
-    from ..lowering.arm.counts import estimate_cycles
+    from ...lowering.arm.counts import estimate_cycles
 
     with open_emulated(folder) as model:
         counted = model.count(random_inputs(model.inputs, 0))

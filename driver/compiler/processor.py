@@ -9,36 +9,44 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..engine.onnx.batches import find_batches
-from ..errors import VerificationError
-from ..lowering.bundle import bundle, isolation
-from ..lowering.bundle.isolation import call_isolated
-from ..lowering.bundle.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, MeasurementSummary, Platform, SizeSummary
-from ..lowering.errors import CrashError, WrongKernelsError
-from ..lowering.interface import outputs_of
-from ..lowering.kernels import pool
-from ..lowering.kernels.confirmation import ProcessorKernels
-from ..lowering.kernels.variants import Cut
-from ..lowering.linking import Linker
-from ..lowering.ports import random_inputs
-from ..lowering.target import Target, check_runs_here
-from ..lowering.weights import Weights
-from ..support.processor import available_cores
-from ..support.scratch import scratch_folder
+from ...engine.onnx.batches import find_batches
+from ...errors import VerificationError
+from ...lowering.bundle import bundle, isolation
+from ...lowering.bundle.isolation import call_isolated
+from ...lowering.bundle.manifest import (
+    LIBRARY,
+    PLAN,
+    FallbackEntry,
+    Manifest,
+    MeasurementSummary,
+    Platform,
+    SizeSummary,
+)
+from ...lowering.errors import CrashError, WrongKernelsError
+from ...lowering.interface import outputs_of
+from ...lowering.kernels import pool
+from ...lowering.kernels.confirmation import ProcessorKernels
+from ...lowering.kernels.variants import Cut
+from ...lowering.linking import Linker
+from ...lowering.ports import random_inputs
+from ...lowering.target import Target, check_runs_here
+from ...lowering.weights import Weights
+from ...support.processor import available_cores
+from ...support.scratch import scratch_folder
+from ..optimize import Result
+from ..options import Options
 from .compilation import Built, Compilation, kernels_of
 from .kernel_choice import Attempt, Memory, choose_kernels
-from .optimize import Result
-from .options import Options
 
 if TYPE_CHECKING:
-    from ..engine.onnx.model import Model
-    from ..engine.verification import Verification
-    from ..ir.graph import OperatorGraph
-    from ..lowering.bundle.check import Runnable
-    from ..lowering.kernels.compilation import CompiledKernels
-    from ..lowering.kernels.prim_funcs import LoweredKernels
-    from ..lowering.running.kernel_times import CallTime
-    from ..lowering.tuning.settings import Settings
+    from ...engine.onnx.model import Model
+    from ...engine.verification import Verification
+    from ...ir.graph import OperatorGraph
+    from ...lowering.bundle.check import Runnable
+    from ...lowering.kernels.compilation import CompiledKernels
+    from ...lowering.kernels.prim_funcs import LoweredKernels
+    from ...lowering.running.kernel_times import CallTime
+    from ...lowering.tuning.settings import Settings
 
 RUN_SECONDS = 600.0
 """Seconds of one run of a newly compiled model after which a kernel is assumed to hang."""
@@ -76,7 +84,7 @@ class Processor:
 
     def check_search(self, tuning: Settings) -> None:
         """Raise EqfuseError for what a search for schedules lacks."""
-        from ..lowering.tuning.laboratory import check_laboratory
+        from ...lowering.tuning.laboratory import check_laboratory
 
         check_runs_here(self.target)
         check_laboratory(self.target, tuning)
@@ -115,7 +123,7 @@ class Processor:
                 shutil.rmtree(folder)
                 shutil.copytree(attempt.folder, folder)
         if summary.timed:
-            from ..lowering.kernels.table import write_table
+            from ...lowering.kernels.table import write_table
 
             write_table(attempt.prepared, attempt.facts, folder)
         manifest = self.manifest(compilation, result, attempt.prepared, folder, summary, verdict)
@@ -161,9 +169,9 @@ class Processor:
         lowered: LoweredKernels,
     ) -> CompiledKernels:
         """The kernels of a cut, linked in a folder, and what they need besides."""
-        from ..lowering.kernels.compilation import SpecialKernels, compile_kernels
-        from ..lowering.kernels.fallback import store
-        from ..lowering.kernels.table import kernel_facts, write_table
+        from ...lowering.kernels.compilation import SpecialKernels, compile_kernels
+        from ...lowering.kernels.fallback import store
+        from ...lowering.kernels.table import kernel_facts, write_table
 
         clock = compilation.clock
         with scratch_folder("kernels") as scratch:
@@ -187,8 +195,8 @@ class Processor:
         return prepared
 
     def _link(self, prepared: CompiledKernels, folder: Path) -> None:
-        from ..lowering.program.planning import plan_program
-        from ..lowering.program.project import Naming, write_library, write_project
+        from ...lowering.program.planning import plan_program
+        from ...lowering.program.project import Naming, write_library, write_project
 
         plan, weights = plan_program(prepared)
         objects, architecture = prepared.all_objects, self.target.architecture
@@ -205,7 +213,7 @@ class Processor:
 
     def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: CompiledKernels) -> str:
         """Verify the bundle; the verdict in one line. Raises VerificationError where it differs from the original."""
-        from ..lowering.running.isolated_model import IsolatedModel
+        from ...lowering.running.isolated_model import IsolatedModel
 
         label = compilation.model.label
         try:
@@ -230,7 +238,7 @@ class Processor:
         self, message: str, prepared: CompiledKernels, folder: Path, crashed_in: str
     ) -> VerificationError:
         """The error, with the kernels that are to blame: this machine can run them one by one."""
-        from ..lowering.running.blame import suspects
+        from ...lowering.running.blame import suspects
 
         blamed = suspects(prepared, folder / LIBRARY, self.target.threads, crashed_in)
         wrong = {suspect.symbol: str(suspect) for suspect in blamed}
@@ -251,8 +259,8 @@ class Processor:
         verdict: str = "",
     ) -> Manifest:
         """The manifest of a folder that is otherwise complete."""
-        from ..lowering.kernels.fallback import FOLDER
-        from ..lowering.kernels.table import step_facts
+        from ...lowering.kernels.fallback import FOLDER
+        from ...lowering.kernels.table import step_facts
 
         target, kinds = self.target, Counter(step.kind for step in step_facts(prepared))
         mended = (f"{k.problem}; now {k.chosen}" for k in (summary.kernels if summary else ()) if k.problem)
@@ -320,13 +328,13 @@ class _Workshop:
             self.compilation, self._graph, self._weights, cut, folder, self._lowered
         )
         bundle.write_manifest(folder, self.processor.manifest(self.compilation, self.result, prepared, folder))
-        from ..lowering.kernels.table import kernel_facts
+        from ...lowering.kernels.table import kernel_facts
 
         return Attempt(cut, folder, prepared, kernel_facts(prepared, self.processor.target))
 
     def time(self, attempts: Sequence[Attempt]) -> Sequence[Mapping[str, CallTime]]:
         """The time of a call of each step, in turns, by its name."""
-        from ..lowering.running.kernel_times import call_times
+        from ...lowering.running.kernel_times import call_times
 
         compilation, folders = self.compilation, [attempt.folder for attempt in attempts]
         drawn = random_inputs(compilation.ports, 0, self._graph.sizes)
@@ -335,7 +343,7 @@ class _Workshop:
 
     def find_wrong(self, attempt: Attempt, symbols: Collection[str]) -> Mapping[str, str]:
         """Those of the kernels that compute something else than their operators, and what is wrong with them."""
-        from ..lowering.running.blame import suspects
+        from ...lowering.running.blame import suspects
 
         library, threads = attempt.folder / LIBRARY, self.processor.target.threads
         return {s.symbol: str(s) for s in suspects(attempt.prepared, library, threads, among=symbols)}
@@ -360,8 +368,8 @@ def verify_against_original(
     `special` ones and rare ones (0, 1, the ends of ranges) are tried beside those that are drawn. Where outputs differ,
     the `rewritten` model, if given, shows how much of it is rounding.
     """
-    from ..engine.verification import require_comparison, require_verdict
-    from ..lowering.bundle.check import Tolerated, verify_compiled, verify_rare_sizes
+    from ...engine.verification import require_comparison, require_verdict
+    from ...lowering.bundle.check import Tolerated, verify_compiled, verify_rare_sizes
 
     options, model = compilation.options, compilation.model
     original = model.source

@@ -7,21 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..engine.onnx.model import read
-from ..lowering.bundle import bundle, cache
-from ..lowering.interface import require_fixed
-from ..lowering.program.names import DEFAULT_PREFIX, check_prefix
-from ..lowering.target import check_linker, check_target, is_accelerator, target_of
-from ..lowering.threads import check_threads
-from ..support.options import OptionError
-from .clock import Clock, Observer
+from ...engine.onnx.model import read
+from ...lowering.bundle import bundle, cache
+from ...lowering.interface import require_fixed
+from ...lowering.program.names import DEFAULT_PREFIX, check_prefix
+from ...lowering.target import check_linker, check_target, is_accelerator, target_of
+from ...lowering.threads import check_threads
+from ...support.options import OptionError
+from ..clock import Clock, Observer
+from ..options import Options
 from .compilation import BackEnd, Compilation, Compiled
 from .cross_project import CrossProject
-from .options import Options
 from .processor import Processor
 
 if TYPE_CHECKING:
-    from ..lowering.tuning.settings import Settings
+    from ...lowering.tuning.settings import Settings
     from .accelerator import AcceleratorOptions
 
 

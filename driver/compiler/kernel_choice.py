@@ -14,22 +14,22 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ..costmodels.measurement import Measurement
-from ..costmodels.profile import ProfileDatabase
-from ..errors import EqfuseError
-from ..extract.partition.canonical_key import subgraph_key, subgraph_text
-from ..lowering.bundle.bundle import versions
-from ..lowering.bundle.manifest import KernelTrials, MeasurementSummary, Trial
-from ..lowering.kernels.suspects import SLOW, Suspect, estimate, find_suspects, make_suspect, sum_apart
-from ..lowering.kernels.variants import Cut, Members, Variant
-from ..support.database import DatabaseError
-from ..support.store import source_digest
+from ...costmodels.measurement import Measurement
+from ...costmodels.profile import ProfileDatabase
+from ...errors import EqfuseError
+from ...extract.partition.canonical_key import subgraph_key, subgraph_text
+from ...lowering.bundle.bundle import versions
+from ...lowering.bundle.manifest import KernelTrials, MeasurementSummary, Trial
+from ...lowering.kernels.suspects import SLOW, Suspect, estimate, find_suspects, make_suspect, sum_apart
+from ...lowering.kernels.variants import Cut, Members, Variant
+from ...support.database import DatabaseError
+from ...support.store import source_digest
 
 if TYPE_CHECKING:
-    from ..ir.graph import OperatorGraph
-    from ..lowering.bundle.kernel_facts import KernelFacts
-    from ..lowering.kernels.compilation import CompiledKernels
-    from ..lowering.running.kernel_times import CallTime
+    from ...ir.graph import OperatorGraph
+    from ...lowering.bundle.kernel_facts import KernelFacts
+    from ...lowering.kernels.compilation import CompiledKernels
+    from ...lowering.running.kernel_times import CallTime
 
 CLEARLY = 0.95
 """A variant replaces a kernel if it takes at most this share of its time: less may be noise."""
