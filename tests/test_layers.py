@@ -138,7 +138,7 @@ def test_a_circle_is_found(tmp_path: Path, later: str) -> None:
         ("engine/model.py", "from eqfuse import lowering"),
         ("engine/model.py", "from eqfuse.cli import main"),
         ("engine/model.py", "from ..api import optimize"),
-        ("driver/compiler/compile.py", "from ..cli import main"),
+        ("driver/optimize.py", "from ..cli import main"),
         ("lowering/te.py", "from ..driver.optimize import optimize_model"),
         ("engine/model.py", "def f():\n    from ..extract.greedy import select"),
         ("engine/verification/compare.py", "from ...extract import greedy"),
