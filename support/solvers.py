@@ -64,7 +64,7 @@ class IntegerProgram:
         solver: Any = vars(highspy)["_Highs"]()  # Highs, which adds callbacks and operators, prints a line
         options: dict[str, Any] = {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0}
         if nodes is not None:
-            options["mip_max_nodes"] = nodes
+            options |= {"mip_max_nodes": nodes, "mip_allow_restart": False}  # a restart begins with the root again
         for name, value in {**options, "time_limit": max(seconds_left(deadline), _LEAST_SECONDS)}.items():
             solver.setOptionValue(name, value)
         solver.passModel(self._linear_program())
