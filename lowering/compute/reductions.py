@@ -110,9 +110,11 @@ def mean(call: TensorCall, axes: Sequence[int] | None = None) -> te.Tensor:
             return x * call.reciprocal(reduction.count)
         return tirx.truncdiv(x, as_number(reduction.count, dtype))
 
-    if call.dtype == "float32" and isinstance(reduction.count, int) and reduction.count > _LONG:
+    count = reduction.count
+    if call.dtype == "float32" and not (isinstance(count, int) and count <= _LONG):
+        share = 1 / as_number(count if isinstance(count, int) else te.max(count, 1), "float64")
         sums = reduction.stage(reduce_sum, lambda *i: reduction.source(*i).astype("float64"), "sum")
-        return reduction.apply(lambda x: (x * tirx.const(1 / reduction.count, "float64")).astype("float32"), sums)
+        return reduction.apply(lambda x: (x * share).astype("float32"), sums)
     return reduction.apply(divide, reduction.stage(reduce_sum, reduction.source, "sum"))
 
 
