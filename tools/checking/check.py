@@ -233,12 +233,12 @@ def _run_jobs(jobs: Sequence[Job], workers: int) -> Iterator[Verdict]:
         answers = [threads.submit(_ask, job, pool) for job in jobs]
         try:
             yield from (answer.result() for answer in answers)
-        except BaseException:
-            for answer in answers:
-                answer.cancel()
-            _pool.cache_clear()
-            pool.close()
-            raise
+        finally:
+            if not all(answer.done() for answer in answers):
+                for answer in answers:
+                    answer.cancel()
+                _pool.cache_clear()
+                pool.close()
 
 
 @cache
