@@ -20,6 +20,7 @@ import tvm_ffi
 from tvm import tirx
 
 from ...support.processor import ARM
+from .lanes import load_lanes
 
 LARGEST_LOCAL = 4096
 """Bytes of a local buffer on the stack: twice the vector registers of any processor."""
@@ -51,7 +52,8 @@ def _register_pipelines() -> None:
         return factory
 
     tirx.register_tir_pipeline(_PIPELINE, factory_of(keep))
-    tirx.register_tir_pipeline(_FOR_ARM, factory_of(keep, *((kind, _call_extreme) for kind in _EXTREMES)))
+    extremes = ((kind, _call_extreme) for kind in _EXTREMES)
+    tirx.register_tir_pipeline(_FOR_ARM, factory_of(keep, *extremes, (tirx.SeqStmt, load_lanes)))
 
 
 def _map_bodies(module: tvm.IRModule, callbacks: tuple[Any, ...]) -> tvm.IRModule:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import tvm
 from tvm import s_tir, te, tirx
 
@@ -9,7 +11,7 @@ from eqfuse.lowering.decisions import Trace
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.schedules import list_candidates
 
-from ..schedules.functions import SERVER, matmul
+from ..schedules.functions import ARM, SERVER, matmul
 
 SERVER_TARGET = {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "mcpu": "x86-64-v4", "num-cores": 1}
 ARM_TARGET = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76", "mattr": ["+neon"], "num-cores": 1}
@@ -48,3 +50,12 @@ def test_a_clip_is_two_instructions_on_arm() -> None:
     assert "fmax\tv" in code
     assert "fmin\tv" in code
     assert "fcm" not in code
+
+
+def test_factors_of_a_tile_are_lanes_on_arm() -> None:
+    """LLVM alone loads each number that is broadcast by itself."""
+    scheduled = next(list_candidates(matmul(56, 48, 96), ARM, 1, with_rules=True))(Trace())
+    assert scheduled is not None
+    target = tvm.target.Target(ARM_TARGET)
+    codes = [make(scheduled.schedule.mod, target=target).mod.inspect_source("asm") for make in (tvm.compile, build)]
+    assert [bool(re.search(r"\tldr\ts\d", code)) for code in codes] == [True, False]

@@ -1,0 +1,99 @@
+"""Factors of register tiles on Arm: four numbers of a row are loaded at once, and each is taken from its lane.
+
+    C0 += broadcast(A[k]) * B[k..]; ...; C0 += broadcast(A[k + 3]) * B[k + 3..]
+ => V = A[k..k + 3]; C0 += broadcast(V[0]) * B[k..]; ...; C0 += broadcast(V[3]) * B[k + 3..]
+
+Arm multiplies by a lane of a register, where x86 loads and broadcasts in one instruction. LLVM loads every number by
+itself: 56 times in place of 14 in eight steps of a tile of 7 x 3 vectors.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, tirx
+
+from ..schedules.blocks import is_selection, walk
+
+LANES = 4
+"""Numbers of a vector."""
+REGISTERS = 32
+"""Vector registers, which hold accumulators, vectors of factors, and the vectors that these multiply."""
+
+
+def load_lanes(sequence: Any) -> Any:
+    """The statements with consecutive numbers that they broadcast as lanes of vectors, if the registers hold these.
+
+    All numbers of a vector were loaded by statements of the sequence, so none is out of bounds.
+    """
+    stores = list(filter(_is_unconditional_store, sequence.seq))
+    lanes = _number_lanes(_list_places(stores))
+    accumulators = len({tvm_ffi.StructuralKey(tirx.BufferLoad(store.buffer, store.indices)) for store in stores})
+    rows = ceil(len(lanes) * accumulators / len(stores)) if stores else 0  # each step stores every accumulator
+    if not rows or accumulators + rows + ceil(accumulators / rows) > REGISTERS:
+        return sequence
+
+    def take_lane(broadcast: Any) -> Any:
+        place = _Place.of(broadcast)
+        if place is None or place not in lanes:
+            return broadcast
+        load, lane = broadcast.value, lanes[place]
+        (index,) = load.indices
+        ramp = tirx.Ramp(index - lane, tirx.const(1, str(index.ty.dtype)), LANES)
+        vector = tirx.BufferLoad(load.source, [ramp])
+        return tirx.Shuffle([vector], [tirx.const(lane, "int32")] * int(broadcast.lanes))  # of an element LLVM loads it
+
+    def change(each: Any) -> Any:
+        return tvm_ffi.structural_map(each, (tirx.Broadcast, take_lane)) if _is_unconditional_store(each) else each
+
+    return tirx.SeqStmt(list(map(change, sequence.seq)))
+
+
+def _is_unconditional_store(statement: Any) -> bool:
+    return isinstance(statement, tirx.BufferStore) and not any(map(is_selection, walk(statement.value)))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A number in memory: what its index is besides a constant, and the constant."""
+
+    row: tvm_ffi.StructuralKey
+    constant: int
+
+    @staticmethod
+    def of(broadcast: Any) -> _Place | None:
+        """Of the number that is broadcast, if it is one in memory, of 32 bits."""
+        load = broadcast.value
+        if not isinstance(load, ir.TensorLoad) or len(load.indices) != 1 or str(load.ty.dtype) != "float32":
+            return None
+        (index,) = load.indices
+        is_sum = isinstance(index, tirx.Add) and isinstance(index.b, tirx.IntImm)
+        base, constant = (index.a, int(index.b)) if is_sum else (index, 0)
+        return _Place(tvm_ffi.StructuralKey(tirx.BufferLoad(load.source, [base])), constant)
+
+
+def _list_places(stores: Iterable[Any]) -> Iterator[_Place]:
+    for store in stores:
+        for part in walk(store.value):
+            place = _Place.of(part) if isinstance(part, tirx.Broadcast) else None
+            if place is not None:
+                yield place
+
+
+def _number_lanes(places: Iterable[_Place]) -> dict[_Place, int]:
+    """The lanes of those that are consecutive, by fours; the others have none."""
+    rows: dict[tvm_ffi.StructuralKey, set[int]] = defaultdict(set)
+    for place in places:
+        rows[place.row].add(place.constant)
+    lanes: dict[_Place, int] = {}
+    for row, constants in rows.items():
+        for first in sorted(constants):
+            four = [_Place(row, first + lane) for lane in range(LANES)]
+            if all(place.constant in constants and place not in lanes for place in four):
+                lanes |= {place: lane for lane, place in enumerate(four)}
+    return lanes
