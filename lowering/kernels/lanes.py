@@ -33,7 +33,7 @@ def load_lanes(sequence: Any) -> Any:
     """
     stores = list(filter(_is_unconditional_store, sequence.seq))
     lanes = _number_lanes(_list_places(stores))
-    accumulators = len({tvm_ffi.StructuralKey(tirx.BufferLoad(store.buffer, store.indices)) for store in stores})
+    accumulators = len({_key(store.buffer, store.indices) for store in stores})
     rows = ceil(len(lanes) * accumulators / len(stores)) if stores else 0  # each step stores every accumulator
     if not rows or accumulators + rows + ceil(accumulators / rows) > REGISTERS:
         return sequence
@@ -74,7 +74,13 @@ class _Place:
         (index,) = load.indices
         is_sum = isinstance(index, tirx.Add) and isinstance(index.b, tirx.IntImm)
         base, constant = (index.a, int(index.b)) if is_sum else (index, 0)
-        return _Place(tvm_ffi.StructuralKey(tirx.BufferLoad(load.source, [base])), constant)
+        return _Place(_key(load.source, [base]), constant)
+
+
+def _key(source: Any, indices: Iterable[Any]) -> Any:
+    """Equal for equal elements."""
+    key: Any = tvm_ffi.StructuralKey  # whose second field it fills in itself, unlike its stub says
+    return key(tirx.BufferLoad(source, list(indices)))
 
 
 def _list_places(stores: Iterable[Any]) -> Iterator[_Place]:
