@@ -13,6 +13,7 @@ from ..costmodels.flops import flops
 from ..costmodels.model import CostModel
 from ..ir.operation import Operation, assume_sizes, dimension_size
 from ..ir.types import TensorType
+from .bodies.inference import infer_form
 from .egraph.canonical import canonical
 from .onnx.inference import SMALL, Knowledge
 from .onnx.model import Model, elements
@@ -141,7 +142,10 @@ def _operation(node: ir.Node, model: Model, knowledge: Knowledge) -> Operation:
 
 
 def knowledge_of_result(result: Model, knowledge: Knowledge) -> Knowledge:
-    """The knowledge of a rewritten model: values with old names have their old types, new values carry theirs."""
+    """The knowledge of a rewritten model: values with old names have their old types, new values carry theirs.
+
+    Those that carry none, for a budget ended the rewriting before their types were derived, are inferred.
+    """
     types = dict(knowledge.types)
     constants = dict(knowledge.constants)
     for node in result.graph:
@@ -155,4 +159,6 @@ def knowledge_of_result(result: Model, knowledge: Knowledge) -> Knowledge:
             types[name] = constant_type(tensor)
         if tensor is not None and name not in constants and tensor.size <= SMALL:
             constants[name] = elements(tensor)
+    if any(output.name and output.name not in types for node in result.graph for output in node.outputs):
+        types = {**infer_form(result)[1].types, **types}
     return replace(knowledge, types=types, constants=constants)
