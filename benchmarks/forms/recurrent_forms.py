@@ -1,8 +1,9 @@
-"""Forms of recurrent networks: each kind of cell by sizes of its state, steps and batches, and in other variants."""
+"""Forms of recurrent networks: each kind of cell by sizes of state, steps and batch, and in other variants."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from .kernel_forms import Form
@@ -11,11 +12,11 @@ from .model_builder import Builder, Part
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 HIDDEN = (16, 64, 128, 256, 512)
 STEPS = (1, 16, 128)
+BATCHES = (1, 4, 8, 16)
 _BIDIRECTIONAL = {"direction": "bidirectional"}
 VARIANTS: dict[str, tuple[str, int, int, int, dict[str, Any]]] = {
     "GRU torch 16 x 128": ("GRU", 16, 1, 128, {"linear_before_reset": 1}),
     "GRU batch 8 16 x 100": ("GRU", 16, 8, 100, {}),
-    "LSTM batch 8 16 x 128": ("LSTM", 16, 8, 128, {}),
     "LSTM batch 32 16 x 64": ("LSTM", 16, 32, 64, {}),
     "LSTM both ways 32 x 96": ("LSTM", 32, 1, 96, _BIDIRECTIONAL),
     "LSTM both ways 40 x 48": ("LSTM", 40, 1, 48, _BIDIRECTIONAL),
@@ -40,10 +41,8 @@ def recurrence(kind: str, hidden: int, **attributes: Any) -> Part:
 
 def list_recurrences() -> Iterator[Form]:
     """All forms of recurrent networks."""
-    for kind in GATES:
-        for hidden in HIDDEN:
-            for steps in STEPS:
-                name = f"{kind} {steps} x {hidden}"
-                yield Form(name, (steps, 1, hidden), (recurrence(kind, hidden),))
+    for kind, batch, hidden, steps in product(GATES, BATCHES, HIDDEN, STEPS):
+        name = f"{kind} batch {batch} {steps} x {hidden}"
+        yield Form(name, (steps, batch, hidden), (recurrence(kind, hidden),))
     for name, (kind, steps, batch, hidden, attributes) in VARIANTS.items():
         yield Form(name, (steps, batch, hidden), (recurrence(kind, hidden, **attributes),))

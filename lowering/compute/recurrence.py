@@ -237,7 +237,10 @@ class _RecurrenceLoops:
             return statements.unrolled("v", each.vectors, vector)
 
         first, last = (statements.unrolled("r", rows, part) for part in (begin, end))
-        body = statements.sequence([first, *self._sum(place, number, sums, rows), last])
+        product = statements.sequence(self._sum(place, number, sums, rows))
+        if "h" not in self.buffers.reads:
+            product = tirx.IfThenElse(place.s > 0, product, None)  # the first step's state is 0
+        body = statements.sequence([first, product, last])
         return s_stmt.SBlockRealize([], True, s_stmt.SBlock([], [], [], "tile", body, None, [sums]))
 
     def _input(self, place: _Place, gate: int, r: Any, unit: Any) -> Any:
@@ -253,26 +256,23 @@ class _RecurrenceLoops:
         return self.buffers.reads["z"][place.d, self.time(place, row), row, gate * self.cell.hidden + unit]
 
     def _sum(self, place: _Place, number: int, sums: Any, rows: int) -> list[Any]:
-        """The product of the state with the weights of a tile."""
+        """The product of the states with the weights of a tile: whichever are fewer stay in registers."""
         each, hidden, lanes = self.tiling.passes[number], self.cell.hidden, self.tiling.lanes
         vectors, products = each.gates * each.vectors, rows * each.gates * each.vectors
         unrolled = min(hidden, max(1, 2 * _FACTORS // products)) if lanes > 1 else 1
 
         def step(k: Any) -> Any:
-            def row(r: Any) -> Any:
-                state = self._state(place, number, r, k)
+            def product(many: Any, few: Any) -> Any:
+                r, a = (many, few) if rows >= vectors else (few, many)
 
-                def vector(a: Any) -> Any:
-                    def lane(i: Any) -> Any:
-                        index = [r * vectors + a, i]
-                        product = state * self._weight(place, number, k, a, i)
-                        return tirx.BufferStore(sums, sums[tuple(index)] + product, index)
+                def lane(i: Any) -> Any:
+                    term = self._state(place, number, r, k) * self._weight(place, number, k, a, i)
+                    return tirx.BufferStore(sums, sums[r * vectors + a, i] + term, [r * vectors + a, i])
 
-                    return statements.vector(lanes, lane)
+                return statements.vector(lanes, lane)
 
-                return statements.unrolled("a", vectors, vector)
-
-            return statements.unrolled("r", rows, row)
+            few, many = sorted((rows, vectors))
+            return statements.unrolled("i", many, lambda i: statements.unrolled("j", few, lambda j: product(i, j)))
 
         def some(first: Any, count: int) -> Any:
             return statements.unrolled("j", count, lambda j: step(first + j))

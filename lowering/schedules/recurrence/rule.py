@@ -95,30 +95,40 @@ def list_plans(cell: RecurrentCell, batch: int, dtype: str, device: Device) -> I
     size = 4 if dtype == "float32" else 8
     widest = max(1, device.vector_bits // (8 * size))
     widths = [widest >> shift for shift in range(widest.bit_length())]
-    streamed = size * cell.gates * cell.hidden**2
-    waiting = device.clock * streamed / device.bandwidth(streamed)
     for lanes in [width for width in widths if width <= cell.hidden] or [1]:
         for rows in range(1, min(batch, MOST_ROWS) + 1):
-            best = [_best_pass(each, cell, batch, rows, lanes, device) for each in list_passes(cell)]
+            best = [_best_pass(each, cell, batch, rows, lanes, size, device) for each in list_passes(cell)]
             passes = [each for each in best if each is not None]
             if len(passes) == len(best):
-                cycles = max(sum(cycles for _, cycles in passes), waiting)
                 tiling = RecurrenceTiling(tuple(each for each, _ in passes), rows, lanes)
-                yield RecurrencePlan(tiling, len(cell.reverse) * cycles)
+                yield RecurrencePlan(tiling, len(cell.reverse) * sum(cycles for _, cycles in passes))
 
 
 def _best_pass(
-    each: Pass, cell: RecurrentCell, batch: int, rows: int, lanes: int, device: Device
+    each: Pass, cell: RecurrentCell, batch: int, rows: int, lanes: int, size: int, device: Device
 ) -> tuple[Pass, float] | None:
-    """The vectors of a tile, and the cycles of a step for one direction; None where no tile fits the registers."""
+    """The vectors of a tile, and the cycles of a step for one direction; None where no tile fits the registers.
+
+    The first rows read the weights of a tile from the cache that holds the weights of all units, the next rows from
+    the one that holds those of a tile. Of tiles that wait for weights alike, the one that computes least is taken.
+    """
+
+    def reading(weights: int, kept: int) -> float:
+        return device.clock * weights / device.bandwidth(kept)
+
+    all_weights = size * cell.gates * cell.hidden**2
     options = []
     for vectors in range(1, min(MOST_VECTORS + 2, cell.hidden // lanes) + 1):
         tile = Tile(rows, each.gates * vectors, lanes)
         if rows * tile.vectors + min(rows, tile.vectors) + 1 <= device.vector_registers or rows * vectors == 1:
-            count = -(-batch // rows) * -(-cell.hidden // (vectors * lanes))
-            gates = rows * tile.vectors * GATE_CYCLES
-            options.append((replace(each, vectors=vectors), count * (cell.hidden * tile.step_cycles(device) + gates)))
-    return min(options, key=lambda option: option[1], default=None)
+            units, again = -(-cell.hidden // (vectors * lanes)), -(-batch // rows) - 1
+            weights = size * cell.hidden * tile.columns
+            product, gates = cell.hidden * tile.step_cycles(device), rows * tile.vectors * GATE_CYCLES
+            first, later = (max(product, reading(weights, kept)) for kept in (all_weights, weights))
+            cycles = units * (first + again * later + (again + 1) * gates)
+            options.append((cycles, units * (again + 1) * product, replace(each, vectors=vectors)))
+    best = min(options, key=lambda option: option[:2], default=None)
+    return None if best is None else (best[2], best[0])
 
 
 def _choose_shared(cell: RecurrentCell, plan: RecurrencePlan, draft: Draft, steps: int) -> str:

@@ -6,15 +6,18 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import tvm
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.device import load_device
 from eqfuse.ir.operators import evaluate
+from eqfuse.ir.operators.recurrent import read_cell
 from eqfuse.lowering.compute.recurrent_tiling import Pass, RecurrenceTiling, RecurrentWeights
 from eqfuse.lowering.kernels.prim_funcs import lower_kernel
 from eqfuse.lowering.schedules import mark_constants, schedule
+from eqfuse.lowering.schedules.recurrence.rule import list_plans
 from eqfuse.lowering.target import target_of
 
 from ....ir.recurrent_calls import LARGE, Array, RecurrentCall, assert_close, recurrent_calls
@@ -90,6 +93,29 @@ def test_no_steps_leave_the_states_as_they_were() -> None:
     (_, last, cell), _ = run(call, "host", 1)
     np.testing.assert_array_equal(last, state)
     np.testing.assert_array_equal(cell, 2 * state)
+
+
+@given(
+    kind=st.sampled_from(["RNN", "GRU", "LSTM"]), hidden=st.sampled_from([64, 100, 512]), batch=st.integers(2, 40),
+    device=st.sampled_from(["host", "x86-64-v3", "arm-cortex-a76"]),
+)  # fmt: skip
+def test_sequences_of_a_batch_share_the_weights_that_a_tile_reads(
+    kind: str, hidden: int, batch: int, device: str
+) -> None:
+    plans = list_plans(read_cell(kind, hidden, "forward", "{}"), batch, "float32", load_device(device))
+    assert min(plans, key=lambda plan: plan.cycles).tiling.rows > 1
+
+
+@pytest.mark.parametrize("has_state", [False, True])
+def test_the_first_step_multiplies_the_state_only_where_there_is_one(has_state: bool) -> None:
+    r = np.full((1, 3, 3), np.inf, np.float32)
+    operands = {
+        "x": np.ones((1, 2, 4), np.float32), "w": np.ones((1, 3, 4), np.float32), "r": r, "b": None, "lengths": None,
+        "h": np.ones((1, 2, 3), np.float32) if has_state else None,
+    }  # fmt: skip
+    call = RecurrentCall("RNN", 3, "forward", {"activations": ["Relu"]}, operands, ("y", "last"), ("w", "r"))
+    (states, _), _ = run(call, "host", 1)
+    np.testing.assert_array_equal(states, np.inf if has_state else 4.0)
 
 
 @given(hidden=st.integers(1, 40), rows=st.integers(1, 3), lanes=st.sampled_from([1, 4, 8]), gates=st.integers(1, 4))
