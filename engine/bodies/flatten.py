@@ -8,7 +8,7 @@ inputs of the flat graph. `nest` is the way back: it computes each value where i
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -146,15 +146,16 @@ def drop_unused(flat: FlatModel) -> None:
             flat.graph.inputs.remove(value)
 
 
-def flatten(model: Model, regions: bool = True) -> FlatModel:
-    """The model without its bodies, or with those of Loops and Scans where `regions` is false.
+def flatten(model: Model, regions: bool = True, kept: Collection[str] = ()) -> FlatModel:
+    """The model without its bodies, or with those of Loops and Scans where `regions` is false, and of the Ifs of which
+    an output is `kept`.
 
     Raises ModelError where these are nested too deep, or read unknown values.
     """
     try:
         copy = model.ir.clone()
         _rename_values(copy.graph)
-        flattener = _Flattener(copy, regions)
+        flattener = _Flattener(copy, regions, kept)
         flattener.run()
     except RuntimeError as error:  # onnx-ir's own for values out of scope; too deep a recursion is one as well
         raise ModelError(f"{model.label}: bodies cannot be read: {first_line(error)}") from None
@@ -171,8 +172,8 @@ def flatten(model: Model, regions: bool = True) -> FlatModel:
 
 
 class _Flattener:
-    def __init__(self, model: ir.Model, takes_regions: bool) -> None:
-        self.graph, self.takes_regions = model.graph, takes_regions
+    def __init__(self, model: ir.Model, takes_regions: bool, kept: Collection[str]) -> None:
+        self.graph, self.takes_regions, self.kept = model.graph, takes_regions, kept
         self.opset = Model(model).opset
         self.regions: list[Region] = []
         self.parents: dict[int, int] = {}
@@ -198,6 +199,8 @@ class _Flattener:
     def fits_bodies(self, node: ir.Node) -> bool:
         """Whether an If, Loop or Scan has as many operands and outputs as its bodies take and return."""
         if node.op_type != "If" and not self.takes_regions:
+            return False
+        if any(output.name in self.kept for output in node.outputs):
             return False
         names = ("then_branch", "else_branch") if node.op_type == "If" else ("body",)
         graphs = [node.attributes[name] for name in names if name in node.attributes]

@@ -14,14 +14,15 @@ import onnx_ir as ir
 
 from ...errors import ModelError
 from ...ir.size_names import parse_size
+from ...ir.sizes import Size, number
 from ...ir.types import TensorType
 from ..onnx.inference import Knowledge, infer
 from ..onnx.model import Model
 from ..onnx.nodes import has_body
-from ..onnx.typing import dtype_of
+from ..onnx.typing import NAMELESS, dtype_of
 from .constant_control import make_ranges_scalar, resolve_constants
 from .flatten import FlatModel, Region, flatten, region_of
-from .loops import simplify_loops
+from .loops import origin, simplify_loops
 from .refutation import refute_branches
 
 Sizes = tuple[int | str | None, ...] | None
@@ -123,7 +124,7 @@ class _Types:
             changes |= self.declare(formal, self.dtype([begin]), self.states[name])
             changes |= self.declare(output, self.dtype([begin]), self.states[name])
         axes = _axes(region, "scan_input_axes", region.scan_inputs)
-        length: int | str | None = None
+        length = self.length(node, region)
         for value, formal, axis in zip(node.inputs[count : region.inputs], formals[count:], axes, strict=False):
             sizes = self.sizes(value) if region.scan_inputs else None
             if sizes is not None:
@@ -139,6 +140,30 @@ class _Types:
                 sizes = (*sizes[:place], length, *sizes[place:])
             changes |= self.declare(output, self.dtype([value]), sizes)
         return changes
+
+    def length(self, node: ir.Node, region: Region) -> int | str | None:
+        """How often a Loop runs, where its condition never changes and its trips follow from sizes; else None."""
+        if region.op_type != "Loop" or not self.always_goes_on(node, region) or node.inputs[0] is None:
+            return None
+        trips = find_trips(self.knowledge, node.inputs[0].name or "")
+        length = None if trips is None else self.knowledge.symbolic.dimension(trips)
+        return None if length == NAMELESS or (isinstance(length, str) and _depends_on(length, self.formals)) else length
+
+    def always_goes_on(self, node: ir.Node, region: Region) -> bool:
+        """Whether the condition of a Loop is true before it and after each iteration."""
+        before, after = node.inputs[1], node.inputs[region.inputs]
+        kept = after is not None and origin(after).name == region.formals[1]
+        return (before is None or self.is_true(before)) and (kept or self.is_true(after))
+
+    def is_true(self, value: ir.Value | None) -> bool:
+        """Whether a value is known to be true."""
+        constant = None if value is None else self.knowledge.constants.get(value.name or "")
+        return constant is not None and bool(constant.all())
+
+    @property
+    def formals(self) -> tuple[str, ...]:
+        """The operands of all iterations."""
+        return tuple(name for region in self.flat.regions for name in region.formals)
 
     def type_of(self, value: ir.Value | None) -> TensorType | None:
         return None if value is None else self.knowledge.types.get(value.name or "")
@@ -168,6 +193,17 @@ class _Types:
             return False
         value.type, value.shape = ir.TensorType(dtype_of(dtype)), shape
         return True
+
+
+def find_trips(knowledge: Knowledge, name: str) -> Size | None:
+    """How often a Loop runs at most whose limit has this name; None where that depends on more than sizes."""
+    constant = knowledge.constants.get(name)
+    if constant is not None:
+        return number(max(0, int(constant.item()))) if constant.size == 1 else None
+    content = knowledge.symbolic.contents.get(name)
+    trips = content.item() if content is not None and content.size == 1 else None
+    is_count = isinstance(trips, Size) and knowledge.symbolic.declared.bounds.is_at_least(trips, 0)
+    return trips if is_count else None
 
 
 def _depends_on(dimension: str, formals: Sequence[str]) -> bool:

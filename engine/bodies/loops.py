@@ -65,7 +65,7 @@ def _replace_fixed_states(flat: FlatModel, node: ir.Node, region: Region) -> lis
     for index in range(region.states):
         initial, formal = node.inputs[first + index], flat.inputs[region.formals[first + index]]
         returned = node.inputs[region.inputs + region.first_result + index]
-        fixed.append(initial is not None and returned is not None and _origin(returned) is formal)
+        fixed.append(initial is not None and returned is not None and origin(returned) is formal)
         if fixed[-1] and initial is not None:
             formal.replace_all_uses_with(initial, replace_graph_outputs=True)
             output = node.outputs[index]
@@ -78,7 +78,7 @@ def _replace_fixed_states(flat: FlatModel, node: ir.Node, region: Region) -> lis
     return fixed
 
 
-def _origin(value: ir.Value) -> ir.Value:
+def origin(value: ir.Value) -> ir.Value:
     """The value of which another is a copy."""
     producer = value.producer()
     while producer is not None and producer.op_type == "Identity" and producer.inputs[0] is not None:

@@ -4,20 +4,22 @@
 
 What types and constants decide is decided: Ifs of a constant condition, branches with which no run ends well, Loops
 that run once. The other Ifs become operators that choose between two operands (`flatten`), so that kernels are cut from
-the branches as from the rest. Loops and Scans keep their bodies.
+the branches as from the rest. Loops and Scans keep their bodies, as do Ifs whose branches return different sizes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 import onnx_ir as ir
 
 from ...errors import ModelError
+from ...ir.types import TensorType
 from ..onnx.inference import infer
 from ..onnx.model import Model
 from ..onnx.nodes import INFERRED_KEY, branches, has_body, is_flat_if
-from ..onnx.typing import dtype_of
+from ..onnx.typing import NAMELESS, dtype_of
 from .flatten import flatten
 from .inference import infer_flat
 from .nest import nest
@@ -33,14 +35,48 @@ def settle_bodies(model: Model) -> Model:
     with suppress(ModelError):  # a branch that never runs may be invalid
         flat = flatten(model)
         infer_flat(flat)
-        settled = flatten(nest(flat.model, flat), regions=False).model
-        for output in (output for node in settled.graph if has_body(node) for output in node.outputs):
-            output.metadata_props[INFERRED_KEY] = ""
-        for _ in range(_NESTED):
-            if not _annotate_choices(settled):
-                break
-        return settled
+        nested, kept = nest(flat.model, flat), dict[str, TensorType]()
+        while True:
+            settled = flatten(nested, regions=False, kept=kept).model
+            _annotate(settled, kept)
+            open_choices = _find_open_choices(settled)
+            if not open_choices:
+                return settled
+            kept |= open_choices
     return model
+
+
+def _annotate(model: Model, kept: Mapping[str, TensorType]) -> None:
+    """Note the types of what bodies and branches return, where inference takes them from."""
+    for output in (output for node in model.graph if has_body(node) for output in node.outputs):
+        output.metadata_props[INFERRED_KEY] = ""
+        type_ = kept.get(output.name or "")
+        if type_ is not None:
+            _declare(output, type_)
+    for _ in range(_NESTED):
+        if not _annotate_choices(model):
+            break
+
+
+def _find_open_choices(model: Model) -> dict[str, TensorType]:
+    """The outputs of Ifs whose size depends on the branch that is taken, or on values, with what is known of them."""
+    if not any(map(is_flat_if, model.graph)):
+        return {}
+    knowledge = infer(model)
+    open_types = {}
+    for output in (output for node in model.graph if is_flat_if(node) for output in node.outputs):
+        type_ = knowledge.types.get(output.name or "")
+        if output.name and type_ is not None and type_.shape is not None:
+            sizes = tuple(d if isinstance(d, int) or d in knowledge.symbols else NAMELESS for d in type_.shape)
+            if NAMELESS in sizes:
+                open_types[output.name] = TensorType(type_.dtype, sizes)
+    return open_types
+
+
+def _declare(value: ir.Value, type_: TensorType) -> None:
+    value.type = ir.TensorType(dtype_of(type_.dtype))
+    sizes = type_.shape
+    value.shape = None if sizes is None else ir.Shape([None if size == NAMELESS else size for size in sizes])
 
 
 def _annotate_choices(model: Model) -> bool:
@@ -51,7 +87,6 @@ def _annotate_choices(model: Model) -> bool:
             type_ = types.get(then.name or "")
             is_new = types.get(output.name or "") != type_
             if is_new and type_ is not None and type_ == types.get(otherwise.name or ""):
-                output.type = ir.TensorType(dtype_of(type_.dtype))
-                output.shape = None if type_.shape is None else ir.Shape(type_.shape)
+                _declare(output, type_)
                 news = True
     return news

@@ -29,7 +29,17 @@ from .ceil_pools import correct_ceil_pool
 from .delicate import without_delicate_nodes
 from .evaluation import Arrays, evaluate, evaluate_by_reference
 from .model import Model, elements, first_line
-from .nodes import INFERRED_KEY, blame_node, branches, has_body, is_flat_if, is_foldable, is_standard
+from .nodes import (
+    INFERRED_KEY,
+    blame_node,
+    branches,
+    has_body,
+    is_flat_if,
+    is_foldable,
+    is_inferable,
+    is_standard,
+    serialize_for_inference,
+)
 from .typing import NAMELESS, constant_type, dtype_of, tensor_type
 
 SMALL = 4096
@@ -107,24 +117,10 @@ def infer(model: Model) -> Knowledge:
         constants |= fixed
 
 
-_LIKE = {("com.microsoft", "DynamicQuantizeLSTM"): ("LSTM", 3)}
-"""Operators that ONNX does not know: the one whose shapes theirs are, and how many inputs both have in common."""
-
-
-def _is_unknown(node: ir.Node) -> bool:
-    """Whether ONNX has no inference for a node, so that what the model declares is taken."""
-    return not is_standard(node) and (node.domain, node.op_type) not in _LIKE
-
-
 def _serialize(node: ir.Node) -> onnx.NodeProto:
     """A node as ONNX knows it: an If whose branches are operands gets bodies that return them."""
-    if (node.domain, node.op_type) in _LIKE:
-        proto = serde.serialize_node(node)
-        proto.domain, (proto.op_type, inputs) = "", _LIKE[node.domain, node.op_type]
-        del proto.input[inputs:]
-        return proto
     if not is_flat_if(node):
-        return serde.serialize_node(node)
+        return serialize_for_inference(node)
     bodies = []
     for number, values in enumerate(branches(node)):
         first = node.outputs[0].name
@@ -163,7 +159,7 @@ class _Skeleton:
             serde.serialize_value(o)
             for n in model.graph
             for o in n.outputs
-            if o.type and (_is_unknown(n) or INFERRED_KEY in o.metadata_props)
+            if o.type and (not is_inferable(n) or INFERRED_KEY in o.metadata_props)
         )
         declared = {info.name: info for info in graph.value_info}
         graph.output.extend(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import onnx
 import onnx_ir as ir
 from onnx_ir import serde
 
@@ -21,12 +22,28 @@ FORMAL_KEY = "eqfuse.formal"
 """On inputs of a flat graph that a Loop or Scan gives to its body: in the metadata."""
 INFERRED_KEY = "eqfuse.inferred"
 """On outputs of a Loop or Scan whose types were inferred from its body: in the metadata."""
+_LIKE = {("com.microsoft", "DynamicQuantizeLSTM"): ("LSTM", 3)}
+"""Operators that ONNX does not know: the one whose shapes theirs are, and how many inputs both have in common."""
 _QUANTIZATION = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
 
 def is_standard(node: ir.Node) -> bool:
     """Whether the node is of the standard ONNX domain."""
     return node.domain in ONNX_DOMAINS
+
+
+def is_inferable(node: ir.Node) -> bool:
+    """Whether ONNX infers shapes of a node, so that what the model declares of its results is not taken."""
+    return is_standard(node) or (node.domain, node.op_type) in _LIKE
+
+
+def serialize_for_inference(node: ir.Node) -> onnx.NodeProto:
+    """A node as ONNX infers its shapes: one that it does not know as the operator whose shapes it has."""
+    proto = serde.serialize_node(node)
+    if (node.domain, node.op_type) in _LIKE:
+        proto.domain, (proto.op_type, inputs) = "", _LIKE[node.domain, node.op_type]
+        del proto.input[inputs:]
+    return proto
 
 
 def title(node: ir.Node) -> str:

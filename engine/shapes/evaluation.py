@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnx_ir import serde
 
 from ...ir.size_names import parse_size
 from ...ir.sizes import Size, TooComplex, neighbour_products, number, symbol
 from ...ir.types import Dimension, TensorType
-from ..onnx.nodes import BODY_DOMAIN, branches, is_flat_if, is_standard
+from ..onnx.nodes import BODY_DOMAIN, branches, is_flat_if, is_inferable, is_standard, serialize_for_inference
 from ..onnx.typing import NAMELESS, dtype_of, tensor_type
 from .bounds import Bounds
 from .contents import compute_contents
@@ -179,7 +178,7 @@ _MOST_PASSES = 4
 def _evaluate_node(site: Site, result: SymbolicShapes, types: Mapping[str, TensorType]) -> None:
     node = site.node
     if not all(output.name in result.shapes for output in node.outputs if output.name):
-        computed = _shapes_of_outputs(site, types) if is_standard(node) else _shapes_of_branches(node, result)
+        computed = _shapes_of_outputs(site, types) if is_inferable(node) else _shapes_of_branches(node, result)
         for index, output in enumerate(node.outputs):
             _complete(result, types, output, computed[index] if index < len(computed) else None)
     if site.dtype in FOLLOWED and is_standard(node) and _reads_sizes(site):
@@ -239,25 +238,23 @@ def _complete(result: SymbolicShapes, types: Mapping[str, TensorType], value: ir
 
 def _shapes_by_onnx(site: Site, types: Mapping[str, TensorType]) -> list[Shape | None]:
     """The shapes that ONNX infers from those of the operands, whose sizes are symbols to it."""
-    node = site.node
-    names = [value.name for value in node.inputs if value is not None and value.name]
+    proto = serialize_for_inference(site.node)
+    names = [name for name in proto.input if name]
     if any(name not in types or name not in site.shapes for name in names):
         return []
     sizes: dict[str, Size] = {}
-    protos = {name: _proto(types[name], site.shapes[name], sizes) for name in names}
+    known_types = types if is_standard(site.node) else {n: TensorType("float32", types[n].shape) for n in names}
+    protos = {name: _proto(known_types[name], site.shapes[name], sizes) for name in names}
     data = {name: onnx.numpy_helper.from_array(site.constants[name]) for name in names if name in site.constants}
     try:
-        schema = onnx.defs.get_schema(node.op_type, site.opset, "")
+        schema = onnx.defs.get_schema(proto.op_type, site.opset, "")
         imports = [onnx.helper.make_opsetid("", site.opset)]
-        results = onnx.shape_inference.infer_node_outputs(
-            schema, serde.serialize_node(node), protos, data, None, imports
-        )
+        results = onnx.shape_inference.infer_node_outputs(schema, proto, protos, data, None, imports)
     except (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, KeyError):
         return []
     shapes: list[Shape | None] = []
-    for output in node.outputs:
-        proto = results.get(output.name or "")
-        type_ = None if proto is None else tensor_type(proto)
+    for name in proto.output:
+        type_ = tensor_type(results[name]) if name in results else None
         known = type_ is not None and type_.shape is not None
         shapes.append(tuple(number(d) if isinstance(d, int) else sizes.get(d) for d in type_.shape) if known else None)  # type: ignore[union-attr]
     return shapes

@@ -135,12 +135,13 @@ def _compare_arrays(
     text = expected.dtype.kind in "OUS" and actual.dtype.kind in "OUS"
     if expected.dtype != actual.dtype and not text:
         return _mismatch(f"type {actual.dtype} instead of {expected.dtype}")
-    if expected.shape != actual.shape:
+    if expected.shape != actual.shape and not (expected.shape == (0,) and actual.shape[:1] == (0,)):
+        # What a Loop collects that never ran has the shape [0] in ONNX Runtime where its body declares none.
         return _mismatch(f"shape {list(actual.shape)} instead of {list(expected.shape)}")
     if text:
-        return EQUAL if bool(np.all(expected == actual)) else _mismatch("other text")
+        return EQUAL if bool(np.array_equal(expected.ravel(), actual.ravel())) else _mismatch("other text")
     if expected.tobytes() == actual.tobytes():
-        return EQUAL
+        return EQUAL  # such as two that are empty
     return _compare_numbers(expected, actual, tolerance, spread, range_)
 
 

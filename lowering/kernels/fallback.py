@@ -13,6 +13,8 @@ import onnx_ir as ir
 from onnx import numpy_helper
 from onnx_ir import serde
 
+from ...engine.bodies.inference import find_trips
+from ...engine.onnx.inference import infer
 from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, outer_values
 from ...engine.onnx.typing import dtype_of
@@ -96,7 +98,7 @@ def without_kernel(
     """
     part = _cut_out(graph, members, weights, reason, last)
     try:
-        return loop_call(graph, part, require_bounds(part.model))
+        return loop_call(graph, part, require_bounds(part.model, _trips(part.model, weights.model)))
     except LoweringError:
         if measured_sizes(part.model.graph):
             raise
@@ -130,6 +132,16 @@ def loop_call(graph: OperatorGraph, part: Fallback, bounds: Mapping[str, Size]) 
     symbol = f"{LOOP}{digest}_{operators}"
     program = loop_program(model, symbol, list(measured_sizes(model.graph).values()))
     return LoopCall(symbol, part, tuple(inputs), program, bounds)
+
+
+def _trips(part: onnx.ModelProto, model: Model) -> dict[str, Size]:
+    """How often Loops of a part run at most whose limits the model computes from sizes; only if sizes are measured."""
+    limits = [node.input[0] for node in part.graph.node if node.op_type == "Loop"]
+    if not any(limits) or not measured_sizes(part.graph):
+        return {}
+    knowledge = infer(model)
+    trips = {name: find_trips(knowledge, name) for name in limits}
+    return {name: count for name, count in trips.items() if count is not None}
 
 
 def _is_training(node: onnx.NodeProto, model: onnx.ModelProto) -> bool:

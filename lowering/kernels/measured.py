@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import reduce
+from types import MappingProxyType
 
 import onnx
 from onnx import helper, numpy_helper
@@ -90,8 +91,10 @@ def measured_sizes(graph: onnx.GraphProto) -> dict[str, tuple[int, int]]:
     }
 
 
-def require_bounds(model: onnx.ModelProto) -> dict[str, Size]:
+def require_bounds(model: onnx.ModelProto, trips: Mapping[str, Size] = MappingProxyType({})) -> dict[str, Size]:
     """The bound of each size that is measured, of free sizes of the inputs. Raises LoweringError for one that has none.
+
+    `trips` says how often Loops run at most, by the names of their limits, where these are no constants.
 
     Sizes that an operator decides by values are symbols behind it, of which inference makes polynomials; these can be
     as large as the bounds of the symbols let them.
@@ -100,22 +103,8 @@ def require_bounds(model: onnx.ModelProto) -> dict[str, Size]:
         return {}
     part, bounds = onnx.ModelProto(), dict[str, Size]()
     part.CopyFrom(model)
-    for output in part.graph.output:
-        output.type.tensor_type.ClearField("shape")  # its sizes have names that inference would take for symbols
-    declared = {info.name: _sizes(tensor_type(info.type)) for info in model.graph.value_info}
     try:
-        types = _infer_types(part)
-        while (place := _find_deciding(part, types)) is not None:
-            node = part.graph.node.pop(place)
-            computed = [output for output in part.graph.output if output.name not in node.output]
-            del part.graph.output[:]
-            part.graph.output.extend(computed)
-            shapes = {name: _sizes(type_) for name, type_ in types.items()}
-            for name in filter(None, node.output):
-                shape = shapes.get(name) or declared.get(name)
-                largest = _largest(node, shape, [shapes.get(source) for source in node.input], part)
-                part.graph.input.append(_make_input(name, types.get(name), shape, largest, bounds))
-            types = _infer_types(part)
+        shapes = _bound_results(part, bounds, trips)
     except (ModelError, TooComplex) as error:
         raise LoweringError(f"sizes that depend on values have no bounds: {error}") from None
     ports = (_sizes(tensor_type(port.type)) or () for port in model.graph.input)
@@ -123,7 +112,7 @@ def require_bounds(model: onnx.ModelProto) -> dict[str, Size]:
     measured = {}
     for name, (place, axis) in measured_sizes(model.graph).items():
         output = model.graph.output[place].name
-        shape = _sizes(types.get(output))
+        shape = shapes[output]
         size = None if shape is None else shape[axis]
         bound = None if size is None else _in_full(size_of(upper_bound(size, bounds)))
         if bound is None or not bound.names() <= given:
@@ -133,6 +122,79 @@ def require_bounds(model: onnx.ModelProto) -> dict[str, Size]:
 
 
 Shape = tuple[Size | None, ...]
+
+
+def _bound_results(
+    part: onnx.ModelProto, bounds: dict[str, Size], trips: Mapping[str, Size]
+) -> dict[str, Shape | None]:
+    """The shapes of the results of a part of the model, of free sizes of its inputs and of symbols in `bounds`, to
+    which those of this part are added. The part is changed."""
+    for output in part.graph.output:
+        output.type.tensor_type.ClearField("shape")  # its sizes have names that inference would take for symbols
+    results = [output.name for output in part.graph.output]
+    declared = {info.name: _sizes(tensor_type(info.type)) for info in part.graph.value_info}
+    types = _infer_types(part)
+    while (place := _find_deciding(part, types)) is not None:
+        node = part.graph.node.pop(place)
+        computed = [output for output in part.graph.output if output.name not in node.output]
+        del part.graph.output[:]
+        part.graph.output.extend(computed)
+        shapes = {name: _sizes(type_) for name, type_ in types.items()}
+        branches = [_bound_branch(node, body, part, types, bounds, trips) for body in _branches(node)]
+        for position, name in enumerate(node.output):
+            if not name:
+                continue
+            shape = shapes.get(name) or declared.get(name)
+            largest: Shape | None
+            if node.op_type == "Loop" and shape is not None and None in shape:
+                largest = (_constant(part, node.input[0]) or trips.get(node.input[0]), *shape[1:])
+            elif branches:
+                largest = _widest_branch(shape, [branch[position] for branch in branches], bounds)
+            else:
+                largest = _largest(node, shape, [shapes.get(source) for source in node.input], part)
+            part.graph.input.append(_make_input(name, types.get(name), shape, largest, bounds))
+        types = _infer_types(part)
+    return {name: _sizes(types.get(name)) for name in results}
+
+
+def _branches(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    return [attribute.g for attribute in node.attribute] if node.op_type == "If" else []
+
+
+def _bound_branch(
+    node: onnx.NodeProto, body: onnx.GraphProto, part: onnx.ModelProto, types: Mapping[str, TensorType],
+    bounds: dict[str, Size], trips: Mapping[str, Size],
+) -> list[Shape | None]:  # fmt: skip
+    """The shapes of what a branch of an If returns, of the sizes of what it reads around it."""
+    branch = onnx.ModelProto()
+    branch.CopyFrom(part)
+    branch.graph.CopyFrom(body)
+    own = {tensor.name for tensor in body.initializer}
+    branch.graph.initializer.extend(tensor for tensor in part.graph.initializer if tensor.name not in own)
+    stored = {tensor.name for tensor in branch.graph.initializer}
+    branch.graph.input.extend(
+        helper.make_tensor_value_info(name, int(dtype_of(type_.dtype)), type_.shape)
+        for name, type_ in types.items()
+        if name not in stored
+    )
+    for output, name in zip(branch.graph.output, node.output, strict=True):
+        if name in types and not output.HasField("type"):
+            output.type.tensor_type.elem_type = int(dtype_of(types[name].dtype))
+    results = [output.name for output in body.output]
+    shapes = _bound_results(branch, bounds, trips)
+    return [shapes[name] for name in results]
+
+
+def _widest_branch(shape: Shape | None, branches: Sequence[Shape | None], bounds: Mapping[str, Size]) -> Shape | None:
+    """The shape of a result of an If with the larger size of either branch where they differ."""
+    if shape is None or any(branch is None or len(branch) != len(shape) for branch in branches):
+        return shape
+    sizes = list(shape)
+    for axis, size in enumerate(shape):
+        ends = [branch[axis] for branch in branches if branch is not None]
+        if size is None and None not in ends:
+            sizes[axis] = extremum("max", [size_of(upper_bound(end, bounds)) for end in ends if end is not None])
+    return tuple(sizes)
 
 
 def _infer_types(model: onnx.ModelProto) -> dict[str, TensorType]:
@@ -167,8 +229,6 @@ def _largest(
     """The shape of a result with bounds for its unknown sizes, as far as the operator has some."""
     if shape is None or None not in shape:
         return shape
-    if node.op_type == "Loop":
-        return (_constant(model, node.input[0]), *shape[1:])
     first = inputs[0] if inputs else None
     if first is None or None in first:
         return shape

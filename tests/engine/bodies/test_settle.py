@@ -59,3 +59,44 @@ def test_a_loop_keeps_its_body() -> None:
     )  # fmt: skip
     model = settle_bodies(read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)))
     assert [node.op_type for node in model.graph if has_body(node)] == ["Loop"]
+
+
+def test_an_if_whose_branches_return_different_sizes_keeps_them() -> None:
+    """There is no operand that has the size of either."""
+    proto = branching(helper.make_node("Not", ["c"], ["condition"]))
+    longer = helper.make_node("Concat", ["x", "x"], ["then_branch"], axis=0)
+    proto.graph.node[1].attribute[0].g.node[0].CopyFrom(longer)
+    proto.graph.node[1].attribute[0].g.output[0].CopyFrom(helper.make_tensor_value_info("then_branch", 1, None))
+    model = settle_bodies(read(proto))
+    assert [has_body(node) for node in model.graph if node.op_type == "If"] == [True]
+    rows, columns = infer(model).types["y"].shape or ()
+    assert rows not in (2, 4)
+    assert columns == 3
+
+
+def rows_of(condition: onnx.NodeProto, trips: onnx.NodeProto) -> object:
+    """The number of rows that a Loop collects for an input of N numbers."""
+    value = helper.make_tensor_value_info
+    nodes = [helper.make_node("Gather", ["x", "i"], ["row"]), condition]
+    inputs = [value("i", TensorProto.INT64, []), value("go", TensorProto.BOOL, [])]
+    outputs = [value("on", TensorProto.BOOL, []), value("row", 1, None)]
+    body = helper.make_graph(nodes, "body", inputs, outputs)
+    loop = helper.make_node("Loop", ["trips", ""], ["rows"], body=body)
+    graph = helper.make_graph(
+        [helper.make_node("Size", ["x"], ["size"]), trips, loop], "collect",
+        [value("x", 1, ["N"]), value("given", 7, [])], [value("rows", 1, ["rows"])],
+    )  # fmt: skip
+    model = settle_bodies(read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)))
+    knowledge = infer(model)
+    (rows,) = knowledge.types["rows"].shape or ()
+    return rows if isinstance(rows, int) or rows in knowledge.symbols else None
+
+
+def test_a_loop_collects_as_many_rows_as_it_has_trips() -> None:
+    onwards, stops = helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Greater", ["row", "row"], ["on"])
+    size, given = helper.make_node("Add", ["size", "size"], ["trips"]), helper.make_node("Abs", ["given"], ["trips"])
+    five = helper.make_node("Constant", [], ["trips"], value_int=5)
+    assert rows_of(onwards, size) == "2*N"
+    assert rows_of(onwards, five) == 5
+    assert rows_of(onwards, given) is None
+    assert rows_of(stops, size) is None

@@ -57,13 +57,15 @@ def test_an_if_without_its_bodies_has_no_types_by_its_schema() -> None:
     assert infer_node_types(node, types, {}, {"": 17}) == {}
 
 
-def test_a_quantised_lstm_has_the_shapes_of_an_lstm() -> None:
-    names = ["x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"]
+@pytest.mark.parametrize(("copies", "steps"), [(1, "t"), (2, "2*t")])
+def test_a_quantised_lstm_has_the_shapes_of_an_lstm(copies: int, steps: str) -> None:
+    joined = helper.make_node("Concat", ["x"] * copies, ["xs"], axis=0)
+    names = ["xs", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"]
     node = helper.make_node("DynamicQuantizeLSTM", names, ["y", "last"], domain="com.microsoft", hidden_size=3)
     shapes = {"w": (1, 4, 12), "r": (1, 3, 12), "ws": (1,), "rs": (1,), "wz": (1,), "rz": (1,)}
     constants = {n: np.ones(shape, np.float32 if "s" in n else np.uint8) for n, shape in shapes.items()}
-    built = model([node], [value("x", ["t", 2, 4])], ["y", "last"], constants)
+    built = model([joined, node], [value("x", ["t", 2, 4])], ["y", "last"], constants)
     built.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     types = infer(read(built)).types
-    assert types["y"] == TensorType("float32", ("t", 1, 2, 3))
+    assert types["y"] == TensorType("float32", (steps, 1, 2, 3))
     assert types["last"] == TensorType("float32", (1, 2, 3))

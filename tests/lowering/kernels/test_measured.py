@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
+from eqfuse.engine.bodies.settle import settle_bodies
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.groups import unfused
 from eqfuse.extract.partition.operator_graph import operator_graph
+from eqfuse.ir.sizes import symbol
 from eqfuse.lowering.errors import LoweringError
 from eqfuse.lowering.kernels.compilation import compile_kernels
 from eqfuse.lowering.kernels.measured import join_measured, require_bounds
@@ -63,7 +65,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
 
 
 def _compiled(proto: onnx.ModelProto, folder: Path) -> Context:
-    model = read(proto)
+    model = settle_bodies(read(proto))
     graph = operator_graph(model, infer(model)).at_call
     graph, groups = join_measured(graph, unfused(graph).members)
     return linked(compile_kernels(graph, groups, Weights(model), target_of("host", 1), folder, 2), folder)
@@ -113,6 +115,63 @@ def test_bounds_are_polynomials_of_free_sizes() -> None:
     chosen = [node("Compress", ["x", "c"], ["v"]), node("Compress", ["x", "c"], ["u"])]
     added = [*flags, *chosen, node("Add", ["v", "u"], ["y"])]
     assert _bounds(added, 1, all=np.array([-1])) == "H*W"
+
+
+def branching(then: Sequence[onnx.NodeProto], otherwise: Sequence[onnx.NodeProto]) -> onnx.NodeProto:
+    """An If by `flag` with these branches, whose last nodes compute the results."""
+    bodies = [helper.make_graph(nodes, "b", [], [onnx.ValueInfoProto(name=nodes[-1].output[0])]) for nodes in
+              (then, otherwise)]  # fmt: skip
+    return helper.make_node("If", ["flag"], ["chosen"], then_branch=bodies[0], else_branch=bodies[1])
+
+
+def test_the_bound_of_an_if_is_that_of_its_larger_branch() -> None:
+    node = helper.make_node
+    flag = [node("ReduceMax", ["x"], ["m"], keepdims=0), node("Cast", ["m"], ["flag"], to=9)]
+    places = [node("NonZero", ["x"], ["n"]), node("Transpose", ["n"], ["t"]), node("Cast", ["t"], ["p"], to=1)]
+    choice = branching(places, [node("Expand", ["zero", "shape"], ["q"])])
+    stored = {"zero": np.zeros((1, 1), np.float32), "shape": np.array([7, 2])}
+    assert _bounds([*flag, choice, node("Neg", ["chosen"], ["y"])], 2, **stored) == "max(7, H*W), 2"
+
+
+def test_limits_of_loops_that_are_computed_before_bound_what_they_collect() -> None:
+    value, node = helper.make_tensor_value_info, helper.make_node
+    body = helper.make_graph(
+        [node("Cast", ["i"], ["on"], to=9), node("Identity", ["x"], ["r"])], "body",
+        [value("i", 7, []), value("go", 9, [])], [value("on", 9, []), value("r", 1, ["H"])],
+    )  # fmt: skip
+    loop, output = node("Loop", ["trips", ""], ["rows"], body=body), value("rows", 1, ["measured_0_0", "H"])
+    graph = helper.make_graph([loop], "rows", [value("x", 1, ["H"]), value("trips", 7, [])], [output])
+    graph.value_info.append(value("rows", 1, [None, "H"]))
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert require_bounds(proto, {"trips": symbol("H")}) == {"measured_0_0": symbol("H")}
+    with pytest.raises(LoweringError, match="nothing says how large 'rows' can get"):
+        require_bounds(proto)
+
+
+def chosen() -> onnx.ModelProto:
+    """The upper rows of x times w, or all of x twice."""
+    value, node = helper.make_tensor_value_info, helper.make_node
+    choice = branching(
+        [node("Slice", ["x", "first", "last"], ["s"]), node("MatMul", ["s", "w"], ["p"])],
+        [node("Concat", ["x", "x"], ["q"], axis=0)],
+    )
+    stored = {"first": np.array([0]), "last": np.array([2]), "w": np.ones((4, 4), np.float32)}
+    graph = helper.make_graph(
+        [choice, node("Relu", ["chosen"], ["y"])], "chosen", [value("x", 1, ["N", 4]), value("flag", 9, [])],
+        [value("y", 1, ["k", 4])], [numpy_helper.from_array(array, name) for name, array in stored.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_branches_of_different_sizes_as_onnx_runtime(tmp_path: Path) -> None:
+    context = _compiled(chosen(), tmp_path)
+    for flag, rows in ((True, 3), (False, 3), (True, 1), (False, 5)):
+        x = np.random.default_rng(rows).standard_normal((rows, 4)).astype(np.float32)
+        inputs = {"x": x, "flag": np.array(flag)}
+        (wanted,) = expected(chosen(), inputs).values()
+        result = context.run(inputs)["y"]
+        assert result.shape == wanted.shape
+        np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_boxes_that_are_left_are_no_more_than_asked_for() -> None:
