@@ -14,7 +14,7 @@ from ..ir.operation import Operation
 from ..ir.operators import OPERATORS
 from .device import Device
 from .model import FOLDED_SECONDS, LEAVES
-from .scheduled import VIEW_SECONDS, call_seconds, least_seconds, run_seconds, scheduled_seconds
+from .scheduled import VIEW_SECONDS, border_seconds, call_seconds, copies_border, run_seconds, scheduled_seconds
 from .traffic import VIEWS, traffic
 
 _REDUCING = ("linear", "pooling", "normalization", "reduction", "recurrent")
@@ -57,6 +57,7 @@ class FusedCost:
         if operation.op in ANCHORS:
             size = traffic(operation).total
             busy = max(scheduled_seconds(operation, self.device), size / self.device.bandwidth(size))
+            busy += border_seconds(operation, self.device) if copies_border(operation) else 0.0
             return busy + run_seconds(operation, self.device) + call_seconds(self.device)
         sizes = sorted(operand.bytes for operand in operation.operands)
         beside = sum(sizes[:-1])
@@ -81,4 +82,4 @@ class ArithmeticCost:
             return 0.0
         if operation.is_folded:
             return 0.0
-        return least_seconds(operation, self.device) + run_seconds(operation, self.device)
+        return scheduled_seconds(operation, self.device) + run_seconds(operation, self.device)

@@ -54,13 +54,23 @@ _RUN_SHARE = 0.25
 """Compiled loops move a contiguous run in this share of the cycles that a runtime's kernel takes."""
 
 
+def moving_seconds(size: int, device: Device) -> float:
+    """Seconds to move bytes that a kernel makes, or reads soon after they were made: what each level holds at its rate,
+    for caches have not lost all of a map that is a little larger than they are."""
+    seconds, held = 0.0, 0
+    for level in device.caches:
+        seconds += max(0, min(size, level.size) - held) / level.bandwidth
+        held = level.size
+    return seconds + max(0, size - held) / device.dram_bandwidth
+
+
 def call_seconds(device: Device) -> float:
     """Seconds of a kernel beside its loops."""
     return CALL_CYCLES / device.clock
 
 
 def scheduled_seconds(operation: Operation, device: Device) -> float:
-    """Time of the arithmetic alone in a compiled kernel."""
+    """Time of the arithmetic alone in a compiled kernel, without the border of a window (`border_seconds`)."""
     if operation.op in RECURRENT:
         return _recurrent_seconds(operation, device)
     cycles = None
@@ -78,9 +88,10 @@ def is_window(operation: Operation) -> bool:
     return operation.op in POOLS or is_depthwise(operation)
 
 
-def least_seconds(operation: Operation, device: Device) -> float:
-    """Time of the arithmetic in any kernel: some have what a window reads with a border already."""
-    return scheduled_seconds(operation, device) - (border_seconds(operation, device) if is_window(operation) else 0.0)
+def copies_border(operation: Operation) -> bool:
+    """Whether a kernel of a window over single channels copies what it reads to surround it with a border. Sums do not,
+    whose operand is a parameter of known size: they leave out what is outside."""
+    return operation.op in POOLS and operation.op != "AveragePool"
 
 
 def run_seconds(operation: Operation, device: Device) -> float:
@@ -131,7 +142,7 @@ def _filter_cycles(operation: Operation, direct: float, device: Device) -> float
 
 
 def border_seconds(operation: Operation, device: Device) -> float:
-    """Time that a window over single channels takes to surround what it reads with zeros; part of its arithmetic."""
+    """Time to surround what a window over single channels reads with a border, where the kernel copies it."""
     maps, pads = operation.operand(0).dimensions, operation.integers("pads")
     axes = len(maps) - 2
     if axes < 1 or not any(pads):
@@ -141,8 +152,7 @@ def border_seconds(operation: Operation, device: Device) -> float:
 
 
 def _window_cycles(operation: Operation, device: Device) -> float | None:
-    """Of a convolution of single channels, or of pooling, with the copy of what it reads; None where its sizes are not
-    known."""
+    """Of a convolution of single channels, or of pooling; None where its sizes are not known."""
     result, maps = operation.output.dimensions, operation.operand(0).dimensions
     if len(result) < 3 or len(maps) != len(result) or not operation.output.elements:
         return None
@@ -150,8 +160,7 @@ def _window_cycles(operation: Operation, device: Device) -> float | None:
     window = window_size(operation) if is_pool else depth(operation)
     across = (operation.integers("kernel_shape") if is_pool else operation.operand(1).dimensions)[-1:]
     vectors, rows = ceil(result[1] / device.lanes), result[0] * prod(result[2:-1])
-    cycles = rows * _row_cycles(result[-1], vectors, window, *across, device)
-    return cycles + border_seconds(operation, device) * device.clock
+    return rows * _row_cycles(result[-1], vectors, window, *across, device)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -12,7 +12,7 @@ from functools import cached_property
 from math import inf
 
 from ...costmodels.device import Device
-from ...costmodels.scheduled import VIEW_SECONDS, call_seconds, least_seconds
+from ...costmodels.scheduled import VIEW_SECONDS, call_seconds
 from ...ir.graph import OperatorGraph
 from .contraction import Contraction
 from .groups import Partition
@@ -120,8 +120,7 @@ class KernelModel:
         """
         if self.measured is not None or self.factors:
             return 0.0
-        least = sum(least_seconds(operation, self.device) for operation in self.graph.operations)
-        return VIEW_SECONDS + least + sum(self.within.copying) if len(self.graph) else 0.0
+        return VIEW_SECONDS + sum(self.within.compute) + sum(self.within.copying) if len(self.graph) else 0.0
 
     def kernel(self, members: Members) -> float:
         """Seconds of a kernel without its launch; infinite where no template makes it."""

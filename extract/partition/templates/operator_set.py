@@ -8,7 +8,14 @@ from functools import cached_property
 
 from ....costmodels.device import Device
 from ....costmodels.fused import ANCHORS
-from ....costmodels.scheduled import is_window, run_seconds, scheduled_seconds
+from ....costmodels.scheduled import (
+    border_seconds,
+    copies_border,
+    is_window,
+    moving_seconds,
+    run_seconds,
+    scheduled_seconds,
+)
 from ....costmodels.traffic import traffic
 from ....engine.summary import VIEWS
 from ....ir.graph import Operator, OperatorGraph
@@ -188,10 +195,9 @@ class OperatorSet:
 
     @property
     def moving(self) -> float:
-        """Seconds to move what crosses the border: weights from the level that holds those of the whole graph, the rest
-        at the bandwidth of the level that holds it."""
-        others = self.border - self.weights
-        return self.fetching + (others / self.device.bandwidth(others) if others else 0.0)
+        """Seconds to move what crosses the border: weights from the level that holds those of the whole graph, of the
+        rest what each level holds at its rate."""
+        return self.fetching + moving_seconds(self.border - self.weights, self.device)
 
     @property
     def fetching(self) -> float:
@@ -199,18 +205,27 @@ class OperatorSet:
         return self.weights / self.within.weights_bandwidth
 
     @cached_property
-    def has_window(self) -> bool:
-        """Whether an anchor op is a window over single channels."""
-        return any(is_window(self.graph.operations[m]) for m in self.anchors)
+    def bordering(self) -> float:
+        """Seconds to surround with borders what windows over single channels read, of those that copy it for that."""
+        copying = (self.graph.operations[m] for m in self.anchors if self._copies_border(m))
+        return sum(border_seconds(operation, self.device) for operation in copying)
+
+    def _copies_border(self, anchor: int) -> bool:
+        operation, source = self.graph.operations[anchor], self.graph.operators[anchor].inputs[0]
+        if source is None or not is_window(operation):
+            return False
+        value = self.graph.values[source]
+        is_outside = value.producer not in self.inside and value.type is not None and value.type.is_static
+        return copies_border(operation) or not is_outside
 
     @property
     def seconds(self) -> float:
         """The longer of arithmetic and moving (the roofline), then reordered reads, and what the kernel keeps.
 
-        A window over single channels copies what it reads to surround it with zeros, so nothing hides that."""
+        Nothing hides what is moved to be surrounded with a border."""
         work = self.arithmetic - self.exposed
-        if self.has_window:
-            busy = work + self.moving
+        if self.bordering:
+            busy = work + self.moving + self.bordering
         else:
             busy = roofline(work, self.moving) + _WAITING * min(work, self.fetching)
         return busy + self.exposed + self.copying + self.keeping

@@ -14,7 +14,7 @@ from eqfuse.extract.partition.groups import partition_of
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.search.confirmation import confirm_kernels, count_as_drawn, kernels_of_groups
 from eqfuse.extract.partition.search.methods import partition_by
-from eqfuse.extract.partition.templates.operator_set import KernelGraph, without_border_views
+from eqfuse.extract.partition.templates.operator_set import KernelGraph, OperatorSet, without_border_views
 from eqfuse.ir.graph import OperatorGraph
 
 from ....lowering.small_models import graph_of, model, weights
@@ -140,9 +140,31 @@ def test_chains_of_convolutions(output: str, members: tuple[int, ...], name: str
     assert template(inverted_residual(112, output), members) == name
 
 
-@pytest.mark.parametrize("size", [14, 112])
-def test_an_inverted_residual_is_one_kernel(size: int) -> None:
-    assert kernels(inverted_residual(size)) == ["Conv Relu Conv Conv"]
+def test_an_inverted_residual_is_one_kernel_where_its_maps_do_not_fit_the_second_cache() -> None:
+    assert kernels(inverted_residual(112)) == ["Conv Relu Conv Conv"]
+    assert kernels(inverted_residual(14)) == ["Conv Relu", "Conv", "Conv"]
+
+
+def windows(channels: int, size: int) -> OperatorGraph:
+    """Two depthwise convolutions with relu: 0 1, 2 3."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], group=channels, pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w"], ["c"], group=channels, pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    shape = (1, channels, size, size)
+    return graph_of(model(nodes, {"x": shape}, {"y": shape}, w=weights(channels, 1, 3, 3)))
+
+
+def test_windows_that_copy_no_border_stay_apart() -> None:
+    assert kernels(windows(192, 28)) == ["Conv Relu", "Conv Relu"]
+
+
+def test_a_window_pays_for_its_border_where_it_copies_it() -> None:
+    within = KernelGraph(windows(192, 28), SERVER)
+    assert OperatorSet(within, (2,)).bordering == 0.0
+    assert OperatorSet(within, (1, 2)).bordering > 0.0  # the relu in front of it makes what it reads
 
 
 @pytest.mark.parametrize(
