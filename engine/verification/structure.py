@@ -14,6 +14,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import inliner, numpy_helper, shape_inference
 
+from ...ir.operators import RECURRENT
 from ..onnx.delicate import without_delicate_nodes
 from ..onnx.nodes import RANDOM_OPERATORS
 from .skim import has_data
@@ -31,6 +32,7 @@ _COARSE_TYPES = {
     onnx.TensorProto.FLOAT: "float32",
 }
 """Float types below double, the coarsest first."""
+_RECURRENT = RECURRENT | {"DynamicQuantizeLSTM"}
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,11 @@ class Structure:
     def random(self) -> frozenset[str]:
         """Values that depend on a random operator."""
         return _propagate(self.graph.node, set(), self._is_random)
+
+    @cached_property
+    def is_recurrent(self) -> bool:
+        """Whether it has an RNN, GRU or LSTM, maybe in a body."""
+        return any(map(_is_recurrent, self.graph.node))
 
     @cached_property
     def shapes(self) -> dict[str, TensorShape]:
@@ -198,6 +205,10 @@ def operands(node: onnx.NodeProto) -> Iterator[str]:
         yield from operands(inner)
     for graph in _subgraphs(node):
         yield from (value.name for value in graph.output)
+
+
+def _is_recurrent(node: onnx.NodeProto) -> bool:
+    return node.op_type in _RECURRENT or any(map(_is_recurrent, _inner_nodes(node)))
 
 
 def _inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:

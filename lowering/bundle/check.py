@@ -175,6 +175,8 @@ def _check_rare_sizes(
     tolerance = Tolerance(tolerated.atol, tolerated.rtol, structure.coarsest_type)
     specs, runtime = input_specs(structure), OnnxRuntime(source)
     for each in sizes:
+        if structure.is_recurrent and 0 in each.values():
+            continue  # after no steps, ONNX Runtime's states are whatever was in memory
         shapes = {port.name: port.shape_for(each) for port in compiled.inputs}
         status: Status
         try:

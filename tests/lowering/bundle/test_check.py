@@ -145,3 +145,23 @@ def test_rare_sizes_on_which_compiled_code_is_wrong(rows: int, refuses: bool, re
     wrong, _ = _check_rare_sizes(tmp_path / "m.onnx", Rows(refuses), Tolerated(), [{"N": rows}])
     assert (wrong.reason if wrong is not None else "")[: len(reason)] == reason
     assert (wrong is None) == (not reason)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Stands for a compiled LSTM that is always wrong."""
+
+    inputs: tuple[Port, ...] = (Port("x", "float32", ("T", 1, 4)),)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """States and cell beyond 1."""
+        return {"y": np.full((len(inputs["x"]), 1, 1, 3), 2, np.float32), "c": np.full((1, 1, 3), 2, np.float32)}
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_states_after_no_steps_are_not_compared(steps: int, tmp_path: Path) -> None:
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["y", "", "c"], hidden_size=3)
+    weights = {"w": normal(1, 12, 4), "r": normal(1, 12, 3)}
+    onnx.save(model([node], [value("x", ["T", 1, 4])], ["y", "c"], weights), tmp_path / "m.onnx")
+    wrong, _ = _check_rare_sizes(tmp_path / "m.onnx", Steps(), Tolerated(), [{"T": steps}])
+    assert (wrong is None) == (steps == 0)
