@@ -15,6 +15,10 @@ from .extents import Extent
 from .reductions import largest, mean, reduce_max, reduce_sum
 from .windows import Windows, pad_around
 
+MOST_TAPS = 4096
+"""Of windows over maps of free size. Exporters write windows of 1,280 x 1,280 for "everything", of which the map of a
+call may leave little: a plain loop runs as far as the map goes."""
+
 ReadWindow = Callable[[Expr, Expr, Sequence[Expr]], Expr]
 """An element of a window: by batch, channel and the window's position."""
 
@@ -62,6 +66,8 @@ def _clamp_windows(call: TensorCall) -> Windows:
     for axis, (size, count) in enumerate(zip(sizes(call.source(0))[2:], call.shape[2:], strict=True)):
         extent, start, dilation = windows.kernel[axis], windows.before[axis], windows.dilations[axis]
         if not isinstance(size, int) or not isinstance(count, int):
+            if prod(windows.kernel) > MOST_TAPS:
+                raise NotLowered("a window that is larger than the map may be")
             kernel.append(extent)
             before.append(start)
             continue

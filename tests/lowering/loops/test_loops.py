@@ -217,6 +217,11 @@ LOOPS = {
         "AveragePool", only_window,
         {"kernel_shape": [5, 5], "strides": [3, 3], "pads": [1, 0, 0, 1], "count_include_pad": 1},
     ),
+    "AveragePool of everything": Loop("AveragePool", only_window, {"kernel_shape": [80, 90], "strides": [80, 90]}),
+    "AveragePool of everything and padding": Loop(
+        "AveragePool", only_window,
+        {"kernel_shape": [80, 90], "strides": [79, 90], "pads": [3, 0, 1, 2], "count_include_pad": 1, "ceil_mode": 1},
+    ),
     "IsInf": Loop("IsInf", ranked(2), {"detect_negative": 0}),
     "Sign": Loop("Sign", ranked(2, special=False), {}),
 }  # fmt: skip

@@ -4,6 +4,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t axes = in[0]->rank - 2, *size = in[0]->shape + 2;
     int64_t kernel[MAX_RANK], shape[MAX_RANK];
     windows w[MAX_RANK];
+    int64_t whole = 1; /* the taps of a window */
     if (axes < 0) return "the input has no batch and channels";
     for (int64_t i = 0; i < axes; ++i) {
 #ifdef A_kernel_shape
@@ -12,7 +13,12 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
 #else
         w[i] = (windows){size[i], size[i], 1, 1, 0, 0};
 #endif
-        kernel[i] = w[i].taps;
+        int64_t seen = size[i] + w[i].before; /* taps behind lie beyond the map in every window */
+#ifdef A_count_include_pad
+        if (A_count_include_pad) seen += w[i].behind;
+        whole *= w[i].taps;
+#endif
+        kernel[i] = MIN_OF(w[i].taps, (seen + w[i].dilation - 1) / w[i].dilation);
         const int64_t room = room_behind(&w[i]);
         if (room <= -w[i].stride) return "the window is larger than the input";
         shape[i + 2] = MAX_OF(1, count_windows(&w[i])); /* an only window may see a part of it */
@@ -69,9 +75,12 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
 #elif defined OP_LpPool || defined OP_GlobalLpPool
             OUT(0)[place] = (O0)pow(sum, 1.0 / A_p);
 #else
+#ifdef A_count_include_pad
+            if (A_count_include_pad && !A_ceil_mode) counted = whole;
+#endif
             OUT(0)[place] = (O0)(sum / (double)counted);
 #endif
-            (void)sum, (void)largest, (void)counted, (void)best;
+            (void)sum, (void)largest, (void)counted, (void)best, (void)whole;
         }
     }
     return NULL;
