@@ -24,12 +24,12 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
-from ...costmodels.register_tiles import register_tiles, tile_cycles
-from ..decisions import Alternative
+from ...costmodels.register_tiles import Tile, register_tiles, tile_cycles
+from ..decisions import Alternative, Trace
 from .axes import fuse_pixels, split_groups, split_phases
 from .blocks import BlockInfo, BufferAccess, parameter_index, walk
 from .draft import Draft, Scheduled
-from .extents import TYPICAL, expression_of, typical_sizes
+from .extents import TYPICAL, expression_of, is_symbolic, typical_sizes
 from .packing import Repack
 from .pointwise import schedule_prologues, vectorise_last
 from .prefetch import Weights, cycles_with_weights, fetch_ahead
@@ -42,6 +42,8 @@ from .winograd.rule import winograd
 
 BLOCKS = (2, 4, 8, 16, 32)
 """Numbers of tiles in a block that a search tries."""
+FEWER_ROWS = (1, 4)
+"""Rows of the tiles for extents that are decided by a call and shorter than the usual tile."""
 LARGER = 2
 """Times the typical rows and columns that a plane of free size has where Winograd's filters are considered."""
 
@@ -70,9 +72,22 @@ def contraction(draft: Draft) -> Scheduled | None:
     if plan is None:
         return None
     repack = pack_operands(draft, anchor, plan)
+    return Scheduled(fetch_ahead(_tile(draft, anchor, epilogue, plan)).schedule, repack, "contraction")
+
+
+def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) -> Draft:
+    """The draft, whose constants are packed, by the plan's tiles.
+
+    Where a call decides about the number of rows, fewer than a tile has are computed by smaller tiles.
+    """
+    smaller = None
+    rows = max((rows for rows in FEWER_ROWS if rows < plan.tile.rows), default=0)
+    if rows and is_symbolic(anchor.extents[plan.row]):
+        own = replace(draft.copy(), trace=Trace())
+        smaller = _tile(own, anchor, epilogue, replace(plan, tile=replace(plan.tile, rows=rows)))
     _schedule(draft, anchor, epilogue, plan)
     schedule_prologues(draft, epilogue)
-    return Scheduled(fetch_ahead(overlap_tails(draft)).schedule, repack, "contraction")
+    return overlap_tails(draft, smaller)
 
 
 def _filter(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Scheduled | None:
@@ -96,11 +111,22 @@ def _filter(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Scheduled |
         assert convolution is not None
         anchor, epilogue = pair
     direct = list_plans(draft, anchor, epilogue)
-    filtered = winograd(draft, convolution, min(plan.cycles for plan in direct)) if direct else None
+    filtered = winograd(draft, convolution, min(plan.cycles for plan in direct), _tile_few) if direct else None
     if filtered is None or not sizes:
         return filtered
     scheduled = replace(draft, schedule=filtered.schedule).with_attribute(TYPICAL, sizes)
     return replace(filtered, schedule=scheduled.schedule)
+
+
+def _tile_few(draft: Draft, tile: Tile) -> Draft:
+    """Direct products of weights that are packed for a tile of so many columns, by tiles of its rows and fewer."""
+    pair = find_anchor(draft, BlockInfo.is_product_sum)
+    assert pair is not None
+    anchor, epilogue = pair
+    weights = next(read for read in anchor.reads if draft.is_constant(read))
+    (column,) = weights.iterators[-1]
+    row = next(i for i in reversed(anchor.spatial) if i != column and is_symbolic(anchor.extents[i]))
+    return _tile(replace(draft, trace=Trace()), anchor, epilogue, TilePlan(column, row, tile, 0.0))
 
 
 # --- the register tile

@@ -5,27 +5,27 @@
 Elements of the overlap are computed twice, with the same result, by whole vectors, without branches. It holds where
 outputs do not share memory with inputs, and where a reduction starts and ends inside of the tile: every rule here puts
 its loops there. A tile is never larger than its axis; where a call decides about the axis, it may be, and then the
-function has both, the tiles that overlap and the loops with their guards:
+function has both, the tiles that overlap and smaller ones, or the loops with their guards:
 
     if n >= 16: { for o: for i in 16: Y[min(o*16, n - 16) + i] } else: { for o: for i in 16: where(o*16 + i < n): ... }
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-import tvm
-from tvm import ir, s_tir, sym, tirx
+from tvm import ir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
-from .blocks import FUNCTION, REDUCTION, parameter_index
+from .blocks import REDUCTION, parameter_index, walk
 from .draft import Draft, Scheduled
 from .extents import is_extent, typical_sizes
 from .packing import Packing
-from .rewriting import conjuncts, join_pixels, rebuild, substitute, with_body
+from .rewriting import conjuncts, join_pixels, rebuild, with_body
+from .tiling.branches import branch
 
 MASKED_EXTENT, MASKED_TILE = "eqfuse.masked_extent", "eqfuse.masked_tile"
 """Annotations of a block of partial results whose tile does not divide the extent: `rfactor` loses the guard."""
@@ -41,8 +41,11 @@ def finish(draft: Draft, rule: str, repack: tuple[Packing, ...] = ()) -> Schedul
     return Scheduled(overlap_tails(draft).schedule, repack, rule)
 
 
-def overlap_tails(draft: Draft) -> Draft:
+def overlap_tails(draft: Draft, smaller: Draft | None = None) -> Draft:
     """The same schedule with every guarded tile moved back; loops whose guard has another form keep it.
+
+    Where an extent that a call decides about has no whole tile, a finished draft of `smaller` tiles runs in its place,
+    if one is given, else the same loops with their guards.
 
     An intermediate block without a guard, as where a Slice reads the middle of it, moves with the blocks that read it.
     Raises RuntimeError where one block would move with a loop and another not: they would work on different elements.
@@ -56,7 +59,8 @@ def overlap_tails(draft: Draft) -> Draft:
         body = rewriter.rewrite(draft.function.body)
     body = _follow(draft, rewriter, body)
     conditions = [tirx.const(t.tile, "int32") <= t.extent for t in rewriter.moved if not isinstance(t.extent, int)]
-    return _with_both(draft, conditions, body) if conditions else draft.with_body(body)
+    moved = draft.with_body(body)
+    return branch(moved, conditions, smaller or _with_guards(draft)) if conditions else moved
 
 
 def _follow(draft: Draft, rewriter: _TailRewriter, body: Any) -> Any:
@@ -71,36 +75,42 @@ def _follow(draft: Draft, rewriter: _TailRewriter, body: Any) -> Any:
     return body
 
 
-def _with_both(draft: Draft, conditions: list[Any], moved: Any) -> Draft:
-    """A draft of the body with moved tails where the conditions hold, and elsewhere of one with serial loops in which
-    only tails of axes of a fixed size have moved, as constants are packed for these."""
+def _with_guards(draft: Draft) -> Draft:
+    """A draft whose tails of axes of a fixed size have moved, as constants are packed for these; others keep guards."""
     fixed = _TailRewriter(draft.function, only_fixed=True)
-    root = _follow(draft, fixed, fixed.rewrite(draft.function.body)).block
-    buffers = {buffer: tirx.Var(f"{buffer.name}_small", buffer.ty) for buffer in root.alloc_buffers}
-    small = _make_serial(substitute(root.body, buffers))
-    distinct = [c for n, c in enumerate(conditions) if not any(structural_equal(c, d) for d in conditions[:n])]
-    body = tirx.IfThenElse(tirx.all(*distinct), moved.block.body, small)
-    block = with_body(root, body, alloc_buffers=[*moved.block.alloc_buffers, *buffers.values()])
-    realized = s_stmt.SBlockRealize(moved.iter_values, moved.predicate, block)
-    module = tvm.IRModule({FUNCTION: draft.function.with_body(realized)})
-    return replace(draft, schedule=s_tir.Schedule(s_tir.transform.ConvertSSA()(module)))
+    return draft.with_body(_make_serial(_follow(draft, fixed, fixed.rewrite(draft.function.body))))
 
 
 def _make_serial(node: Any) -> Any:
-    """The statement with its vectorised and unrolled loops as plain ones, and other names of its blocks.
+    """The statement with those vectorised and unrolled loops as plain ones that a guard asks about.
 
     Guards become `likely` ones, which TVM does not look into: the bounds of a product of two sizes overflow there.
     """
     rebuilt = rebuild(node, _make_serial)
     if isinstance(rebuilt, tirx.For) and rebuilt.kind in (tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED):
-        return tirx.For(rebuilt.loop_var, rebuilt.min, rebuilt.extent, tirx.ForKind.SERIAL, rebuilt.body)
+        asked = (part for guard in _inner_guards(rebuilt.body) for part in walk(guard))
+        if any(part.same_as(rebuilt.loop_var) for part in asked):
+            return tirx.For(rebuilt.loop_var, rebuilt.min, rebuilt.extent, tirx.ForKind.SERIAL, rebuilt.body)
+        return rebuilt
     if isinstance(rebuilt, s_stmt.SBlockRealize):
-        name = f"{rebuilt.block.name_hint}_small"
-        block = with_body(rebuilt.block, rebuilt.block.body, name_hint=name, annotations={})
+        block = with_body(rebuilt.block, rebuilt.block.body, annotations={})
         guards = rebuilt.predicate
         predicate = guards if isinstance(guards, tirx.IntImm) else tirx.likely(guards)
         return s_stmt.SBlockRealize(rebuilt.iter_values, predicate, block)
     return rebuilt
+
+
+def _inner_guards(node: Any) -> list[Any]:
+    """The guards of all blocks in a statement."""
+    guards: list[Any] = []
+
+    def visit(part: Any) -> Any:
+        if isinstance(part, s_stmt.SBlockRealize):
+            guards.append(part.predicate)
+        return rebuild(part, visit)
+
+    visit(node)
+    return guards
 
 
 def separate_scopes(draft: Draft) -> bool:
@@ -283,7 +293,9 @@ class _Followers:
 
 
 def _guards(predicate: Any) -> list[Any]:
-    return [guard for guard in conjuncts(predicate) if not isinstance(guard, tirx.IntImm)]
+    """The guards of a predicate, `a <= b` as `a < b + 1`: TVM takes off a 1 that an extent ends with."""
+    guards = (guard for guard in conjuncts(predicate) if not isinstance(guard, tirx.IntImm))
+    return [tirx.LT(guard.a, guard.b + 1) if isinstance(guard, tirx.LE) else guard for guard in guards]
 
 
 def _read_by_tiles(block: Any, before: Any, values: list[Any], tails: list[_Tail], predicate: Any) -> Any:

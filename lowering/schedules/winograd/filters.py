@@ -100,20 +100,26 @@ class WinogradWeights:
     """Transform the weights of parameter `parameter` for tiles of `size`, `columns` outputs at a time.
 
     W of shape [O, C, 3, 3] becomes (G g G^T)[o // columns * places + place, c, o % columns] with (size + 2)^2 places;
-    `columns` divides the outputs. Calling it with the array returns the transformed one.
+    `columns` divides the outputs. `with_direct`: behind them are the weights themselves, with 9 places.
+    Calling it with the array returns the transformed one.
     """
 
     parameter: int
     size: int
     columns: int
+    with_direct: bool = False
 
     def __call__(self, array: NDArray[Any]) -> NDArray[Any]:
         """The array that the scheduled function reads, rounded once."""
-        left = np.array(filter_of(self.size).weights)
+        transformed = self._place(np.array(filter_of(self.size).weights), array)
+        return np.concatenate([transformed, self._place(np.eye(TAPS), array)]) if self.with_direct else transformed
+
+    def _place(self, left: NDArray[Any], array: NDArray[Any]) -> NDArray[Any]:
         both = np.einsum("xh,ochw,yw->xyco", left, array.astype(np.float64), left, optimize=True)
         places = both.reshape(left.shape[0] ** 2, array.shape[1], -1, self.columns).transpose(2, 0, 1, 3)
-        return np.ascontiguousarray(places.reshape(self.packed_shape(array.shape)).astype(array.dtype))
+        return np.ascontiguousarray(places.reshape(-1, array.shape[1], self.columns).astype(array.dtype))
 
     def packed_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape after the transformation."""
-        return (shape[0] // self.columns * filter_of(self.size).products, shape[1], self.columns)
+        places = filter_of(self.size).products + (TAPS**2 if self.with_direct else 0)
+        return (shape[0] // self.columns * places, shape[1], self.columns)

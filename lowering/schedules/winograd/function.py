@@ -26,7 +26,7 @@ from tvm.s_tir import stmt as s_stmt
 from ..blocks import FUNCTION
 from ..extents import expression_of, is_symbolic, number_of
 from ..rewriting import point, with_body
-from .filters import Filter, transform_tile
+from .filters import TAPS, Filter, transform_tile
 from .match import FilteredConvolution, substitute
 
 INPUT, PRODUCT, COPY, OUTPUT = "winograd_input", "winograd_product", "winograd_copy", "winograd_output"
@@ -176,7 +176,8 @@ class _WinogradBlocks:
         count, channels = self._conv.outputs[3] // columns, self._conv.channels
         name = str(function.params[self._conv.weights].name)
         self._shape = (slabs, count, products, slab, columns)
-        self.weights = tirx.decl_buffer((count * products, channels, columns), "float32", name)
+        places = products + (TAPS**2 if self._conv.is_free else 0)  # the weights themselves, for few tiles
+        self.weights = tirx.decl_buffer((count * places, channels, columns), "float32", name)
         self.inputs = tirx.decl_buffer((slabs, products, slab, channels), "float32", INPUT)
         self.sums, self.products = (tirx.decl_buffer(self._shape, "float32", name) for name in (PRODUCT, COPY))
 

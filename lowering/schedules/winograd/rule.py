@@ -12,6 +12,7 @@ V and M of a slab stay in a cache, and no tile is computed twice; the weights U 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,9 +24,11 @@ from ...decisions import Alternative
 from ..draft import Draft, Scheduled
 from ..pointwise import schedule_prologues
 from ..rewriting import rebuild, with_loop_body
-from ..tails import finish
+from ..tails import finish, overlap_tails
+from ..tiling.branches import branch
 from ..tiling.register_tile import UNROLLED_PRODUCTS, TilePlan, cut_tile, finish_tile, share
 from ..tiling.tiles import FLOAT_BYTES
+from .few_tiles import FEW_ROWS, least_tiles, read_direct_weights
 from .filters import FILTERS, Filter, WinogradWeights
 from .function import COPY, INPUT, LEAST_SLAB, OUTPUT, PRODUCT, WinogradTiling, rewrite_function
 from .match import FilteredConvolution
@@ -48,10 +51,13 @@ SLAB = range(8, 257)
 """Tiles of a slab, where there are as many: fewer would read the weights too often, more fit no second cache."""
 
 
-def winograd(draft: Draft, convolution: FilteredConvolution, direct: float) -> Scheduled | None:
+def winograd(
+    draft: Draft, convolution: FilteredConvolution, direct: float, tile_few: Callable[[Draft, Tile], Draft]
+) -> Scheduled | None:
     """The convolution by the filter that is decided for it; None where its products are to be taken directly.
 
     The draft holds the function as `find_anchor` leaves it, and is not changed. `direct`: cycles of direct products.
+    `tile_few` finishes a draft of direct products by a register tile, for planes of free size with few tiles.
     """
     plans_of = {
         each.size: {n: _list_plans(draft, convolution, each, n) for n in _list_slab_counts(convolution, each)}
@@ -68,12 +74,18 @@ def winograd(draft: Draft, convolution: FilteredConvolution, direct: float) -> S
     slabs = draft.trace.decide_number("slabs", list(plans), lambda n: min(plan.cycles for plan in plans[n]))
     plan = draft.trace.decide("tile", plans[slabs], lambda plan: plan.cycles)
     tiling = _find_tiling(convolution, chosen, slabs, plan.tile, draft.device)
+    packing = WinogradWeights(convolution.weights, chosen.size, plan.tile.columns, convolution.is_free)
+    products = read_direct_weights(draft, convolution.anchor, tiling) if convolution.is_free else None
     draft = replace(draft, schedule=s_tir.Schedule(rewrite_function(draft.function, tiling)))
     slab, rows = _schedule(draft, plan)
     schedule_prologues(draft, draft.inspect(draft.schedule.get_sblock(OUTPUT)))
-    if convolution.is_free:
-        draft = _leave_out_tiles(draft, tiling, slab, rows)
-    return finish(draft, "winograd", (WinogradWeights(convolution.weights, chosen.size, plan.tile.columns),))
+    if products is None:
+        return finish(draft, "winograd", (packing,))
+    draft = overlap_tails(_leave_out_tiles(draft, tiling, slab, rows))
+    tile = replace(plan.tile, rows=FEW_ROWS)
+    least = least_tiles(tiling, tile, lambda each: _estimate_cycles(each, plan.tile, draft.device), draft.device)
+    few = tile_few(products, tile)
+    return Scheduled(branch(draft, [tiling.count >= least], few).schedule, (packing,), "winograd")
 
 
 def _schedule(draft: Draft, plan: TilePlan) -> tuple[Any, Any]:

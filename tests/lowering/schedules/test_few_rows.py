@@ -1,0 +1,95 @@
+"""Products of free size that have fewer rows than a register tile: right for every number, and by vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te, tirx, topi
+from tvm.s_tir import stmt as s_stmt
+
+from eqfuse.lowering.kernels.channels_last import channels_last
+from eqfuse.lowering.schedules import Draft, Scheduled, mark_constants
+from eqfuse.lowering.schedules.channels import channels
+from eqfuse.lowering.schedules.contraction import contraction
+from eqfuse.lowering.schedules.extents import TYPICAL
+from eqfuse.lowering.schedules.winograd.filters import WinogradWeights
+
+from .functions import HOST, TARGET
+
+OUTPUTS = 40
+
+
+def convolution(groups: int = 1) -> Any:
+    """A 3x3 convolution of stride 2 and free width, its maps stored channels last."""
+    inputs = 5 if groups == 1 else groups
+    x = te.placeholder((1, inputs, 3, te.var("w")), name="x")
+    w = te.placeholder((OUTPUTS, inputs // groups, 3, 3), name="w")
+    y = topi.nn.conv2d(x, w, 2, 1, 1, "NCHW") if groups == 1 else topi.nn.depthwise_conv2d_nchw(x, w, 2, 1, 1)
+    function = channels_last(mark_constants(te.create_prim_func([x, w, topi.nn.relu(y)]), (1,)), {0, 2})
+    return function.with_attr(TYPICAL, {"w": 64})
+
+
+@pytest.fixture(scope="module")
+def product() -> Scheduled:
+    scheduled = contraction(Draft.of(convolution(), HOST))
+    assert scheduled is not None
+    return scheduled
+
+
+@pytest.fixture(scope="module")
+def compiled(product: Scheduled) -> Any:
+    return tvm.compile(product.schedule.mod, target=tvm.target.Target(TARGET))["main"]
+
+
+@pytest.mark.parametrize("width", range(1, 36))
+def test_every_number_of_rows(product: Scheduled, compiled: Any, width: int) -> None:
+    generator = np.random.default_rng(width)
+    x = generator.standard_normal((1, 3, width, 5)).astype(np.float32)
+    w = generator.standard_normal((OUTPUTS, 5, 3, 3)).astype(np.float32)
+    (repack,) = product.repack
+    result = np.full((1, 2, (width + 1) // 2, OUTPUTS), np.nan, np.float32)
+    tensors = [tvm.runtime.tensor(array) for array in (x, repack(w), result)]
+    compiled(*tensors)
+    padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))[:, ::2, ::2]
+    expected = np.maximum(np.einsum("nhwcij,ocij->nhwo", windows, w), 0.0)
+    np.testing.assert_allclose(tensors[-1].numpy(), expected, atol=1e-4)
+
+
+def list_sums(node: Any, kinds: tuple[int, ...] = (), is_small: bool = False) -> Iterator[tuple[bool, tuple[int, ...]]]:
+    """For each block that adds to a sum whether it is in the branch for few rows, and the kinds of loops around it."""
+    if isinstance(node, tirx.For):
+        yield from list_sums(node.body, (*kinds, int(node.kind)), is_small)
+    elif isinstance(node, tirx.IfThenElse):
+        yield from list_sums(node.then_case, kinds, is_small)
+        if node.else_case is not None:
+            yield from list_sums(node.else_case, kinds, True)
+    elif isinstance(node, tirx.SeqStmt):
+        for part in node.seq:
+            yield from list_sums(part, kinds, is_small)
+    elif isinstance(node, s_stmt.SBlockRealize):
+        yield from list_sums(node.block.body, kinds, is_small)
+        if "_update" in str(node.block.name_hint):
+            yield is_small, kinds
+
+
+@pytest.mark.parametrize("rule", [contraction, channels])
+def test_few_rows_are_computed_by_vectors(rule: Any) -> None:
+    scheduled = rule(Draft.of(convolution(1 if rule is contraction else OUTPUTS), HOST))
+    assert scheduled is not None
+    small = [kinds for is_small, kinds in list_sums(scheduled.schedule.mod["main"].body) if is_small]
+    assert small
+    assert all(kinds[-1] == tirx.ForKind.VECTORIZED for kinds in small)
+
+
+def test_weights_stand_behind_transformed_ones() -> None:
+    array = np.random.default_rng(0).standard_normal((8, 5, 3, 3)).astype(np.float32)
+    packing = WinogradWeights(1, 4, 4, with_direct=True)
+    packed = packing(array)
+    assert packed.shape == packing.packed_shape(array.shape)
+    np.testing.assert_array_equal(packed[: 2 * 36], WinogradWeights(1, 4, 4)(array))
+    np.testing.assert_array_equal(packed[2 * 36 + 9 + 5, 3, 2], array[6, 3, 1, 2])
