@@ -40,7 +40,7 @@ def settle_bodies(model: Model) -> Model:
             settled = flatten(nested, regions=False, kept=kept).model
             _annotate(settled, kept)
             open_choices = _find_open_choices(settled)
-            if not open_choices:
+            if open_choices.keys() <= kept.keys():
                 return settled
             kept |= open_choices
     return model
