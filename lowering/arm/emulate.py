@@ -51,7 +51,7 @@ def run_example(
         try:
             run([emulator, "-cpu", processor_of(emulator, device), *command], folder)
         except ToolError as error:
-            raise UsageError(error.complaint) if error.exit_code == REFUSED else error from None
+            raise UsageError(error.complaint) if error.status == REFUSED else error from None
         return [np.load(folder / name) for name in _outputs(plan)]
 
 

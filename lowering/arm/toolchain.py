@@ -16,11 +16,11 @@ LIBRARIES = Path("/usr/aarch64-linux-gnu")
 
 
 class ToolError(EqfuseError):
-    """A cross tool that is missing, too new, or that failed: with an exit code and what it complained of."""
+    """A cross tool that is missing, too new, or that failed: with its exit status and what it complained of."""
 
-    def __init__(self, message: str, exit_code: int = 0, complaint: str = "") -> None:
+    def __init__(self, message: str, status: int = 0, complaint: str = "") -> None:
         super().__init__(message)
-        self.exit_code, self.complaint = exit_code, complaint
+        self.status, self.complaint = status, complaint
 
 
 class Tool(Enum):

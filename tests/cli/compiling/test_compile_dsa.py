@@ -218,7 +218,6 @@ def refusal(eqfuse: CommandLine, *arguments: object) -> Outcome:
         (("--target", "dsa-stcp921"), "unknown; the targets are host"),
         (("--target", "dsa-nothing.toml"), "device 'nothing.toml': not found"),
         (("--target", TARGET, "--threads", "2"), "--threads: is for processors"),
-        (("--batch", "2"), "--batch: is for accelerators (--target dsa-NAME)"),
         (("--target", TARGET, "--batch", "6"), "batch 6: not divisible over 4 clusters; use a multiple of 4"),
         (("--target", TARGET, "--batch", "8", "--per-cluster", "3"), "batch 8: is not divisible into programs of 3"),
     ],
