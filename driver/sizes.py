@@ -104,11 +104,10 @@ def check_sizes(model: Model, sizes: Sizes) -> None:
 
 def _find_refusal(graph: OperatorGraph, sizes: Mapping[str, int]) -> str:
     """Why a model does not run on these sizes, whatever the values of its inputs; "" if nothing says so."""
-    from ..ir.size_relations import Relation
     from ..lowering.program.requirements import list_requirements
 
     for requirement, guards in list_requirements(graph.at_call):
-        if not guards and not Relation(requirement.left, requirement.relation, requirement.right).holds(sizes):
+        if not guards and not requirement.relation.holds(sizes):
             return requirement.text
     return ""
 

@@ -22,6 +22,16 @@ class Relation:
     right: Size
 
     @property
+    def text(self) -> str:
+        """What is wrong where it does not hold."""
+        wrong = {"equal": "is not", "least": "is below", "most": "is above", "broadcast": "is neither 1 nor"}
+        return f"a size of {self.left} {wrong[self.name]} {self.right}"
+
+    def names(self) -> frozenset[str]:
+        """The sizes that it is about."""
+        return self.left.names() | self.right.names()
+
+    @property
     def is_open(self) -> bool:
         """Whether sizes of a call decide about it."""
         is_number = self.left.number is not None and self.right.number is not None

@@ -320,6 +320,8 @@ class _Workshop:
 
     def build(self, cut: Cut, folder: Path | None = None) -> Attempt:
         """A bundle of a cut, by default in a folder of its own."""
+        from ...lowering.kernels.table import kernel_facts
+
         if folder is None:
             folder = self.scratch / str(self._count)
             folder.mkdir()
@@ -328,8 +330,6 @@ class _Workshop:
             self.compilation, self._graph, self._weights, cut, folder, self._lowered
         )
         bundle.write_manifest(folder, self.processor.manifest(self.compilation, self.result, prepared, folder))
-        from ...lowering.kernels.table import kernel_facts
-
         return Attempt(cut, folder, prepared, kernel_facts(prepared, self.processor.target))
 
     def time(self, attempts: Sequence[Attempt]) -> Sequence[Mapping[str, CallTime]]:

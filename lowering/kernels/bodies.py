@@ -139,9 +139,9 @@ def _signature(
     inputs, outputs = tuple(map(extents, call.inputs)), tuple(map(extents, call.outputs))
     own = {name for shape in inputs for size in shape if isinstance(size, Size) for name in size.names()}
     required = tuple(
-        Requirement(relation.left, relation.name, relation.right, graph.operators[operator or members[0]].name)
+        Requirement(relation, graph.operators[operator or members[0]].name)
         for operator, relation in find_relations(graph)
-        if operator in members or (operator is None and relation.left.names() | relation.right.names() <= own)
+        if operator in members or (operator is None and relation.names() <= own)
     )
     return KernelSignature(inputs, outputs, tuple(known_type(graph, v).dtype for v in call.outputs), required)
 

@@ -32,9 +32,9 @@ class KernelSignature:
         """How the sizes follow from the shapes of the inputs. Raises ValueError with one that does not."""
         steps = solve_sizes(self.inputs)
         solved = {step.name for step in steps if isinstance(step, Solution)}
-        sizes = [size for shape in self.outputs for size in shape if isinstance(size, Size)]
-        for size in (*sizes, *(side for each in self.requirements for side in (each.left, each.right))):
-            if unknown := size.names() - solved:
+        sizes = [size.names() for shape in self.outputs for size in shape if isinstance(size, Size)]
+        for names in (*sizes, *(required.relation.names() for required in self.requirements)):
+            if unknown := names - solved:
                 raise ValueError(min(unknown))
         return steps
 

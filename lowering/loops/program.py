@@ -234,7 +234,7 @@ class _Writer:
             yield f"    const int64_t {place} = ({extent} - {c_expression(step.rest, variables)}) / {step.factor};"
             variables[step.name] = place
         for required in signature.requirements:
-            yield f"    if (!({holds(required, variables)})) return {literal(required.text)};"
+            yield f"    if (!({holds(required.relation, variables)})) return {literal(required.text)};"
         for to, shape in zip(outputs, signature.outputs, strict=True):
             if to is not None:
                 text = ", ".join(c_expression(extent, variables) for extent in shape) or "0"

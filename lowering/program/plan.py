@@ -11,7 +11,7 @@ from functools import cached_property
 import msgspec
 
 from ...errors import EqfuseError
-from ...ir.size_relations import MOST_ELEMENTS, RelationName
+from ...ir.size_relations import MOST_ELEMENTS, Relation
 from ...ir.sizes import Size
 from .sizes import Demand, Solution, names_in, solve_sizes
 
@@ -203,23 +203,17 @@ class View:
 
 @dataclass(frozen=True)
 class Requirement:
-    """`left` is equal to `right`, at least or at most that, or (broadcast) equal to it or 1; `operator` is for people.
+    """A relation that has to hold; `operator` is for people. With `conditions` only where each of these buffers has a
+    truth value: then in each branch under them."""
 
-    It has to hold only where each of the buffers of the `conditions` has a truth value: then in each branch under them.
-    """
-
-    left: Size
-    relation: RelationName
-    right: Size
+    relation: Relation
     operator: str
     conditions: tuple[tuple[int, bool], ...] = ()
 
     @property
     def text(self) -> str:
         """What is wrong where it does not hold."""
-        relations = {"equal": "is not", "least": "is below", "most": "is above", "broadcast": "is neither 1 nor"}
-        what = f"a size of {self.left} {relations[self.relation]} {self.right}"
-        return f"{self.operator}: {what} for these shapes of the inputs"
+        return f"{self.operator}: {self.relation.text} for these shapes of the inputs"
 
 
 @dataclass(frozen=True)

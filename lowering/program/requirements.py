@@ -16,6 +16,5 @@ def list_requirements(graph: OperatorGraph) -> tuple[tuple[Requirement, frozense
     for operator, relation in find_relations(graph):
         guards = frozenset() if operator is None else guards_of[operator]
         name = "the model" if operator is None else graph.operators[operator].name
-        requirement = Requirement(relation.left, relation.name, relation.right, name)
-        different.setdefault((relation, guards), requirement)
+        different.setdefault((relation, guards), Requirement(relation, name))
     return tuple((requirement, guards) for (_, guards), requirement in different.items())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
+from ...ir.size_relations import Relation
 from ...ir.sizes import Size
 from .arena import lives_of
 from .plan import Branch, Plan, Requirement
@@ -59,7 +60,7 @@ class SizeCode:
         for each in self.plan.requirements:
             if not each.conditions and self._is_solved(each):
                 failed = f'eqfuse_fail("%s", {literal(each.text)})'
-                yield f"    if (!status && !({holds(each, self.variables)})) status = {failed};"
+                yield f"    if (!status && !({holds(each.relation, self.variables)})) status = {failed};"
 
     def branch_requirements(self, branch: Branch) -> Iterator[str]:
         """Statements at the head of a branch: what has to hold under its conditions only."""
@@ -67,12 +68,12 @@ class SizeCode:
         for each in self.plan.requirements:
             if each.conditions and set(each.conditions) <= set(branch.conditions) and self._is_solved(each):
                 failed = f'eqfuse_fail("%s", {literal(each.text)}), EQFUSE_REFUSED'
-                yield f"    if (!({holds(each, variables)})) return {failed};"
+                yield f"    if (!({holds(each.relation, variables)})) return {failed};"
 
     def _is_solved(self, requirement: Requirement) -> bool:
         """Whether it is about sizes that follow from the shapes of the inputs."""
         solved = {step.name for step in self.plan.solution if isinstance(step, Solution)}
-        return requirement.left.names() | requirement.right.names() <= solved
+        return requirement.relation.names() <= solved
 
     def _solve(self, step: Solution | Demand) -> str:
         extent = f"shapes[{step.port}][{step.axis}]"
@@ -118,9 +119,9 @@ class SizeCode:
         return OF_SIZES.format(**counts)
 
 
-def holds(requirement: Requirement, variables: Mapping[str, str]) -> str:
-    """The C expression that is true where a requirement holds."""
-    left, right = c_expression(requirement.left, variables), c_expression(requirement.right, variables)
-    if requirement.relation in ("least", "most"):
-        return f"{left} {'>=' if requirement.relation == 'least' else '<='} {right}"
-    return f"{left} == {right}" + (f" || {left} == 1" if requirement.relation == "broadcast" else "")
+def holds(relation: Relation, variables: Mapping[str, str]) -> str:
+    """The C expression that is true where a relation holds."""
+    left, right = c_expression(relation.left, variables), c_expression(relation.right, variables)
+    if relation.name in ("least", "most"):
+        return f"{left} {'>=' if relation.name == 'least' else '<='} {right}"
+    return f"{left} == {right}" + (f" || {left} == 1" if relation.name == "broadcast" else "")
