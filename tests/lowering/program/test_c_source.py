@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from eqfuse.lowering.program import c_source
 from eqfuse.lowering.program.c_source import header, source, write_weights
 from eqfuse.lowering.program.plan import Buffer, Callback, Plan, PlanError
 from eqfuse.lowering.program.project import write_project
@@ -28,6 +33,18 @@ def test_weights_start_at_multiples_of_a_line(tmp_path: Path) -> None:
     assert len(blob) == 128
     assert blob[:12] == WEIGHTS[3].tobytes()
     assert blob[64:72] == WEIGHTS[4].tobytes()
+
+
+@given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=6), block=st.sampled_from([64, 128, 1 << 24]))
+def test_weights_are_written_in_blocks(sizes: list[int], block: int) -> None:
+    buffers = tuple(Buffer(f"w{n}", "float32", (size,)) for n, size in enumerate(sizes))
+    plan = replace(PLAN, buffers=(*chain(4, 8, 2).buffers, *buffers), weights=tuple(range(3, 3 + len(sizes))))
+    arrays: dict[int, np.ndarray] = {n: np.full(plan.buffers[n].shape, n, np.float32) for n in plan.weights}
+    with TemporaryDirectory() as folder, patch.object(c_source, "WRITTEN", block):
+        write_weights(plan, arrays, Path(folder) / "weights.bin")
+        values = np.fromfile(Path(folder) / "weights.bin", np.float32)
+    expected = [np.pad(arrays[n], (0, -arrays[n].size % 16)) for n in plan.weights]
+    assert np.array_equal(values, np.concatenate(expected))
 
 
 @pytest.mark.parametrize(
