@@ -10,11 +10,13 @@ whose map is a parameter reads it where it is: its border is not copied (`tiling
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import log2, prod
 from typing import Any
 
 from ...costmodels.device import Device
 from ...costmodels.register_tiles import LATENCY, Tile, register_tiles
+from ..decisions import Trace
 from .blocks import BlockInfo, parameter_index
 from .draft import Draft, Scheduled
 from .extents import is_symbolic, number_of
@@ -23,6 +25,7 @@ from .pointwise import vectorise_last
 from .preparation import find_anchor
 from .tails import overlap_tails
 from .tiling.borders import find_border, peel_borders
+from .tiling.bounds import BOUNDED, end_with_axes
 from .tiling.register_tile import reduce_in_registers, share
 from .tiling.tiles import FLOAT_BYTES, largest_divisor
 
@@ -30,6 +33,8 @@ MOST_ROWS = 6
 """Rows of a tile; more would not fit the registers together with the window."""
 MOST_VECTORS = 2
 """Vectors of a row of a tile, for the same reason."""
+FEWER_ROWS = (1, 3)
+"""Rows of the tiles for maps that are decided by a call and narrower than the usual tile."""
 SPARE_REGISTERS = 4
 """Vector registers that LLVM needs for other values."""
 SPILLED = 1.5
@@ -55,9 +60,19 @@ def channels(draft: Draft) -> Scheduled | None:
         anchor = draft.inspect(anchor.block)
     repack = pack_channels(draft, anchor)
     tile = decide_window(draft, anchor, is_copied=_has_copies(draft, anchor))
-    _schedule(draft, anchor, epilogue, tile, by_rows=is_direct)
-    finished = overlap_tails(draft)
+    finished = _tile(draft, anchor, epilogue, tile, by_rows=is_direct)
     return Scheduled((peel_borders(finished) if is_direct else finished).schedule, repack, "channels")
+
+
+def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, tile: Tile, *, by_rows: bool) -> Draft:
+    """The draft by these tiles; maps that are decided by a call and narrower than one are computed by smaller ones."""
+    smaller = None
+    rows = max((rows for rows in FEWER_ROWS if rows < tile.rows), default=0)
+    if rows and by_rows and is_symbolic(_row_length(anchor)):
+        own = replace(draft.copy(), trace=Trace())
+        smaller = _tile(own, anchor, epilogue, replace(tile, rows=rows), by_rows=by_rows)
+    _schedule(draft, anchor, epilogue, tile, by_rows=by_rows)
+    return overlap_tails(end_with_axes(draft), smaller)
 
 
 # --- which reductions
@@ -195,6 +210,8 @@ def _schedule(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, tile: Tile, 
     if len(axes) >= 3:
         rows = decide_slab(draft, anchor.extents[axes[-3]], fitting_rows(anchor, tile, draft.device))
     slabs, height = draft.schedule.split(height, [None, rows])
+    if by_rows:
+        draft.schedule.annotate(height, BOUNDED, True)
     around = [slabs, tiles] if by_rows else [tiles, slabs]
     draft.schedule.reorder(*outer, *around, height, width, channel)
     planes = prod(anchor.extents[i] for i in axes[:-2])

@@ -4,7 +4,12 @@
  => for h: { first w tile: ...; for w tile in the middle: for kh: if row h + kh - 1 is inside:
                  for kw, w: S += X[h + kh - 1, w + kw - 1] * W[kh, kw]; last w tile: ... }
 
-The tiles at both ends are written out, so that the compiler knows which of their elements are outside.
+The tiles at both ends are written out, so that the compiler knows which of their elements are outside. Where a call
+decides about the number of tiles, each of them asks where it is:
+
+    if all columns of the tile are inside: S += X[...] * W[...]
+    else if it starts at 0 and all behind it are inside: the same, with the columns in front of the map left out
+    else if it ends with the row and ...: the same at the other end; else: each column asks for itself
 """
 
 from __future__ import annotations
@@ -21,7 +26,6 @@ from tvm_ffi import structural_equal
 
 from ..blocks import FUNCTION, BlockInfo, is_selection, walk
 from ..draft import Draft
-from ..extents import is_symbolic
 from ..rewriting import conjuncts, rebuild, substitute, with_body, with_loop_body
 
 _LOWER_BLOCKS = (
@@ -37,10 +41,13 @@ MOST_COPIES = 4
 """Tiles that are written out at most; where more are at an edge their elements are asked for one by one."""
 
 
+_Loop = tuple[Any, Any]
+"""The variable and the extent of a loop."""
+
+
 def find_border(draft: Draft, anchor: BlockInfo) -> BlockInfo | None:
-    """The block that surrounds a parameter with zeros for this sum alone; None where there is none, or where only a
-    call knows the sizes."""
-    if not isinstance(anchor.value, tirx.Add) or any(map(is_symbolic, anchor.extents)):
+    """The block that surrounds a parameter with zeros for this sum alone; None where there is none."""
+    if not isinstance(anchor.value, tirx.Add):
         return None
     writers = [writer for read in anchor.reads if (writer := draft.producer(read)) is not None]
     return next((block for block in writers if len(writers) == 1 and _is_border(draft, block)), None)
@@ -83,6 +90,8 @@ def _peel(node: Any, outside: Sequence[Any]) -> Any:
         return with_loop_body(node, _peel(node.body, around))
     conditions = list(_list_conditions(node.body))
     own = [c for c in conditions if _uses(c, [node.loop_var]) and not _uses(c, outside)]
+    if not isinstance(node.extent, tirx.IntImm):
+        return with_loop_body(node, _ask_tile(node.body, own, around))
     extent = int(node.extent)
     inside = [place for place in range(extent) if _all_hold(own, node.loop_var, place, node.body)]
     first, end = (inside[0], inside[-1] + 1) if inside else (extent, extent)
@@ -100,6 +109,69 @@ def _peel(node: Any, outside: Sequence[Any]) -> Any:
         parts.append(tirx.For(node.loop_var, begin, count, node.kind, body))
     parts += write_out(range(end, extent))
     return tirx.SeqStmt(parts) if len(parts) > 1 else parts[0]
+
+
+def _ask_tile(tile: Any, own: Sequence[Any], outside: Sequence[Any]) -> Any:
+    """A tile of which only a call knows whether its `own` conditions hold, in one copy for each place that it may have.
+
+    Conditions are linear in the loops of the tile: they hold everywhere if they do at all corners.
+    """
+    loops = list(_list_loops(tile))
+    places = list(_list_indices(tile))
+    rows = [loop for loop in loops if int(loop[1]) > 1 and any(_uses(index, loop[:1]) for index in places)]
+    result = _skip_rows(tile, outside)
+    starts = {str(part): part for c in own for part in walk(c) if isinstance(part, tirx.Min)}
+    for start in starts.values() if len(starts) == 1 else ():
+        for end in (start.b, tirx.const(0, "int32")):
+            placed = [_replace(c, start, end) for c in own]
+            asked = [c for c in placed if not _is_decided(c, loops)]
+            if len(asked) < len(own) or rows:
+                body = _skip_rows(_ask_last_row(_replace(tile, start, end), asked, rows), outside)
+                holds = [held for c in asked for held in _at_corners(c, loops, rows)]
+                result = tirx.IfThenElse(tirx.all(start.equal(end), *holds), body, result)
+    inside = [held for c in own for held in _at_corners(c, loops)]
+    return tirx.IfThenElse(tirx.all(*inside), _skip_rows(_without(tile, own), outside), result) if own else result
+
+
+def _is_decided(condition: Any, loops: Sequence[_Loop]) -> bool:
+    """Whether a condition depends on nothing but these loops."""
+    simple = sym.Analyzer().simplify(condition)
+    used = [part for part in walk(simple) if isinstance(part, tirx.Var)]
+    return all(any(part.same_as(variable) for variable, _ in loops) for part in used)
+
+
+def _at_corners(condition: Any, loops: Sequence[_Loop], rows: Sequence[_Loop] = ()) -> list[Any]:
+    """The condition at the first and last iterations of all loops that it depends on; before the last of `rows`."""
+    corners = [condition]
+    for variable, extent in loops:
+        if _uses(condition, [variable]):
+            is_row = any(variable.same_as(row) for row, _ in rows)
+            last = max(0, int(extent) - 2) if is_row else int(extent) - 1
+            ends = [tirx.const(place, "int32") for place in sorted({0, last})]
+            corners = [substitute(corner, {variable: end}) for corner in corners for end in ends]
+    return corners
+
+
+def _ask_last_row(tile: Any, conditions: Sequence[Any], rows: Sequence[_Loop]) -> Any:
+    """The tile, whose other rows fulfil the conditions."""
+
+    def ask(condition: Any) -> Any:
+        if not any(structural_equal(condition, other) for other in conditions):
+            return condition
+        own = [row for row in rows if _uses(condition, row[:1])]
+        return tirx.any(condition, *(variable < extent - 1 for variable, extent in own[:1]))
+
+    def select(call: Any) -> Any:
+        if not is_selection(call):
+            return call
+        return tirx.if_then_else(tirx.all(*map(ask, conjuncts(call.args[0]))), *call.args[1:])
+
+    return tvm_ffi.structural_map(tile, [(ir.Call, select)])
+
+
+def _replace(node: Any, part: Any, by: Any) -> Any:
+    """The statement or expression with something else in the place of a part."""
+    return tvm_ffi.structural_map(node, [(type(part), lambda each: by if structural_equal(each, part) else each)])
 
 
 def _is_tile(node: Any) -> bool:
@@ -145,7 +217,14 @@ def _list_conditions(node: Any) -> Iterator[Any]:
             yield from conjuncts(part.args[0])
 
 
-def _list_loops(node: Any) -> Iterator[tuple[Any, Any]]:
+def _list_indices(node: Any) -> Iterator[Any]:
+    """The indices of what selections in a statement are added to."""
+    for store in _list_statements(node, tirx.BufferStore):
+        if any(map(is_selection, walk(store.value))):
+            yield from store.indices
+
+
+def _list_loops(node: Any) -> Iterator[_Loop]:
     """The variables and extents of the loops in a statement."""
     for loop in _list_statements(node, tirx.For):
         yield loop.loop_var, loop.extent
