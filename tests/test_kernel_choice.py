@@ -37,6 +37,8 @@ NODES = [("MatMul", "xw", "a"), ("Relu", "a", "b"), ("MatMul", "bw", "c"), ("Tan
 _NODES = [helper.make_node(op, [*read], [made]) for op, read, made in NODES]
 GRAPH = graph_of(model(_NODES, {"x": (4, 8)}, {"y": (4, 8)}, w=weights(8, 8)))
 PAIRS = Cut(((0, 1), (2, 3)))
+BETWEEN = GRAPH.operators[1].outputs[0]
+"""What the first pair hands to the second."""
 ESTIMATE = 10e-6
 
 
@@ -51,6 +53,7 @@ class Table:
     wrong: Collection[Members] = ()
     built: list[Cut] = field(default_factory=list)
     spoiled: Collection[Members] = ()
+    plain: Mapping[Members, float] = field(default_factory=dict)
 
     def build(self, cut: Cut) -> Attempt:
         if any(kernel in self.spoiled for kernel in cut.kernels):
@@ -65,8 +68,9 @@ class Table:
         names = [step.symbol for step in steps if isinstance(step, KernelCall)]
         answers = {name: Answer(name, 0.0, rule="contraction") for name in names}
         prepared = CompiledKernels(
-            GRAPH, cast(Weights, None), tuple(steps), {}, answers, keys={name: f"task {name}" for name in names}
-        )
+            GRAPH, cast(Weights, None), tuple(steps), {}, answers, keys={name: f"task {name}" for name in names},
+            channels_last=frozenset({BETWEEN} if self.plain else ()) - cut.choices.plain,
+        )  # fmt: skip
         of_product = KernelFacts("", ("MatMul",), "contraction", 1, 0, 0, 0, 0.0, ESTIMATE, None, "product", self.apart)
         facts = tuple(replace(of_product, symbol=name) for name in names)
         return Attempt(cut, Path(), prepared, facts)
@@ -80,6 +84,8 @@ class Table:
             seconds = self.by_runtime if "fallback" in name else self.seconds[members]
             if attempt.cut.choices.without.get(f"task {name}"):
                 seconds = self.without
+            if attempt.cut.choices.plain:
+                seconds = self.plain[members]
             times[name] = CallTime(seconds, 0.0, 5)
         return times
 
@@ -134,6 +140,17 @@ def test_onnx_runtime_gets_what_it_runs_faster(memory: Callable[[], Memory]) -> 
 def test_onnx_runtime_gets_nothing_that_it_runs_some_times_as_fast(memory: Callable[[], Memory]) -> None:
     table = Table({(0, 1): SLOW, (0,): SLOW, (1,): SLOW, (2, 3): FAST}, by_runtime=SLOW / 5)
     assert [choose(table, memory()) for _ in range(2)] == [(PAIRS, [""])] * 2  # measured, and remembered
+
+
+@pytest.mark.parametrize(("neighbour", "chosen"), [(2 * FAST, "maps in ONNX's order"), (SLOW, "")])
+def test_another_layout_is_judged_with_the_kernels_around(
+    memory: Callable[[], Memory], neighbour: float, chosen: str
+) -> None:
+    before = {(0, 1): SLOW, (0,): SLOW, (1,): SLOW, (2, 3): FAST}
+    table = Table(before, without=SLOW, plain={(0, 1): FAST, (2, 3): neighbour})
+    cut, names = choose(table, memory())
+    assert names == [chosen]
+    assert (BETWEEN in cut.choices.plain) == bool(chosen)
 
 
 def test_a_kernel_stays_where_nothing_is_clearly_faster(memory: Callable[[], Memory]) -> None:

@@ -138,7 +138,7 @@ def vary(graph: OperatorGraph, cut: Cut, chosen: Iterable[tuple[Suspect, Variant
     """The cut with a variant of each suspect, unless that is None."""
     for suspect, variant in chosen:
         if variant is not None:
-            cut = cut.vary(suspect.calls, suspect.task, variant)
+            cut = cut.vary(graph, suspect.calls, suspect.task, variant)
     return cut
 
 
@@ -152,7 +152,8 @@ def _compare(
     times: bool,
 ) -> None:
     """Note what an attempt shows of its variants. One that has a wrong kernel is not timed: it may crash."""
-    names = {each.suspect: _names(attempt, each.suspect.members) for each, _ in wanted}
+    affected = {each.suspect: each.suspect.affected_by(variant, base.prepared) for each, variant in wanted}
+    names = {suspect: _names(attempt, members) for suspect, members in affected.items()}
     wrong = workshop.find_wrong(attempt, {name for each in names.values() for name in each}) if checks else {}
     is_base_right = not any(each.suspect.problem for each, _ in wanted)
     measured: Sequence[Mapping[str, CallTime]] = ()
@@ -166,8 +167,11 @@ def _compare(
         elif not measured:
             each.add(variant, inf, None)
         else:
-            seconds = step_seconds(attempt, measured[-1], members)
-            before = step_seconds(base, measured[0], members) if is_base_right else 1.0
+            seconds = step_seconds(attempt, measured[-1], affected[each.suspect])
+            before = 1.0
+            if is_base_right:
+                before = step_seconds(base, measured[0], members)
+                seconds -= step_seconds(base, measured[0], affected[each.suspect] - members)
             each.add(variant, seconds / before, seconds / calls)
 
 

@@ -128,13 +128,14 @@ def compile_kernels(
 
     `kernels` are the graph's operators in groups, in an order in which they can run; the device model decides about
     their schedules where the `choices` do not. `lowered` keeps functions for other cuts of the graph.
-    The values `last` have their channels last; by default the kernels decide. Raises
+    The values `last` have their channels last, but for those that are `plain`; by default the kernels decide. Raises
     LoweringError where something has no fixed shape, and where an operator without a lowering cannot run elsewhere
     either.
     """
     choices = choices or Choices()
     groups = [tuple(kernel) for kernel in kernels]
     distinct = DistinctKernels.of(graph, groups, weights, lowered, last)
+    distinct.last -= choices.plain
     runtime = {} if target.is_alone else choices.runtime
     as_run = [distinct.lower_step(step, runtime) for step in steps(distinct.graph, groups)]
     inner = {

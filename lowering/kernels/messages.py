@@ -34,12 +34,14 @@ class Choices:
     """What is decided about kernels in place of the device model, by the keys of their tasks (`task_key`).
 
     `decisions` of their schedules, and schedule rules that they are `without`. ONNX Runtime runs the kernels all of
-    whose operators are in `runtime`; the reason goes into the bundle.
+    whose operators are in `runtime`; the reason goes into the bundle. The `plain` values are stored in ONNX's order,
+    whichever kernels read and write them.
     """
 
     decisions: Mapping[str, Decisions] = field(default_factory=dict)
     without: Mapping[str, frozenset[str]] = field(default_factory=dict)
     runtime: Mapping[int, str] = field(default_factory=dict)
+    plain: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from ...extract.partition.templates.catalogue import TEMPLATES
 from ..bundle.kernel_facts import KernelFacts
 from ..running.kernel_times import CallTime
 from .compilation import CompiledKernels
-from .variants import Members, Variant, list_variants
+from .variants import Members, Variant, list_variants, values_at_ends
 
 SLOW = 2.0
 """A kernel is slow that takes more than this many times its estimate (times what a quarter of the model's kernels are
@@ -56,7 +56,18 @@ class Suspect:
         """What to try for it, the likeliest first."""
         if self.doubted:
             return [self.apart]
-        return list(list_variants(prepared.graph, self.calls[0], prepared.answers[self.facts.symbol]))
+        last = () if self.problem else prepared.channels_last  # a layout is judged with its neighbours: not when wrong
+        return list(list_variants(prepared.graph, self.calls[0], prepared.answers[self.facts.symbol], last))
+
+    def affected_by(self, variant: Variant, prepared: CompiledKernels) -> frozenset[int]:
+        """The operators whose time a variant changes: those of all calls, and for another layout of maps the kernels
+        that read or write them, too."""
+        if not variant.plain:
+            return self.members
+        maps = frozenset[int]().union(*(values_at_ends(prepared.graph, call) for call in self.calls))
+        moved = maps & prepared.channels_last
+        kernels = (inside for _, inside in prepared.named_steps())
+        return self.members.union(*(k for k in kernels if not moved.isdisjoint(values_at_ends(prepared.graph, k))))
 
 
 def estimate(facts: KernelFacts) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 
@@ -26,19 +26,24 @@ other one is a decision."""
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to compile a kernel: cut into several, by other decisions, without schedule rules, or by ONNX Runtime.
+    """A way to compile a kernel: cut into several, by other decisions, without schedule rules, in another layout, or by
+    ONNX Runtime.
 
-    `cuts` are the places among its operators, ascending, where another kernel begins.
+    `cuts` are the places among its operators, ascending, where another kernel begins. With `plain` the maps that it
+    reads and writes are stored in ONNX's order, for their other readers and writers, too.
     """
 
     cuts: tuple[int, ...] = ()
     decisions: tuple[tuple[str, str], ...] = ()
     without: tuple[str, ...] = ()
+    plain: bool = False
     runtime: bool = False
 
     def __str__(self) -> str:
         if self.runtime:
             return "ONNX Runtime"
+        if self.plain:
+            return "maps in ONNX's order"
         if self.cuts:
             return f"cut into {len(self.cuts) + 1} kernels"
         return f"without {', '.join(self.without)}" if self.without else ", ".join(label for _, label in self.decisions)
@@ -64,9 +69,12 @@ class Cut:
     kernels: tuple[Members, ...]
     choices: Choices = field(default_factory=Choices)
 
-    def vary(self, calls: Iterable[Members], task: str, variant: Variant) -> Cut:
+    def vary(self, graph: OperatorGraph, calls: Sequence[Members], task: str, variant: Variant) -> Cut:
         """The same with a variant of the kernel of a `task`, which has these operators in each of its calls."""
         choices = self.choices
+        if variant.plain:
+            maps = choices.plain.union(*(values_at_ends(graph, call) for call in calls))
+            return replace(self, choices=replace(choices, plain=maps))
         if variant.runtime:
             members = {member: RUNTIME for call in calls for member in call}
             return replace(self, choices=replace(choices, runtime={**choices.runtime, **members}))
@@ -86,11 +94,14 @@ class Cut:
         )
 
 
-def list_variants(graph: OperatorGraph, members: Members, answer: Answer) -> Iterator[Variant]:
+def list_variants(
+    graph: OperatorGraph, members: Members, answer: Answer, last: Collection[int] = ()
+) -> Iterator[Variant]:
     """What else may be tried for a kernel that was compiled with this `answer`: what is likely first.
 
     Parts that have at most one anchor op and either move data or compute; its schedule rule's other algorithms; the
-    next rule; each operator by itself; and last, ONNX Runtime.
+    next rule; each operator by itself; ONNX's order for maps, if the kernel reads or writes such that are stored with
+    their channels `last`; and at the end, ONNX Runtime.
     """
     apart = tuple(range(1, len(members)))
     parts = tuple(place for place in apart if _begins_part(graph, members, place))
@@ -105,7 +116,14 @@ def list_variants(graph: OperatorGraph, members: Members, answer: Answer) -> Ite
         yield Variant(without=(rule,))
     if apart and apart != parts:
         yield Variant(cuts=apart)
+    if not values_at_ends(graph, members).isdisjoint(last):
+        yield Variant(plain=True)
     yield Variant(runtime=True)
+
+
+def values_at_ends(graph: OperatorGraph, members: Members) -> frozenset[int]:
+    """What a kernel reads and writes."""
+    return frozenset((*graph.inputs_of(members), *graph.outputs_of(members)))
 
 
 def _begins_part(graph: OperatorGraph, members: Sequence[int], place: int) -> bool:

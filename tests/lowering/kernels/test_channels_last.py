@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,19 @@ import pytest
 from onnx import helper
 from tvm import te, topi
 
+from eqfuse.engine.onnx.model import read
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.kernels.channels_last import channels_last, channels_last_values, from_last, last_shape, to_last
+from eqfuse.lowering.kernels.compilation import compile_kernels
+from eqfuse.lowering.kernels.messages import Choices
 from eqfuse.lowering.kernels.steps import Kernel, View, steps
 from eqfuse.lowering.schedules import schedule
+from eqfuse.lowering.target import target_of
+from eqfuse.lowering.weights import Weights
 
+from ..linked import linked
 from ..schedules.functions import HOST, Shape, convolution, execute, inputs, pool
-from ..small_models import graph_of, model, weights
+from ..small_models import expected, graph_of, model, random_inputs, weights
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 
@@ -138,3 +145,14 @@ def test_what_is_viewed_stays(graph: OperatorGraph) -> None:
     flat = [Kernel((0,)), View(graph.operators[0].outputs[0], 0)]
     moved = {graph.values[v].name for v in channels_last_values(graph, flat)}
     assert "a" not in moved
+
+
+@pytest.mark.parametrize("plain", [(), ("b",), ("a", "b", "c", "s", "d")])
+def test_maps_in_either_order_give_the_same_numbers(plain: tuple[str, ...], tmp_path: Path) -> None:
+    proto = model(NODES, {"x": (1, 4, 5, 5)}, {"y": (1, 100)}, w=weights(4, 4, 1, 1))
+    graph, given = graph_of(proto), random_inputs(proto)
+    choices = Choices(plain=frozenset(n for n, value in enumerate(graph.values) if value.name in plain))
+    kernels = [(n,) for n in range(len(graph))]
+    compiled = compile_kernels(graph, kernels, Weights(read(proto)), target_of("host", 1), tmp_path, 1, choices=choices)
+    assert {graph.values[v].name for v in compiled.channels_last} == {"a", "b", "c", "s", "d"}.difference(plain)
+    np.testing.assert_allclose(linked(compiled, tmp_path).run(given)["y"], expected(proto, given)["y"], rtol=1e-4)

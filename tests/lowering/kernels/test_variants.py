@@ -61,24 +61,34 @@ def test_there_is_no_rule_behind_the_last() -> None:
 
 
 def test_every_call_of_a_kernel_is_cut_and_no_other() -> None:
-    cut = Cut(((0, 1), (2,), (3, 4))).vary([(0, 1), (3, 4)], "task", Variant(cuts=(1,)))
+    cut = Cut(((0, 1), (2,), (3, 4))).vary(gate(), [(0, 1), (3, 4)], "task", Variant(cuts=(1,)))
     assert cut == Cut(((0,), (1,), (2,), (3,), (4,)))
+
+
+def test_maps_that_have_their_channels_last_may_be_stored_in_onnx_order() -> None:
+    graph = gate()
+    between = graph.operators[0].outputs[0]
+    variants = list(list_variants(graph, (0,), answer("contraction"), frozenset({between})))
+    assert variants == [Variant(without=("contraction",)), Variant(plain=True), Variant(runtime=True)]
+    cut = Cut(((0,), (1, 2, 3, 4))).vary(graph, [(0,)], "task", Variant(plain=True))
+    assert between in cut.choices.plain
 
 
 def test_decisions_and_rules_left_out_add_up() -> None:
     cut = Cut(((0,),))
     for variant in (Variant(decisions=(("a", "1"),)), Variant(without=("rows",)), Variant(without=("window",))):
-        cut = cut.vary([(0,)], "task", variant)
+        cut = cut.vary(gate(), [(0,)], "task", variant)
     assert cut.choices == Choices({"task": {"a": "1"}}, {"task": frozenset({"rows", "window"})})
 
 
 def test_onnx_runtime_gets_all_operators_of_all_calls() -> None:
-    cut = Cut(((0, 1), (2,), (3, 4))).vary([(0, 1), (3, 4)], "task", Variant(runtime=True))
+    cut = Cut(((0, 1), (2,), (3, 4))).vary(gate(), [(0, 1), (3, 4)], "task", Variant(runtime=True))
     assert set(cut.choices.runtime) == {0, 1, 3, 4}
 
 
 def test_the_text_of_a_variant_gives_it_again() -> None:
-    for variant in (Variant(), Variant(cuts=(1, 3)), Variant(decisions=(("a", "b"),)), Variant(without=("rows",))):
+    decided = Variant(decisions=(("a", "b"),))
+    for variant in (Variant(), Variant(cuts=(1, 3)), decided, Variant(without=("rows",)), Variant(plain=True)):
         assert Variant.of(variant.text) == variant
 
 
