@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -26,6 +26,8 @@ JOINED = frozenset(template.name for template in TEMPLATES if template.is_intens
 DOUBTED_SHARE = 0.01
 """The share of a model's time that fused kernels may seem to lose, all together, without being compared with their
 operators by themselves."""
+_LEAST_ALIKE = 3
+"""Kernels of one schedule rule that say how predictions of that rule go."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def find_suspects(
     rows = [(each, times[each.symbol].seconds) for each in facts if each.symbol in times]
     slow = list(_find_slow(rows))
     names = {each.symbol for each, _ in slow}
-    doubted = _find_doubted([row for row in rows if row[0].symbol not in names], _sum_seconds(rows), _usual_ratio(rows))
+    doubted = _find_doubted(rows, names)
     return [
         *(make_suspect(prepared, each, seconds) for each, seconds in slow),
         *(replace(make_suspect(prepared, each, seconds), doubted=True) for each, seconds in doubted),
@@ -97,10 +99,10 @@ def find_suspects(
 
 def sum_apart(facts: Sequence[KernelFacts], times: Mapping[str, CallTime], tried: Mapping[str, float]) -> float:
     """Seconds of one run whose operators are kernels by themselves: of those `tried`, by symbol, as one call was
-    measured; of others, as estimates go here."""
+    measured; of others, as predictions go here."""
     rows = [(each, times[each.symbol].seconds) for each in facts if each.symbol in times]
-    usual = _usual_ratio(rows)
-    apart = ((f, tried.get(f.symbol, usual * f.apart if f.apart else seconds)) for f, seconds in rows)
+    usual = _UsualRatios.of(rows)
+    apart = ((f, tried.get(f.symbol, usual(f) * f.apart if f.apart else seconds)) for f, seconds in rows)
     return _sum_seconds(list(apart))
 
 
@@ -112,10 +114,27 @@ def _sum_seconds(rows: Sequence[Row]) -> float:
     return sum(seconds * facts.calls for facts, seconds in rows)
 
 
-def _usual_ratio(rows: Sequence[Row]) -> float:
-    """How many times as long as estimated kernels take here: the median."""
-    ratios = [seconds / estimate(facts) for facts, seconds in rows if estimate(facts) > 0.0]
-    return median(ratios) if ratios else 1.0
+@dataclass(frozen=True)
+class _UsualRatios:
+    """How many times as long as predicted kernels take here: the median of all, and of those of each schedule rule."""
+
+    all: float
+    of_rules: Mapping[str, float]
+
+    @staticmethod
+    def of(rows: Sequence[Row]) -> _UsualRatios:
+        ratios: dict[str, list[float]] = {}
+        for facts, seconds in rows:
+            if facts.predicted and facts.template not in JOINED:
+                ratios.setdefault(facts.rule, []).append(seconds / facts.predicted)
+        whole = [ratio for each in ratios.values() for ratio in each]
+        often = {rule: median(each) for rule, each in ratios.items() if len(each) >= _LEAST_ALIKE}
+        return _UsualRatios(median(whole) if whole else 1.0, often)
+
+    def __call__(self, facts: KernelFacts) -> float:
+        """That of a kernel: most of the time goes to its anchor, whose rule is the same without the operators around
+        it, unless there are several."""
+        return self.all if facts.template in JOINED else self.of_rules.get(facts.rule, self.all)
 
 
 def _find_slow(rows: Sequence[Row]) -> Iterator[Row]:
@@ -130,10 +149,12 @@ def _find_slow(rows: Sequence[Row]) -> Iterator[Row]:
     yield from (row for _, row in sorted(slow, key=lambda pair: -pair[0]))
 
 
-def _find_doubted(rows: Sequence[Row], whole: float, usual: float) -> Iterator[Row]:
-    """Kernels of several operators that take longer than these are estimated to take by themselves, as estimates go
-    here: that which may lose most first, until the others may lose too little together to look at."""
-    losses = [((seconds - usual * f.apart) * f.calls, (f, seconds)) for f, seconds in rows if f.apart > 0.0]
+def _find_doubted(rows: Sequence[Row], slow: Collection[str]) -> Iterator[Row]:
+    """Kernels of several operators that are not `slow` and take longer than these are predicted to by themselves, as
+    predictions go here: that which may lose most first, until the others may lose too little together to look at."""
+    usual, whole = _UsualRatios.of(rows), _sum_seconds(rows)
+    joined = ((f, seconds) for f, seconds in rows if f.apart > 0.0 and f.symbol not in slow)
+    losses = [((seconds - usual(f) * f.apart) * f.calls, (f, seconds)) for f, seconds in joined]
     losses = sorted((pair for pair in losses if pair[0] > 0.0), key=lambda pair: -pair[0])
     left = sum(loss for loss, _ in losses)
     for loss, row in losses:
