@@ -10,6 +10,7 @@ differ from ONNX Runtime's. The worst are printed first.
     python benchmarks/cliffs.py --anchor "average 3x3" product --after rotary "gate last"
     python benchmarks/cliffs.py --json cliffs.json                  # all 3600, about two hours
     python benchmarks/cliffs.py --recurrent                         # recurrent networks, about two minutes
+    python benchmarks/cliffs.py --free --sample 100                 # of free sizes: compiled once, timed at five sizes
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from multiprocessing import get_context
@@ -28,10 +30,20 @@ from random import Random
 from statistics import median
 from typing import Any
 
+import onnx
 import tvm
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
 
-from eqfuse.benchmarks.forms.compiled_form import compile_form, draw_inputs, in_onnx_runtime, largest_difference
-from eqfuse.benchmarks.forms.kernel_forms import AFTER, ANCHORS, BEFORE, Form, list_forms
+from eqfuse.benchmarks.forms.compiled_form import (
+    Array,
+    FormKernels,
+    compile_form,
+    draw_inputs,
+    in_onnx_runtime,
+    largest_difference,
+)
+from eqfuse.benchmarks.forms.free_forms import FREE_ANCHORS, FreeForm, list_free_forms
+from eqfuse.benchmarks.forms.kernel_forms import AFTER, BEFORE, Form, list_forms
 from eqfuse.benchmarks.forms.recurrent_forms import list_recurrences
 from eqfuse.benchmarks.kernels import SAMPLE_SECONDS, sample
 from eqfuse.lowering.target import Target, target_of
@@ -64,16 +76,32 @@ class Measured:
         return not self.error <= TOLERANCE
 
 
-def measure(name: str, device: str, pairs: int) -> Measured | None:
-    """Time the form of that name; None where its parts do not fit each other."""
+def measure(name: str, device: str, pairs: int) -> list[Measured]:
+    """Time the form of that name, a free one at each of its sizes; [] where its parts do not fit each other."""
     form = _forms()[name]
     model = form.model()
     if model is None:
-        return None
+        return []
     tvm.get_global_func("runtime.config_threadpool")(1, 1)
-    feeds = draw_inputs(model)
+    if isinstance(form, Form):
+        return [_time(name, model, draw_inputs(model), compile_form(model, form.ahead, _target(device)), {}, pairs)]
+    kernels = compile_form(model, form.form.ahead, _target(device), form.sizes["typical"])
+    measured = []
+    for size, sizes in form.sizes.items():
+        fixed = form.at(sizes)
+        with suppress(Fail, InvalidArgument, RuntimeException):  # ONNX Runtime refuses maps smaller than windows
+            if fixed is not None:
+                feeds = draw_inputs(fixed)
+                measured.append(_time(f"{name} @ {size}", model, feeds, kernels, sizes, pairs))
+    return measured
+
+
+def _time(
+    name: str, model: onnx.ModelProto, feeds: Mapping[str, Array], kernels: FormKernels, sizes: Mapping[str, int],
+    pairs: int,
+) -> Measured:  # fmt: skip
     theirs, expected = in_onnx_runtime(model, feeds)
-    compiled = compile_form(model, form.ahead, feeds, _target(device))
+    compiled = kernels.bind(feeds, sizes)
     error = largest_difference(compiled.results(), expected)
     counts = [_count_runs(run) for run in (compiled.run, theirs)]
     times = [
@@ -89,8 +117,8 @@ def _count_runs(run: Callable[[], Any]) -> int:
 
 
 @cache
-def _forms() -> dict[str, Form]:
-    return {form.name: form for form in (*list_forms(), *list_recurrences())}
+def _forms() -> dict[str, Form | FreeForm]:
+    return {form.name: form for form in (*list_forms(), *list_recurrences(), *list_free_forms())}
 
 
 @cache
@@ -103,15 +131,12 @@ def measure_all(names: Sequence[str], device: str, pairs: int) -> Iterator[Measu
     pool = _start_process()
     for name in names:
         try:
-            measured = pool.submit(measure, name, device, pairs).result()
+            yield from pool.submit(measure, name, device, pairs).result()
         except BrokenProcessPool:
             pool = _start_process()
             yield f"{name}: ends the process"
         except Exception as error:  # of many kinds: TVM's, ONNX Runtime's
             yield f"{name}: {' '.join(str(error).split())[:200]}"
-        else:
-            if measured is not None:
-                yield measured
     pool.shutdown()
 
 
@@ -139,18 +164,21 @@ def print_table(measured: Sequence[Measured], rows: int) -> None:
 def main() -> None:
     """Read the options, and measure the forms that they select."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--anchor", nargs="*", default=[], choices=ANCHORS, metavar="NAME")
+    parser.add_argument("--anchor", nargs="*", default=[], choices=FREE_ANCHORS, metavar="NAME")
     parser.add_argument("--before", nargs="*", default=[], choices=BEFORE, metavar="NAME")
     parser.add_argument("--after", nargs="*", default=[], choices=AFTER, metavar="NAME")
     parser.add_argument("--sample", type=int, help="so many of the forms, drawn at random")
     parser.add_argument("--recurrent", action="store_true", help="forms of recurrent networks instead")
+    parser.add_argument("--free", action="store_true", help="forms of free sizes instead")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="host")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--rows", type=int, default=30)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    forms = list_recurrences() if options.recurrent else list_forms(options.anchor, options.before, options.after)
+    chosen = (options.anchor, options.before, options.after)
+    lists = list_free_forms(*chosen) if options.free else list_forms(*chosen)
+    forms: Iterable[Form | FreeForm] = list_recurrences() if options.recurrent else lists
     names = [form.name for form in forms]
     if options.sample:
         names = Random(options.seed).sample(names, min(options.sample, len(names)))

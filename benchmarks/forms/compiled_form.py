@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,12 @@ from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.ir.operation import NO_SIZES
 from eqfuse.lowering.decisions import Trace
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.kernels.channels_last import from_last, last_shape, to_last
 from eqfuse.lowering.kernels.map_copies import copy_maps
-from eqfuse.lowering.kernels.prim_funcs import DistinctKernels, KernelCall
+from eqfuse.lowering.kernels.prim_funcs import DistinctKernels, KernelCall, LoweredStep
 from eqfuse.lowering.kernels.steps import View, steps
 from eqfuse.lowering.kernels.table import roofline
 from eqfuse.lowering.schedules import Scheduled, list_candidates
@@ -58,38 +59,58 @@ class CompiledForm:
         return sum(kernel.roofline for kernel in self.kernels)
 
 
-def compile_form(model: onnx.ModelProto, ahead: int, feeds: Mapping[str, Array], target: Target) -> CompiledForm:
-    """The first `ahead` operators as one kernel, and all others as another one; run once on `feeds`.
+@dataclass(frozen=True)
+class FormKernels:
+    """The kernels of a form, compiled for every call; `bind` gives them inputs of certain sizes."""
+
+    distinct: DistinctKernels
+    steps: tuple[LoweredStep, ...]
+    built: Mapping[str, tuple[Any, Scheduled]]
+    weights: Weights
+    target: Target
+    outputs: tuple[str, ...]
+
+    def bind(self, feeds: Mapping[str, Array], sizes: Mapping[str, int] = NO_SIZES) -> CompiledForm:
+        """The kernels with inputs; `sizes` are those of the free dimensions. They are run once."""
+        memory = _Memory(replace(self.distinct, graph=self.distinct.graph.at_sizes(sizes)), dict(feeds))
+        kernels = []
+        for step in self.steps:
+            if isinstance(step, View):
+                memory.view(step)
+            elif isinstance(step, KernelCall):
+                kernels.append(_bind(step, *self.built[step.symbol], memory, self.weights, self.target))
+            else:
+                raise ValueError(f"operators {step.members} are no kernel")
+        form = CompiledForm(tuple(kernels), lambda: {name: memory.read(name) for name in self.outputs})
+        form.run()
+        return form
+
+
+def compile_form(
+    model: onnx.ModelProto, ahead: int, target: Target, sizes: Mapping[str, int] = NO_SIZES
+) -> FormKernels:
+    """The first `ahead` operators as one kernel, and all others as another one; `sizes` are typical ones of free
+    dimensions.
 
     Maps of the caller are copied, as in a compiled model. Raises LoweringError for an operator without a lowering.
     """
     source = read(model)
-    whole = operator_graph(source, infer(source))
+    whole = operator_graph(source, infer(source), sizes).at_call
     groups = [tuple(range(ahead)), tuple(range(ahead, len(whole)))]
     graph, groups = copy_maps(whole, [group for group in groups if group])  # type: ignore[assignment]
     weights = Weights(source)
     distinct = DistinctKernels.of(graph, groups, weights)
-    lowered = [distinct.lower_step(step) for step in steps(distinct.graph, groups)]
+    lowered = tuple(distinct.lower_step(step) for step in steps(distinct.graph, groups))
     built = {name: _build(function, target) for name, function in distinct.functions.items()}
-    memory = _Memory(distinct, dict(feeds))
-    kernels = []
-    for step in lowered:
-        if isinstance(step, View):
-            memory.view(step)
-        elif isinstance(step, KernelCall):
-            kernels.append(_bind(step, *built[step.symbol], memory, weights, target))
-        else:
-            raise ValueError(f"operators {step.members} are no kernel")
-    outputs = [output.name for output in model.graph.output]
-    form = CompiledForm(tuple(kernels), lambda: {name: memory.read(name) for name in outputs})
-    form.run()
-    return form
+    outputs = tuple(output.name for output in model.graph.output)
+    return FormKernels(distinct, lowered, built, weights, target, outputs)
 
 
 def in_onnx_runtime(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> tuple[Callable[[], Any], dict[str, Array]]:
     """A call that runs the model on one thread, inputs and outputs bound; and its results."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
+    options.log_severity_level = 4
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in model.graph.output]
     binding = session.io_binding()

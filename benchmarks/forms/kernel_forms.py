@@ -6,7 +6,7 @@ small ONNX model: `list_forms` gives the whole product of anchors, what precedes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -26,6 +26,7 @@ class Form:
     parts: tuple[Part, ...]
     ahead: int = 0
     """Operators in front that are a kernel of their own."""
+    anchor: str = ""
 
     def model(self) -> onnx.ModelProto | None:
         """The model; None where the parts do not fit each other."""
@@ -265,7 +266,7 @@ def flatten(b: Builder, x: str) -> str | None:
     shape = b.shapes[x]
     if len(shape) < 4:
         return None
-    y = b.add("Reshape", x, b.numbers(shape[0], shape[1], -1))
+    y = b.add("Reshape", x, b.numbers(0, shape[1], -1))
     y = b.add("Transpose", y, perm=[0, 2, 1])
     return b.add("Add", y, b.weight((1, *b.shapes[y][1:])))
 
@@ -275,7 +276,7 @@ def heads(b: Builder, x: str) -> str | None:
     shape = b.shapes[x]
     if len(shape) != 3 or shape[-1] % 4:
         return None
-    y = b.add("Reshape", x, b.numbers(shape[0], shape[1], 4, -1))
+    y = b.add("Reshape", x, b.numbers(0, 0, 4, shape[2] // 4))
     return b.add("Transpose", y, perm=[0, 2, 1, 3])
 
 
@@ -377,12 +378,15 @@ AFTER: dict[str, Part] = {
 }
 
 
-def list_forms(anchors: Sequence[str] = (), before: Sequence[str] = (), after: Sequence[str] = ()) -> Iterator[Form]:
-    """All forms of anchors, or those of the given names; ones whose parts do not fit have no model."""
-    for anchor, (shape, part) in ANCHORS.items():
+def list_forms(
+    anchors: Sequence[str] = (), before: Sequence[str] = (), after: Sequence[str] = (),
+    among: Mapping[str, tuple[Shape, Part]] = ANCHORS,
+) -> Iterator[Form]:  # fmt: skip
+    """All forms of `among`, or those of the given names; ones whose parts do not fit have no model."""
+    for anchor, (shape, part) in among.items():
         for first, precedes in BEFORE.items():
             for last, follows in AFTER.items():
                 chosen = ((anchors, anchor), (before, first), (after, last))
                 if all(not names or name in names for names, name in chosen):
                     name = " > ".join(filter(None, (first, anchor, last)))
-                    yield Form(name, shape, (precedes, part, follows), int(precedes is compute_map))
+                    yield Form(name, shape, (precedes, part, follows), int(precedes is compute_map), anchor)

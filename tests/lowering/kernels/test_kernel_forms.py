@@ -23,7 +23,7 @@ def check(form: Form) -> None:
     feeds = draw_inputs(model)
     _, expected = in_onnx_runtime(model, feeds)
     assert all(array.std() > 0 for array in expected.values())
-    results = compile_form(model, form.ahead, feeds, target_of("host", 1)).results()
+    results = compile_form(model, form.ahead, target_of("host", 1)).bind(feeds).results()
     assert largest_difference(results, expected) < TOLERANCE, form.name
 
 
