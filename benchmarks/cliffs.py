@@ -118,7 +118,8 @@ def _count_runs(run: Callable[[], Any]) -> int:
 
 @cache
 def _forms() -> dict[str, Form | FreeForm]:
-    return {form.name: form for form in (*list_forms(), *list_recurrences(), *list_free_forms())}
+    forms: list[Form | FreeForm] = [*list_forms(), *list_recurrences(), *list_free_forms()]
+    return {form.name: form for form in forms}
 
 
 @cache

@@ -50,6 +50,8 @@ class Draft:
     threads: int = 1
     trace: Trace = field(default_factory=Trace)
     inspected: Inspected = field(default_factory=dict, repr=False, compare=False)
+    lengths: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Expressions by their texts, for annotations: TVM takes texts and numbers there."""
 
     @staticmethod
     def of(function: tirx.PrimFunc, device: Device, threads: int = 1, trace: Trace | None = None) -> Draft:

@@ -75,20 +75,62 @@ def join_pixels(node: Any, parameters: Sequence[Any]) -> Any:
     def join_load(load: Any) -> Any:
         return tirx.BufferLoad(load.source, join(load.source, load.indices)) if is_parameter(load.source) else load
 
+    def join_block(realized: Any) -> Any:
+        store = realized.block.body
+        value = tvm_ffi.structural_map(store.value, [(ir.TensorLoad, join_load)])
+        indices = join(store.buffer, store.indices) if is_parameter(store.buffer) else list(store.indices)
+        body = tirx.BufferStore(store.buffer, value, indices)
+        regions = [
+            [tirx.BufferRegion(r.source, [ir.Range.from_min_extent(m, e.extent) for m, e in zip(
+                join(r.source, [e.min for e in r.region]), r.region, strict=True)]) if is_parameter(r.source) else r
+             for r in each]
+            for each in (realized.block.reads, realized.block.writes)
+        ]  # fmt: skip
+        block = with_body(realized.block, body, reads=regions[0], writes=regions[1])
+        return s_stmt.SBlockRealize(realized.iter_values, realized.predicate, block)
+
     if not isinstance(node, s_stmt.SBlockRealize) or not isinstance(node.block.body, tirx.BufferStore):
         return rebuild(node, lambda part: join_pixels(part, parameters))
-    store = node.block.body
-    value = tvm_ffi.structural_map(store.value, [(ir.TensorLoad, join_load)])
-    indices = join(store.buffer, store.indices) if is_parameter(store.buffer) else list(store.indices)
-    body = tirx.BufferStore(store.buffer, value, indices)
-    regions = [
-        [tirx.BufferRegion(r.source, [ir.Range.from_min_extent(m, e.extent) for m, e in zip(
-            join(r.source, [e.min for e in r.region]), r.region, strict=True)]) if is_parameter(r.source) else r
-         for r in each]
-        for each in (node.block.reads, node.block.writes)
-    ]  # fmt: skip
-    block = with_body(node.block, body, reads=regions[0], writes=regions[1])
-    return s_stmt.SBlockRealize(node.iter_values, node.predicate, block)
+    fused = _fuse_iterators(node)
+    if fused is not None:
+        joined, (pixel, width) = join_block(fused[0]), fused[1]
+        seen: list[Any] = []
+        places = [*joined.block.body.indices, joined.block.body.value]
+        for place in places:
+            tvm_ffi.structural_walk(place, seen.append)
+        cuts = (part for part in seen if isinstance(part, tirx.FloorDiv | tirx.FloorMod) and part.a.same_as(pixel))
+        if not any(structural_equal(part.b, width) for part in cuts):
+            return joined
+    return join_block(node)
+
+
+def _fuse_iterators(node: Any) -> tuple[Any, tuple[Any, Any]] | None:
+    """The block with one iterator in the place of the row and the column of one pixel, which then are expressions of
+    it; the iterator and the width. None where no two iterators are that."""
+    variables, values = list(node.block.iter_vars), list(node.iter_values)
+    for place, (row, column) in enumerate(pairwise(values)):
+        is_cut = isinstance(row, tirx.FloorDiv) and isinstance(column, tirx.FloorMod)
+        if not is_cut or not structural_equal(row.a, column.a) or not structural_equal(row.b, column.b):
+            continue
+        one, two = variables[place : place + 2]
+        if one.iter_type != two.iter_type:
+            continue
+        pixel = tirx.Var(f"{one.var.name}_{two.var.name}", "int32")
+        plane = tirx.IterVar(ir.Range(0, one.dom.extent * row.b), pixel, one.iter_type)
+        inside = {one.var: pixel // row.b, two.var: pixel % row.b}
+        block = node.block
+
+        def fuse_region(region: Any, inside: Mapping[Any, Any] = inside) -> Any:
+            ranges = [ir.Range.from_min_extent(substitute(r.min, inside), r.extent) for r in region.region]
+            return tirx.BufferRegion(region.source, ranges)
+
+        reads, writes = ([fuse_region(region) for region in regions] for regions in (block.reads, block.writes))
+        iterators = [*variables[:place], plane, *variables[place + 2 :]]
+        body = substitute(block.body, inside)
+        fused = with_body(block, body, iter_vars=iterators, reads=reads, writes=writes)
+        places = [*values[:place], row.a, *values[place + 2 :]]
+        return s_stmt.SBlockRealize(places, node.predicate, fused), (pixel, row.b)
+    return None
 
 
 def simplify_blocks(node: Any) -> Any:

@@ -4,13 +4,15 @@
  => parallel i: { for k_o: vectorised k_i: M' = max(M', X); for k_i: M = max(M, M'); vectorised E; S the same; Y }
 
 All blocks of a row run while it is in the first cache; a reduction keeps vectors of partial results.
+Where a call decides about the length of a row, the function has branches for rows of at least four vectors, of one, and
+for shorter ones.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from math import log2, prod
 from typing import Any
@@ -18,12 +20,15 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import te, tirx
+from tvm.s_tir import stmt as s_stmt
 
+from ..decisions import Trace
 from .blocks import BlockInfo
 from .draft import Draft, Scheduled
 from .extents import is_symbolic
 from .pointwise import schedule_pointwise
-from .tails import MASKED_EXTENT, MASKED_TILE, finish
+from .rewriting import with_body
+from .tails import MASKED_EXTENT, MASKED_TILE, overlap_tails, with_guards
 from .tiling.tiles import largest_divisor
 
 PARTIAL_VECTORS = 4
@@ -40,12 +45,23 @@ def rows(draft: Draft) -> Scheduled | None:
     A reduction whose last vector is masked cannot compute everything that it reads: then it reads a row of that.
     """
     register_reducers()
-    with suppress(RuntimeError):
-        return _try_rows(draft.copy(), into_reductions=True)
-    return _try_rows(draft, into_reductions=False)
+    is_free = any(is_symbolic(block.extents[i]) for block in draft.blocks() for i in block.reduced)
+    for widest in (PARTIAL_VECTORS * draft.device.lanes, 1) if is_free else (1,):
+        for into_reductions in (True, False):
+            with suppress(RuntimeError):
+                finished = _try_rows(draft.copy(), into_reductions=into_reductions, widest=widest)
+                return None if finished is None else Scheduled(finished.schedule, rule="rows")
+    return None
 
 
-def _try_rows(draft: Draft, *, into_reductions: bool) -> Scheduled | None:
+def _try_rows(draft: Draft, *, into_reductions: bool, widest: int, is_smaller: bool = False) -> Draft | None:
+    """By vectors of partial results of `widest` elements where a call decides about the length of the row, and by
+    shorter ones for shorter rows; 1: by none. `is_smaller`: there are longer ones for longer rows."""
+    smaller = None
+    if widest > 1:
+        own = replace(draft.copy(), trace=Trace())
+        narrow = draft.device.lanes if widest > draft.device.lanes else 1
+        smaller = _try_rows(own, into_reductions=into_reductions, widest=narrow, is_smaller=True)
     for block in draft.blocks():
         if draft.may_inline(block):
             users = draft.consumers(block)
@@ -69,8 +85,8 @@ def _try_rows(draft: Draft, *, into_reductions: bool) -> Scheduled | None:
         for block in blocks[:-1]
         if draft.is_output(block)
     ]
-    _schedule(draft, draft.blocks() if copies else blocks, shared, copies)
-    return finish(draft, "rows")
+    draft = _schedule(draft, draft.blocks() if copies else blocks, shared, widest)
+    return with_guards(draft) if is_smaller and widest == 1 else overlap_tails(draft, smaller)
 
 
 def _is_trailing(block: BlockInfo, shared: int) -> bool:
@@ -79,47 +95,64 @@ def _is_trailing(block: BlockInfo, shared: int) -> bool:
     return along and all(i in block.reduced or block.extents[i] == 1 for i in range(shared, len(block.extents)))
 
 
-def _schedule(draft: Draft, blocks: list[BlockInfo], shared: int, copies: Sequence[Any]) -> None:
-    """`copies` are the blocks that write outputs besides the last one: TVM moves no output to a later block's loop."""
-    partial = [result for block in blocks if block.reduced for result in split_reduction(draft, block)]
-    names = {draft.schedule.get(copy).name_hint for copy in copies}
-    last = next(block for block in reversed(blocks) if draft.schedule.get(block.block).name_hint not in names)
-    names.add(draft.schedule.get(last.block).name_hint)
-    row, *others = (draft.fuse(draft.schedule.get_loops(block)[:shared]) for block in (last.block, *copies))
-    if others:
-        row = draft.schedule.merge(*others, row)
-    if draft.threads > 1:
-        usual = sum(prod(block.extents) for block in blocks) >= PARALLEL_ELEMENTS
-        if draft.trace.decide_flag("parallel", usual):
-            draft.schedule.parallel(row)
-    for block in reversed(draft.blocks()):
-        if draft.schedule.get(block.block).name_hint not in names:
-            draft.compute_at(block.block, row)
-    for block in draft.blocks():
-        loops = draft.loops(block)[1:]
-        if not block.reduced and loops and len(loops) <= len(block.extents) and all(map(draft.extent, loops)):
-            schedule_pointwise(draft.serial(), block, loops)
-    for result in partial:
-        vectorise_partial_result(draft, result)
+def _schedule(draft: Draft, blocks: list[BlockInfo], shared: int, widest: int) -> Draft:
+    nests = []
+    for block in blocks:
+        if block.reduced:
+            for result in split_reduction(draft, block, widest):
+                _vectorise(draft, result, *draft.loops(draft.inspect(result))[-2:])
+                nests.append(result)
+        elif own := draft.loops(block)[shared:]:
+            schedule_pointwise(draft.serial(), block, own)
+        nests.append(block.block)
+    row = []
+    for depth in range(shared):
+        loops = [draft.schedule.get_loops(nest)[depth] for nest in nests]
+        row.append(draft.schedule.merge(*loops) if len(loops) > 1 else loops[0])
+    usual = sum(prod(block.extents) for block in blocks) >= PARALLEL_ELEMENTS
+    if draft.threads == 1 or not draft.trace.decide_flag("parallel", usual):
+        return draft
+    draft.fuse(row)
+    return draft.with_body(_share(draft.function.body))
 
 
-def split_reduction(draft: Draft, block: BlockInfo) -> list[Any]:
+def _share(root: Any) -> Any:
+    """The function with its only outermost loop shared by threads: TVM does not share one around what it has moved."""
+    loop = root.block.body
+    shared = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.PARALLEL, loop.body)
+    return s_stmt.SBlockRealize(root.iter_values, root.predicate, with_body(root.block, shared))
+
+
+def split_reduction(draft: Draft, block: BlockInfo, widest: int = 1) -> list[Any]:
     """Split the reduction into one of vectors, whose blocks are returned, and one over the lanes of the last vector.
 
-    There are several blocks where the lanes are split again, and none where no width divides.
+    There are several blocks where the lanes are split again, and none where no width divides. Where a call decides
+    about the length, there are vectors of `widest` elements, which a shorter row does not have.
     """
-    loops, schedule = draft.loops(block), draft.schedule
-    if any(is_symbolic(block.extents[i]) for i in block.reduced):
-        return []  # a call may have fewer elements than a vector
-    loop = draft.fuse([loops[i] for i in sorted(block.reduced)])
-    results = []
-    while (width := _partial_width(draft, extent := draft.extent(loop))) > 1:
+    loops, schedule, results = draft.loops(block), draft.schedule, []
+
+    def split(loop: Any, width: int) -> Any:
         _, loop = schedule.split(loop, [None, width])
         results.append(schedule.rfactor(loop, len(block.write.shape)))
+        return draft.loops(block)[-1]
+
+    def mask(extent: int | str, width: int) -> None:
+        schedule.annotate(results[-1], MASKED_EXTENT, extent)
+        schedule.annotate(results[-1], MASKED_TILE, width)
+
+    is_free = any(is_symbolic(block.extents[i]) for i in block.reduced)
+    if is_free and widest == 1:
+        return []
+    loop = draft.fuse([loops[i] for i in sorted(block.reduced)])
+    if is_free:
+        length = schedule.get(loop).extent
+        draft.lengths[str(length)] = length
+        loop = split(loop, widest)
+        mask(str(length), widest)
+    while (width := _partial_width(draft, extent := draft.extent(loop))) > 1:
+        loop = split(loop, width)
         if extent % width:
-            schedule.annotate(results[-1], MASKED_EXTENT, extent)
-            schedule.annotate(results[-1], MASKED_TILE, width)
-        loop = draft.loops(block)[-1]
+            mask(extent, width)
     return results
 
 
@@ -140,15 +173,20 @@ def vectorise_partial_result(draft: Draft, block: Any) -> None:
     """Make vectors of the last dimension of a partial result, inside of the steps that add to it."""
     result, schedule = draft.inspect(block), draft.schedule
     loops = draft.loops(result)[-len(result.extents) :]
+    (steps,), (lane,) = result.reduced, result.write.iterators[-1]
+    schedule.reorder(*[loops[i] for i in result.spatial if i != lane], loops[steps], loops[lane])
+    _vectorise(draft, block, loops[steps], loops[lane])
+
+
+def _vectorise(draft: Draft, block: Any, step: Any, elements: Any) -> None:
+    """Make vectors of the innermost loop, inside of that over steps."""
+    result, schedule = draft.inspect(block), draft.schedule
     if len(result.reduced) != 1:  # axes that are fused to one loop, but are no one axis in memory
         raise RuntimeError(f"block {result.name}: a partial result over several axes")
-    (steps,), (lane,) = result.reduced, result.write.iterators[-1]
-    others = [loops[i] for i in result.spatial if i != lane]
-    vectors, lanes = schedule.split(loops[lane], [None, largest_divisor(result.extents[lane], draft.device.lanes)])
-    schedule.reorder(*others, loops[steps], vectors, lanes)
+    vectors, lanes = schedule.split(elements, [None, largest_divisor(draft.extent(elements), draft.device.lanes)])
     schedule.unroll(vectors)
     schedule.vectorize(lanes)
-    initial = schedule.decompose_reduction(block, loops[steps])
+    initial = schedule.decompose_reduction(block, step)
     schedule.vectorize(schedule.get_loops(initial)[-1])
 
 

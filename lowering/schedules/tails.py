@@ -12,10 +12,12 @@ function has both, the tiles that overlap and smaller ones, or the loops with th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+import tvm_ffi
 from tvm import ir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
@@ -52,15 +54,15 @@ def overlap_tails(draft: Draft, smaller: Draft | None = None) -> Draft:
     """
     if typical_sizes(draft.function):
         draft = draft.with_body(join_pixels(draft.function.body, draft.function.params))
-    rewriter = _TailRewriter(draft.function)
+    rewriter = _TailRewriter(draft.function, draft.lengths)
     body = rewriter.rewrite(draft.function.body)
     if rewriter.moved and separate_scopes(draft):
-        rewriter = _TailRewriter(draft.function)
+        rewriter = _TailRewriter(draft.function, draft.lengths)
         body = rewriter.rewrite(draft.function.body)
     body = _follow(draft, rewriter, body)
     conditions = [tirx.const(t.tile, "int32") <= t.extent for t in rewriter.moved if not isinstance(t.extent, int)]
     moved = draft.with_body(body)
-    return branch(moved, conditions, smaller or _with_guards(draft)) if conditions else moved
+    return branch(moved, conditions, smaller or with_guards(draft)) if conditions else moved
 
 
 def _follow(draft: Draft, rewriter: _TailRewriter, body: Any) -> Any:
@@ -75,9 +77,9 @@ def _follow(draft: Draft, rewriter: _TailRewriter, body: Any) -> Any:
     return body
 
 
-def _with_guards(draft: Draft) -> Draft:
+def with_guards(draft: Draft) -> Draft:
     """A draft whose tails of axes of a fixed size have moved, as constants are packed for these; others keep guards."""
-    fixed = _TailRewriter(draft.function, only_fixed=True)
+    fixed = _TailRewriter(draft.function, draft.lengths, only_fixed=True)
     return draft.with_body(_make_serial(_follow(draft, fixed, fixed.rewrite(draft.function.body))))
 
 
@@ -180,11 +182,12 @@ class _Tail:
 class _TailRewriter:
     """Moves the tails below a statement back: the `moved` ones; guards of another form are `kept`.
 
-    `extents` are those of the loops around the statement, which is part of the `function`. With `only_fixed`, guards of
-    axes that a call decides about are kept.
+    `extents` are those of the loops around the statement, which is part of the `function`, `lengths` the expressions
+    that annotations name. With `only_fixed`, guards of axes that a call decides about are kept.
     """
 
     function: Any
+    lengths: Mapping[str, Any]
     only_fixed: bool = False
     extents: dict[Any, int] = field(default_factory=dict)
     moved: list[_Tail] = field(default_factory=list)
@@ -207,14 +210,26 @@ class _TailRewriter:
                 continue
             tails.append(tail)
             values = [old if new is None else new for old, new in zip(values, moved, strict=True)]
+        masked = self._masked_tail(block)
+        if masked is not None:
+            kept = [guard for guard in kept if (tail := self._tail(guard)) is None or tail.tile != masked.tile]
+            self.moved += [] if isinstance(masked.extent, int) else [masked]
         self.moved += tails
         self.kept += kept
         predicate = tirx.all(*kept) if kept else tirx.const(True, "bool")
         if tails and PACKED in block.annotations:
             return _read_by_tiles(block, node.iter_values, values, tails, predicate)
         realized = s_stmt.SBlockRealize(values, predicate, block)
-        is_masked = MASKED_EXTENT in block.annotations and any(i.iter_type == REDUCTION for i in block.iter_vars)
-        return _mask(realized) if is_masked else realized
+        return realized if masked is None else _mask(realized, masked)
+
+    def _masked_tail(self, block: Any) -> _Tail | None:
+        """The tail of steps that add to partial results, if their last tile has to be masked."""
+        steps = [i.var for i in block.iter_vars if i.iter_type == REDUCTION]
+        if MASKED_EXTENT not in block.annotations or not steps:
+            return None
+        extent = block.annotations[MASKED_EXTENT]
+        extent = self.lengths[str(extent)] if isinstance(extent, str) else int(extent)
+        return _Tail(steps[0], int(block.annotations[MASKED_TILE]), extent)
 
     def _tail(self, guard: Any) -> _Tail | None:
         """The guard `tile index * tile + offset < extent` that splitting a loop leaves, if one tile fits the extent.
@@ -343,7 +358,7 @@ def _replace_place(store: Any, packed: set[str], variable: Any, size: int, numbe
     return tirx.BufferStore(store.buffer, rewrite(store.value), store.indices)
 
 
-def _mask(node: Any) -> Any:
+def _mask(node: Any, tail: _Tail) -> Any:
     """The block that adds a tile to partial results: its last tile moved back, and masked.
 
     for o in 13: for i in 16: S[i] = S[i] + X[o*16 + i]
@@ -352,44 +367,27 @@ def _mask(node: Any) -> Any:
     Raises RuntimeError for an expression it cannot rewrite: without the mask the block would be wrong.
     """
     block, store = node.block, node.block.body
-    (step,) = [i.var for i in block.iter_vars if i.iter_type == REDUCTION]
-    tail = _Tail(step, int(block.annotations[MASKED_TILE]), int(block.annotations[MASKED_EXTENT]))
-    rewriter = _IndexRewriter(tail)
-    value = rewriter.rewrite(store.value)
-    if value is None or rewriter.moved is None or block.init is not None or _guards(node.predicate):
+    places: list[Any] = []
+    stays = False
+
+    def move(load: Any) -> Any:
+        nonlocal stays
+        moved = [tail.move_back(index) for index in load.indices]
+        places.extend(place for place in moved if place is not None)
+        stays |= any(n is None and _has(old, tail.index) for old, n in zip(load.indices, moved, strict=True))
+        indices = [old if new is None else new for old, new in zip(load.indices, moved, strict=True)]
+        return tirx.BufferLoad(load.source, indices)
+
+    value = tvm_ffi.structural_map(store.value, [(ir.TensorLoad, move)])
+    outside = tvm_ffi.structural_map(value, [(ir.TensorLoad, lambda load: tirx.const(0, load.ty.dtype))])
+    stays |= any(_has(outside, iterator.var) for iterator in block.iter_vars)
+    if stays or not places or block.init is not None or _guards(node.predicate):
         raise RuntimeError(f"block {block.name_hint}: a tail that cannot be masked")
     previous = tirx.BufferLoad(store.buffer, list(store.indices))
-    masked = tirx.Select(rewriter.moved >= step * tail.tile, value, previous)
+    masked = tirx.Select(places[-1] >= tail.index * tail.tile, value, previous)
     body = tirx.BufferStore(store.buffer, masked, store.indices)
     return s_stmt.SBlockRealize(node.iter_values, tirx.const(True, "bool"), with_body(block, body))
 
 
-@dataclass
-class _IndexRewriter:
-    """Moves the indices of an expression back; `moved` is the last index that it moved."""
-
-    tail: _Tail
-    moved: Any = None
-    bound: list[Any] = field(default_factory=list)
-
-    def rewrite(self, expression: Any) -> Any | None:
-        """The expression with all indices moved; None if it has parts of an unknown kind."""
-        if isinstance(expression, ir.TensorLoad):
-            return tirx.BufferLoad(expression.source, [self._index(i) for i in expression.indices])
-        if isinstance(expression, _BINARY):
-            left, right = self.rewrite(expression.a), self.rewrite(expression.b)
-            return None if left is None or right is None else type(expression)(left, right)
-        if isinstance(expression, tirx.Let):
-            self.bound.append(expression.var)
-            value, body = self.rewrite(expression.value), self.rewrite(expression.body)
-            return None if value is None or body is None else tirx.Let(expression.var, value, body)
-        if isinstance(expression, tirx.FloatImm | tirx.IntImm) or any(v.same_as(expression) for v in self.bound):
-            return expression
-        return None
-
-    def _index(self, index: Any) -> Any:
-        moved = self.tail.move_back(index)
-        if moved is None:
-            return index
-        self.moved = moved
-        return moved
+def _has(expression: Any, variable: Any) -> bool:
+    return any(isinstance(part, tirx.Var) and part.same_as(variable) for part in walk(expression))

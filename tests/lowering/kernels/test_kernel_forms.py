@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eqfuse.benchmarks.forms.compiled_form import compile_form, draw_inputs, in_onnx_runtime, largest_difference
+from eqfuse.benchmarks.forms.free_forms import FreeForm, list_free_forms
 from eqfuse.benchmarks.forms.kernel_forms import Form, list_forms
 from eqfuse.benchmarks.forms.recurrent_forms import list_recurrences
 from eqfuse.lowering.target import target_of
@@ -56,3 +57,44 @@ RECURRENT = {form.name: form for form in list_recurrences()}
 @pytest.mark.parametrize("name", RECURRENT)
 def test_forms_of_recurrent_networks(name: str) -> None:
     check(RECURRENT[name])
+
+
+FREE = {form.name: form for form in list_free_forms()}
+EXTENTS = st.sampled_from((1, 2, 5, 15, 16, 17, 33, 63, 64, 65, 130))
+"""Rows that are shorter than a vector or as long, and than several; and those of one element less and more."""
+
+
+def check_free(form: FreeForm, data: st.DataObject, examples: int) -> None:
+    model = form.model()
+    if model is None:
+        return
+    kernels = compile_form(model, form.form.ahead, target_of("host", 1), form.sizes["typical"])
+    for _ in range(examples):
+        sizes = {name: data.draw(EXTENTS if name != "N" else st.integers(1, 3)) for name in form.sizes["typical"]}
+        fixed = form.at(sizes)
+        if fixed is not None:
+            feeds = draw_inputs(fixed)
+            _, expected = in_onnx_runtime(model, feeds)
+            assert largest_difference(kernels.bind(feeds, sizes).results(), expected) < TOLERANCE, (form.name, sizes)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "free softmax",
+        "free mean of maps",
+        pytest.param("free instance norm", marks=pytest.mark.conformance),
+        pytest.param("free sum of last > gelu", marks=pytest.mark.conformance),
+    ],
+)
+@settings(max_examples=1, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_rows_of_any_length(name: str, data: st.DataObject) -> None:
+    check_free(FREE[name], data, 20)
+
+
+@pytest.mark.conformance
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(sorted(FREE)), st.data())
+def test_any_form_of_any_size(name: str, data: st.DataObject) -> None:
+    check_free(FREE[name], data, 5)
