@@ -24,6 +24,7 @@ from .pointwise import pointwise
 from .recurrence.rule import recurrence
 from .rows import rows
 from .stages import STAGES, Estimated, find_needed_cuts, schedule_stages
+from .tiling.turned_rows import turn_rows
 from .transposition import transposition
 from .window import window
 
@@ -124,8 +125,10 @@ def _schedule_best(
     chosen = schedule_stages(draft, schedule_whole) if is_cut else schedule_whole(function)
     assert chosen is not None  # where a cut is needed there is one
     if may_cut and not is_cut and chosen.cycles > max(FEWEST_CYCLES, FAR * least_cycles(function, device)):
-        with suppress(*REFUSALS):
-            staged = schedule_stages(Draft.of(function, device, threads), schedule_whole)
-            chosen = staged if staged is not None and CLEARLY * staged.cycles < chosen.cycles else chosen
+        for change in (Draft.copy, turn_rows):
+            with suppress(*REFUSALS):
+                changed = change(Draft.of(function, device, threads))
+                staged = schedule_stages(changed, schedule_whole) if changed is not None else None
+                chosen = staged if staged is not None and CLEARLY * staged.cycles < chosen.cycles else chosen
     trace.sites.extend(chosen.sites)
     return chosen.scheduled

@@ -95,3 +95,27 @@ def test_elements_that_lie_apart_are_estimated_to_take_longer() -> None:
         for steps in ([topi.negative], [exchange, topi.negative])
     )
     assert apart > 4 * together
+
+
+def colours(height: int, width: int, channels: int, outputs: int, kernel: int) -> Any:
+    """A convolution of a map stored channels last, without a border."""
+    x = te.placeholder((1, height + kernel - 1, width + kernel - 1, channels), name="x")
+    w = te.placeholder((outputs, channels, kernel, kernel), name="w")
+    c = te.reduce_axis((0, channels), name="c")
+    r, s = (te.reduce_axis((0, kernel), name=name) for name in "rs")
+
+    def element(n: Any, i: Any, j: Any, o: Any) -> Any:
+        return te.sum(x(n, i + r, j + s, c) * w(o, c, r, s), axis=[c, r, s])
+
+    y = te.compute((1, height, width, outputs), element, name="y")
+    return mark_constants(te.create_prim_func([x, w, y]), (1,))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_convolution_of_few_outputs_has_vectors_along_its_pixels(threads: int) -> None:
+    scheduled = check(colours(35, 37, 16, 3, 5), "stages (transposition + contraction)", SERVER, threads)
+    assert [repack.parameter for repack in scheduled.repack] == [1]
+
+
+def test_a_convolution_whose_outputs_fill_a_vector_reads_its_map_as_it_is() -> None:
+    check(colours(12, 20, 16, 16, 5), "contraction", SERVER)
