@@ -16,11 +16,13 @@ from onnx_ir import serde
 
 from ...ir.operators import OPERATORS
 from ...ir.types import TensorType
+from .einsum import einsum_function
 from .model import Model
 from .nodes import RANDOM_OPERATORS, is_standard
 from .typing import dtype_of
 
 DOMAIN = "eqfuse.expanded"
+EINSUM = "Einsum"
 _KEPT = RANDOM_OPERATORS | {"DynamicQuantizeLinear", "Range", "SequenceMap"}
 """Operators that stay: their parts are of no use to anyone."""
 
@@ -56,6 +58,8 @@ def expand_operators(model: Model, types: Mapping[str, TensorType]) -> Model:
 
 
 def _is_expandable(node: ir.Node) -> bool:
+    if is_standard(node) and node.op_type == EINSUM:
+        return True
     if not is_standard(node) or node.op_type in OPERATORS or node.op_type in _KEPT or not defs.has(node.op_type):
         return False
     schema: Any = defs.get_schema(node.op_type)
@@ -64,6 +68,8 @@ def _is_expandable(node: ir.Node) -> bool:
 
 def _function_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
     """The function of a node, for the model's version; None where ONNX has none for it."""
+    if node.op_type == EINSUM:
+        return _einsum_of(node, opset, types)
     schema: Any = defs.get_schema(node.op_type, opset)  # onnx leaves methods out of its stub
     function = onnx.FunctionProto()
     versions = [v for v in schema.function_opset_versions if v <= opset]
@@ -78,6 +84,15 @@ def _function_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> 
     call = serde.serialize_node(node).SerializeToString()
     function.ParseFromString(schema.get_context_dependent_function_with_opset_version(max(versions), call, content))
     return function if _fits(function, opset) else None
+
+
+def _einsum_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
+    """An Einsum as products; None where the shape of an operand is not known, or there are no such products."""
+    shapes = [type_.shape for value in node.inputs if value and (type_ := types.get(value.name or ""))]
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) < len(node.inputs):
+        return None
+    return einsum_function(node.attributes["equation"].as_string(), known, opset)
 
 
 def _fits(function: onnx.FunctionProto, opset: int) -> bool:

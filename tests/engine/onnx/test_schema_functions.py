@@ -53,6 +53,47 @@ def test_the_parts_compute_the_same(operator: str, opset: int, inputs: Any, attr
     np.testing.assert_allclose(parts[0], whole[0], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ij,jk->ik", ["23", "34"]),
+        ("bhls,bshp->blhp", ["2345", "2536"]),
+        ("bln,bsn,bhls,bshp->blhp", ["245", "265", "2346", "2637"]),
+        ("bhkn,bkv->bhvn", ["2345", "246"]),
+        ("bik,bjk->bij", ["234", "254"]),
+        ("ijk,ilm->jklm", ["234", "256"]),
+        ("ijk,kjl", ["234", "436"]),
+        ("...ij,jk->...ik", ["2534", "42"]),
+        ("...i,i->...", ["234", "4"]),
+        ("i,j->ij", ["3", "4"]),
+        ("bi,bj->bij", ["23", "25"]),
+        ("ab,abc->ac", ["23", "234"]),
+        ("ijk->ki", ["234"]),
+        ("ij->", ["23"]),
+    ],
+)
+@pytest.mark.parametrize("free", [False, True], ids=["known sizes", "a free batch"])
+def test_an_einsum_is_products(equation: str, shapes: list[str], free: bool) -> None:
+    arrays = [np.random.default_rng(n).standard_normal(tuple(map(int, s))) for n, s in enumerate(shapes)]
+    proto = model_of("Einsum", 18, arrays, equation=equation)
+    for port, letters in zip(proto.graph.input, equation.split(","), strict=True):
+        if free and letters[0] == equation[0]:
+            port.type.tensor_type.shape.dim[0].dim_param = "n"
+    model = read(proto)
+    expanded = inline_functions(expand_operators(model, infer(model).types))
+    assert all(node.op_type != "Einsum" for node in expanded.ir.graph)
+    feeds = {port.name: array for port, array in zip(proto.graph.input, arrays, strict=True)}
+    (computed,) = ReferenceEvaluator(serde.serialize_model(expanded.ir)).run(None, feeds)
+    np.testing.assert_allclose(computed, np.einsum(equation, *arrays), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(("equation", "shapes"), [("ii->i", ["33"]), ("ij,jk->ik", ["21", "34"])])
+def test_diagonals_and_broadcast_letters_stay_an_einsum(equation: str, shapes: list[str]) -> None:
+    arrays = [np.ones(tuple(map(int, shape))) for shape in shapes]
+    model = read(model_of("Einsum", 18, arrays, equation=equation))
+    assert [node.op_type for node in expand_operators(model, infer(model).types).ir.graph] == ["Einsum"]
+
+
 @pytest.mark.parametrize("operator", ["Relu", "Softmax", "Range"])
 def test_operators_of_the_table_and_loops_stay(operator: str) -> None:
     inputs = [np.float32(n) for n in range(3)] if operator == "Range" else [X]
