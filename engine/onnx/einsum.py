@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from string import ascii_letters
+from typing import Any
 
 import numpy as np
 import onnx
@@ -165,7 +166,7 @@ class _Parts:
     def _numbers(self, numbers: Sequence[int]) -> str:
         return self._add("Constant", value_ints=list(numbers))
 
-    def _add(self, operator: str, *operands: str, **attributes: object) -> str:
+    def _add(self, operator: str, *operands: str, **attributes: Any) -> str:
         name = f"{operator.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, list(operands), [name], **attributes))
         return name

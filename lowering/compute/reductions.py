@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import te, tirx
 
-from .call import Expr, Lowering, TensorCall, sizes
+from .call import Expr, Lowering, NotLowered, TensorCall, sizes
 from .elementary import dtype_of, exp, highest, lowest, square
 from .extents import as_number, product
 
@@ -128,11 +128,18 @@ def _log_sum_exp(call: TensorCall) -> te.Tensor:
     return call.stage(call.shape, lambda *i: tirx.log(sums(*i)) + shift(*i))
 
 
+_QUADRATIC = 32
+"""Elements of a running sum up to which adding all of them anew for each, by vectors, is as fast as one loop."""
+
+
 def _running_sum(call: TensorCall) -> te.Tensor:
     """Each result adds all elements before it: quadratic in the axis, but free of any order of the results."""
     x = call.source(0)
     (axis,) = call.ints("axis")
-    (k,) = call.reduce_axes([sizes(x)[axis]])
+    extent = sizes(x)[axis]
+    if not isinstance(extent, int) or extent > _QUADRATIC:
+        raise NotLowered(f"a running sum of {extent} elements, which a loop adds one after the other")
+    (k,) = call.reduce_axes([extent])
     exclusive, reverse = call.integer("exclusive", 0), call.integer("reverse", 0)
 
     def element(*indices: Expr) -> Expr:

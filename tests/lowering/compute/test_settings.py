@@ -228,6 +228,7 @@ def test_a_window_over_everything_is_a_plain_reduction(padding: int) -> None:
         (unary("Identity", np.array(["text"], object)), "string"),
         (unary("MaxPool", x(1, 1, 4), kernel_shape=[2], outputs=2), "form of MaxPool"),
         (binary("Mod", x(3), x(3), fmod=0), "fmod"),
+        (single("CumSum", {"x": x(2, 100), "axis": scalar(1, "int64")}, ["axis"]), "a running sum of 100 elements"),
         (single("Dropout", {"x": x(3), "ratio": scalar(0.5), "training": scalar(1, "bool")}), "training"),
         (single("BitShift", {"a": x(3, dtype="uint8"), "b": x(3, dtype="uint8")}, direction="LEFT"), ""),
         (unary("Relu", x(3)), ""),

@@ -162,6 +162,7 @@ def ranges(random: np.random.Generator) -> Sequence[Any]:
 
 LOOPS = {
     "TopK": Loop("TopK", top_k, {"axis": -2}, outputs=2),
+    "TopK of many": Loop("TopK", lambda r: (floats(r, [2, 300]), np.array([200])), {}, outputs=2),
     "TopK of the smallest": Loop("TopK", top_k, {"axis": 1, "largest": 0}, outputs=2),
     "ArgMax": Loop("ArgMax", ranked(3, special=False, least=1), {"axis": -2}),
     "ArgMin, last": Loop("ArgMin", ranked(3, False, 1), {"axis": 1, "keepdims": 0, "select_last_index": 1}),
@@ -191,6 +192,9 @@ LOOPS = {
     "ReverseSequence": Loop("ReverseSequence", sequences, {}),
     "CumSum": Loop("CumSum", lambda r: (floats(r, shape(r, 2), False), np.int64(-1)), {"exclusive": 1}),
     "CumSum, back": Loop("CumSum", lambda r: (floats(r, shape(r, 2), False), np.int64(0)), {"reverse": 1}),
+    "CumSum of what is before": Loop(
+        "CumSum", lambda r: (floats(r, shape(r, 3), False), np.int64(1)), {"exclusive": 1, "reverse": 1}
+    ),
     "ReduceSum": Loop("ReduceSum", axes_of(2), {}),
     "ReduceMax": Loop("ReduceMax", axes_of(1), {"keepdims": 0}),
     "ReduceMin of all": Loop("ReduceMin", axes_of(0), {}),

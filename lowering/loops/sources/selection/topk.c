@@ -1,5 +1,8 @@
 /* Operators: TopK */
 
+/* Elements up to which keeping them in order while the others pass is faster than sorting all. */
+#define FEW_ 128
+
 /* One element with its place; an element that comes first in the order is before another. Ties: the lower place. */
 typedef struct {
     I0 value;
@@ -30,8 +33,20 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t outer = product(axis, shape), inner = product(rank - axis - 1, shape + axis + 1);
     for (int64_t i = 0; i < outer * inner; ++i) {
         const int64_t from = i / inner * extent * inner + i % inner, to = i / inner * k * inner + i % inner;
-        for (int64_t j = 0; j < extent; ++j) entries[j] = (LOCAL(entry)){IN(0)[from + j * inner], j};
-        qsort(entries, (size_t)extent, sizeof *entries, LOCAL(compare));
+        if (k <= FEW_) {  /* those so far in order: an element that is not before the last of them costs one comparison */
+            int64_t size = 0;
+            for (int64_t j = 0; j < extent; ++j) {
+                const LOCAL(entry) own = {IN(0)[from + j * inner], j};
+                if (size == k && (k == 0 || LOCAL(compare)(&own, &entries[k - 1]) > 0)) continue;
+                int64_t place = size < k ? size++ : k - 1;
+                for (; place > 0 && LOCAL(compare)(&own, &entries[place - 1]) < 0; --place)
+                    entries[place] = entries[place - 1];
+                entries[place] = own;
+            }
+        } else {
+            for (int64_t j = 0; j < extent; ++j) entries[j] = (LOCAL(entry)){IN(0)[from + j * inner], j};
+            qsort(entries, (size_t)extent, sizeof *entries, LOCAL(compare));
+        }
         for (int64_t j = 0; j < k; ++j) {
             if (WANTS(0)) OUT(0)[to + j * inner] = entries[j].value;
             if (WANTS(1)) OUT(1)[to + j * inner] = (O1)entries[j].place;
