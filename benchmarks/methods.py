@@ -106,7 +106,8 @@ class Outcome:
 
     def ratio(self, method: str, other: str) -> float:
         """How many times as long a program takes, or ONNX Runtime, as another."""
-        return median(one / two for a in self.rounds[method] for b in self.rounds[other] for one, two in zip(a, b))
+        pairs = [(one, two) for one in self.rounds[method] for two in self.rounds[other]]
+        return median(a / b for one, two in pairs for a, b in zip(one, two, strict=True))
 
     def seconds(self) -> dict[str, float]:
         """Measured, by method."""
@@ -120,7 +121,7 @@ class Outcome:
         pairs = [
             (one, two) for sessions in self.rounds.values() for n, one in enumerate(sessions) for two in sessions[:n]
         ]
-        return max((abs(median(a / b for a, b in zip(*pair)) - 1.0) for pair in pairs), default=0.0)
+        return max((abs(median(a / b for a, b in zip(*pair, strict=True)) - 1.0) for pair in pairs), default=0.0)
 
     def excess(self) -> float | None:
         """The time of `joint` over that of the fastest method."""

@@ -50,6 +50,8 @@ from .saturate import Saturated
 
 CERTIFY_SECONDS = 60.0
 """Seconds that z3 has for a certificate that the user insists on."""
+_LEAST_SECONDS = 0.1
+"""The time limit of an extraction of which no time is left."""
 DEFAULT_CERTIFY_SECONDS = 1.0
 """Seconds that z3 has otherwise: 600 operators take a tenth of a second, and nobody asked for a longer wait."""
 
@@ -161,7 +163,8 @@ def _extract_and_cut_in_turns(
 
     def extract(model: CostModel) -> Extracted[Choice | None]:
         nonlocal pricing
-        choice = extract_model(saturated, replace(pricing, model=model), options, clock)
+        left = replace(options, time_limit=max(_LEAST_SECONDS, seconds_left(saturated.deadline)))
+        choice = extract_model(saturated, replace(pricing, model=model), left, clock)
         pricing = choice.pricing  # a pricing that let the file grow would do so again
         selections.append(choice.selection)
         return Extracted(choice, _graph(choice.model, saturated))

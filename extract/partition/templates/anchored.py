@@ -8,12 +8,15 @@ from ....engine.summary import VIEWS
 from ....ir.operators import GLOBAL_POOLS, POOLS, PRODUCTS, RECURRENT
 from ....ir.operators.linear import is_convolution
 from .operator_set import OperatorSet
+from .product_chain import PRODUCTS as MATRIX_PRODUCTS
 from .row_chain import is_along_rows
 from .template import LOOPS, Template
 
 _PICKS = frozenset({"Slice", "Split", "Gather", "Pad", "Tile"})
 _REORDERS = VIEWS | {"Transpose", "DepthToSpace", "SpaceToDepth"}
 _POOLINGS = POOLS | GLOBAL_POOLS
+_SCATTERED_CYCLES = 1.0
+"""Cycles to write an element of a register tile where the one before it is not beside it (0.9 to 1.0, AMD Zen 5)."""
 
 
 def is_depthwise(operators: OperatorSet, member: int) -> bool:
@@ -71,7 +74,22 @@ def _is_row_wise(operators: OperatorSet, member: int) -> bool:
     return not is_other and operators.graph.operators[member].op not in RECURRENT
 
 
-def _around(name: str, is_anchor: Callable[[OperatorSet, int], bool]) -> Template:
+def _product_price(operators: OperatorSet) -> float:
+    """As of any kernel, and what it takes to write rows of a matrix product as columns, element by element."""
+    graph = operators.graph
+    if graph.operators[operators.anchors[0]].op not in MATRIX_PRODUCTS:
+        return operators.seconds
+    moves = (graph.operations[m] for m in operators.behind if graph.operators[m].op == "Transpose")
+    axes = [(move.output.elements, move.integers("perm")) for move in moves]
+    scattered = sum(elements for elements, perm in axes if perm and perm[-1] != len(perm) - 1)
+    return operators.seconds + _SCATTERED_CYCLES * scattered / operators.device.clock
+
+
+def _around(
+    name: str,
+    is_anchor: Callable[[OperatorSet, int], bool],
+    price: Callable[[OperatorSet], float] = lambda operators: operators.seconds,
+) -> Template:
     """The template of kernels around one operator of a kind."""
 
     def accepts(operators: OperatorSet) -> str | None:
@@ -79,10 +97,10 @@ def _around(name: str, is_anchor: Callable[[OperatorSet, int], bool]) -> Templat
             return "the one that reduces is of another kind"
         return why_not_one_anchor(operators)
 
-    return Template(name, accepts)
+    return Template(name, accepts, price)
 
 
-PRODUCT = _around("product", _is_product)
+PRODUCT = _around("product", _is_product, _product_price)
 """Matrix products and convolutions of several channels."""
 WINDOW = _around("window", _is_window)
 """Reductions channel by channel: depthwise convolutions and pooling."""

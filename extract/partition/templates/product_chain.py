@@ -198,7 +198,8 @@ def _price(operators: OperatorSet) -> float:
     handed = sum(link.handed for link in links)
     trouble = max(0.0, WORTH * busy - 2 * handed / device.bandwidth(handed))
     again = sum(link.reread_seconds() for link in links)
-    return roofline(operators.arithmetic, operators.moving) + operators.copying + again + trouble
+    work = roofline(operators.arithmetic, operators.moving) + operators.waiting(operators.arithmetic)
+    return work + operators.copying + again + trouble
 
 
 PRODUCT_CHAIN = Template("product_chain", _accepts, _price, rule="product_chain")

@@ -35,6 +35,36 @@ def kernels(graph: OperatorGraph) -> list[str]:
     return [" ".join(graph.operators[m].op for m in members) for members in partition.members]
 
 
+# --- prices
+
+
+def test_rows_cost_more_than_their_vectors() -> None:
+    def seconds(rows: int, length: int) -> float:
+        nodes = [helper.make_node("Softmax", ["x"], ["y"])]
+        graph = graph_of(model(nodes, {"x": (rows, length)}, {"y": (rows, length)}))
+        return KernelModel(graph, SERVER).kernel((0,))
+
+    assert seconds(512, 16) > 1.5 * seconds(64, 128)
+
+
+def transposed_product(perm: Sequence[int], result: Sequence[int]) -> OperatorGraph:
+    """A product of 64 by 32, by heads of 8, and a transposition behind it."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Reshape", ["a", "sizes"], ["b"]),
+        helper.make_node("Transpose", ["b"], ["y"], perm=perm),
+    ]
+    values = weights(16, 32)
+    return graph_of(model(nodes, {"x": (64, 16)}, {"y": result}, w=values, sizes=np.array([64, 4, 8])))
+
+
+def test_a_product_that_writes_columns_costs_more_than_one_that_writes_rows() -> None:
+    rows, columns = transposed_product((1, 0, 2), (4, 64, 8)), transposed_product((1, 2, 0), (4, 8, 64))
+    cycles = 64 * 32 / SERVER.clock
+    prices = [KernelModel(graph, SERVER).kernel((0, 1, 2)) for graph in (rows, columns)]
+    assert prices[1] > prices[0] + 0.5 * cycles
+
+
 # --- one anchor op
 
 
