@@ -155,6 +155,23 @@ def simplify_blocks(node: Any) -> Any:
     return s_stmt.SBlockRealize(node.iter_values, node.predicate, with_body(block, body, reads=reads, writes=writes))
 
 
+def drop_moduli(node: Any) -> Any:
+    """The statement without `% extent` of a whole loop's variable, which TVM leaves in guards where it fuses loops."""
+    extents: dict[Any, Any] = {}
+
+    def collect(part: Any) -> Any:
+        if isinstance(part, tirx.For):
+            extents[part.loop_var] = part.extent
+        return rebuild(part, collect)
+
+    def drop(modulus: Any) -> Any:
+        extent = extents.get(modulus.a) if isinstance(modulus.a, tirx.Var) else None
+        return modulus if extent is None or not structural_equal(extent, modulus.b) else modulus.a
+
+    collect(node)
+    return tvm_ffi.structural_map(node, [(tirx.FloorMod, drop)])
+
+
 def point(buffer: Any, indices: Iterable[Any]) -> Any:
     """The region of one element."""
     return tirx.BufferRegion(buffer, [ir.Range.from_min_extent(index, 1) for index in indices])

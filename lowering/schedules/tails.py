@@ -26,7 +26,7 @@ from .blocks import REDUCTION, parameter_index, walk
 from .draft import Draft, Scheduled
 from .extents import is_extent, typical_sizes
 from .packing import Packing
-from .rewriting import conjuncts, join_pixels, rebuild, with_body
+from .rewriting import conjuncts, drop_moduli, join_pixels, rebuild, with_body
 from .tiling.branches import branch
 
 MASKED_EXTENT, MASKED_TILE = "eqfuse.masked_extent", "eqfuse.masked_tile"
@@ -55,10 +55,10 @@ def overlap_tails(draft: Draft, smaller: Draft | None = None) -> Draft:
     if typical_sizes(draft.function):
         draft = draft.with_body(join_pixels(draft.function.body, draft.function.params))
     rewriter = _TailRewriter(draft.function, draft.lengths)
-    body = rewriter.rewrite(draft.function.body)
+    body = rewriter.rewrite(drop_moduli(draft.function.body))
     if rewriter.moved and separate_scopes(draft):
         rewriter = _TailRewriter(draft.function, draft.lengths)
-        body = rewriter.rewrite(draft.function.body)
+        body = rewriter.rewrite(drop_moduli(draft.function.body))
     body = _follow(draft, rewriter, body)
     conditions = [tirx.const(t.tile, "int32") <= t.extent for t in rewriter.moved if not isinstance(t.extent, int)]
     moved = draft.with_body(body)
@@ -80,7 +80,7 @@ def _follow(draft: Draft, rewriter: _TailRewriter, body: Any) -> Any:
 def with_guards(draft: Draft) -> Draft:
     """A draft whose tails of axes of a fixed size have moved, as constants are packed for these; others keep guards."""
     fixed = _TailRewriter(draft.function, draft.lengths, only_fixed=True)
-    return draft.with_body(_make_serial(_follow(draft, fixed, fixed.rewrite(draft.function.body))))
+    return draft.with_body(_make_serial(_follow(draft, fixed, fixed.rewrite(drop_moduli(draft.function.body)))))
 
 
 def _make_serial(node: Any) -> Any:
@@ -246,13 +246,7 @@ class _TailRewriter:
             return None
         longest = sum((self.extents[offset.index] - 1) * offset.factor for offset in offsets)
         fits = not isinstance(extent, int) or tile <= extent
-        return _Tail(self._simplify(start.index), tile, extent) if tile > 1 and fits and longest < tile else None
-
-    def _simplify(self, index: Any) -> Any:
-        """A loop's variable without `% extent`, which TVM leaves in guards but not in indices where it fuses loops."""
-        is_modulus = isinstance(index, tirx.FloorMod) and isinstance(index.b, tirx.IntImm)
-        is_whole = is_modulus and isinstance(index.a, tirx.Var) and self.extents.get(index.a) == int(index.b)
-        return index.a if is_whole else index
+        return _Tail(start.index, tile, extent) if tile > 1 and fits and longest < tile else None
 
 
 @dataclass

@@ -58,6 +58,27 @@ def test_every_number_of_rows(product: Scheduled, compiled: Any, width: int) -> 
     np.testing.assert_allclose(tensors[-1].numpy(), expected, atol=1e-4)
 
 
+def test_threads_share_a_free_batch_and_columns_that_overlap() -> None:
+    """40 columns in tiles of 16 or 32, whose guard TVM writes with the extent of the loop that threads share."""
+    n, w = te.var("n"), te.var("w")
+    x, k = te.placeholder((n, 5, 8, w), name="x"), te.placeholder((OUTPUTS, 5, 8, 3), name="k")
+    y = topi.nn.conv2d(x, k, 1, (0, 1, 0, 1), 1, "NCHW")
+    turned = te.compute((w, n, OUTPUTS), lambda t, b, o: y[b, o, 0, t])
+    function = channels_last(mark_constants(te.create_prim_func([x, k, turned]), (1,)), {0})
+    scheduled = contraction(Draft.of(function.with_attr(TYPICAL, {"n": 1, "w": 128}), HOST, 2))
+    assert scheduled is not None
+    (repack,) = scheduled.repack
+    compiled = tvm.compile(scheduled.schedule.mod, target=tvm.target.Target(TARGET))["main"]
+    generator = np.random.default_rng(0)
+    maps = generator.standard_normal((3, 8, 21, 5)).astype(np.float32)
+    weights = generator.standard_normal((OUTPUTS, 5, 8, 3)).astype(np.float32)
+    result = np.full((21, 3, OUTPUTS), np.nan, np.float32)
+    tensors = [tvm.runtime.tensor(array) for array in (maps, repack(weights), result)]
+    compiled(*tensors)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(maps, ((0, 0), (0, 0), (1, 1), (0, 0))), 3, 2)
+    np.testing.assert_allclose(tensors[-1].numpy(), np.einsum("nhwcj,ochj->wno", windows, weights), atol=1e-4)
+
+
 def list_sums(node: Any, kinds: tuple[int, ...] = (), is_small: bool = False) -> Iterator[tuple[bool, tuple[int, ...]]]:
     """For each block that adds to a sum whether it is in the branch for few rows, and the kinds of loops around it."""
     if isinstance(node, tirx.For):
