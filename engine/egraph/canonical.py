@@ -191,15 +191,19 @@ def _flatten(site: Site, literals: Literals) -> Literals:
 
 
 def _same_pads(sizes: tuple[Any, ...], literals: Literals, lower: bool) -> tuple[int, ...]:
-    begins, ends = [], []
+    begins: list[int] = []
+    ends: list[int] = []
     for size, kernel, stride, dilation in zip(
         sizes, literals["kernel_shape"], literals["strides"], literals["dilations"], strict=True
     ):
-        _require(isinstance(size, int) or stride == 1, "auto_pad over a symbolic dimension")
-        last = 0 if stride == 1 else (-(-size // stride) - 1) * stride + 1 - size
-        total = max(last + (kernel - 1) * dilation, 0)
-        begins.append(total - total // 2 if lower else total // 2)
-        ends.append(total - begins[-1])
+        extent = (kernel - 1) * dilation
+        remainders = [size] if isinstance(size, int) else range(1, stride + 1)
+        totals = [max((-(-n // stride) - 1) * stride + 1 - n + extent, 0) for n in remainders]
+        before = {total - total // 2 if lower else total // 2 for total in totals}
+        _require(len(before) == 1, "auto_pad that depends on a symbolic dimension")
+        begins.extend(before)
+        # A free size takes the largest end: no window begins in it, and the last one ends where it has to.
+        ends.append(max(totals) - begins[-1])
     return (*begins, *ends)
 
 

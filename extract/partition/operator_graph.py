@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +15,9 @@ from ...engine.onnx.nodes import has_body, is_standard, outer_values
 from ...engine.onnx.typing import NAMELESS
 from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph, Value
-from ...ir.operation import NO_SIZES, VARIADIC, assume_sizes
+from ...ir.operation import NO_SIZES, VARIADIC, assume_sizes, dimension_size
 from ...ir.operators import OPERATORS
+from ...ir.sizes import Size, symbol
 from ...ir.types import TensorType
 from .size_relations import fit_sizes
 
@@ -44,8 +45,8 @@ def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] 
         return replace(type_, shape=tuple(texts))
 
     given = (knowledge.types.get(i.name or "") for i in model.graph.inputs)
-    assumed = assume_sizes(type_.shape or () for type_ in given if type_ is not None)
     said = knowledge.symbolic.equations
+    assumed = _assume_equal(assume_sizes(type_.shape or () for type_ in given if type_ is not None), said.equal())
 
     def add_value(name: str, producer: int | None, is_constant: bool, is_output: bool) -> int:
         number[name] = len(values)
@@ -74,6 +75,15 @@ def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] 
     typical = assumed | dict(sizes)
     graph = OperatorGraph(tuple(operators), tuple(values), typical, said.equal(), dict(said.lowest))
     return graph.with_typical(fit_sizes(graph, [name for name in assumed if name not in sizes]))
+
+
+def _assume_equal(sizes: dict[str, int], equal: Iterable[tuple[Size, Size]]) -> dict[str, int]:
+    """With the dimensions that no shape names any more, for they are equal to what others are."""
+    for side, plainer in equal:
+        for name in (side.names() | plainer.names()) - sizes.keys():
+            is_known = side == symbol(name) and plainer.names() <= sizes.keys()
+            sizes[name] = plainer.value(sizes.__getitem__) if is_known else dimension_size(name)
+    return sizes
 
 
 def _plain_attributes(node: ir.Node) -> dict[str, Any] | None:

@@ -26,6 +26,11 @@ CASES = {
         '{ a = Conv <auto_pad = "SAME_UPPER"> (x, f) y = Mul(a, c) }',
         ["Conv"],
     ),
+    "SAME padding that begins alike for all unknown sizes": (
+        "(float[n, 1, h, w] x) => (float[n, 1, p, q] y) <float[1, 1, 2, 2] f = {1, 2, 3, 4}, float[1] c = {2}>"
+        '{ a = Conv <auto_pad = "SAME_UPPER", strides = [2, 3]> (x, f) y = Mul(a, c) }',
+        ["Conv"],
+    ),
     "an axis that goes and comes back": (
         "(float[n, 3, 1, w] x) => (float[n, 3, 1, w] y) <int64[1] two = {2}>"
         "{ a = Squeeze(x, two) b = Relu(a) y = Unsqueeze(b, two) }",

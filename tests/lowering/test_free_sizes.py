@@ -128,6 +128,7 @@ def pools() -> onnx.ModelProto:
         node("AveragePool", ["x"], ["mean"], **apart),
         node("AveragePool", ["x"], ["whole"], count_include_pad=1, **apart),
         node("AveragePool", ["x"], ["padded"], kernel_shape=[5, 3], strides=[5, 3], pads=[1, 0, 1, 0]),
+        node("AveragePool", ["x"], ["same"], auto_pad="SAME_LOWER", kernel_shape=[2, 3], strides=[2, 1]),
     ]
     return model(nodes, {"x": ["N", 20, "H", "W"]}, {n.output[0]: ["N", 20, None, None] for n in nodes})
 
@@ -188,6 +189,18 @@ def test_assumes_sizes_on_which_the_model_runs() -> None:
     ]
     proto = model(nodes, {"x": [1, 3, "H", "W"], "line": [1, 3, 1, "W"]}, {"y": [1, 6, 1, "W"]})
     assert graph_of(proto).sizes == {"H": 64, "W": 128}
+
+
+def test_dimensions_that_have_to_be_equal_are_free(tmp_path: Path) -> None:
+    nodes = [node("Relu", ["a"], ["r"]), node("Concat", ["r", "b"], ["y"], axis=1)]
+    proto = model(nodes, {"a": ["n", 4], "b": ["m", 3]}, {"y": [None, 7]})
+    runs = bundle_of(proto, tmp_path, typical=("n=5",))
+    check(runs, {"a": weights(6, 4), "b": weights(6, 3)})
+    with pytest.raises(UsageError, match="a size of n is not m"):
+        runs[0]({"a": weights(6, 4), "b": weights(5, 3)})
+    sizes = eqfuse.load(tmp_path / "bundle").manifest.sizes
+    assert sizes is not None
+    assert sizes.typical == {"n": 5, "m": 5}
 
 
 def test_refuses_pools_without_a_window(pooled: tuple[Run, Run]) -> None:
