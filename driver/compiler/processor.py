@@ -269,7 +269,7 @@ class Processor:
             kernels=kinds["kernel"] + kinds["loops"] + kinds["fallback"],
             distinct=len({call.symbol for call in prepared.calls}),
             copies=kinds["copy"],
-            replaced=(*mended, *(f"{text}; now a plain schedule" for text in prepared.recovered)),
+            replaced=(*mended, *prepared.recovered),
         )
         return Manifest(
             inputs=compilation.ports,

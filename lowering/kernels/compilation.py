@@ -83,8 +83,12 @@ class CompiledKernels:
 
     @property
     def recovered(self) -> tuple[str, ...]:
-        """The kernels that got a plain schedule since the compiler crashed on theirs or took too long, and why."""
-        return tuple(f"{a.name}: {a.recovered}" for a in self.answers.values() if a.recovered and not a.problem)
+        """The kernels that got a plain schedule since the compiler crashed on theirs or took too long, those that got
+        the schedule of another rule since TVM could not compile that of the first, and why."""
+        compiled = [answer for answer in self.answers.values() if not answer.problem]
+        plain = (f"{each.name}: {each.recovered}; now a plain schedule" for each in compiled if each.recovered)
+        others = (f"{each.name}: {'; '.join(each.failed)}; now {each.rule}" for each in compiled if each.failed)
+        return (*plain, *others)
 
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:

@@ -49,8 +49,8 @@ class Answer:
     """One kernel compiled, or why it is not: the `problem`.
 
     `repack` says how its schedule wants its constant inputs, in order; `rule` made the schedule, and took the
-    decisions of `trace`. `recovered` is the problem with the schedule before the plain one. `lost`: the problem says
-    nothing about the kernel.
+    decisions of `trace`. `recovered` is the problem with the schedule before the plain one. `failed` has the rules that
+    matched first and whose schedules TVM could not compile, and why. `lost`: the problem says nothing about the kernel.
     """
 
     name: str
@@ -60,4 +60,5 @@ class Answer:
     problem: str | None = None
     recovered: str | None = None
     trace: tuple[DecisionSite, ...] = ()
+    failed: tuple[str, ...] = ()
     lost: bool = False

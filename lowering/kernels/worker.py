@@ -6,6 +6,7 @@ TVM may crash on a kernel and take its process with it, so it has processes of i
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,16 +22,23 @@ def compile_kernel(request: Request) -> Answer:
     started = time.perf_counter()
     Path(request.object_file).parent.mkdir(exist_ok=True)
     try:
-        scheduled, trace = _compile(request)
+        scheduled, trace, failed = _compile(request)
     except Exception as error:  # TVM raises many kinds; each of them is about this kernel alone
-        problem = " ".join(f"{type(error).__name__}: {error}".split())[-300:]  # TVM says at the end what was wrong
-        return Answer(request.name, time.perf_counter() - started, problem=problem)
+        return Answer(request.name, time.perf_counter() - started, problem=_describe(error))
     seconds = time.perf_counter() - started
-    return Answer(request.name, seconds, scheduled.repack, scheduled.rule, trace=tuple(trace.sites))
+    return Answer(
+        request.name, seconds, scheduled.repack, scheduled.rule, trace=tuple(trace.sites), failed=tuple(failed)
+    )
 
 
-def _compile(request: Request) -> tuple[Scheduled, Trace]:
-    """By the first schedule that TVM can make and compile; the last one may raise."""
+def _describe(error: Exception) -> str:
+    """One line; TVM says at the end what was wrong."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[-300:]
+
+
+def _compile(request: Request) -> tuple[Scheduled, Trace, Iterable[str]]:
+    """By the first schedule that TVM can make and compile, and which rules' schedules it could not; the last one may
+    raise."""
     import tvm
 
     from ..schedules import list_candidates
@@ -39,20 +47,23 @@ def _compile(request: Request) -> tuple[Scheduled, Trace]:
     *better, last = list_candidates(
         prim_func, request.device, request.threads, with_rules=request.with_rules, without=request.without
     )
+    failed: dict[str, str] = {}
     for candidate in better:
-        trace = Trace(request.decisions)
+        trace, scheduled = Trace(request.decisions), None
         try:
             scheduled = candidate(trace)
             if scheduled is not None:
                 _build(scheduled, request)
-                return scheduled, trace
-        except Exception:  # of many kinds; the next candidate is simpler
+                return scheduled, trace, failed.values()
+        except Exception as error:  # of many kinds; the next candidate is simpler
             if any(site.chosen for site in trace.sites):
                 raise  # what was decided is wrong, not the rule: the next one says nothing about it
+            if scheduled is not None:
+                failed.setdefault(scheduled.rule, f"{scheduled.rule}: {_describe(error)}")
     scheduled = last(trace := Trace())
     assert scheduled is not None
     _build(scheduled, request)
-    return scheduled, trace
+    return scheduled, trace, failed.values()
 
 
 def _build(scheduled: Scheduled, request: Request) -> None:

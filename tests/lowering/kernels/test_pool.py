@@ -10,8 +10,10 @@ import pytest
 from tvm import ir, te
 
 from eqfuse.costmodels.device import load_device
+from eqfuse.lowering.kernels import worker
 from eqfuse.lowering.kernels.messages import Request
 from eqfuse.lowering.kernels.pool import compile_requests
+from eqfuse.lowering.schedules import Scheduled
 from eqfuse.lowering.target import target_of
 
 
@@ -49,6 +51,16 @@ def test_what_a_plain_schedule_recovered_from_is_said(tmp_path: Path) -> None:
     fragile = replace(request("good", tmp_path), target=target)
     (answer,) = compile_requests([fragile], 1)
     assert (answer.problem, answer.recovered) == (None, "the compiler crashed (exit code 7)")
+
+
+def test_a_rule_whose_schedule_cannot_be_compiled_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(scheduled: Scheduled, of: Request) -> None:
+        if scheduled.rule == "pointwise":
+            raise ValueError("an integer is too large")
+
+    monkeypatch.setattr(worker, "_build", refuse)
+    answer = worker.compile_kernel(request("good", tmp_path))
+    assert (answer.rule, answer.failed) == ("fallback", ("pointwise: ValueError: an integer is too large",))
 
 
 @dataclass(frozen=True)
