@@ -46,7 +46,8 @@ _Loop = tuple[Any, Any]
 
 
 def find_border(draft: Draft, anchor: BlockInfo) -> BlockInfo | None:
-    """The block that surrounds a parameter with zeros for this sum alone; None where there is none."""
+    """The block that surrounds a parameter with zeros for this sum alone, in the order of its elements; None where
+    there is none."""
     if not isinstance(anchor.value, tirx.Add):
         return None
     writers = [writer for read in anchor.reads if (writer := draft.producer(read)) is not None]
@@ -58,7 +59,9 @@ def _is_border(draft: Draft, block: BlockInfo) -> bool:
         return False
     outside = block.value.args[2]
     is_zero = isinstance(outside, tirx.FloatImm) and float(outside.value) == 0.0
-    return is_zero and len(block.reads) == 1 and draft.producer(block.reads[0]) is None
+    if not is_zero or len(block.reads) != 1 or draft.producer(block.reads[0]) is not None:
+        return False
+    return all(block.reads[0].is_unit_stride(column) for column in block.write.iterators[-1])
 
 
 def lower_blocks(function: tirx.PrimFunc) -> tirx.PrimFunc:

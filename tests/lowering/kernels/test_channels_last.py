@@ -17,7 +17,7 @@ from eqfuse.lowering.kernels.channels_last import channels_last, channels_last_v
 from eqfuse.lowering.kernels.compilation import compile_kernels
 from eqfuse.lowering.kernels.messages import Choices
 from eqfuse.lowering.kernels.steps import Kernel, View, steps
-from eqfuse.lowering.schedules import schedule
+from eqfuse.lowering.schedules import CONSTANTS, schedule
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.weights import Weights
 
@@ -38,6 +38,7 @@ def assert_same(function: Any, moved: Collection[int], rule: str, threads: int =
     result = execute(scheduled, stored)
     np.testing.assert_allclose(from_last(result) if len(arrays) - 1 in moved else result, expected, 1e-4, 1e-4)
     assert scheduled.rule == rule
+    assert {repack.parameter for repack in scheduled.repack} <= set(map(int, function.attrs.get(CONSTANTS, ())))
     assert np.ptp(expected) > 0
 
 
@@ -67,7 +68,8 @@ def test_convolution(case: str, threads: int) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("case", DEPTHWISE)
 def test_depthwise_convolution(case: str, threads: int) -> None:
-    assert_same(convolution(*DEPTHWISE[case]), {0, 3}, "channels", threads)
+    for moved in ({0, 3}, {3}):
+        assert_same(convolution(*DEPTHWISE[case]), moved, "channels", threads)
 
 
 @pytest.mark.representatives(3)
