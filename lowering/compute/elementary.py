@@ -87,7 +87,7 @@ def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
     return result
 
 
-def _single(value: float) -> Expr:
+def single(value: float) -> Expr:
     return tirx.const(value, "float32")
 
 
@@ -134,14 +134,14 @@ def _split(x: Expr, period: float, body: Callable[[Expr, Expr], Expr]) -> Expr:
     """
 
     def with_count(t: Expr) -> Expr:
-        return bound(t * _single(_LOG2_E / period) + _single(_ROUNDING), lambda sum_: with_power(t, sum_))
+        return bound(t * single(_LOG2_E / period) + single(_ROUNDING), lambda sum_: with_power(t, sum_))
 
     def with_power(t: Expr, sum_: Expr) -> Expr:
         power = tirx.reinterpret("float32", tirx.reinterpret("int32", sum_) << 23)
-        return bound(rest(t, sum_ - _single(_ROUNDING)), lambda r: body(r, power))
+        return bound(rest(t, sum_ - single(_ROUNDING)), lambda r: body(r, power))
 
     def rest(t: Expr, count: Expr) -> Expr:
-        return bound(count, lambda n: t - n * _single(_LN2_HIGH * period) - n * _single(_LN2_LOW * period))
+        return bound(count, lambda n: t - n * single(_LN2_HIGH * period) - n * single(_LN2_LOW * period))
 
     return bound(x, with_count)
 
@@ -152,12 +152,12 @@ def log(x: Expr) -> Expr:
 
 
 def _log(x: Expr) -> Expr:
-    subnormal = x < _single(_LEAST_NORMAL)
-    scaled = tirx.Select(subnormal, x * _single(2.0**23), x)
-    moved = tirx.Select(subnormal, _single(-23), _single(0))
-    pole = tirx.Select(tirx.EQ(x, _single(0)), _single(float("-inf")), _single(float("nan")))
-    inside = tirx.Select(x < _single(float("inf")), _log_of_normal(scaled, moved), x)
-    return tirx.Select(x > _single(0), inside, pole)
+    subnormal = x < single(_LEAST_NORMAL)
+    scaled = tirx.Select(subnormal, x * single(2.0**23), x)
+    moved = tirx.Select(subnormal, single(-23), single(0))
+    pole = tirx.Select(tirx.EQ(x, single(0)), single(float("-inf")), single(float("nan")))
+    inside = tirx.Select(x < single(float("inf")), _log_of_normal(scaled, moved), x)
+    return tirx.Select(x > single(0), inside, pole)
 
 
 def _log_of_normal(x: Expr, moved: Expr) -> Expr:
@@ -170,10 +170,10 @@ def _log_of_normal(x: Expr, moved: Expr) -> Expr:
         return bound(n.astype("float32") + moved, lambda count: total(count, mantissa))
 
     def total(count: Expr, mantissa: Expr) -> Expr:
-        return bound(tirx.reinterpret("float32", mantissa) - _single(1), lambda r: series(count, r))
+        return bound(tirx.reinterpret("float32", mantissa) - single(1), lambda r: series(count, r))
 
     def series(count: Expr, r: Expr) -> Expr:
-        return horner(r, _LOG) * (r * r) + count * _single(_LN2_LOW) + r + count * _single(_LN2_HIGH)
+        return horner(r, _LOG) * (r * r) + count * single(_LN2_LOW) + r + count * single(_LN2_HIGH)
 
     return bound(tirx.reinterpret("int32", x), parts)
 
@@ -200,7 +200,7 @@ def sigmoid(x: Expr) -> Expr:
     if dtype_of(x) != "float32":
         return tirx.const(1.0, dtype_of(x)) / (tirx.exp(-x) + 1.0)
     negated = -between(x, -88.7, 88.0)  # 1 + exp of it is infinity from 88.4 on
-    return _single(1) / _split(negated, 1.0, lambda rest, power: horner(rest, _EXP) * power + _single(1))
+    return single(1) / _split(negated, 1.0, lambda rest, power: horner(rest, _EXP) * power + single(1))
 
 
 def softplus(x: Expr) -> Expr:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm import te, tirx
 
-from . import elementary
+from . import elementary, trigonometry
 from .call import Expr, Lowering, NotLowered, TensorCall, read, sizes
 from .elementary import bound, dtype_of, exp, if_negative, sigmoid
 
@@ -151,12 +151,12 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Sigmoid": sigmoid,
     "Tanh": elementary.tanh,
     "Erf": elementary.erf,
-    "Sin": tirx.sin,
-    "Cos": tirx.cos,
-    "Tan": tirx.tan,
-    "Asin": tirx.asin,
-    "Acos": tirx.acos,
-    "Atan": tirx.atan,
+    "Sin": trigonometry.sin,
+    "Cos": trigonometry.cos,
+    "Tan": trigonometry.tan,
+    "Asin": trigonometry.asin,
+    "Acos": trigonometry.acos,
+    "Atan": trigonometry.atan,
     "Sinh": tirx.sinh,
     "Cosh": tirx.cosh,
     "Asinh": _asinh,
@@ -209,6 +209,7 @@ _FORMULAS: Mapping[str, Formula] = {
 _READ_ONCE = frozenset(
     [
         "Neg", "Exp", "Log", "Sqrt", "Reciprocal", "Relu", "Sigmoid", "Erf", "Tanh", "Softplus", "Mish", "Floor",
+        "Sin", "Cos", "Tan", "Asin", "Acos", "Atan",
         "Ceil", "Round", "Not", "BitwiseNot", "Add", "Sub", "Mul", "Div", "Equal", "Less", "LessOrEqual",
         "Greater", "GreaterOrEqual", "And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Where", "Pow",
     ]

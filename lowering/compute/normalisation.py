@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tvm import te, tirx
 
 from .call import Expr, Lowering, Operand, Shape, TensorCall, read, sizes
-from .elementary import exp, exp_below_88, power, square
+from .elementary import exp, exp_below_88, log, power, square
 from .extents import Extent, as_number, product
 from .reductions import Reducer, reduce_max, reduce_min, reduce_sum
 
@@ -156,7 +156,8 @@ def _log_softmax(call: TensorCall) -> te.Tensor:
     highest = _reduce_axis(call, reduce_max, x, "max")
     lowered = call.stage(call.shape, lambda *i: x(*i) - highest(*_without_axis(call, i)), "lowered")
     sums = _reduce_axis(call, reduce_sum, lowered, "sum", exp)
-    return call.stage(call.shape, lambda *i: lowered(*i) - tirx.log(sums(*_without_axis(call, i))))
+    logs = call.stage(sizes(sums), lambda *i: log(sums(*i)), "log")
+    return call.stage(call.shape, lambda *i: lowered(*i) - logs(*_without_axis(call, i)))
 
 
 def _hardmax(call: TensorCall) -> te.Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 from tvm import te, tirx
 
 from .call import Expr, Lowering, NotLowered, TensorCall, sizes
-from .elementary import dtype_of, exp, highest, lowest, square
+from .elementary import dtype_of, exp, highest, log, lowest, square
 from .extents import as_number, product
 
 Reducer = Callable[[Expr, Sequence[Any]], Expr]
@@ -125,7 +125,7 @@ def _log_sum_exp(call: TensorCall) -> te.Tensor:
     largest = reduction.stage(reduce_max, source, "max")
     shift = reduction.apply(lambda x: tirx.Select(tirx.isfinite(x), x, call.constant(0)), largest)
     sums = reduction.stage(reduce_sum, lambda *i: exp(source(*i) - shift(*reduction.result_indices(i))), "sum")
-    return call.stage(call.shape, lambda *i: tirx.log(sums(*i)) + shift(*i))
+    return call.stage(call.shape, lambda *i: log(sums(*i)) + shift(*i))
 
 
 _QUADRATIC = 32
@@ -186,7 +186,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "ReduceL1": _reduce(reduce_sum, tirx.abs),
     "ReduceL2": _reduce(reduce_sum, square, tirx.sqrt),
     "ReduceSumSquare": _reduce(reduce_sum, square),
-    "ReduceLogSum": _reduce(reduce_sum, outer=tirx.log),
+    "ReduceLogSum": _reduce(reduce_sum, outer=log),
     "ReduceLogSumExp": _log_sum_exp,
     "CumSum": _running_sum,
     "ArgMax": _position_of(reduce_max),

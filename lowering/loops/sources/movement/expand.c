@@ -10,9 +10,16 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     if (!broadcast_shape(&rank, shape, &target)) return "the shape cannot be broadcast to";
     TRY(allocate(out[0], rank, shape, sizeof(O0)));
     broadcast_strides(in[0], rank, strides);
-    const int64_t count = product(rank, shape);
-    for (int64_t i = 0; i < count; ++i, advance(rank, shape, index))
-        OUT(0)[i] = IN(0)[offset_of(rank, index, strides)];
+    const int64_t row = rank ? shape[rank - 1] : 1, step = rank ? strides[rank - 1] : 0;
+    const int64_t outer = rank ? rank - 1 : 0, rows = product(outer, shape);
+    for (int64_t i = 0; i < rows; ++i, advance(outer, shape, index)) {
+        const I0 *x = IN(0) + offset_of(outer, index, strides);
+        O0 *y = OUT(0) + i * row;
+        if (step)
+            for (int64_t k = 0; k < row; ++k) y[k] = x[k];
+        else
+            for (int64_t k = 0; k < row; ++k) y[k] = *x;
+    }
 #else
     strides_of(rank, shape, strides);
     for (int64_t i = 0; i < rank; ++i) shape[i] *= (int64_t)IN(1)[i];

@@ -1,5 +1,7 @@
 /* Operators: GridSample */
 
+#define MOST_TAPS_ 64 /* 4 by 4 by 4 of a cubic sample */
+
 static inline double LOCAL(reflect)(double x, double low, double high) {
     const double range = high - low, away = x < low ? low - x : x > high ? x - high : 0;
     if (away == 0 || range <= 0) return range <= 0 ? 0 : x;
@@ -24,6 +26,9 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     strides_of(axes, size, strides);
     const int64_t plane = product(axes, size), places = product(axes, shape + 2);
     for (int64_t i = 0; i < axes; ++i) taps[i] = nearest ? 1 : cubic ? 4 : 2;
+    if (axes > 3) return "more than three axes";
+    int64_t places_of[MOST_TAPS_];
+    double weights[MOST_TAPS_];
     for (int64_t np = 0; np < shape[0] * places; ++np) {
         int64_t first[MAX_RANK];
         double at[MAX_RANK];
@@ -41,31 +46,33 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
             if (!(at[i] > -1e15 && at[i] < 1e15)) at[i] = -1e15;
             first[i] = nearest ? (int64_t)rint(at[i]) : (int64_t)floor(at[i]) - (cubic ? 1 : 0);
         }
-        for (int64_t c = 0; c < channels; ++c) {
-            const I0 *x = IN(0) + (np / places * channels + c) * plane;
-            int64_t tap[MAX_RANK] = {0};
-            double sum = 0;
-            do {
-                double weight = 1;
-                int64_t from = 0;
-                bool inside = true;
-                for (int64_t i = 0; i < axes; ++i) {
-                    int64_t place = first[i] + tap[i];
-                    const double away = fabs(at[i] - (double)place);
-                    weight *= nearest ? 1 : cubic ? LOCAL(cubic)(away) : 1 - away;
-                    if (border)
-                        place = clamp(place, 0, size[i] - 1);
-                    else if (!zeros && (place < 0 || place >= size[i])) {
-                        const double low = A_align_corners ? 0 : -0.5,
-                                     high = (double)size[i] - (A_align_corners ? 1 : 0.5);
-                        place = clamp((int64_t)rint(LOCAL(reflect)((double)place, low, high)), 0, size[i] - 1);
-                    }
-                    inside = inside && place >= 0 && place < size[i];
-                    from += place * strides[i];
+        int64_t tap[MAX_RANK] = {0}, count = 0;  /* what a channel is the sum of: places inside, and their weights */
+        do {
+            double weight = 1;
+            int64_t from = 0;
+            bool inside = true;
+            for (int64_t i = 0; i < axes; ++i) {
+                int64_t place = first[i] + tap[i];
+                const double away = fabs(at[i] - (double)place);
+                weight *= nearest ? 1 : cubic ? LOCAL(cubic)(away) : 1 - away;
+                if (border)
+                    place = clamp(place, 0, size[i] - 1);
+                else if (!zeros && (place < 0 || place >= size[i])) {
+                    const double low = A_align_corners ? 0 : -0.5,
+                                 high = (double)size[i] - (A_align_corners ? 1 : 0.5);
+                    place = clamp((int64_t)rint(LOCAL(reflect)((double)place, low, high)), 0, size[i] - 1);
                 }
-                if (inside) sum += weight * (double)x[from];
-            } while (advance(axes, taps, tap));
-            OUT(0)[(np / places * channels + c) * places + np % places] = (O0)sum;
+                inside = inside && place >= 0 && place < size[i];
+                from += place * strides[i];
+            }
+            if (inside) places_of[count] = from, weights[count++] = weight;
+        } while (advance(axes, taps, tap));
+        const I0 *x = IN(0) + np / places * channels * plane;
+        O0 *y = OUT(0) + np / places * channels * places + np % places;
+        for (int64_t c = 0; c < channels; ++c, x += plane, y += places) {
+            double sum = 0;
+            for (int64_t i = 0; i < count; ++i) sum += weights[i] * (double)x[places_of[i]];
+            *y = (O0)sum;
         }
     }
     return NULL;
