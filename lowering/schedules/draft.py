@@ -27,6 +27,8 @@ from .packing import Packing
 
 CONSTANTS = "eqfuse.constants"
 """Attribute of a function: the indices of the parameters that are constants (topi sets TVM's own attribute at will)."""
+BETWEEN = "eqfuse.between"
+"""Attribute of a stage of a function: the indices of the parameters that are buffers inside of the whole function."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,11 @@ class Draft:
         """Whether the buffer is a parameter listed in the attribute CONSTANTS, and so free to be packed."""
         indices = (self.function.attrs or {}).get(CONSTANTS, ())
         return parameter_index(self.function, access.buffer) in {int(i) for i in indices}
+
+    def parameters_outside(self) -> list[Any]:
+        """The parameters that a caller of the whole function gives: those of a stage may be buffers inside of it."""
+        between = {int(index) for index in (self.function.attrs or {}).get(BETWEEN, ())}
+        return [buffer for index, buffer in enumerate(self.function.params) if index not in between]
 
     def may_inline(self, block: BlockInfo) -> bool:
         """Whether TVM can inline the block: no output, no reduction; named parts (`Let`) go to one place only."""

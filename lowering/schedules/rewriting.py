@@ -56,7 +56,8 @@ def join_pixels(node: Any, parameters: Sequence[Any]) -> Any:
 
     X[n, p // width, p % width, c]    =>    X[n, 0, p, c]
 
-    Both are the same place in memory. TVM finds that by itself only where the width is a number.
+    Both are the same place in memory. TVM finds that by itself only where the width is a number. Of a buffer that is
+    allocated inside TVM would keep as many rows and columns as the indices seem to reach: it is no parameter.
     """
 
     def join(buffer: Any, indices: Sequence[Any]) -> list[Any]:

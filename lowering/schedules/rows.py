@@ -27,7 +27,7 @@ from .blocks import BlockInfo
 from .draft import Draft, Scheduled
 from .extents import is_symbolic
 from .pointwise import schedule_pointwise
-from .rewriting import with_body
+from .rewriting import join_pixels, with_body
 from .tails import MASKED_EXTENT, MASKED_TILE, overlap_tails, with_guards
 from .tiling.tiles import largest_divisor
 
@@ -86,6 +86,7 @@ def _try_rows(draft: Draft, *, into_reductions: bool, widest: int, is_smaller: b
         if draft.is_output(block)
     ]
     draft = _schedule(draft, draft.blocks() if copies else blocks, shared, widest)
+    draft = draft.with_body(join_pixels(draft.function.body, draft.parameters_outside()))
     return with_guards(draft) if is_smaller and widest == 1 else overlap_tails(draft, smaller)
 
 
@@ -157,16 +158,17 @@ def split_reduction(draft: Draft, block: BlockInfo, widest: int = 1) -> list[Any
 
 
 def _partial_width(draft: Draft, extent: int) -> int:
-    """Elements of partial results: whole vectors if they divide the extent, else a part of a vector that does.
+    """Elements of partial results: whole vectors that divide the extent, else vectors whose tail is masked (see tails).
 
-    One vector (with a tail that is masked, see tails) where that is less than half of one; 1 for few elements.
+    For few elements they are the part of a vector that divides them, 1 without any.
     """
     lanes = draft.device.lanes
-    widths = [v * lanes for v in range(PARTIAL_VECTORS, 0, -1)]
-    if whole := [w for w in widths if extent % w == 0 and extent >= LEAST_STEPS * w]:
-        return draft.trace.decide_number("partial", whole, lambda width: 1.0 + log2(widths[0] / width))
-    divisor = largest_divisor(extent, min(lanes, extent // LEAST_STEPS)) if extent >= 2 * LEAST_STEPS else 1
-    return lanes if extent >= LEAST_STEPS * lanes and divisor < lanes // 2 else divisor
+    fitting = [v * lanes for v in range(PARTIAL_VECTORS, 0, -1) if extent >= LEAST_STEPS * v * lanes]
+    if whole := [w for w in fitting if extent % w == 0]:
+        widest = PARTIAL_VECTORS * lanes
+        return draft.trace.decide_number("partial", whole, lambda width: 1.0 + log2(widest / width))
+    parts = (1 << bits for bits in range(lanes.bit_length() - 1, 0, -1))
+    return next(iter(fitting), 0) or next((p for p in parts if extent % p == 0 and extent >= LEAST_STEPS * p), 1)
 
 
 def vectorise_partial_result(draft: Draft, block: Any) -> None:

@@ -23,7 +23,7 @@ from ...costmodels.device import Device
 from ..compute.recurrence import RECURRENCE
 from ..decisions import DecisionSite, Trace
 from .blocks import FUNCTION, BlockInfo, BufferAccess, parameter_index
-from .draft import CONSTANTS, Draft, Scheduled
+from .draft import BETWEEN, CONSTANTS, Draft, Scheduled
 from .estimate import estimate_cycles
 from .packing import Packing
 from .rewriting import with_body
@@ -184,6 +184,7 @@ def _cut_stage(
     constants = {int(i) for i in attributes.pop(CONSTANTS, ())}
     numbers = [parameter_index(function, buffer) for buffer in buffers]
     attributes[CONSTANTS] = [n for n, number in enumerate(numbers) if number in constants]
+    attributes[BETWEEN] = [n for n, number in enumerate(numbers) if number is None]
     cut = tirx.PrimFunc(buffers, realized, function.ret_type).with_attrs(attributes)
     return _Stage(cut, buffers)
 

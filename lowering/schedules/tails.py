@@ -53,7 +53,7 @@ def overlap_tails(draft: Draft, smaller: Draft | None = None) -> Draft:
     Raises RuntimeError where one block would move with a loop and another not: they would work on different elements.
     """
     if typical_sizes(draft.function):
-        draft = draft.with_body(join_pixels(draft.function.body, draft.function.params))
+        draft = draft.with_body(join_pixels(draft.function.body, draft.parameters_outside()))
     rewriter = _TailRewriter(draft.function, draft.lengths)
     body = rewriter.rewrite(drop_moduli(draft.function.body))
     if rewriter.moved and separate_scopes(draft):

@@ -85,6 +85,7 @@ def check_free(form: FreeForm, data: st.DataObject, examples: int) -> None:
         "free mean of maps",
         pytest.param("free instance norm", marks=pytest.mark.conformance),
         pytest.param("free sum of last > gelu", marks=pytest.mark.conformance),
+        pytest.param("free join > instance norm > cut channels", marks=pytest.mark.conformance),
     ],
 )
 @settings(max_examples=1, suppress_health_check=[HealthCheck.too_slow])
