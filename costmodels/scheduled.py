@@ -44,14 +44,15 @@ _COPY_CYCLES = 1.5
 _INSTRUCTIONS = {
     "Exp": 16, "Erf": 14, "Tanh": 18, "Sigmoid": 16, "Gelu": 20, "Swish": 18, "Log": 24, "Softplus": 28, "Elu": 16,
     "Selu": 16, "Celu": 16, "Mish": 22, "Div": 9, "Sqrt": 10, "Reciprocal": 9, "Softsign": 10, "HardSwish": 5,
-    "HardSigmoid": 4, "LeakyRelu": 4, "PRelu": 4, "Min": 2, "Max": 2, "Floor": 2, "Ceil": 2, "Softmax": 27,
-    "LogSoftmax": 29, "LayerNormalization": 12, "RMSNormalization": 10, "InstanceNormalization": 12,
+    "HardSigmoid": 4, "LeakyRelu": 4, "PRelu": 4, "Min": 2, "Max": 2, "Floor": 2, "Ceil": 2, "Softmax": 26,
+    "LogSoftmax": 28, "LayerNormalization": 12, "RMSNormalization": 10, "InstanceNormalization": 12,
     "GroupNormalization": 15, "ReduceSum": 3, "ReduceMean": 3, "ReduceMax": 3, "ReduceMin": 3, "GlobalAveragePool": 3,
     "GlobalMaxPool": 3,
 }  # fmt: skip
 """Instructions of compiled kernels for a vector of elements: cycles on an AVX-512 core (Zen 5), two of them in each."""
-_ROW_CYCLES = {"Softmax": 60.0, "LogSoftmax": 60.0, "LayerNormalization": 20.0, "RMSNormalization": 20.0}
-"""Cycles of a row beside its vectors: what the lanes hold is joined and used for all (rows of 49 to 196, AMD Zen 5)."""
+_ROW_CYCLES = {"Softmax": (0.0, 75.0), "LogSoftmax": (0.0, 75.0), "LayerNormalization": (20.0, 20.0),
+               "RMSNormalization": (20.0, 20.0)}  # fmt: skip
+"""Cycles of a row beside its vectors: of one of whole vectors, and of one with a rest (49 to 196 elements, Zen 5)."""
 _RUN_SHARE = 0.25
 """Compiled loops move a contiguous run in this share of the cycles that a runtime's kernel takes."""
 
@@ -109,7 +110,7 @@ def _reduced_row_cycles(operation: Operation, device: Device) -> float | None:
         return None
     length = operation.output.dimensions[-1]
     vectors = ceil(length / device.lanes) * _INSTRUCTIONS[operation.op] / device.fma_ports
-    return operation.output.elements // length * (vectors + _ROW_CYCLES[operation.op])
+    return operation.output.elements // length * (vectors + _ROW_CYCLES[operation.op][length % device.lanes > 0])
 
 
 def run_seconds(operation: Operation, device: Device) -> float:

@@ -15,8 +15,9 @@ from .template import LOOPS, Template
 _PICKS = frozenset({"Slice", "Split", "Gather", "Pad", "Tile"})
 _REORDERS = VIEWS | {"Transpose", "DepthToSpace", "SpaceToDepth"}
 _POOLINGS = POOLS | GLOBAL_POOLS
-_SCATTERED_CYCLES = 1.0
-"""Cycles to write an element of a register tile where the one before it is not beside it (0.9 to 1.0, AMD Zen 5)."""
+_COLUMN_CYCLES, _STRADDLING_CYCLES, _SPLIT_CYCLES = 1.0, 3.0, 0.25
+"""Cycles to write an element of a matrix product where rows become columns (0.9 to 1.0, AMD Zen 5), where vectors are
+no part of the runs that stay together (0.9 to 4.4), and where they are, but rows are longer (0.27)."""
 
 
 def is_depthwise(operators: OperatorSet, member: int) -> bool:
@@ -75,14 +76,22 @@ def _is_row_wise(operators: OperatorSet, member: int) -> bool:
 
 
 def _product_price(operators: OperatorSet) -> float:
-    """As of any kernel, and what it takes to write rows of a matrix product as columns, element by element."""
-    graph = operators.graph
-    if graph.operators[operators.anchors[0]].op not in MATRIX_PRODUCTS:
+    """As of any kernel, and what it takes to write rows of a matrix product elsewhere, element by element."""
+    graph, device = operators.graph, operators.device
+    (anchor,) = operators.anchors
+    if graph.operators[anchor].op not in MATRIX_PRODUCTS:
         return operators.seconds
-    moves = (graph.operations[m] for m in operators.behind if graph.operators[m].op == "Transpose")
-    axes = [(move.output.elements, move.integers("perm")) for move in moves]
-    scattered = sum(elements for elements, perm in axes if perm and perm[-1] != len(perm) - 1)
-    return operators.seconds + _SCATTERED_CYCLES * scattered / operators.device.clock
+    columns = graph.operations[anchor].output.dimensions[-1:]
+    cycles = 0.0
+    for move in (graph.operations[m] for m in operators.behind if graph.operators[m].op == "Transpose"):
+        perm, result = move.integers("perm"), move.output
+        if perm and perm[-1] != len(perm) - 1:
+            cycles += _COLUMN_CYCLES * result.elements
+        elif result.dimensions and result.dimensions[-1] % device.lanes:
+            cycles += _STRADDLING_CYCLES * result.elements
+        elif result.dimensions[-1:] != columns:
+            cycles += _SPLIT_CYCLES * result.elements
+    return operators.seconds + cycles / device.clock
 
 
 def _around(
