@@ -64,7 +64,6 @@ distclean: clean ## Remove .venv too
 	rm -rf $(VENV)
 
 $(DEMO): examples/demo_model.py | $(VENV)/.stamp-run
-	mkdir -p $(@D)
 	$(BIN)/python $< $@
 
 # As pip does for what it installs: without it each run compiles all modules where PYTHONDONTWRITEBYTECODE is set.

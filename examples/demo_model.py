@@ -200,8 +200,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path)
     output: Path = parser.parse_args().output
-    if not output.parent.is_dir():
-        parser.error(f"{output}: the folder {output.parent} does not exist")
+    output.parent.mkdir(parents=True, exist_ok=True)
     model = demo_model()
     onnx.checker.check_model(model, full_check=True)
     output.write_bytes(model.SerializeToString(deterministic=True))

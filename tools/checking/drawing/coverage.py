@@ -28,6 +28,7 @@ def settings(sample: Sample) -> frozenset[str]:
     inputs = list(named_leaves(sample))
     result = {f"element type {leaf.type.dtype}" for leaf in inputs}
     result |= {f"rank {len(leaf.type.shape)}" for leaf in inputs}
+    result |= {f"{leaf.name} is a scalar" for leaf in inputs if not leaf.type.shape}
     result |= {f"size {size}" for leaf in inputs for size in leaf.type.shape if size < 3}
     if inputs:
         first = inputs[0].type.shape

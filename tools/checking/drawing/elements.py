@@ -16,7 +16,8 @@ from .terms import Leaf, Term, leaves
 Range = Literal["ordinary", "special", "tiny", "large", "zeros", "undefined", "limits"]
 """Ordinary: between -2 and 2. Special: small whole numbers and odd halves, which repeat. Tiny: down to 1e-6. Large: up
 to 1000, and for integers the ends of their range. Zeros: both, and what rounds to them. Undefined: special numbers
-among NaN, infinities and both zeros. Limits: these, subnormal numbers, and the largest ones."""
+among NaN, infinities and both zeros. Limits: these, subnormal numbers, the largest ones, and those
+next to 1."""
 
 _SPECIAL = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 1.5, -1.5, 2.5, 3.0, -3.0])
 _UNDEFINED = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0])
@@ -109,6 +110,7 @@ def _limits(dtype: np.dtype[np.generic]) -> Array:
     limits_of: Callable[..., Any] = ml_dtypes.finfo if dtype.kind == "V" else np.finfo
     ends = limits_of(dtype)
     extremes = [float(e) for e in (ends.smallest_subnormal, ends.tiny, ends.eps, ends.max)]
+    extremes += [1 - float(ends.epsneg), 1 + float(ends.eps)]  # a narrower type rounds them to 1
     return np.array([*_UNDEFINED, *extremes, *(-e for e in extremes)])
 
 
