@@ -143,8 +143,8 @@ def _refusal(rule: Rule, verdict: Verdict) -> str:
     if example is None:
         return head
     lines = [head, f"    for {example.sample}"]
-    if example.where or example.left:
-        lines.append(f"    at {example.where or '[]'}: left {example.left}, right {example.right}")
+    if example.left:
+        lines.append(f"    at {example.where}: left {example.left}, right {example.right}")
     lines += [f"    {name} = {elements_text(array, _SHOWN)}" for name, array in example.elements.items()]
     return "\n".join(lines)
 

@@ -44,6 +44,7 @@ Judge = Callable[[Rule, Sequence[Hit]], str]
 """A remark on a rule that is true, from the samples it fired on; "" for none. It has to be picklable."""
 
 
+_ENDLESS = "it never ends, each application makes another match; `simplify` runs until nothing changes"
 _SECONDS = 600.0
 """How long the check of a rule may take: the slowest shipped ones take a few seconds."""
 _IDLE_SECONDS = 60.0
@@ -90,6 +91,9 @@ def check_rule(
         idle = "what stands on the right of its example is not what the rule makes"
     if idle:
         return replace(blank, reason=idle)
+    if endless := _endless_sample(rule, every, scratch):
+        terms = "; ".join(readable(root) for root in endless.roots)
+        return replace(blank, kind="refuted", reason=_ENDLESS, counterexample=Counterexample(terms, {}, "", "", "", ""))
     if foreign:
         names = ", ".join(dict.fromkeys(key.partition("/")[0] for key in foreign))
         return replace(blank, kind="assumed", reason=f"only its author knows what {names} computes")
@@ -124,6 +128,12 @@ def _why_idle(by_direction: Sequence[Sequence[Hit]], example: Sequence[Hit], tes
     if not tested:
         return "an operator of the rule has no meaning for any sample"
     return "" if example else "the rule does not fire on its example"
+
+
+def _endless_sample(rule: Rule, every: Sequence[Hit], scratch: Scratch) -> Sample | None:
+    """A sample on which a rule of `simplify`, which runs until nothing changes, never ends."""
+    fired = [hit.sample for hit in every if isinstance(hit.outcome, Fired)] if rule.ruleset == "simplify" else []
+    return next((sample for sample in fired[:2] if scratch.is_endless(rule.text, rule.ruleset, sample)), None)
 
 
 def _foreign_keys(every: Sequence[Hit]) -> list[str]:

@@ -17,7 +17,7 @@ KINDS: tuple[Kind, ...] = ("proved", "proved-if", "tested", "assumed", "refuted"
 class Verdict:
     """``proved``: equal for all elements; ``proved-if``: under `condition`, which the rule's own left side makes sure
     of; ``tested``: equal on all numbers tried; ``assumed``: it fires, but makes an operator of another domain, of which
-    only its author knows what it computes; ``refuted``: not equal, see `counterexample`; ``idle``: no sample made the
+    only its author knows what it computes; ``refuted``: not equal, or without end, see `counterexample`; ``idle``: no sample made the
     rule fire, or not its example, so that little or nothing is known.
 
     `scope` says for which shapes it is proved: ``every rank and size`` (see `unbounded`), ``any shape`` of

@@ -36,7 +36,7 @@ def cases(file: RuleFile) -> list[object]:
 @pytest.mark.representatives(18)
 @pytest.mark.parametrize("rule", cases(REFUTED))
 def test_careless_rule_is_refuted(rule: Rule) -> None:
-    """With a counterexample, or a conflict of shapes that the e-graph itself reports."""
+    """With a counterexample, a conflict of shapes that the e-graph itself reports, or growth without end."""
     verdict = check_rule(rule, scratch_for(REFUTED))
     assert verdict.kind == "refuted", verdict
     assert verdict.counterexample is not None

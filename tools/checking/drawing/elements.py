@@ -16,8 +16,8 @@ from .terms import Leaf, Term, leaves
 Range = Literal["ordinary", "special", "tiny", "large", "zeros", "undefined", "limits"]
 """Ordinary: between -2 and 2. Special: small whole numbers and odd halves, which repeat. Tiny: down to 1e-6. Large: up
 to 1000, and for integers the ends of their range. Zeros: both, and what rounds to them. Undefined: special numbers
-among NaN, infinities and both zeros. Limits: these, subnormal numbers, the largest ones, and those
-next to 1."""
+among NaN, infinities and both zeros. Limits: these, subnormal numbers, the largest
+ones, and those next to 1."""
 
 _SPECIAL = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 1.5, -1.5, 2.5, 3.0, -3.0])
 _UNDEFINED = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0])

@@ -114,8 +114,14 @@ def _slice(draft: OperatorDraft, name: str) -> Choice:
     if name == "axes":
         return some_axes(draft)
     dims = [draft.shape[a] for a in draft.integers("axes")]
+    steps = draft.attributes.get("steps")
+    backwards = isinstance(steps, tuple) and any(step < 0 for step in steps)
+    if name == "starts" and backwards:
+        return tuple(random.choice((d - 1, d - 1, d, d // 2)) for d in dims)
     if name == "starts":
         return tuple(random.choice((0, 0, 1, max(0, d - 2), d // 2)) for d in dims)
+    if name == "ends" and backwards:
+        return tuple(random.choice((-d - 1, -d - 1, 0, d // 2 - 1)) for d in dims)
     if name == "ends":
         begins = draft.integers("starts")
         return tuple(

@@ -20,6 +20,10 @@ from .terms import Leaf, Term, facts, literal_text, text
 ROOTS = 16
 """Room for the roots of one sample."""
 _ROOT = "(constructor root (i64) T :unextractable)"
+_MANY_ROUNDS = 12
+"""Rules that end are done with a sample, which has a few operators, in less than half as many."""
+_MANY_NODES = 2000
+"""More e-nodes than rules that end make of a sample; growth that doubles would take minutes to fill all rounds."""
 _ANALYSE = "(run-schedule (saturate (seq (saturate analysis) settle)))"
 _SHAPED_BY_ENCODER = frozenset({"Resize"})
 """Operators for which the encoder states the shape of the result, for no analysis derives it."""
@@ -101,6 +105,28 @@ class Scratch:
         after = _TableReader(self.egraph).cones(samples)
         execute(self.egraph, "(pop 1)")
         return [new if _extent(new) != _extent(old) else None for old, new in zip(before, after, strict=True)]
+
+    def is_endless(self, rules: str, ruleset: str, sample: Sample) -> bool:
+        """Whether rules add to a sample in each of many rounds: every application makes another match."""
+        execute(self.egraph, "(push 1)")
+        try:
+            execute(self.egraph, rules)
+            self._add([sample])
+            execute(self.egraph, _ANALYSE)
+            sizes = [self._size()]
+            for _ in range(_MANY_ROUNDS):
+                execute(self.egraph, f"(run-schedule {ruleset})\n{_ANALYSE}")
+                sizes.append(self._size())
+                if sizes[-1] == sizes[-2] or sizes[-1] > _MANY_NODES:
+                    break
+        except _egglog_errors():
+            self._load()
+            return False
+        execute(self.egraph, "(pop 1)")
+        return sizes[-1] != sizes[-2]
+
+    def _size(self) -> int:
+        return sum(len(nodes) for nodes in _TableReader(self.egraph).rows.values())
 
     def _add(self, samples: Sequence[Sample]) -> None:
         """Add the terms of samples, the leaves of each with a prefix of its own, and the facts about the leaves."""
