@@ -17,8 +17,8 @@ KINDS: tuple[Kind, ...] = ("proved", "proved-if", "tested", "assumed", "refuted"
 class Verdict:
     """``proved``: equal for all elements; ``proved-if``: under `condition`, which the rule's own left side makes sure
     of; ``tested``: equal on all numbers tried; ``assumed``: it fires, but makes an operator of another domain, of which
-    only its author knows what it computes; ``refuted``: not equal, or without end, see `counterexample`; ``idle``: no sample made the
-    rule fire, or not its example, so that little or nothing is known.
+    only its author knows what it computes; ``refuted``: not equal, or without end, see `counterexample`; ``idle``: no
+    sample made the rule fire, or not its example, so that little or nothing is known.
 
     `scope` says for which shapes it is proved: ``every rank and size`` (see `unbounded`), ``any shape`` of
     element-wise operators that do not broadcast, or how many sampled ones. `samples` counts the samples of the left
