@@ -199,8 +199,9 @@ class Comparison:
             return by_tolerance if difference.equal else _Ruling(False, f"{difference} (no float64 run: {error})")
         if not difference.equal and judgement.no_farther and self._agrees(name, index, judgement):
             judgement = replace(judgement, acquitted=True)
-        if judgement.convicted and self._is_rounding(name, index):
-            judgement = replace(judgement, convicted=False)
+        doubtful = judgement.convicted or not (difference.equal or judgement.acquitted)
+        if doubtful and self._is_rounding(name, index):
+            judgement = replace(judgement, convicted=False, acquitted=True)
         return _apply_judgement(difference, judgement)
 
     def _agrees(self, name: str, index: int, judgement: Judgement) -> bool:
