@@ -82,6 +82,27 @@ def test_an_original_without_rounding_is_no_measure(factor: float, status: str, 
     assert verdict.status == status, verdict
 
 
+@pytest.mark.parametrize(("by", "status"), [(8.0, "passed"), (1024.0, "failed")])
+def test_rounding_beyond_the_tolerance_that_is_less_than_that_of_the_inputs(
+    by: float, status: str, tmp_path: Any
+) -> None:
+    """Each rounds inputs more than the original, which is near to the truth: the first by some of their last digits."""
+
+    def steep(by: float) -> onnx.ModelProto:
+        nodes = [
+            helper.make_node("Add", ["x", "by"], ["z"]),
+            helper.make_node("Sub", ["z", "by"], ["rounded"]),
+            helper.make_node("Mul", ["rounded", "s"], ["p"]),
+            helper.make_node("Sin", ["p"], ["y"]),
+        ]
+        numbers = {"by": np.full(1, by, np.float32), "s": np.full(1, 8192, np.float32)}
+        return model(nodes, [value("x", [1, 256])], ["y"], numbers)
+
+    onnx.save(steep(0.0), tmp_path / "original.onnx")
+    verdict = _verification(tmp_path / "original.onnx", Candidate(steep(by)), Tolerated())
+    assert verdict.status == status, verdict
+
+
 def shifted(by: Any) -> onnx.ModelProto:
     """The input; of what is above 50, the digits that are left where so many times as much is added and taken away."""
     nodes = [
