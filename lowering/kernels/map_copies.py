@@ -35,7 +35,7 @@ def copy_maps(graph: OperatorGraph, kernels: Iterable[Sequence[int]]) -> tuple[O
     """The graph and its kernels, in running order, with a copy of each such input and output."""
     copied = [tuple(kernel) for kernel in kernels]
     values, maps = graph.values, FeatureMaps(graph).values
-    windows = [k for k in copied if any(graph.operators[member].op in _WINDOWS for member in k)]
+    windows = [k for k in copied if any(_has_windows(graph.operators[member]) for member in k)]
     written = [v for k in windows for m in k for v in graph.operators[m].outputs if v in maps and values[v].is_output]
     read = dict.fromkeys(v for k in windows for v in _window_operands(graph, k) if v in maps)
     inputs = [v for v in read if values[v].producer is None and not values[v].is_constant and not values[v].is_output]
@@ -61,11 +61,20 @@ def name_in_model(value: Value) -> str:
     return value.name.removesuffix(_COPIED)
 
 
+def _has_windows(operator: Operator) -> bool:
+    """Whether each element of the result is a sum or an extreme of neighbours."""
+    return operator.op in _WINDOWS or _interpolates(operator)
+
+
+def _interpolates(operator: Operator) -> bool:
+    return operator.op == "Resize" and operator.attributes.get("mode") != "nearest"
+
+
 def _window_operands(graph: OperatorGraph, kernel: Members) -> Iterator[int]:
     """The first operands of windows over single channels; a product reads a map in any order."""
     for operator in (graph.operators[member] for member in kernel):
         grouped = is_convolution(operator.op) and operator.attributes.get("group", 1) != 1
-        if (operator.op in _POOLS or grouped) and operator.inputs[0] is not None:
+        if (operator.op in _POOLS or grouped or _interpolates(operator)) and operator.inputs[0] is not None:
             yield operator.inputs[0]
 
 

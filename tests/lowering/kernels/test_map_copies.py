@@ -36,9 +36,13 @@ def pointwise(reads: str, gives: str) -> onnx.NodeProto:
     return helper.make_node("Conv", [reads, "v"], [gives])
 
 
+def doubled(mode: str) -> onnx.NodeProto:
+    return helper.make_node("Resize", ["a", "", "s"], ["y"], mode=mode)
+
+
 def model_of(*nodes: onnx.NodeProto, **outputs: tuple[int, ...]) -> onnx.ModelProto:
     names = {name for node in nodes for name in node.input}
-    stored = {"w": weights(16, 1, 3, 3), "v": weights(16, 16, 1, 1)}
+    stored = {"w": weights(16, 1, 3, 3), "v": weights(16, 16, 1, 1), "s": np.array([1, 1, 2, 2], np.float32)}
     return model(nodes, {"x": SHAPE}, outputs or {"y": SHAPE}, **{n: a for n, a in stored.items() if n in names})
 
 
@@ -54,6 +58,8 @@ def copy(graph: OperatorGraph) -> tuple[OperatorGraph, tuple[tuple[int, ...], ..
         ([depthwise("x", "y")], ["Concat", "Conv", "Concat"]),
         ([pointwise("x", "y")], ["Conv", "Concat"]),  # a product reads its input in any order
         ([helper.make_node("Relu", ["x"], ["y"])], ["Relu"]),
+        ([pointwise("x", "a"), doubled("linear")], ["Conv", "Resize", "Concat"]),
+        ([pointwise("x", "a"), doubled("nearest")], ["Conv", "Resize"]),  # which only moves elements
         ([pointwise("x", "a"), depthwise("a", "b"), pointwise("b", "y")], ["Conv", "Conv", "Conv", "Concat"]),
     ],
 )
