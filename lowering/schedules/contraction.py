@@ -44,6 +44,8 @@ BLOCKS = (2, 4, 8, 16, 32)
 """Numbers of tiles in a block that a search tries."""
 FEWER_ROWS = (1, 4)
 """Rows of the tiles for extents that are decided by a call and shorter than the usual tile."""
+NARROW_LANES = 4
+"""Elements of the vectors for columns that are decided by a call and fewer than a vector of the device has."""
 LARGER = 2
 """Times the typical rows and columns that a plane of free size has where Winograd's filters are considered."""
 
@@ -78,13 +80,16 @@ def contraction(draft: Draft) -> Scheduled | None:
 def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) -> Draft:
     """The draft, whose constants are packed, by the plan's tiles.
 
-    Where a call decides about the number of rows, fewer than a tile has are computed by smaller tiles.
+    Where a call decides about the number of rows or columns, fewer than a tile has are computed by smaller tiles.
     """
-    smaller = None
-    rows = max((rows for rows in FEWER_ROWS if rows < plan.tile.rows), default=0)
-    if rows and is_symbolic(anchor.extents[plan.row]):
+    smaller, tile = None, plan.tile
+    if is_symbolic(anchor.extents[plan.row]):
+        tile = replace(tile, rows=max((rows for rows in FEWER_ROWS if rows < tile.rows), default=tile.rows))
+    if is_symbolic(anchor.extents[plan.column]):
+        tile = replace(tile, vectors=1, lanes=tile.lanes if tile.vectors > 1 else min(tile.lanes, NARROW_LANES))
+    if tile != plan.tile:
         own = replace(draft.copy(), trace=Trace())
-        smaller = _tile(own, anchor, epilogue, replace(plan, tile=replace(plan.tile, rows=rows)))
+        smaller = _tile(own, anchor, epilogue, replace(plan, tile=tile))
     _schedule(draft, anchor, epilogue, plan)
     schedule_prologues(draft, epilogue)
     return overlap_tails(draft, smaller)

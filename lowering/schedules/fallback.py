@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from tvm import s_tir
 
+from ..decisions import Trace
 from .blocks import BlockInfo
 from .draft import Draft, Scheduled
+from .extents import typical_sizes
 from .pointwise import decide_parallel, schedule_pointwise, vector_width
-from .tails import finish
+from .tails import finish, overlap_tails
 from .tiling.tiles import largest_divisor
+
+NARROW_BITS = 128
+"""Bits of the narrower vectors for axes that are shorter than a vector: every processor has those."""
 
 
 def fallback(draft: Draft) -> Scheduled:
     """Inline point-wise blocks, share the outer loops of each block, and vectorise its innermost axis if contiguous.
 
-    A block that resists keeps its plain loops.
+    A block that resists keeps its plain loops. Where a call decides about an axis, shorter ones have narrower vectors.
     """
+    original = draft.copy()
     for block in draft.blocks():
         if block.is_cheap() and draft.may_inline(block):
             try:
@@ -32,7 +39,11 @@ def fallback(draft: Draft) -> Scheduled:
         except s_tir.ScheduleError:
             continue
         draft = attempt
-    return finish(draft, "fallback")
+    narrow = replace(original.device, vector_bits=NARROW_BITS)
+    if not typical_sizes(draft.function) or original.device.lanes <= narrow.lanes:
+        return finish(draft, "fallback")
+    smaller = fallback(replace(original, device=narrow, trace=Trace()))
+    return Scheduled(overlap_tails(draft, replace(draft, schedule=smaller.schedule)).schedule, rule="fallback")
 
 
 def _schedule(draft: Draft, block: BlockInfo) -> None:
