@@ -23,8 +23,8 @@ from .errors import EqfuseError
 from .support.deferred import defer
 
 __all__ = [
-    "EqfuseError", "InferenceSession", "OptimizePass", "Options", "Result", "__version__", "bench", "compile", "diff",
-    "inspect", "load", "optimize", "optimize_with_result", "verify",
+    "EqfuseError", "InferenceSession", "OptimizePass", "Options", "Result", "SessionOptions", "__version__", "bench",
+    "compile", "diff", "inspect", "load", "optimize", "optimize_with_result", "verify",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         optimize_with_result,
         verify,
     )
-    from .driver.session.session import InferenceSession
+    from .driver.session.session import InferenceSession, SessionOptions
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 """ONNX Runtime reads it when it is imported, here or in a process that this one starts: without it, it keeps an
@@ -58,8 +58,8 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     """Load the API on first use: ``import eqfuse`` alone costs nothing. Other names are those of ONNX Runtime."""
-    if name == "InferenceSession":
-        return import_module(f"{__name__}.driver.session.session").InferenceSession
+    if name in ("InferenceSession", "SessionOptions"):
+        return getattr(import_module(f"{__name__}.driver.session.session"), name)
     if name == "load":  # what runs bundles needs nothing else of the package
         return import_module(f"{__name__}.lowering.running.runner").load
     if name in __all__:

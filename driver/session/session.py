@@ -6,12 +6,14 @@ import ctypes
 import os
 import threading
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnxruntime
 
+from .binding import DTYPES, PROCESSOR, IOBinding
 from .model_code import ModelCode, stamp_of
 from .sizes import SizeGroup, SizeReport
 
@@ -20,11 +22,6 @@ SWITCH = "EQFUSE_SESSION"
 OFF = "off"
 MOST_SIZES = 1000
 """Sets of input sizes that a session keeps count of."""
-_DTYPES = {
-    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(bool)": "bool",
-    **{f"tensor({sign}int{bits})": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}  # fmt: skip
-"""numpy's names of the element types that inputs of compiled code may have."""
 _ON_PROCESSOR = {"CPUExecutionProvider", "AzureExecutionProvider"}
 """Providers that run models of ONNX's operators on the processor."""
 _OWN_THREAD = 1
@@ -55,11 +52,33 @@ class SessionReport:
         return "\n".join(lines)
 
 
+class SessionOptions(onnxruntime.SessionOptions):  # type: ignore[misc]
+    """ONNX Runtime's, which also know whether they give weights: compiled code has those of the model."""
+
+    gives_weights = False
+
+    def add_initializer(self, *args: Any, **kwargs: Any) -> None:
+        """As ONNX Runtime's."""
+        super().add_initializer(*args, **kwargs)
+        self.gives_weights = True
+
+    def add_external_initializers(self, *args: Any, **kwargs: Any) -> None:
+        """As ONNX Runtime's."""
+        super().add_external_initializers(*args, **kwargs)
+        self.gives_weights = True
+
+    def add_external_initializers_from_files_in_memory(self, *args: Any, **kwargs: Any) -> None:
+        """As ONNX Runtime's."""
+        super().add_external_initializers_from_files_in_memory(*args, **kwargs)
+        self.gives_weights = True
+
+
 class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     """A session of ONNX Runtime in which compiled code takes over `run` where it is right and faster.
 
     The parameters are those of ONNX Runtime's. Calls with run options, or with inputs other than arrays of the types
-    that the model declares, and all other ways to run stay in ONNX Runtime, as do sessions on other providers.
+    that the model declares, and all other ways to run but bindings (`io_binding`) stay in ONNX Runtime, as do sessions
+    on other providers.
     """
 
     def __init__(self, path_or_bytes: Any, *args: Any, **kwargs: Any) -> None:
@@ -88,6 +107,31 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             return super().run(output_names, input_feed, run_options)
         return group.run(super().run, names, input_feed, self._calls)
 
+    def io_binding(self) -> IOBinding:
+        """As ONNX Runtime's; what is bound may be read and written by compiled code."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
+        """As ONNX Runtime's."""
+        group = self._group_of_binding(iobinding) if run_options is None and not self._note else None
+        self._calls += 1
+        if group is None:
+            self._other_calls += 1
+            super().run_with_iobinding(iobinding, run_options)
+            return
+        bound = [*iobinding.outputs]
+        run_bound, run = super().run_with_iobinding, super().run
+
+        def runtime(names: Sequence[str], feeds: Any) -> Any:
+            if names is not bound:  # another call, which compares
+                return run(names, feeds)
+            run_bound(iobinding)
+            return []  # they are where they belong
+
+        results = group.run(runtime, bound, iobinding.feeds, self._calls)
+        if results and not iobinding.store(results):
+            run_bound(iobinding)  # which says what does not fit
+
     def set_providers(self, *args: Any, **kwargs: Any) -> None:
         """As ONNX Runtime's."""
         super().set_providers(*args, **kwargs)
@@ -110,7 +154,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         """Take over what ONNX Runtime says of the session."""
         self._names = [output.name for output in self.get_outputs()]
         self._all_names = frozenset(self._names)
-        self._dtypes = [(each.name, _DTYPES.get(each.type, "")) for each in self.get_inputs()]
+        self._dtypes = [(each.name, DTYPES.get(each.type, "")) for each in self.get_inputs()]
         self._wanted = [(name, np.dtype(dtype)) for name, dtype in self._dtypes if dtype]
         self._threads = self.get_session_options().intra_op_num_threads
         self._note = self._why_not()
@@ -124,7 +168,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             return f"it runs on {', '.join(others)}"
         if self.get_session_options().enable_profiling:
             return "its operators are profiled"
-        unusual = [each for each in self.get_inputs() if each.type not in _DTYPES]
+        if getattr(self._sess_options_initial, "gives_weights", False):
+            return "its options give weights that are not the model's"
+        unusual = [each for each in self.get_inputs() if each.type not in DTYPES]
         return f"input {unusual[0].name!r} is a {unusual[0].type}" if unusual else ""
 
     def _group(self, feeds: Any) -> SizeGroup | None:
@@ -139,6 +185,14 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             shapes.append(array.shape)
         key = tuple(shapes)
         return self._groups.get(key) or self._new_group(key)
+
+    def _group_of_binding(self, binding: Any) -> SizeGroup | None:
+        """The group of a call by a binding; None for one that only ONNX Runtime can take."""
+        if not isinstance(binding, IOBinding) or binding.runtime_session is not self._sess or not binding.outputs:
+            return None
+        if not self._all_names.issuperset(binding.outputs) or {*binding.outputs.values()} != {PROCESSOR}:
+            return None
+        return self._group(binding.feeds)
 
     def _new_group(self, shapes: tuple[Any, ...]) -> SizeGroup | None:
         with self._starting:

@@ -229,17 +229,6 @@ def test_other_calls_are_for_onnx_runtime(model: Path, finding: Finding) -> None
     assert z.shape == (2, 2)
 
 
-def test_bindings_run_in_onnx_runtime(model: Path, finding: Finding) -> None:
-    session = take_over(model)
-    given = feeds()
-    binding = session.io_binding()
-    for name, array in given.items():
-        binding.bind_cpu_input(name, array)
-    binding.bind_output("y")
-    session.run_with_iobinding(binding)
-    np.testing.assert_allclose(binding.copy_outputs_to_cpu()[0], session.run(["y"], given)[0], rtol=1e-5)
-
-
 def test_eight_threads_call_one_session(model: Path, finding: Finding) -> None:
     session = eqfuse.InferenceSession(model)
     runtime = onnxruntime.InferenceSession(model)
