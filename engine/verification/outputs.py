@@ -130,7 +130,10 @@ class Comparison:
         for index, run in enumerate(self.baseline.runs):
             near = None if run.is_bold else spread
             expected, found = run.outputs[name], self._results[index][name]
-            difference = compare(expected, found, self._tolerance, near, is_saturated=saturated and not run.is_bold)
+            difference = compare(
+                expected, found, self._tolerance, near,
+                is_saturated=saturated and not run.is_bold, may_lack_shape=name in self._structure.collected,
+            )  # fmt: skip
             changed = measure_effect(expected, found)
             rulings.append(self._rule(name, index, difference, changed, near))
             is_news = not rulings[-1].passed and all(ruling.passed for ruling in rulings[:-1])

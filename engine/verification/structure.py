@@ -97,6 +97,13 @@ class Structure:
         return _propagate(self.graph.node, set(), self._is_random)
 
     @cached_property
+    def collected(self) -> frozenset[str]:
+        """Values that depend on rows that a Loop collects, of which there may be none."""
+        loops = (node for node in self.graph.node if node.op_type == "Loop")
+        rows = {name for node in loops for name in node.output[len(node.input) - 2 :]}
+        return _propagate(self.graph.node, rows, lambda node: node.op_type != "Loop" and _has_loop(node))
+
+    @cached_property
     def is_recurrent(self) -> bool:
         """Whether it has an RNN, GRU or LSTM, maybe in a body."""
         return any(map(_is_recurrent, self.graph.node))
@@ -209,6 +216,10 @@ def operands(node: onnx.NodeProto) -> Iterator[str]:
 
 def _is_recurrent(node: onnx.NodeProto) -> bool:
     return node.op_type in _RECURRENT or any(map(_is_recurrent, _inner_nodes(node)))
+
+
+def _has_loop(node: onnx.NodeProto) -> bool:
+    return node.op_type == "Loop" or any(map(_has_loop, _inner_nodes(node)))
 
 
 def _inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
