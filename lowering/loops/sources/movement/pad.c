@@ -28,16 +28,31 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     }
     const O0 value = HAS(2) && in[2]->data ? *(const O0 *)in[2]->data : 0;
     TRY(allocate(out[0], rank, shape, sizeof(O0)));
-    const int64_t count = product(rank, shape);
-    for (int64_t i = 0; i < count; ++i, advance(rank, shape, index)) {
+    if (rank == 0) {
+        OUT(0)[0] = IN(0)[0];
+        return NULL;
+    }
+    const int64_t last = rank - 1, length = shape[last], extent = in[0]->shape[last];
+    const int64_t begin = clamp(before[last], 0, length), end = clamp(before[last] + extent, begin, length);
+    const int64_t rows = length > 0 ? product(last, shape) : 0;
+    for (int64_t row = 0; row < rows; ++row, advance(last, shape, index)) {
+        O0 *const to = OUT(0) + row * length;
         int64_t from = 0;
         bool inside = true;
-        for (int64_t a = 0; a < rank && inside; ++a) {
+        for (int64_t a = 0; a < last && inside; ++a) {
             const int64_t place = LOCAL(place)(index[a] - before[a], in[0]->shape[a]);
             inside = place >= 0;
             from += place * strides[a];
         }
-        OUT(0)[i] = inside ? IN(0)[from] : value;
+        for (int64_t i = 0; i < length; ++i) {
+            if (i == begin && inside && begin < end) {
+                memcpy(to + begin, IN(0) + from + begin - before[last], (size_t)(end - begin) * sizeof(O0));
+                i = end;
+                if (i == length) break;
+            }
+            const int64_t place = inside ? LOCAL(place)(i - before[last], extent) : -1;
+            to[i] = place >= 0 ? IN(0)[from + place] : value;
+        }
     }
     return NULL;
 }

@@ -24,10 +24,14 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
         shape[axis] = way <= 0 || extent == 0 ? 0 : (way - 1) / stride + 1;
     }
     TRY(allocate(out[0], rank, shape, sizeof(O0)));
-    int64_t first = offset_of(rank, start, strides);
-    for (int64_t i = 0; i < rank; ++i) strides[i] = shape[i] > 1 ? strides[i] * step[i] : 0;
-    const int64_t count = product(rank, shape);
-    for (int64_t i = 0; i < count; ++i, advance(rank, shape, index))
-        OUT(0)[i] = IN(0)[first + offset_of(rank, index, strides)];
+    int64_t first = offset_of(rank, start, strides), outer = rank, run = 1;
+    while (outer > 0 && step[outer - 1] == 1) {  /* axes whose places lie next to each other in both */
+        run *= shape[--outer];
+        if (shape[outer] != in[0]->shape[outer]) break;
+    }
+    for (int64_t i = 0; i < outer; ++i) strides[i] = shape[i] > 1 ? strides[i] * step[i] : 0;
+    const int64_t count = run ? product(outer, shape) : 0;
+    for (int64_t i = 0; i < count; ++i, advance(outer, shape, index))
+        memcpy(OUT(0) + i * run, IN(0) + first + offset_of(outer, index, strides), (size_t)run * sizeof(O0));
     return NULL;
 }
