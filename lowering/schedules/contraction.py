@@ -36,6 +36,7 @@ from .prefetch import Weights, cycles_with_weights, fetch_ahead
 from .preparation import find_anchor
 from .tails import PACKED, overlap_tails
 from .tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
+from .tiling.taps import find_outside, leave_out_taps, list_taps
 from .tiling.tiles import FLOAT_BYTES
 from .winograd.match import find_convolution
 from .winograd.rule import winograd
@@ -80,9 +81,10 @@ def contraction(draft: Draft) -> Scheduled | None:
 def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) -> Draft:
     """The draft, whose constants are packed, by the plan's tiles.
 
-    Where a call decides about the number of rows or columns, fewer than a tile has are computed by smaller tiles.
+    Where a call decides about the number of rows or columns, fewer than a tile has are computed by smaller tiles. Those
+    of one row leave out what their windows see outside of the map.
     """
-    smaller, tile = None, plan.tile
+    smaller, outside, tile = None, None, plan.tile
     if is_symbolic(anchor.extents[plan.row]):
         tile = replace(tile, rows=max((rows for rows in FEWER_ROWS if rows < tile.rows), default=tile.rows))
     if is_symbolic(anchor.extents[plan.column]):
@@ -90,9 +92,13 @@ def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) 
     if tile != plan.tile:
         own = replace(draft.copy(), trace=Trace())
         smaller = _tile(own, anchor, epilogue, replace(plan, tile=tile))
+    if plan.tile.rows == 1 and (is_symbolic(anchor.extents[plan.row]) or anchor.extents[plan.row] == 1):
+        outside = find_outside(draft, anchor)
+        plan = replace(plan, taps=list_taps(anchor) if outside is not None else ())
     _schedule(draft, anchor, epilogue, plan)
     schedule_prologues(draft, epilogue)
-    return overlap_tails(draft, smaller)
+    tiled = overlap_tails(draft, smaller)
+    return tiled if outside is None else leave_out_taps(tiled, outside)
 
 
 def _filter(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Scheduled | None:

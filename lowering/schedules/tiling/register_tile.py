@@ -27,12 +27,16 @@ PARALLEL_CYCLES = 12_000
 
 @dataclass(frozen=True)
 class TilePlan:
-    """What to vectorise (iterator `column`, an index into the block), the row axis `row`, and the tile."""
+    """What to vectorise (iterator `column`, an index into the block), the row axis `row`, and the tile.
+
+    Loops over the iterators `taps` of a window stand in front of those over the rest of the reduction.
+    """
 
     column: int
     row: int
     tile: Tile
     cycles: float
+    taps: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
@@ -155,7 +159,9 @@ def _schedule_sum(draft: Draft, anchor: BlockInfo, plan: TilePlan, depth: int) -
     vectors, lanes = schedule.split(loops[plan.column], [None, plan.tile.lanes])
     spatial = [loops[i] for i in anchor.spatial if i not in (plan.column, plan.row)]
     row = loops[plan.row]
-    rolled, unrolled = _split_reduction_loops(draft, [loops[i] for i in sorted(anchor.reduced)], plan.tile)
+    others = [loops[i] for i in sorted(anchor.reduced) if i not in plan.taps]
+    rolled, unrolled = _split_reduction_loops(draft, others, plan.tile)
+    rolled = [*(loops[i] for i in plan.taps), *rolled]
     schedule.reorder(*spatial, *rolled, *unrolled, row, vectors, lanes)
     schedule.vectorize(lanes)
     draft.unroll(*unrolled, row, vectors)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import tvm_ffi
-from tvm import ir, tirx
+from tvm import tirx
 
-from ..blocks import BlockInfo, BufferAccess, is_selection, parameter_index, walk
+from ..blocks import BlockInfo, BufferAccess, parameter_index
 from ..draft import Draft
 from ..extents import is_symbolic
-from ..rewriting import conjuncts
+from ..tiling.padding import PaddedMap, find_padding
 from .filters import TAPS
 
 
@@ -23,21 +23,6 @@ class PlaneAxes(NamedTuple):
     row: int
     column: int
     channel: int
-
-
-@dataclass(frozen=True)
-class PaddedMap:
-    """How the sum reads a feature map: `value` at four `variables`, where the conditions on row and column hold.
-
-    It is 0 elsewhere. `buffers` are those of the value, and `shape` is that of the map with its padding.
-    """
-
-    variables: tuple[Any, ...]
-    value: Any
-    rows: tuple[Any, ...]
-    columns: tuple[Any, ...]
-    buffers: tuple[Any, ...]
-    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -80,13 +65,13 @@ def find_convolution(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Fi
     index = parameter_index(draft.function, weights.buffer)
     if axes is None or after is None or index is None:
         return None
-    padding = _find_padding(draft, data)
+    padding = find_padding(draft, data)
     iterators = [i.var for i in draft.schedule.get(epilogue.block).iter_vars]
     outputs, variables = tuple(anchor.extents[axis] for axis in axes), tuple(iterators[i] for i in after)
     if padding is not None:
         return FilteredConvolution(anchor, epilogue, padding, data.name, index, variables, outputs)
     places = tuple(tirx.Var(name, "int32") for name in ("n", "h", "w", "c"))
-    unpadded = PaddedMap(places, tirx.BufferLoad(data.buffer, places), (), (), (data.buffer,), data.shape)
+    unpadded = PaddedMap(data.name, places, tirx.BufferLoad(data.buffer, places), (), (), (data.buffer,), data.shape)
     return FilteredConvolution(anchor, epilogue, unpadded, None, index, variables, outputs)
 
 
@@ -121,40 +106,6 @@ def _is_window(data: BufferAccess, dimension: int, tap: int) -> bool:
     index, used = data.indices[dimension], data.iterators[dimension]
     plain = isinstance(index, tirx.Add) and isinstance(index.a, tirx.Var) and isinstance(index.b, tirx.Var)
     return plain and tap in used and len(used) == 2
-
-
-def _find_padding(draft: Draft, data: BufferAccess) -> PaddedMap | None:
-    """How the block in front reads the map that it pads with zeros along rows and columns, for the sum alone."""
-    writer = draft.producer(data)
-    if writer is None or draft.is_output(writer):
-        return None
-    variables = tuple(i.var for i in draft.schedule.get(writer.block).iter_vars)
-    plain = len(variables) == 4 and all(i.same_as(v) for i, v in zip(writer.write.indices, variables, strict=True))
-    if not plain or len(draft.consumers(writer)) != 1 or not is_selection(writer.value):
-        return None
-    condition, inside, outside = writer.value.args
-    calls = any(isinstance(part, ir.Call) for part in walk(inside))
-    if calls or not isinstance(outside, tirx.FloatImm) or float(outside.value) != 0.0:
-        return None
-    rows: list[Any] = []
-    columns: list[Any] = []
-    for bound in conjuncts(condition):
-        place = _find_limited_variable(bound, variables)
-        if place not in (1, 2):
-            return None
-        (rows if place == 1 else columns).append(bound)
-    buffers = tuple(read.buffer for read in writer.reads)
-    return PaddedMap(variables, inside, tuple(rows), tuple(columns), buffers, data.shape)
-
-
-def _find_limited_variable(bound: Any, variables: tuple[Any, ...]) -> int | None:
-    """The variable that is compared with a constant: a condition at both ends of a range then holds inside."""
-    if not isinstance(bound, tirx.LT | tirx.LE | tirx.GT | tirx.GE):
-        return None
-    parts = [part for side in (bound.a, bound.b) for part in walk(side)]
-    used = [n for part in parts for n, variable in enumerate(variables) if variable.same_as(part)]
-    linear = all(isinstance(part, tirx.Var | tirx.IntImm | tirx.Add | tirx.Sub | int) for part in parts)
-    return used[0] if linear and len(used) == 1 else None
 
 
 def substitute(expression: Any, variables: Sequence[Any], places: Sequence[Any]) -> Any:

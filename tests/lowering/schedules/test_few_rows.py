@@ -79,6 +79,17 @@ def test_threads_share_a_free_batch_and_columns_that_overlap() -> None:
     np.testing.assert_allclose(tensors[-1].numpy(), np.einsum("nhwcj,ochj->wno", windows, weights), atol=1e-4)
 
 
+def test_weights_outside_of_a_small_map_are_not_read(product: Scheduled, compiled: Any) -> None:
+    """They would make a sum of zeros and NaN, which is NaN."""
+    x = np.random.default_rng(0).standard_normal((1, 3, 1, 5)).astype(np.float32)
+    w = np.full((OUTPUTS, 5, 3, 3), np.nan, np.float32)
+    w[..., 1] = 1.0
+    (repack,) = product.repack
+    tensors = [tvm.runtime.tensor(array) for array in (x, repack(w), np.full((1, 2, 1, OUTPUTS), np.nan, np.float32))]
+    compiled(*tensors)
+    assert np.isfinite(tensors[-1].numpy()).all()
+
+
 def list_sums(node: Any, kinds: tuple[int, ...] = (), is_small: bool = False) -> Iterator[tuple[bool, tuple[int, ...]]]:
     """For each block that adds to a sum whether it is in the branch for few rows, and the kinds of loops around it."""
     if isinstance(node, tirx.For):

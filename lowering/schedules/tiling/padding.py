@@ -1,0 +1,62 @@
+"""Maps that a sum reads with zeros around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import ir, tirx
+
+from ..blocks import BufferAccess, is_selection, walk
+from ..draft import Draft
+from ..rewriting import conjuncts
+
+
+@dataclass(frozen=True)
+class PaddedMap:
+    """How the sum reads a feature map: `value` at four `variables`, where the conditions on row and column hold.
+
+    It is 0 elsewhere. `name` is that of the map with its zeros, `shape` its shape; `buffers` are those of the value.
+    """
+
+    name: str
+    variables: tuple[Any, ...]
+    value: Any
+    rows: tuple[Any, ...]
+    columns: tuple[Any, ...]
+    buffers: tuple[Any, ...]
+    shape: tuple[int, ...]
+
+
+def find_padding(draft: Draft, data: BufferAccess) -> PaddedMap | None:
+    """How the block in front reads the map that it pads with zeros along rows and columns, for the sum alone."""
+    writer = draft.producer(data)
+    if writer is None or draft.is_output(writer):
+        return None
+    variables = tuple(i.var for i in draft.schedule.get(writer.block).iter_vars)
+    plain = len(variables) == 4 and all(i.same_as(v) for i, v in zip(writer.write.indices, variables, strict=True))
+    if not plain or len(draft.consumers(writer)) != 1 or not is_selection(writer.value):
+        return None
+    condition, inside, outside = writer.value.args
+    calls = any(isinstance(part, ir.Call) for part in walk(inside))
+    if calls or not isinstance(outside, tirx.FloatImm) or float(outside.value) != 0.0:
+        return None
+    rows: list[Any] = []
+    columns: list[Any] = []
+    for bound in conjuncts(condition):
+        place = _find_limited_variable(bound, variables)
+        if place not in (1, 2):
+            return None
+        (rows if place == 1 else columns).append(bound)
+    buffers = tuple(read.buffer for read in writer.reads)
+    return PaddedMap(data.name, variables, inside, tuple(rows), tuple(columns), buffers, data.shape)
+
+
+def _find_limited_variable(bound: Any, variables: tuple[Any, ...]) -> int | None:
+    """The variable that is compared with a constant: a condition at both ends of a range then holds inside."""
+    if not isinstance(bound, tirx.LT | tirx.LE | tirx.GT | tirx.GE):
+        return None
+    parts = [part for side in (bound.a, bound.b) for part in walk(side)]
+    used = [n for part in parts for n, variable in enumerate(variables) if variable.same_as(part)]
+    linear = all(isinstance(part, tirx.Var | tirx.IntImm | tirx.Add | tirx.Sub | int) for part in parts)
+    return used[0] if linear and len(used) == 1 else None
