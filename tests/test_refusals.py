@@ -66,6 +66,23 @@ def test_a_model_that_fails_the_checker() -> None:
         eqfuse.optimize(model([helper.make_node("Relu", ["nothing"], ["y"])], [X], ["y"]))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(float[1, n, 4] b, float[1, 2, n] s) => (int64[m, 3] y) <int8 k = {3}> { y = NonMaxSuppression (b, s, k) }",
+        "(float[n, 1, 4] x, float[1, 8, 4] w, double[1, 8, 2] r) => (float[n, 1, 1, 2] y) "
+        "{ y, h, c = LSTM <hidden_size = 2> (x, w, r) }",
+        "(float[n, m] x) => (float[n, k] y) <int64[2] times = {1, -1}> { y = Tile (x, times) }",
+        '(float[n, m] x) => (float[k, m] y) { h = Concat <axis = 0> (x, "") y = Relu (h) }',
+    ],
+    ids=["types", "recurrent_types", "negative_repeats", "absent_operand"],
+)
+def test_operands_that_an_operator_cannot_take_stay(text: str) -> None:
+    broken = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> broken {text}')
+    kept = eqfuse.optimize(broken, verify=False)
+    assert [node.op_type for node in kept.graph.node] == [node.op_type for node in broken.graph.node]
+
+
 def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")

@@ -15,7 +15,7 @@ from onnx_ir import serde
 from ...errors import ModelError
 from ..onnx.inference import Knowledge
 from ..onnx.nodes import branches, is_flat_if, is_standard
-from ..onnx.typing import dtype_of
+from ..onnx.typing import NO_INFERENCE, dtype_of
 from .constant_control import replace_by_branch
 from .flatten import FlatModel
 
@@ -104,6 +104,6 @@ def _is_invalid(node: ir.Node, knowledge: Knowledge, opset: int) -> bool:
         onnx.shape_inference.infer_node_outputs(schema, proto, protos, constants, None, imports)
     except onnx.shape_inference.InferenceError:
         return True
-    except (onnx.defs.SchemaError, RuntimeError, KeyError, ValueError):
+    except NO_INFERENCE:
         return False
     return False

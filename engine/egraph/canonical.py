@@ -118,6 +118,8 @@ def _fits(node: ir.Node, operator: OperatorSchema) -> bool:
     given = [o for o in node.outputs if o.name]
     if not given or (operator.sort == "T" and (len(given) > 1 or not node.outputs[0].name)):
         return False
+    if operator.name in VARIADIC and None in node.inputs:
+        return False
     inputs = sum(_is_input(a) for a in operator.arguments)
     return len(node.inputs) <= inputs or operator.name in _FURTHER_INPUTS
 

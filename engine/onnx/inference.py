@@ -40,7 +40,7 @@ from .nodes import (
     is_standard,
     serialize_for_inference,
 )
-from .typing import NAMELESS, constant_type, dtype_of, tensor_type
+from .typing import NAMELESS, NO_INFERENCE, constant_type, dtype_of, tensor_type
 
 SMALL = 4096
 """Most elements of a constant that is evaluated here; larger ones stay expressions until the graph is chosen."""
@@ -268,11 +268,6 @@ def _fold(model: Model, types: Mapping[str, TensorType], constants: Arrays) -> d
     return shapes | {n: a for n, a in values.items() if a.size <= SMALL and a.dtype != object}
 
 
-_NO_INFERENCE = (
-    onnx.checker.ValidationError, onnx.defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, KeyError
-)  # fmt: skip
-
-
 def infer_node_types(
     node: ir.Node, types: Mapping[str, TensorType], constants: Arrays, opsets: Mapping[str, int]
 ) -> dict[str, TensorType]:
@@ -291,7 +286,7 @@ def infer_node_types(
         results = onnx.shape_inference.infer_node_outputs(
             schema, serde.serialize_node(node), protos, data, None, imports
         )
-    except _NO_INFERENCE:
+    except NO_INFERENCE:
         return {}  # inference of the whole graph reports the error; an If that is flat is no node of ONNX
     outputs = {name: tensor_type(proto) for name, proto in results.items()}
     return {name: t for name, t in outputs.items() if t is not None and t.is_static and NAMELESS not in (t.shape or ())}

@@ -9,6 +9,15 @@ from ...ir.types import Dimension, TensorType
 
 NAMELESS = "?"
 """The dimension of a type that nothing is known of; one is not equal to another."""
+NO_INFERENCE = (
+    onnx.checker.ValidationError,
+    onnx.defs.SchemaError,
+    onnx.shape_inference.InferenceError,
+    RuntimeError,
+    KeyError,
+    ValueError,
+)
+"""What onnx raises where it infers nothing from the types of a node's operands, as types it cannot take."""
 
 
 def dtype_name(dtype: ir.DataType) -> str:

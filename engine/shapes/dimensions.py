@@ -241,7 +241,13 @@ def _expand(site: Site) -> Shape:
 
 
 def _tile(site: Site) -> Shape:
-    return dimensions(lambda size, repeat: size * repeat, site.shape(), site.sizes(1))
+    return dimensions(_repeated, site.shape(), site.sizes(1))
+
+
+def _repeated(size: Size, repeat: Size) -> Size:
+    if repeat.number is not None and repeat.number < 0:
+        raise Undecided
+    return size * repeat
 
 
 def _constant_of_shape(site: Site) -> Shape:

@@ -14,7 +14,7 @@ from ...ir.size_names import parse_size
 from ...ir.sizes import Size, TooComplex, neighbour_products, number, symbol
 from ...ir.types import Dimension, TensorType
 from ..onnx.nodes import BODY_DOMAIN, branches, is_flat_if, is_inferable, is_standard, serialize_for_inference
-from ..onnx.typing import NAMELESS, dtype_of, tensor_type
+from ..onnx.typing import NAMELESS, NO_INFERENCE, dtype_of, tensor_type
 from .bounds import Bounds
 from .contents import compute_contents
 from .dimensions import compute_shapes, has_rule
@@ -250,7 +250,7 @@ def _shapes_by_onnx(site: Site, types: Mapping[str, TensorType]) -> list[Shape |
         schema = onnx.defs.get_schema(proto.op_type, site.opset, "")
         imports = [onnx.helper.make_opsetid("", site.opset)]
         results = onnx.shape_inference.infer_node_outputs(schema, proto, protos, data, None, imports)
-    except (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, KeyError):
+    except NO_INFERENCE:
         return []
     shapes: list[Shape | None] = []
     for name in proto.output:

@@ -18,13 +18,12 @@ from ...engine.egraph.emit import Emission, emit_node
 from ...engine.egraph.encode import Encoding
 from ...engine.egraph.graph import EGraph, ENode, NodePosition, WaitingNodes
 from ...engine.onnx.inference import Knowledge, infer_node_types
-from ...engine.onnx.typing import dtype_of, tensor_type
+from ...engine.onnx.typing import NO_INFERENCE, dtype_of, tensor_type
 from ...ir.operation import assume_sizes, dimension_size
 from ...ir.operators import OPERATORS
 from ...ir.types import Dimension, TensorType
 
 Types = tuple[TensorType | None, ...]
-_FAILURES = (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, ValueError)
 
 
 def assume_types(
@@ -162,6 +161,6 @@ def _infer(emission: Emission, operands: Types, opset: int) -> Types:
         schema = onnx.defs.get_schema(emission.op_type, opset, "")
         imports = [onnx.helper.make_opsetid("", opset)]
         inferred = onnx.shape_inference.infer_node_outputs(schema, proto, types, data, None, imports)
-    except _FAILURES:
+    except NO_INFERENCE:
         return ()
     return tuple(tensor_type(inferred[name]) if name in inferred else None for name in outputs)

@@ -13,6 +13,7 @@ import numpy as np
 import onnxruntime
 
 from ...engine.verification.compare import Tolerance, compare
+from ...engine.verification.run import session_options
 from ...ir.graph import OperatorGraph
 from ...ir.operation import dimension_size
 from ...ir.types import Dimension, TensorType
@@ -98,7 +99,8 @@ def _difference(
     except (CrashError, LoweringError) as error:
         return str(error)
     original = fallback(graph, call.members, prepared.weights, "compared")
-    session = onnxruntime.InferenceSession(original.model.SerializeToString(), providers=["CPUExecutionProvider"])
+    content = original.model.SerializeToString()
+    session = onnxruntime.InferenceSession(content, session_options(), providers=["CPUExecutionProvider"])
     names = (info.name for info in original.model.graph.input)
     try:
         expected = session.run(None, dict(zip(names, (given[value] for value in original.inputs), strict=True)))
