@@ -37,7 +37,8 @@ REFUSALS = (s_tir.ScheduleError, RuntimeError, TypeError)
 """What a rule raises where it does not match after all: a primitive of TVM's, or TypeError where an extent has to be a
 number and a call decides about it."""
 FAR = 4.0
-"""A schedule is estimated to be far off above this multiple of the least cycles: then stages are tried, too."""
+"""A schedule is estimated to be far off above this multiple of the least cycles: then stages are tried, too; where only
+the rule that fits everything matches they always are."""
 FEWEST_CYCLES = 2000.0
 """Below this, about a call of a kernel, a schedule is not asked for a better one."""
 CLEARLY = 1.3
@@ -124,7 +125,8 @@ def _schedule_best(
     is_cut = bool(find_needed_cuts(draft))
     chosen = schedule_stages(draft, schedule_whole) if is_cut else schedule_whole(function)
     assert chosen is not None  # where a cut is needed there is one
-    if may_cut and not is_cut and chosen.cycles > max(FEWEST_CYCLES, FAR * least_cycles(function, device)):
+    limit = least_cycles(function, device) * (FAR if chosen.scheduled.rule != fallback.__name__ else 1.0)
+    if may_cut and not is_cut and chosen.cycles > max(FEWEST_CYCLES, limit):
         for change in (Draft.copy, turn_rows):
             with suppress(*REFUSALS):
                 changed = change(Draft.of(function, device, threads))
