@@ -227,12 +227,8 @@ class OperatorSet:
         if self.bordering:
             busy = work + self.moving + self.bordering
         else:
-            busy = roofline(work, self.moving) + self.waiting(work)
+            busy = roofline(work, self.moving) + _WAITING * min(work, self.fetching)
         return busy + self.exposed + self.copying + self.keeping
-
-    def waiting(self, work: float) -> float:
-        """Seconds that this much arithmetic waits for weights."""
-        return _WAITING * min(work, self.fetching)
 
     @property
     def keeping(self) -> float:
