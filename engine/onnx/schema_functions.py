@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx import defs
@@ -22,7 +23,11 @@ from .nodes import RANDOM_OPERATORS, is_standard
 from .typing import dtype_of
 
 DOMAIN = "eqfuse.expanded"
-EINSUM = "Einsum"
+EINSUM, CLIP = "Einsum", "Clip"
+_BOUNDS = (("Max", "min"), ("Min", "max"))
+"""What a Clip of before opset 11 does, by the attributes that it has."""
+_BROADCASTING = 8
+"""The opset since which Max and Min repeat a number."""
 _KEPT = RANDOM_OPERATORS | {"DynamicQuantizeLinear", "Range", "SequenceMap"}
 """Operators that stay: their parts are of no use to anyone."""
 
@@ -58,7 +63,7 @@ def expand_operators(model: Model, types: Mapping[str, TensorType]) -> Model:
 
 
 def _is_expandable(node: ir.Node) -> bool:
-    if is_standard(node) and node.op_type == EINSUM:
+    if is_standard(node) and (node.op_type == EINSUM or (node.op_type == CLIP and node.attributes)):
         return True
     if not is_standard(node) or node.op_type in OPERATORS or node.op_type in _KEPT or not defs.has(node.op_type):
         return False
@@ -70,6 +75,8 @@ def _function_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> 
     """The function of a node, for the model's version; None where ONNX has none for it."""
     if node.op_type == EINSUM:
         return _einsum_of(node, opset, types)
+    if node.op_type == CLIP:
+        return _clip_of(node, opset, types)
     schema: Any = defs.get_schema(node.op_type, opset)  # onnx leaves methods out of its stub
     function = onnx.FunctionProto()
     versions = [v for v in schema.function_opset_versions if v <= opset]
@@ -93,6 +100,21 @@ def _einsum_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> on
     if len(known) < len(node.inputs):
         return None
     return einsum_function(node.attributes["equation"].as_string(), known, opset)
+
+
+def _clip_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
+    """A Clip whose bounds are attributes as a maximum and a minimum; None where these do not broadcast."""
+    type_ = _type(node.inputs[0], types)
+    if type_ is None or opset < _BROADCASTING:
+        return None
+    dtype, value, steps = onnx.helper.tensor_dtype_to_np_dtype(type_.tensor_type.elem_type), "x", []
+    for operator, name in _BOUNDS:
+        if name in node.attributes:
+            bound = onnx.numpy_helper.from_array(np.asarray(node.attributes[name].as_float(), dtype), name)
+            steps.append(onnx.helper.make_node("Constant", [], [name], value=bound))
+            steps.append(onnx.helper.make_node(operator, [value, name], [value := f"{name}_bounded"]))
+    steps.append(onnx.helper.make_node("Identity", [value], ["y"]))
+    return onnx.helper.make_function(DOMAIN, CLIP, ["x"], ["y"], steps, [onnx.helper.make_opsetid("", opset)])
 
 
 def _fits(function: onnx.FunctionProto, opset: int) -> bool:

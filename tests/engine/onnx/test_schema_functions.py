@@ -34,6 +34,8 @@ X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 @pytest.mark.parametrize(
     ("operator", "opset", "inputs", "attributes"),
     [
+        ("Clip", 9, [X], {"min": -0.5, "max": 0.25}),
+        ("Clip", 9, [X], {"max": 0.5}),
         ("MeanVarianceNormalization", 13, [X[None]], {"axes": [1, 2]}),
         ("MeanVarianceNormalization", 13, [X[None]], {}),
         ("NegativeLogLikelihoodLoss", 13, [X[..., 0], np.array([2, 0])], {"reduction": "sum"}),
