@@ -77,7 +77,7 @@ class Draft:
     def with_attribute(self, name: str, value: Any) -> Draft:
         """A draft of the function with an attribute. Blocks and loops of this one are not valid in it."""
         module = tvm.IRModule({FUNCTION: self.function.with_attr(name, value)})
-        return replace(self, schedule=s_tir.Schedule(module))
+        return replace(self, schedule=s_tir.Schedule(module), inspected={})  # extents depend on typical sizes
 
     def serial(self) -> Draft:
         """The same draft for one thread: for what stands inside of loops that threads share already."""

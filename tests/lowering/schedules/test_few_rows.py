@@ -90,6 +90,15 @@ def test_weights_outside_of_a_small_map_are_not_read(product: Scheduled, compile
     assert np.isfinite(tensors[-1].numpy()).all()
 
 
+def test_blocks_are_seen_at_the_typical_sizes_of_their_draft() -> None:
+    draft = Draft.of(convolution(), HOST)
+    usual, larger = (
+        [list(map(int, block.extents)) for block in each.blocks()]
+        for each in (draft, draft.with_attribute(TYPICAL, {"w": 256}))
+    )
+    assert usual != larger
+
+
 def list_sums(node: Any, kinds: tuple[int, ...] = (), is_small: bool = False) -> Iterator[tuple[bool, tuple[int, ...]]]:
     """For each block that adds to a sum whether it is in the branch for few rows, and the kinds of loops around it."""
     if isinstance(node, tirx.For):
