@@ -129,5 +129,5 @@ def load_runtime(name: str) -> Runtime:
     except OSError:
         names = ", ".join(runtime_names())
         raise OptionError("runtime", f"{name!r} is not one of {names}, nor the path of a .toml file") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise OptionError("runtime", f"{path}: {error}") from None

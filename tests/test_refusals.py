@@ -167,3 +167,9 @@ def test_a_runaway_rule_is_stopped(tmp_path: Path) -> None:
     assert result.saturation.stop_reason in ("node limit", "time limit")
     assert result.verification is not None
     assert result.verification.status == "passed"
+
+
+def test_a_softmax_without_an_axis_is_priced() -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> broken (float x) => (float y) { y = Softmax (x) }'
+    kept = eqfuse.optimize(onnx.parser.parse_model(text), verify=False)
+    assert [node.op_type for node in kept.graph.node] == ["Softmax"]

@@ -322,6 +322,7 @@ def encode(model: Model, knowledge: Knowledge, named: frozenset[str] = frozenset
         products={
             (encoder.number(a), encoder.number(b)): encoder.number(product)
             for (a, b), product in knowledge.products.items()
+            if all(isinstance(d, int) or d in symbols for d in (a, b, product))  # the others no term has
         },
         equal=tuple(encoder.equal),
     )

@@ -67,9 +67,10 @@ def node_types(node: onnx.NodeProto, opsets: Mapping[str, int], types: Mapping[s
         return [type_name(value.data_type) if value is not None else "float32"]
     if node.op_type.endswith("Like") and node.domain == "" and node.op_type != "CastLike":
         return [_lookup(types, node.input[0])]
-    if not defs.has(node.op_type, node.domain):
+    opset = opsets.get(node.domain, 1)
+    if not defs.has(node.op_type, opset, node.domain):
         raise LoweringError(f"{node.op_type} has no plain loop")
-    schema = defs.get_schema(node.op_type, opsets.get(node.domain, 1), node.domain)
+    schema = defs.get_schema(node.op_type, opset, node.domain)
     bound: dict[str, str] = {}
     for position, name in enumerate(node.input):
         if name:

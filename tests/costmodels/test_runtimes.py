@@ -141,3 +141,10 @@ def test_an_operator_that_keeps_the_layout_needs_no_reorder(operator: str) -> No
     weights = {"v": normal(32, channels, 1, 1), **constants}
     made = runtime_kernels(model(nodes, [value("x", IMAGE)], ["z"], weights, 14))
     assert (made["ReorderInput"], made["ReorderOutput"]) == (1, 1)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match=r"own\.toml"):
+        load_runtime(str(path))
