@@ -152,15 +152,17 @@ def border_seconds(operation: Operation, device: Device) -> float:
 
 
 def _window_cycles(operation: Operation, device: Device) -> float | None:
-    """Of a convolution of single channels, or of pooling; None where its sizes are not known."""
+    """Of a convolution of single channels, or of pooling; None where its sizes or its window are not known."""
     result, maps = operation.output.dimensions, operation.operand(0).dimensions
     if len(result) < 3 or len(maps) != len(result) or not operation.output.elements:
         return None
     is_pool = operation.op in POOLS
+    kernel = operation.integers("kernel_shape") if is_pool else operation.operand(1).dimensions
+    if not kernel:  # an opaque pooling, such as one whose positions are rounded up for free sizes
+        return None
     window = window_size(operation) if is_pool else depth(operation)
-    across = (operation.integers("kernel_shape") if is_pool else operation.operand(1).dimensions)[-1:]
     vectors, rows = ceil(result[1] / device.lanes), result[0] * prod(result[2:-1])
-    return rows * _row_cycles(result[-1], vectors, window, *across, device)
+    return rows * _row_cycles(result[-1], vectors, window, kernel[-1], device)
 
 
 @lru_cache(maxsize=1 << 12)
