@@ -10,8 +10,9 @@ from dataclasses import replace
 from ...support.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
 from .messages import Answer, Request
 
-SECONDS = 60.0
-"""How long a kernel may take; a schedule that takes longer to compile is given up for a plain one."""
+SECONDS = 180.0
+"""How long a kernel may take by the clock; a schedule that takes longer to compile is given up for a plain one. Kernels
+of free sizes take 10 s of the processor's time, of which a machine that nine other processes use gives a tenth."""
 _IDLE_SECONDS = 60.0
 """How long a process waits for another kernel before it frees its memory."""
 _KERNELS_OF_A_PROCESS = 4
