@@ -45,16 +45,11 @@ class Problem:
         return f"{self.path}:{self.line}:{self.column}: {self.message}"
 
 
-def lint(source: Path | str) -> list[Problem]:
-    """The problems of a rule file, or of the text of one, by place; none: it can be loaded.
+def lint_files(sources: Sequence[Path | str]) -> list[Problem]:
+    """The problems of rule files, or of texts of some, that are to be loaded together; none: they can be.
 
     Names must also be unique against the shipped catalogue. Raises RuleError where a file cannot be read.
     """
-    return lint_files([source])
-
-
-def lint_files(sources: Sequence[Path | str]) -> list[Problem]:
-    """The problems of several files that are to be loaded together. Raises RuleError where one cannot be read."""
     readable: list[_Source] = []
     unreadable: list[Problem] = []
     for source in sources:

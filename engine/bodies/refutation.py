@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import onnx
 import onnx_ir as ir
 from onnx_ir import serde
 
 from ...errors import ModelError
 from ..onnx.inference import Knowledge
 from ..onnx.nodes import branches, is_flat_if, is_standard
-from ..onnx.typing import NO_INFERENCE, dtype_of
+from ..onnx.typing import infer_outputs, type_proto
 from .constant_control import replace_by_branch
 from .flatten import FlatModel
 
@@ -92,18 +91,7 @@ def _is_invalid(node: ir.Node, knowledge: Knowledge, opset: int) -> bool:
     """Whether ONNX refuses the types of the operands of a node, all of known rank."""
     names = [value.name for value in node.inputs if value is not None and value.name]
     types = [knowledge.types.get(name) for name in names]
-    known = {n: t for n, t in zip(names, types, strict=True) if t is not None and t.shape is not None}
-    if not is_standard(node) or len(known) < len(set(names)):
+    protos = {n: type_proto(t) for n, t in zip(names, types, strict=True) if t is not None and t.shape is not None}
+    if not is_standard(node) or len(protos) < len(set(names)):
         return False
-    protos = {n: onnx.helper.make_tensor_type_proto(int(dtype_of(t.dtype)), t.shape) for n, t in known.items()}
-    constants = {n: onnx.numpy_helper.from_array(knowledge.constants[n]) for n in names if n in knowledge.constants}
-    imports = [onnx.helper.make_opsetid("", opset)]
-    try:
-        schema = onnx.defs.get_schema(node.op_type, opset, "")
-        proto = serde.serialize_node(node)
-        onnx.shape_inference.infer_node_outputs(schema, proto, protos, constants, None, imports)
-    except onnx.shape_inference.InferenceError:
-        return True
-    except NO_INFERENCE:
-        return False
-    return False
+    return infer_outputs(serde.serialize_node(node), protos, knowledge.constants, opset) is None

@@ -155,12 +155,6 @@ def _is_input(argument: Operand | Attribute) -> bool:
     return isinstance(argument, Operand) or argument.input_since is not None
 
 
-def expand_axes(axes: tuple[int, ...], values: tuple[int, ...], rank: int, default: int) -> tuple[int, ...]:
-    """Values given for some axes, spread over all of them."""
-    spread = dict(zip((a % rank for a in axes), values, strict=True))
-    return tuple(spread.get(a, default) for a in range(rank))
-
-
 # --- the form of each operator whose attributes can be written in several ways
 
 Literals = dict[str, Any]
@@ -320,9 +314,9 @@ def _pad(site: Site, literals: Literals) -> Literals:
     pads = literals["pads"]
     _require(pads is not None, "a Pad of opset 10, with attributes")
     if axes is not None:
-        some = tuple(int(a) for a in np.atleast_1d(axes))
-        half = len(some)
-        pads = (*expand_axes(some, pads[:half], rank, 0), *expand_axes(some, pads[half:], rank, 0))
+        some = [int(a) % rank for a in np.atleast_1d(axes)]
+        sides = [dict(zip(some, half, strict=True)) for half in (pads[: len(some)], pads[len(some) :])]
+        pads = tuple(side.get(a, 0) for side in sides for a in range(rank))
     _require(len(pads) == 2 * rank, "pads that do not fit the rank")
     return literals | {"pads": pads}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from string import ascii_letters
 from typing import Any
 
@@ -154,8 +155,8 @@ class _Parts:
     def _size_of(self, group: str) -> int:
         """Elements of some axes; -1 where one of them is free."""
         sizes = [self.sizes[letter] for letter in group]
-        known = [size for size in sizes if isinstance(size, int)]
-        return int(np.prod(known)) if len(known) == len(sizes) else -1
+        numbers = [size for size in sizes if isinstance(size, int)]
+        return prod(numbers) if len(numbers) == len(sizes) else -1
 
     def _shape(self, name: str, batch: str, rest: Sequence[int]) -> str:
         """A Reshape that keeps the axes of the batch. Raises ValueError where more than one other size is free."""

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnx import numpy_helper
 from onnx_ir import serde
 
 from ...errors import ModelError
@@ -40,7 +39,7 @@ from .nodes import (
     is_standard,
     serialize_for_inference,
 )
-from .typing import NAMELESS, NO_INFERENCE, constant_type, dtype_of, tensor_type
+from .typing import NAMELESS, constant_type, infer_outputs, tensor_type, type_proto
 
 SMALL = 4096
 """Most elements of a constant that is evaluated here; larger ones stay expressions until the graph is chosen."""
@@ -187,7 +186,7 @@ class _Skeleton:
         computed = [n for n in proto.graph.node if not (n.output and all(o in stored for o in n.output if o))]
         del proto.graph.node[:]
         proto.graph.node.extend(computed)
-        proto.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in constants.items())
+        proto.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in constants.items())
         proto.graph.input.extend(
             onnx.helper.make_tensor_value_info(name, int(tensor.dtype), [int(d) for d in tensor.shape.numpy()])
             for name, tensor in self._weights.items()
@@ -277,19 +276,10 @@ def infer_node_types(
     operands = [i for i in node.inputs if i is not None and i.name]
     if not all(_is_static(types, operand) for operand in operands):
         return {}
-    named = {i.name: types[i.name] for i in operands if i.name}
-    protos = {n: onnx.helper.make_tensor_type_proto(int(dtype_of(t.dtype)), t.shape) for n, t in named.items()}
-    data = {name: numpy_helper.from_array(constants[name], name) for name in named if name in constants}
-    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-    try:
-        schema = onnx.defs.get_schema(node.op_type, opsets.get("", 1), "")
-        results = onnx.shape_inference.infer_node_outputs(
-            schema, serde.serialize_node(node), protos, data, None, imports
-        )
-    except NO_INFERENCE:
-        return {}  # inference of the whole graph reports the error; an If that is flat is no node of ONNX
-    outputs = {name: tensor_type(proto) for name, proto in results.items()}
-    return {name: t for name, t in outputs.items() if t is not None and t.is_static and NAMELESS not in (t.shape or ())}
+    protos = {i.name: type_proto(types[i.name]) for i in operands if i.name}
+    # What ONNX refuses is reported by inference of the whole graph. An If that is flat is no node of ONNX.
+    outputs = infer_outputs(serde.serialize_node(node), protos, constants, opsets.get("", 1)) or {}
+    return {name: t for name, t in outputs.items() if t.is_static and NAMELESS not in (t.shape or ())}
 
 
 def _is_static(types: Mapping[str, TensorType], value: ir.Value) -> bool:

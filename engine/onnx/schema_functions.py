@@ -20,7 +20,7 @@ from ...ir.types import TensorType
 from .einsum import einsum_function
 from .model import Model
 from .nodes import RANDOM_OPERATORS, is_standard
-from .typing import dtype_of
+from .typing import type_proto
 
 DOMAIN = "eqfuse.expanded"
 EINSUM, CLIP = "Einsum", "Clip"
@@ -84,10 +84,10 @@ def _function_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> 
         function.ParseFromString(schema.get_function_with_opset_version(max(versions)))
         return function if _fits(function, opset) else None
     versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
-    known = [_type(value, types) for value in node.inputs]
-    if not versions or None in known:
+    operands = [_type(value, types) for value in node.inputs]
+    if not versions or None in operands:
         return None
-    content = [t.SerializeToString() for t in known if t is not None]
+    content = [t.SerializeToString() for t in operands if t is not None]
     call = serde.serialize_node(node).SerializeToString()
     function.ParseFromString(schema.get_context_dependent_function_with_opset_version(max(versions), call, content))
     return function if _fits(function, opset) else None
@@ -95,11 +95,11 @@ def _function_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> 
 
 def _einsum_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
     """An Einsum as products; None where the shape of an operand is not known, or there are no such products."""
-    shapes = [type_.shape for value in node.inputs if value and (type_ := types.get(value.name or ""))]
-    known = [shape for shape in shapes if shape is not None]
-    if len(known) < len(node.inputs):
+    operands = [types.get(value.name or "") for value in node.inputs if value is not None]
+    shapes = [type_.shape for type_ in operands if type_ is not None and type_.shape is not None]
+    if len(shapes) < len(node.inputs):
         return None
-    return einsum_function(node.attributes["equation"].as_string(), known, opset)
+    return einsum_function(node.attributes["equation"].as_string(), shapes, opset)
 
 
 def _clip_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
@@ -137,10 +137,7 @@ def _type(value: ir.Value | None, types: Mapping[str, TensorType]) -> onnx.TypeP
     if value is None:
         return onnx.TypeProto()
     type_ = types.get(value.name or "")
-    if type_ is None:
-        return None
-    shape = type_.shape
-    return onnx.helper.make_tensor_type_proto(int(dtype_of(type_.dtype)), None if shape is None else list(shape))
+    return None if type_ is None else type_proto(type_)
 
 
 def _defaults(node: ir.Node, opset: int) -> list[ir.Attr]:

@@ -1,23 +1,21 @@
-"""From ONNX types to `TensorType`."""
+"""From ONNX types to `TensorType` and back, and the types that ONNX infers for the outputs of a node."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 import onnx
 import onnx_ir as ir
+from onnx import shape_inference
 
 from ...ir.types import Dimension, TensorType
 
 NAMELESS = "?"
 """The dimension of a type that nothing is known of; one is not equal to another."""
-NO_INFERENCE = (
-    onnx.checker.ValidationError,
-    onnx.defs.SchemaError,
-    onnx.shape_inference.InferenceError,
-    RuntimeError,
-    KeyError,
-    ValueError,
-)
-"""What onnx raises where it infers nothing from the types of a node's operands, as types it cannot take."""
+_FAILURES = (onnx.checker.ValidationError, onnx.defs.SchemaError, RuntimeError, KeyError, ValueError)
+"""What onnx raises where it infers nothing from the types of a node's operands."""
 
 
 def dtype_name(dtype: ir.DataType) -> str:
@@ -44,6 +42,33 @@ def tensor_type(proto: onnx.TypeProto) -> TensorType | None:
     if not tensor.HasField("shape"):
         return TensorType(dtype, None)
     return TensorType(dtype, tuple(_dimension(d) for d in tensor.shape.dim))
+
+
+def type_proto(type_: TensorType) -> onnx.TypeProto:
+    """The reverse of `tensor_type`."""
+    return onnx.helper.make_tensor_type_proto(int(dtype_of(type_.dtype)), type_.shape)
+
+
+def infer_outputs(
+    node: onnx.NodeProto,
+    types: Mapping[str, onnx.TypeProto],
+    constants: Mapping[str, np.ndarray[Any, Any]],
+    opset: int,
+) -> dict[str, TensorType] | None:
+    """The types of the tensors that a node of ONNX returns; None where ONNX refuses the types of its operands.
+
+    `types` and `constants` are those of the operands, by name. {} where nothing follows from them.
+    """
+    data = {name: onnx.numpy_helper.from_array(constants[name], name) for name in types if name in constants}
+    imports = [onnx.helper.make_opsetid("", opset)]
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opset, "")
+        results = shape_inference.infer_node_outputs(schema, node, dict(types), data, None, imports)
+    except shape_inference.InferenceError:
+        return None
+    except _FAILURES:
+        return {}
+    return {name: type_ for name, proto in results.items() if (type_ := tensor_type(proto)) is not None}
 
 
 def _dimension(dimension: onnx.TensorShapeProto.Dimension) -> Dimension:

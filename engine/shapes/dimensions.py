@@ -241,10 +241,10 @@ def _expand(site: Site) -> Shape:
 
 
 def _tile(site: Site) -> Shape:
-    return dimensions(_repeated, site.shape(), site.sizes(1))
+    return dimensions(_repeat, site.shape(), site.sizes(1))
 
 
-def _repeated(size: Size, repeat: Size) -> Size:
+def _repeat(size: Size, repeat: Size) -> Size:
     if repeat.number is not None and repeat.number < 0:
         raise Undecided
     return size * repeat

@@ -14,7 +14,7 @@ from ...ir.size_names import parse_size
 from ...ir.sizes import Size, TooComplex, neighbour_products, number, symbol
 from ...ir.types import Dimension, TensorType
 from ..onnx.nodes import BODY_DOMAIN, branches, is_flat_if, is_inferable, is_standard, serialize_for_inference
-from ..onnx.typing import NAMELESS, NO_INFERENCE, dtype_of, tensor_type
+from ..onnx.typing import NAMELESS, dtype_of, infer_outputs
 from .bounds import Bounds
 from .contents import compute_contents
 from .dimensions import compute_shapes, has_rule
@@ -245,19 +245,12 @@ def _shapes_by_onnx(site: Site, types: Mapping[str, TensorType]) -> list[Shape |
     sizes: dict[str, Size] = {}
     known_types = types if is_standard(site.node) else {n: TensorType("float32", types[n].shape) for n in names}
     protos = {name: _proto(known_types[name], site.shapes[name], sizes) for name in names}
-    data = {name: onnx.numpy_helper.from_array(site.constants[name]) for name in names if name in site.constants}
-    try:
-        schema = onnx.defs.get_schema(proto.op_type, site.opset, "")
-        imports = [onnx.helper.make_opsetid("", site.opset)]
-        results = onnx.shape_inference.infer_node_outputs(schema, proto, protos, data, None, imports)
-    except NO_INFERENCE:
-        return []
-    shapes: list[Shape | None] = []
-    for name in proto.output:
-        type_ = tensor_type(results[name]) if name in results else None
-        known = type_ is not None and type_.shape is not None
-        shapes.append(tuple(number(d) if isinstance(d, int) else sizes.get(d) for d in type_.shape) if known else None)  # type: ignore[union-attr]
-    return shapes
+    outputs = infer_outputs(proto, protos, site.constants, site.opset) or {}
+    shapes = [outputs[name].shape if name in outputs else None for name in proto.output]
+    return [
+        None if shape is None else tuple(number(d) if isinstance(d, int) else sizes.get(d) for d in shape)
+        for shape in shapes
+    ]
 
 
 def _proto(type_: TensorType, shape: Shape, sizes: dict[str, Size]) -> onnx.TypeProto:

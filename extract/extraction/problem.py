@@ -65,15 +65,12 @@ class Solution:
     choice: for exactly the classes reachable from the roots, the index of the candidate picked.
     cost: the DAG cost of that choice. lower_bound: no extraction costs less (up to TOLERANCE).
     status: "optimal" if cost and lower_bound agree up to TOLERANCE.
-    components: independent subproblems that needed a decision; distinct_components: those really solved.
     """
 
     choice: Mapping[int, int]
     cost: float
     lower_bound: float
     status: Status
-    components: int
-    distinct_components: int
 
     @property
     def gap(self) -> float:

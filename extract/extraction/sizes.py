@@ -12,13 +12,12 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnx import numpy_helper
 
-from ...engine.egraph.emit import Emission, emit_node
+from ...engine.egraph.emit import Array, Emission, emit_node
 from ...engine.egraph.encode import Encoding
 from ...engine.egraph.graph import EGraph, ENode, NodePosition, WaitingNodes
 from ...engine.onnx.inference import Knowledge, infer_node_types
-from ...engine.onnx.typing import NO_INFERENCE, dtype_of, tensor_type
+from ...engine.onnx.typing import infer_outputs, type_proto
 from ...ir.operation import assume_sizes, dimension_size
 from ...ir.operators import OPERATORS
 from ...ir.types import Dimension, TensorType
@@ -145,22 +144,20 @@ def _broadcast(operands: Types) -> tuple[int, ...] | None:
 def _infer(emission: Emission, operands: Types, opset: int) -> Types:
     """The types of a new node's outputs by ONNX's inference, () where it fails."""
     types: dict[str, onnx.TypeProto] = {}
-    data: dict[str, onnx.TensorProto] = {}
+    constants: dict[str, Array] = {}
     names = []
     for index, source in enumerate(emission.inputs):
         names.append("" if source is None else f"i{index}")
         if isinstance(source, int):
             if (type_ := operands[source]) is not None:
-                types[names[-1]] = onnx.helper.make_tensor_type_proto(int(dtype_of(type_.dtype)), type_.shape)
+                types[names[-1]] = type_proto(type_)
         elif source is not None:
-            data[names[-1]] = numpy_helper.from_array(source, names[-1])
-            types[names[-1]] = onnx.helper.make_tensor_type_proto(data[names[-1]].data_type, source.shape)
+            constants[names[-1]] = source
+            types[names[-1]] = type_proto(TensorType(source.dtype.name, source.shape))
     outputs = [f"o{index}" for index in range(emission.outputs)]
     try:
-        proto = onnx.helper.make_node(emission.op_type, names, outputs, **emission.attributes)
-        schema = onnx.defs.get_schema(emission.op_type, opset, "")
-        imports = [onnx.helper.make_opsetid("", opset)]
-        inferred = onnx.shape_inference.infer_node_outputs(schema, proto, types, data, None, imports)
-    except NO_INFERENCE:
+        node = onnx.helper.make_node(emission.op_type, names, outputs, **emission.attributes)
+    except ValueError:  # onnx makes no attribute of an empty list
         return ()
-    return tuple(tensor_type(inferred[name]) if name in inferred else None for name in outputs)
+    inferred = infer_outputs(node, types, constants, opset)
+    return () if not inferred else tuple(map(inferred.get, outputs))

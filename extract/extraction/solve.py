@@ -139,8 +139,7 @@ class _Split:
         cost = selection_cost(self.problem, choice)
         bounds = (answers[part.core].lower_bound for part in self.parts)
         bound = min(math.fsum([self.reduced.settled_cost, *bounds]), cost)
-        distinct = len({part.core for part in self.parts})
-        return Solution(choice, cost, bound, _status(cost, bound), len(self.parts), distinct)
+        return Solution(choice, cost, bound, _status(cost, bound))
 
 
 def _status(cost: float, bound: float) -> Status:

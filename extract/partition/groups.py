@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import get_args
 
-from ...engine.choices import PartitionMethod
 from ...errors import EqfuseError
 from ...ir.graph import OperatorGraph
 from ...support.directed_graphs import CycleError, short_cycles, topological_order
-
-METHODS: tuple[PartitionMethod, ...] = get_args(PartitionMethod)
 
 
 class PartitionError(EqfuseError):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import onnx
@@ -19,7 +20,6 @@ from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.extract.partition.certificate.format import certificate_of
-from eqfuse.extract.partition.groups import METHODS
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.bundle.kernel_facts import KERNELS
 
@@ -27,7 +27,7 @@ from .small_models import model, saved, weights
 
 Sets = set[frozenset[str]]
 TARGETS = ("host", "arm-cortex-a76")
-CUT: tuple[PartitionMethod, ...] = tuple(method for method in METHODS if method != "none")
+CUT: tuple[PartitionMethod, ...] = tuple(method for method in get_args(PartitionMethod) if method != "none")
 
 
 def network() -> onnx.ModelProto:

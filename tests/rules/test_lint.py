@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eqfuse.errors import RuleError
-from eqfuse.rules.lint import Problem, lint, lint_files, require_clean
+from eqfuse.rules.lint import Problem, lint_files, require_clean
 from eqfuse.rules.places import analysis_files, shipped_files
 from eqfuse.rules.records import read_file
 
@@ -23,12 +23,12 @@ def expected(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("path", sorted((HERE / "pass").glob("*.egg")), ids=lambda p: p.stem)
 def test_clean(path: Path) -> None:
-    assert lint(path) == []
+    assert lint_files([path]) == []
 
 
 @pytest.mark.parametrize("path", FAIL, ids=lambda p: p.stem)
 def test_problems(path: Path) -> None:
-    assert [f"{p.line}:{p.column}: {p.message}" for p in lint(path)] == expected(path)
+    assert [f"{p.line}:{p.column}: {p.message}" for p in lint_files([path])] == expected(path)
 
 
 def test_shipped_files_are_clean() -> None:
@@ -37,13 +37,13 @@ def test_shipped_files_are_clean() -> None:
 
 
 def test_text_is_checked_like_a_file() -> None:
-    assert lint("(run 1)") == [
+    assert lint_files(["(run 1)"]) == [
         Problem(Path("<text>"), 1, 1, "a rule file holds declarations and rules; run does not belong in it")
     ]
 
 
 def test_a_problem_names_its_rule() -> None:
-    assert [problem.rule for problem in lint(HERE / "fail" / "several.egg")] == ["test-a", "test-b"]
+    assert [problem.rule for problem in lint_files([HERE / "fail" / "several.egg"])] == ["test-a", "test-b"]
 
 
 def test_names_are_unique_across_files() -> None:
@@ -55,7 +55,7 @@ def test_names_are_unique_across_files() -> None:
 def test_names_differ_from_the_shipped_ones() -> None:
     rule = next(rule for file in shipped_files() for rule in file.rules)
     written = rule.path.read_text(encoding="utf-8")
-    assert any(f"the name {rule.name} is taken" in problem.message for problem in lint(written))
+    assert any(f"the name {rule.name} is taken" in problem.message for problem in lint_files([written]))
 
 
 def test_a_file_may_use_what_another_declares() -> None:
@@ -73,14 +73,14 @@ def test_loading_reports_the_first_problem_and_counts_the_others() -> None:
 
 def test_a_missing_file() -> None:
     with pytest.raises(RuleError, match=r"nowhere\.egg: cannot be read: No such file"):
-        lint(Path("nowhere.egg"))
+        lint_files([Path("nowhere.egg")])
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "\ufeff"])
 def test_an_empty_file_has_no_rules(text: str, tmp_path: Path) -> None:
     path = tmp_path / "own.egg"
     path.write_text(text, encoding="utf-8")
-    assert [str(problem) for problem in lint(path)] == [f"{path}:1:1: the file has no rules"]
+    assert [str(problem) for problem in lint_files([path])] == [f"{path}:1:1: the file has no rules"]
 
 
 @pytest.mark.parametrize(("mark", "end"), [("\ufeff", "\n"), ("", "\r\n"), ("\ufeff", "\r\n")])
@@ -89,7 +89,7 @@ def test_files_of_other_editors_are_read_alike(mark: str, end: str, tmp_path: Pa
     plain = (HERE / "pass" / "when.egg").read_text(encoding="utf-8")
     path = tmp_path / "when.egg"
     path.write_bytes((mark + plain.replace("\n", end)).encode())
-    assert lint(path) == []
+    assert lint_files([path]) == []
     other, unixlike = (read_file(p).rules[0] for p in (path, HERE / "pass" / "when.egg"))
     assert (other.text, other.example, other.line) == (unixlike.text, unixlike.example, unixlike.line)
 
@@ -98,13 +98,13 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "own.egg"
     path.write_bytes(b"; \xff\xfe\x00")
     with pytest.raises(RuleError, match=r"own\.egg: is no rule file: byte 2 is not UTF-8 text$"):
-        lint(path)
+        lint_files([path])
 
 
 def test_an_author_knows_the_facts_of_an_own_operator() -> None:
     facts = '((= e (Out (Op "com.example.Swish" (Cons x (Nil))) 0)) (= s (shape x)))'
-    assert lint(f'(rule {facts} ((set (shape e) s)) :ruleset analysis :name "test-shape")') == []
+    assert lint_files([f'(rule {facts} ((set (shape e) s)) :ruleset analysis :name "test-shape")']) == []
 
 
 def test_own_tables_may_be_filled_with_numbers() -> None:
-    assert lint('(relation swaps (i64 i64))\n(swaps 0 1)') == []
+    assert lint_files(['(relation swaps (i64 i64))\n(swaps 0 1)']) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import eqfuse.rules
-from eqfuse.rules.lint import lint
+from eqfuse.rules.lint import lint_files
 from eqfuse.rules.sexpr import read
 
 README = Path(str(eqfuse.rules.__file__)).with_name("README.md")
@@ -22,7 +22,7 @@ def examples() -> list[str]:
 
 @pytest.mark.parametrize("example", examples())
 def test_example_is_clean(example: str) -> None:
-    assert [str(problem) for problem in lint(example)] == []
+    assert [str(problem) for problem in lint_files([example])] == []
 
 
 def test_there_are_six_examples() -> None:

@@ -44,14 +44,6 @@ def footprint_order(graph: InstanceGraph) -> Order:
     return _footprint_order(problem_of(graph))
 
 
-def demand_order(graph: InstanceGraph, *, last_first: bool = False) -> Order:
-    """Result after result, each right after what it needs and nothing has made yet; so are what these need.
-
-    Results and inputs come in the order of the graph, or the last of them first.
-    """
-    return _demand_order(problem_of(graph), last_first)
-
-
 def best_order(graph: InstanceGraph, deadline_seconds: float = float("inf"), *, effort: int = _EFFORT) -> BestOrder:
     """The order with the smallest peak, and of those the smallest sum (MemoryUse), that is found.
 
@@ -67,7 +59,7 @@ def best_order(graph: InstanceGraph, deadline_seconds: float = float("inf"), *, 
 
 def best_order_of_jobs(problem: OrderProblem, known: Sequence[Order], effort: Effort) -> tuple[Order, bool]:
     """`best_order` of any jobs, no worse than the orders known; and whether none is better."""
-    orders = [*known, _footprint_order(problem), _demand_order(problem, False), _demand_order(problem, True)]
+    orders = [*known, _footprint_order(problem), demand_order(problem), demand_order(problem, last_first=True)]
     problems = series(problem)
     starts = [0, *accumulate(map(len, problems))]
     pieces = [  # every order runs piece after piece
@@ -214,7 +206,11 @@ class _Ready:
             self._push(user, self.waiting[user])
 
 
-def _demand_order(problem: OrderProblem, last_first: bool) -> Order:
+def demand_order(problem: OrderProblem, *, last_first: bool = False) -> Order:
+    """Result after result, each right after what it needs and no result before it needed; so with what these need.
+
+    Results and inputs come in the order of the jobs, or the last of them first.
+    """
     seen: set[int] = set()
     results = [job for job, users in enumerate(problem.users) if not users]
     step = -1 if last_first else 1

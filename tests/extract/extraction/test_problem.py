@@ -27,8 +27,8 @@ def test_costs_are_finite_and_not_negative_and_children_and_roots_are_classes(
 
 
 def test_the_gap_is_relative_to_the_cost() -> None:
-    assert Solution({}, 4.0, 3.0, "feasible", 0, 0).gap == 0.25
-    assert Solution({}, 0.0, 0.0, "optimal", 0, 0).gap == 0.0
+    assert Solution({}, 4.0, 3.0, "feasible").gap == 0.25
+    assert Solution({}, 0.0, 0.0, "optimal").gap == 0.0
 
 
 def test_selection_cost_counts_a_shared_class_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from eqfuse.costmodels.fused import ArithmeticCost, FusedCost
 from eqfuse.costmodels.model import CostModel
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.extract.joint import Extracted, joint, observe_shares
-from eqfuse.extract.partition.groups import METHODS, partition_of, unfused
+from eqfuse.extract.partition.groups import partition_of, unfused
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.search.methods import merge_groups, partition_by, refine_partition, search_partition
 from eqfuse.ir.graph import OperatorGraph
@@ -44,7 +45,7 @@ def test_the_search_is_never_dearer_than_a_baseline_nor_below_the_bound(graph: O
 
 
 @settings(max_examples=30, deadline=None)
-@given(operator_graphs(), st.sampled_from(METHODS))
+@given(operator_graphs(), st.sampled_from(get_args(PartitionMethod)))
 def test_every_method_gives_an_acyclic_partition(graph: OperatorGraph, method: PartitionMethod) -> None:
     partition = partition_by(method, graph, KernelModel(graph, HOST), time_limit=0.5)
     assert partition_of(graph, partition.group, method).count == partition.count

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eqfuse.errors import UsageError
-from eqfuse.rules.lint import lint
+from eqfuse.rules.lint import lint_files
 from eqfuse.rules.loader import load_rules
 from eqfuse.rules.records import read_file
 from eqfuse.tools.checking.check import check_files
@@ -50,7 +50,7 @@ def beside_the_catalogue() -> Discovery:
 def verdicts(folder: Path, discovery: Discovery) -> list[str]:
     path = folder / "discovered.egg"
     path.write_text(rule_file(Options(("Mul", "Abs")), discovery), encoding="utf-8")
-    assert lint(path) == []
+    assert lint_files([path]) == []
     return [verdict.kind for verdict in check_files([read_file(path)], use_cache=False, workers=1)]
 
 

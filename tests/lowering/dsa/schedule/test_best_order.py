@@ -146,7 +146,7 @@ def test_never_worse_than_the_orders_of_the_text(case: Case) -> None:
     operators, layers, device, up_sampling = case
     graph = schedule(operators, layers, device, up_sampling=up_sampling).graph
     best = best_order(graph, effort=20_000)
-    others = [bfs_order(graph), dfs_order(graph), footprint_order(graph), demand_order(graph)]
+    others = [bfs_order(graph), dfs_order(graph), footprint_order(graph), demand_order(problem_of(graph))]
     assert all(best.use <= memory_use(graph, order) for order in others)
     assert best.use == memory_use(graph, best.order) == problem_of(graph).use(best.order)
     assert all(is_order(problem_of(graph), order) for order in (best.order, *others))
