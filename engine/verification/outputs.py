@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from .baseline import Baseline, is_saturated
 from .compare import EQUAL, Difference, Tolerance, compare
 from .divergence import Judge
 from .effect import Effect, measure_effect, measure_errors
-from .judges.bold import judge_bold, round_inputs
+from .judges.bold import ROUNDING, ROUNDINGS, WEIGHT_ROUNDING, judge_bold, move_values
 from .judges.oracle import Judgement, Oracle, judge, may_acquit
 from .judges.quantization import DitheredModel, Steps, find_quantizers, measure_distance
 from .report import OutputReport, Status, units
@@ -97,7 +97,7 @@ class Comparison:
         self._oracles: dict[Path, Oracle] = {}
         self._exact: dict[int, Mapping[str, Value]] = {}
         self._own: dict[int, Mapping[str, Value]] = {}
-        self._rounded: dict[int, Mapping[str, Value]] = {}
+        self._rounded: dict[int, list[Mapping[str, Value]]] = {}
         self._dithered: DitheredModel | None = None
         self._steps: dict[int, Mapping[str, Steps]] = {}
         self._is_quantized = bool(find_quantizers(structure))
@@ -227,8 +227,8 @@ class Comparison:
         Large numbers take a network where the last digit of an input moves outputs by more than a tolerance; and an
         original whose few elements that are not saturated round luckily is too strict a measure. Over the whole output
         compiled code may be as far from the float64 run as the original is, or rounding may do as much as that of the
-        inputs does, or as it does in ONNX Runtime's run of the rewritten model, where a float64 run of that model shows
-        that nothing but rounding is behind it.
+        inputs and weights does, or as it does in ONNX Runtime's run of the rewritten model, where a float64 run of that
+        model shows that nothing but rounding is behind it.
         """
         if self._candidate is not None:
             return False
@@ -239,11 +239,14 @@ class Comparison:
             own_errors, errors = measure_errors(truth, expected), measure_errors(truth, found)
             if own_errors is not None and errors is not None and own_errors.worst(errors) == own_errors:
                 return True
-            if index not in self._rounded:
-                self._rounded[index] = self._oracle(self._original).run(round_inputs(run.feeds))
-            effect = measure_distance(truth, self._rounded[index][name])
-            if effect is None or effect.allow(expected, found) or self._rewritten is None:
-                return effect is not None and effect.allow(expected, found)
+            effect = Steps(0.0, 0.0)
+            for rounded in self._rounded_runs(index):
+                moved = measure_distance(truth, rounded[name])
+                effect = effect if moved is None else effect.worst(moved)
+                if effect.allow(expected, found):
+                    return True
+            if self._rewritten is None:
+                return False
             if index not in self._own:
                 self._own[index] = self._oracle(self._rewritten).run(run.feeds)
             self._runtime = self._runtime or OnnxRuntime(self._rewritten)
@@ -252,6 +255,15 @@ class Comparison:
             return False
         is_right = effect.allow(truth, self._own[index][name])
         return is_right and own is not None and own.worst(effect).allow(expected, found)
+
+    def _rounded_runs(self, index: int) -> Iterator[Mapping[str, Value]]:
+        """The original's float64 outputs where inputs and weights are rounded. Raises RunError."""
+        runs, oracle = self._rounded.setdefault(index, []), self._oracle(self._original)
+        for draw in range(ROUNDINGS):
+            if draw == len(runs):
+                inputs = move_values(self.baseline.runs[index].feeds, ROUNDING, draw)
+                runs.append(oracle.run(inputs, weights=move_values(oracle.weights(), WEIGHT_ROUNDING, draw)))
+            yield runs[draw]
 
     def _steps_of(self, index: int) -> Mapping[str, Steps]:
         """The effect of quantisers' steps on the outputs of a run; {} if that cannot be measured."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -150,10 +150,10 @@ class Reference:
         except Exception as error:  # the evaluator raises any kind
             raise RunError(one_line(error)) from error
 
-    def run(self, feeds: Feeds) -> dict[str, Value]:
-        """Run once; only the inputs that the model declares are fed."""
+    def run(self, feeds: Feeds, initializers: Mapping[str, Value] | None = None) -> dict[str, Value]:
+        """Run once; only the inputs that the model declares are fed. ``initializers`` take the place of its own."""
         names = self._evaluator.input_names
-        fed = {name: value for name, value in feeds.items() if name in names}
+        fed = {name: value for name, value in feeds.items() if name in names} | dict(initializers or {})
         try:
             with np.errstate(all="ignore"):
                 if not self._extra:

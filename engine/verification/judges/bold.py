@@ -25,15 +25,20 @@ Truth = Callable[[], Value]
 ROUNDING = 32 * 2.0**-23
 """Relative change of inputs whose effect is that of a whole network's rounding in float32. On a text detector with
 inputs of 10 to 10,000, compiled code was off by 0.25 to 1 times the effect of it, ONNX Runtime by 0.1 to 0.3 times."""
+WEIGHT_ROUNDING = 4 * 2.0**-23
+"""Relative change of weights whose effect is that of rounding in sums of products. A mean over an image cancels what
+moved in the inputs; what layers behind it round, it does not."""
+ROUNDINGS = 4
+"""Draws of such changes: where one direction dominates, the effect of one draw may be a tenth of another's."""
 
 
-def round_inputs(feeds: Feeds, seed: int = 0) -> Feeds:
-    """The same inputs with every float32 and float64 number larger or smaller by ROUNDING."""
+def move_values(values: Feeds, by: float, seed: int) -> Feeds:
+    """The same values with every float32 and float64 number larger or smaller by this part of it."""
     generator = np.random.default_rng(seed)
-    moved = dict(feeds)
-    for name, value in feeds.items():
+    moved = dict(values)
+    for name, value in values.items():
         if isinstance(value, np.ndarray) and value.dtype in (np.float32, np.float64):
-            moved[name] = value * (1 + ROUNDING * generator.choice((-1.0, 1.0), value.shape))
+            moved[name] = value * (1 + by * generator.choice((-1.0, 1.0), value.shape))
     return moved
 
 

@@ -19,7 +19,7 @@ original that is itself noise proves little. Without an oracle, the tolerance de
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,8 +83,17 @@ class Oracle:
         self._model = model
         self._reference: Reference | None = None
 
-    def run(self, feeds: Feeds, extra: Sequence[str] = ()) -> dict[str, Value]:
-        """The outputs and ``extra`` values on inputs widened to float64. Raises RunError."""
+    def weights(self) -> dict[str, Value]:
+        """The widened initializers of two dimensions or more, by name."""
+        tensors = self._model.graph.initializer
+        matrices = (each for each in tensors if each.data_type == TensorProto.DOUBLE and len(each.dims) > 1)
+        return {tensor.name: numpy_helper.to_array(tensor) for tensor in matrices}
+
+    def run(
+        self, feeds: Feeds, extra: Sequence[str] = (), weights: Mapping[str, Value] | None = None
+    ) -> dict[str, Value]:
+        """The outputs and ``extra`` values on inputs widened to float64, with these ``weights`` in the place of the
+        initializers. Raises RunError."""
         from .float64_kernels import ORACLE_OPERATORS, Forget, contributed_kernels, forget_dead_values
 
         if extra or self._reference is None:
@@ -93,7 +102,7 @@ class Oracle:
             self._reference = None if extra else reference
         else:
             reference = self._reference
-        return reference.run({name: _widen_value(value) for name, value in feeds.items()})
+        return reference.run({name: _widen_value(value) for name, value in feeds.items()}, weights or {})
 
 
 def judge(exact: Value, original: Value, candidate: Value, spread: float | None) -> Judgement:

@@ -103,6 +103,29 @@ def test_rounding_beyond_the_tolerance_that_is_less_than_that_of_the_inputs(
     assert verdict.status == status, verdict
 
 
+@pytest.mark.parametrize(("units", "status"), [(6.0, "passed"), (64.0, "failed")])
+def test_rounding_of_weights_behind_a_mean_which_cancels_that_of_the_inputs(
+    units: float, status: str, tmp_path: Any
+) -> None:
+    """The candidate's weights are off by so many units in the last place, as products are that it sums otherwise."""
+    signs = np.random.default_rng(0).choice((-1.0, 1.0), (64, 64))
+
+    def mean_wave(units: float) -> onnx.ModelProto:
+        nodes = [
+            helper.make_node("Abs", ["x"], ["size"]),
+            helper.make_node("ReduceMean", ["size"], ["z"], axes=[1], keepdims=1),
+            helper.make_node("Mul", ["z", "ones"], ["row"]),
+            helper.make_node("MatMul", ["row", "w"], ["p"]),
+            helper.make_node("Sin", ["p"], ["y"]),
+        ]
+        weights = (normal(64, 64) * (1 + units * 2.0**-23 * signs)).astype(np.float32)
+        return model(nodes, [value("x", [1, 256])], ["y"], {"ones": np.ones((1, 64), np.float32), "w": weights})
+
+    onnx.save(mean_wave(0.0), tmp_path / "original.onnx")
+    verdict = _verification(tmp_path / "original.onnx", Candidate(mean_wave(units)), Tolerated())
+    assert verdict.status == status, verdict
+
+
 def shifted(by: Any) -> onnx.ModelProto:
     """The input; of what is above 50, the digits that are left where so many times as much is added and taken away."""
     nodes = [
