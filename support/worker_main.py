@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from importlib import import_module
-from math import isfinite
+from math import inf, isfinite
 from typing import IO, Any
 
 from ..errors import EqfuseError
@@ -50,9 +50,11 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
         function, problem = _function(name, setup)
         send("ready")
         while True:
-            signal.setitimer(signal.ITIMER_REAL, idle_seconds if isfinite(idle_seconds) else 0.0)
-            request, seconds, memory = pickle.load(requests)
-            signal.setitimer(signal.ITIMER_REAL, seconds + _ORPHAN_SECONDS if isfinite(seconds) else 0.0)
+            _end_after(signal.ITIMER_PROF, inf)
+            _end_after(signal.ITIMER_REAL, idle_seconds)
+            request, by_clock, computing, memory = pickle.load(requests)
+            _end_after(signal.ITIMER_REAL, by_clock + _ORPHAN_SECONDS)
+            _end_after(signal.ITIMER_PROF, computing)
             if memory is not None:
                 _limit_memory(memory)
             if problem is not None:
@@ -93,6 +95,11 @@ def _portable(error: Exception) -> Exception:
     failure = WorkerFailedError(type(error).__name__, str(error))
     failure.add_note("".join(traceback.format_exception(error)))
     return failure
+
+
+def _end_after(timer: int, seconds: float) -> None:
+    """Have that timer's signal end this process after `seconds`, which may be infinite."""
+    signal.setitimer(timer, seconds if isfinite(seconds) else 0.0)
 
 
 def _limit_memory(limit: int) -> None:

@@ -27,6 +27,8 @@ _MAIN = f"{__package__}.worker_main"
 """The module of the process's side; by name, since it imports this one."""
 _EXIT_SECONDS = 1.0
 """How long a process that closed its pipe may take to end, before it is killed and its exit code is lost."""
+_CLOCK_OF_PROCESSOR_TIME = 10
+"""How much longer by the clock than in processor time a request may take, as where ten processes share a processor."""
 _OUTPUT_BYTES = 1 << 16
 """How much of the output of a process that died is kept: the end, where the reason is."""
 
@@ -66,7 +68,9 @@ class WorkerProcess:
     with each request. A process that died is started again for the next request. With `start_seconds` the start has
     this limit of its own, otherwise it is part of the first request's. `environment` adds variables. A process that
     waited `idle_seconds` for a request ends itself, so that its memory is free again. With `forks` it is a copy of this
-    process where that is safe, which has imported much already (`forked_process`).
+    process where that is safe, which has imported much already (`forked_process`). With `in_processor_time` the limits
+    of requests count the time that the process computes, so that a busy machine does not end it; one that waits has ten
+    times as much by the clock.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class WorkerProcess:
         idle_seconds: float = inf,
         environment: Mapping[str, str] | None = None,
         forks: bool = False,
+        in_processor_time: bool = False,
     ) -> None:
         # -P keeps the working folder off the import path
         self._command = [sys.executable, "-P", "-m", _MAIN]
@@ -86,6 +91,7 @@ class WorkerProcess:
         self._idle_seconds = idle_seconds
         self._environment = dict(environment or {})
         self._forks = forks
+        self._in_processor_time = in_processor_time
         self._process: _Process | None = None
         self._owner = os.getpid()
         self._output: IO[bytes] | None = None
@@ -115,14 +121,17 @@ class WorkerProcess:
         Raises WorkerDiedError where there is no answer within `seconds`, the EqfuseError that the function raises, and
         WorkerFailedError for any other exception of it. An exception that interrupts the waiting ends the process.
         """
+        by_clock, computing = seconds, inf
+        if self._in_processor_time:
+            by_clock, computing = seconds * _CLOCK_OF_PROCESSOR_TIME, seconds
         try:
             self.start()
             if self._start_seconds is not None and not self._is_ready:
                 with self._limit(self._start_seconds) as process:
                     self._read(process, "ready")
-            with self._limit(seconds) as process:
+            with self._limit(by_clock) as process:
                 self._forget_output()
-                _write(process, (request, seconds, None))
+                _write(process, (request, by_clock, computing, None))
                 frame = self._read(process, "answer")
         except WorkerDiedError as error:
             if isfinite(self._idle_seconds) and error.signal == signal.SIGALRM:
@@ -137,7 +146,7 @@ class WorkerProcess:
         """
         self.start()
         with suppress(WorkerDiedError), self._limit(inf) as process:
-            _write(process, (request, inf, memory))
+            _write(process, (request, inf, inf, memory))
 
     def receive(self, seconds: float = inf) -> Any:
         """Return the next message that a generator function yields; its result, None, comes behind its last one.
@@ -225,6 +234,7 @@ class WorkerProcess:
         if self._is_closed:
             return WorkerDiedError("was stopped", started=False, output=output)
         code = process.returncode or 0
+        timed_out = timed_out or code == -signal.SIGPROF
         cause = "took too long" if timed_out else f"crashed ({_cause(code)})"
         return WorkerDiedError(cause, timed_out=timed_out, signal=max(0, -code), started=started, output=output)
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from ...support.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
 from .messages import Answer, Request
 
-SECONDS = 180.0
-"""How long a kernel may take by the clock; a schedule that takes longer to compile is given up for a plain one. Kernels
-of free sizes take 10 s of the processor's time, of which a machine that nine other processes use gives a tenth."""
+SECONDS = 60.0
+"""How much of the processor's time a kernel may take; a schedule that takes longer to compile is given up for a plain
+one. Kernels of free sizes take 10 s."""
 _IDLE_SECONDS = 60.0
 """How long a process waits for another kernel before it frees its memory."""
 _KERNELS_OF_A_PROCESS = 4
@@ -43,13 +43,14 @@ def compile_requests(requests: Sequence[Request], processes: int) -> Iterator[An
 class KernelPool:
     """At most `processes` processes that compile kernels, kept from one call to the next: each imports TVM once.
 
-    A kernel may take `seconds`; with `again_plainly` one that fails gets a plain schedule. Close it, or use ``with``.
+    A kernel may take `seconds` of the processor's time; with `again_plainly` one that fails gets a plain schedule.
+    Close it, or use ``with``.
     """
 
     def __init__(self, processes: int, seconds: float = SECONDS, again_plainly: bool = True) -> None:
         self._threads = ThreadPoolExecutor(max(1, processes), "compile")
         worker = f"{__package__}.worker:compile_kernel"
-        self._processes = WorkerPool(lambda: WorkerProcess(worker, idle_seconds=_IDLE_SECONDS))
+        self._processes = WorkerPool(lambda: WorkerProcess(worker, idle_seconds=_IDLE_SECONDS, in_processor_time=True))
         self._seconds = seconds
         self._again_plainly = again_plainly
 

@@ -23,6 +23,12 @@ from eqfuse.errors import UsageError
 from eqfuse.support.options import OptionError
 
 def answer(request):
+    if request == "compute":
+        while True:
+            pass
+    if request == "wait":
+        time.sleep(0.5)
+        return "waited"
     if request == "hang":
         time.sleep(60)
     if request == "die":
@@ -92,6 +98,14 @@ def test_one_that_dies_is_said_and_started_again(
         process.ask(request_, seconds)
     assert (died.value.timed_out, process.is_running) == (timed_out, False)
     assert process.ask(21, 10.0) == 42
+
+
+def test_a_limit_of_processor_time_counts_no_waiting(module: Path) -> None:
+    with closing(WorkerProcess("answering:answer", in_processor_time=True)) as process:
+        assert process.ask("wait", 0.3) == "waited"
+        with pytest.raises(WorkerDiedError, match="took too long") as died:
+            process.ask("compute", 0.3)
+        assert died.value.timed_out
 
 
 def test_one_that_is_killed_while_it_waits_is_not_the_next_requests_fault(process: WorkerProcess) -> None:

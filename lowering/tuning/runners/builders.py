@@ -39,7 +39,8 @@ class Builder(Protocol):
 class PoolBuilder:
     """Compiles in processes of this machine, which stay from one call to the next.
 
-    What takes longer than `seconds` or crashes the compiler is a problem: no plain schedule replaces it.
+    What takes longer than `seconds` of the processor's time or crashes the compiler is a problem: no plain schedule
+    replaces it.
     """
 
     def __init__(self, processes: int, seconds: float = SECONDS) -> None:
