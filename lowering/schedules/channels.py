@@ -54,13 +54,10 @@ def channels(draft: Draft) -> Scheduled | None:
         return None
     anchor, epilogue = pair
     border = find_border(draft, anchor)
-    is_direct = False
-    if border is not None and draft.trace.decide_flag("direct", usual=True):
-        direct = draft.copy()
-        direct.inline(border)
-        inlined = direct.inspect(anchor.block)
-        if is_direct := _runs_along_channels(direct, inlined):  # the map may have its channels elsewhere
-            draft, anchor = direct, inlined
+    is_direct = border is not None and draft.trace.decide_flag("direct", usual=True)
+    if border is not None and is_direct:
+        draft.inline(border)
+        anchor = draft.inspect(anchor.block)
     repack = pack_channels(draft, anchor)
     tile = decide_window(draft, anchor, is_copied=_has_copies(draft, anchor))
     finished = _tile(draft, anchor, epilogue, tile, by_rows=is_direct)

@@ -10,6 +10,7 @@ from typing import Any
 from ....costmodels.register_tiles import Tile
 from ..blocks import BlockInfo
 from ..draft import Draft
+from ..extents import is_symbolic
 from ..preparation import FINE_SHARES
 from .tiles import largest_divisor
 
@@ -209,9 +210,11 @@ def reduce_in_registers(draft: Draft, anchor: BlockInfo, order: Sequence[int], t
     schedule.reorder(*spatial[:-1], *reduced, *rows, vectors, lanes)
     window = 1
     for loop in reversed(reduced):
-        window *= draft.extent(loop)
-        if window <= UNROLLED_WINDOW:
-            schedule.unroll(loop)
+        extent = draft.extent(loop)
+        window *= extent
+        if is_symbolic(extent) or window > UNROLLED_WINDOW:
+            break
+        schedule.unroll(loop)
     draft.unroll(*rows, vectors)
     schedule.vectorize(lanes)
     initial = schedule.decompose_reduction(anchor.block, reduced[0])

@@ -13,6 +13,7 @@ from tvm.s_tir import stmt as s_stmt
 
 from eqfuse.lowering.kernels.channels_last import channels_last
 from eqfuse.lowering.schedules import Draft, Scheduled, mark_constants
+from eqfuse.lowering.schedules.channels import channels
 from eqfuse.lowering.schedules.contraction import contraction
 from eqfuse.lowering.schedules.extents import TYPICAL
 from eqfuse.lowering.schedules.winograd.filters import WinogradWeights
@@ -129,3 +130,19 @@ def test_weights_stand_behind_transformed_ones() -> None:
     assert packed.shape == packing.packed_shape(array.shape)
     np.testing.assert_array_equal(packed[: 2 * 36], WinogradWeights(1, 4, 4)(array))
     np.testing.assert_array_equal(packed[2 * 36 + 9 + 5, 3, 2], array[6, 3, 1, 2])
+
+
+def test_a_sum_over_a_plane_that_is_usually_small_keeps_its_loops() -> None:
+    height, width = te.var("h"), te.var("w")
+    x = te.placeholder((1, height, width, 32), name="x")
+    i, j = te.reduce_axis((0, height), name="i"), te.reduce_axis((0, width), name="j")
+    total = te.compute((1, 1, 1, 32), lambda n, a, b, c: te.sum(x(n, i, j, c), axis=[i, j]), name="total")
+    y = te.compute(total.shape, lambda *place: total(*place) * 0.5, name="y")
+    function = te.create_prim_func([x, y]).with_attr(TYPICAL, {"h": 4, "w": 4})
+    scheduled = channels(Draft.of(function, HOST))
+    assert scheduled is not None
+    compiled = tvm.compile(scheduled.schedule.mod, target=tvm.target.Target(TARGET))["main"]
+    array = np.random.default_rng(0).standard_normal((1, 5, 7, 32)).astype(np.float32)
+    tensors = [tvm.runtime.tensor(each) for each in (array, np.zeros((1, 1, 1, 32), np.float32))]
+    compiled(*tensors)
+    np.testing.assert_allclose(tensors[-1].numpy()[0, 0, 0], 0.5 * array.sum(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4)
