@@ -18,7 +18,7 @@ from ...ir.sizes import Size, number
 from ...ir.types import TensorType
 from ..onnx.inference import Knowledge, infer
 from ..onnx.model import Model
-from ..onnx.nodes import has_body
+from ..onnx.nodes import BODY_DOMAIN, has_body
 from ..onnx.typing import NAMELESS, dtype_of
 from .constant_control import make_ranges_scalar, resolve_constants
 from .flatten import FlatModel, Region, flatten, region_of
@@ -54,8 +54,12 @@ def _infer_resolved(flat: FlatModel) -> _Types:
 
 
 def infer_form(model: Model) -> tuple[Model, Knowledge]:
-    """The model itself, or the flat form of one with bodies, with the types of its values."""
-    if any(has_body(node) for node in model.graph):
+    """The model itself, or the flat form of one with bodies, with the types of its values.
+
+    A flat model may hold bodies, too: those that `flatten` leaves as they are.
+    """
+    is_flat = any(node.domain == BODY_DOMAIN for node in model.graph)
+    if not is_flat and any(has_body(node) for node in model.graph):
         with suppress(ModelError):
             return flatten(model).model, infer_flat(flatten(model))
     return model, infer(model)

@@ -245,7 +245,16 @@ def _reduction(site: Site, literals: Literals) -> Literals:
     keep_all = site.raw.pop("noop_with_empty_axes", 0)
     _require(bool(axes) or not keep_all, "a reduction over no axis")
     axes = tuple(sorted({site.axis(a) for a in axes})) if axes else tuple(range(rank))
-    return literals | {"axes": axes}
+    return _keeping(literals | {"axes": axes})
+
+
+def _keeping(literals: Literals) -> Literals:
+    """ONNX keeps reduced axes where the attribute is 1, not where it is any other number than 0."""
+    return literals | {"keepdims": int(literals["keepdims"] == 1)}
+
+
+def _position(site: Site, literals: Literals) -> Literals:
+    return _keeping(_axis(site, literals))
 
 
 def _cumulative(site: Site, literals: Literals) -> Literals:
@@ -393,6 +402,7 @@ FORMS: dict[str, Form] = {
     "Cast": _cast,
     **dict.fromkeys(RECURRENT, _recurrence),
     **dict.fromkeys(REDUCTIONS, _reduction),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _position),
 }
 _PLACED = frozenset(o.name for o in OPERATORS.values() if any(a.name == "axis" for a in o.attributes)) - FORMS.keys()
 FORMS.update(dict.fromkeys(_PLACED, _axis))

@@ -6,7 +6,8 @@ the original ONNX node that it can reuse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -85,12 +86,32 @@ def plan_steps(egraph: EGraph, selection: Selection, origin: Origins) -> tuple[P
 
 
 def _flatten_chain(node: ENode, egraph: EGraph, selection: Selection) -> Iterator[int]:
-    """Operands of a node; of a link of a chain, those of the links below it with the same attributes."""
-    for child in node.children:
-        inner = selection.choice.get(child)
-        nested = node.op in VARIADIC and inner is not None and not egraph.classes[child].constant
-        if nested and inner is not None and (inner.op, inner.attributes) == (node.op, node.attributes):
-            yield from _flatten_chain(inner, egraph, selection)
+    """Operands of a node; of a link of a chain, those of the links below it with the same attributes.
+
+    A link that a chain reaches on several ways is an operand: doubled a dozen times, one would have thousands.
+    """
+
+    def links(children: Sequence[int]) -> Iterator[tuple[int, ENode | None]]:
+        for child in children:
+            inner = selection.choice.get(child)
+            is_link = inner is not None and (inner.op, inner.attributes) == (node.op, node.attributes)
+            yield child, inner if is_link and not egraph.classes[child].constant else None
+
+    if node.op not in VARIADIC:
+        yield from node.children
+        return
+    ways: Counter[int] = Counter()
+    pending = list(links(node.children))
+    while pending:
+        child, inner = pending.pop()
+        ways[child] += 1
+        if inner is not None and ways[child] == 1:
+            pending += links(inner.children)
+    pending = list(links(node.children))[::-1]
+    while pending:
+        child, inner = pending.pop()
+        if inner is not None and ways[child] == 1:
+            pending += list(links(inner.children))[::-1]
         else:
             yield child
 

@@ -72,7 +72,8 @@ def infer_outputs(
 
 
 def _dimension(dimension: onnx.TensorShapeProto.Dimension) -> Dimension:
-    if dimension.HasField("dim_value"):
+    """A size or a symbol. A negative size, as inference gives a window larger than its map, is none."""
+    if dimension.HasField("dim_value") and dimension.dim_value >= 0:
         return int(dimension.dim_value)
     return str(dimension.dim_param) or NAMELESS
 

@@ -253,7 +253,7 @@ def _reduction(function: Callable[[Site, Size, Size], Size], start: Size | None)
 
         joined = [join(list(row)) for row in rows.reshape(-1, rows.shape[-1])]
         shape = rows.shape[:-1]
-        if site.attribute("keepdims", 1):
+        if site.attribute("keepdims", 1) == 1:
             shape = tuple(1 if axis in places else size for axis, size in enumerate(data.shape))
         return tensor_of(joined, shape)
 

@@ -104,7 +104,7 @@ def _reduction(site: Site) -> Shape:
 
 
 def _reduced(site: Site, shape: Shape, places: set[int]) -> Shape:
-    if site.attribute("keepdims", 1):
+    if site.attribute("keepdims", 1) == 1:
         return tuple(ONE if axis in places else size for axis, size in enumerate(shape))
     return tuple(size for axis, size in enumerate(shape) if axis not in places)
 

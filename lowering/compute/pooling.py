@@ -72,9 +72,10 @@ def _clamp_windows(call: TensorCall) -> Windows:
             before.append(start)
             continue
         reach = (count - 1) * windows.strides[axis] - start
-        places = [k * dilation for k in range(extent)]
-        inside = [n for n, place in enumerate(places) if place + reach >= 0 and place - start < size]
-        first, last = (inside[0], inside[-1]) if inside else (0, extent - 1)
+        first = max(0, -(reach // dilation))
+        last = min(extent - 1, (size + start - 1) // dilation)
+        if first > last:
+            raise NotLowered("windows that see nothing but padding")
         kernel.append(last - first + 1)
         before.append(start - first * dilation)
     return replace(windows, kernel=tuple(kernel), before=tuple(before))
@@ -125,11 +126,13 @@ class _Count:
         if not isinstance(size, int) or not isinstance(call.shape[2 + axis], int):
             whole = not before and not after and (kernel == 1 or stride == 1) and not call.integer("ceil_mode", 0)
             return kernel if whole else _Count(kernel, stride, dilation, low, high)
-        starts = range(0, call.shape[2 + axis] * stride, stride)
-        numbers = [sum(low <= start + k * dilation < high for k in range(kernel)) for start in starts]
-        if not all(numbers):
-            raise NotLowered("a window that sees nothing but padding")
-        return numbers[0] if min(numbers) == max(numbers) else _Count(kernel, stride, dilation, low, high)
+        numbers = set()
+        for start in range(0, call.shape[2 + axis] * stride, stride):
+            first, last = max(0, -((start - low) // dilation)), min(kernel, -((start - high) // dilation))
+            if first >= last:
+                raise NotLowered("a window that sees nothing but padding")
+            numbers.add(last - first)
+        return _Count(kernel, stride, dilation, low, high) if len(numbers) > 1 else max(numbers, default=kernel)
 
     def at(self, position: Expr) -> Expr:
         """The count as an expression of the position."""

@@ -102,7 +102,7 @@ class _Planner:
         if whole.colour is not Colour.YELLOW:
             return whole
         members = set(self.groups.members(block.label))
-        read = [v for v in self.graph.operators[candidate].inputs if v is not None]
+        read = {v for v in self.graph.operators[candidate].inputs if v is not None}
         edges = [edge_mapping_type(self.graph, v, candidate) for v in read if self.graph.values[v].producer in members]
         is_open = any(edge is None or combine(block.type, edge).colour is Colour.YELLOW for edge in edges)
         return Combination(whole.result, Colour.YELLOW if is_open else Colour.GREEN)

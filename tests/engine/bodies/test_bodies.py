@@ -298,3 +298,16 @@ def test_names_that_branches_share_do_not_meet() -> None:
         >
     }""")
     assert operators(result) == {"If": 1, "Exp": 1, "Sin": 1, "Cos": 1, "Neg": 1}
+
+
+def test_a_loop_beside_a_body_of_an_operator_that_is_not_known() -> None:
+    text = """(float[2] x, int64 n) => (float[2] y, float[2] z) {
+        z, unread = own.Repeat (x) <body = once (float[2] a) => (float[2] b) { b = Exp (a) }>
+        y = Loop (n, , x) <body = turn (int64 i, bool go, float[2] v) => (bool on, float[2] w) {
+            on = Identity (go)
+            w = Mul (v, v)
+        }>
+    }"""
+    source = parser.parse_model(f'<ir_version: 8, opset_import: ["": 17, "own": 1]>\nmain {text}')
+    result = optimize_model(source, None, Options(verify=False)).model
+    assert operators(result) == {"Repeat": 1, "Exp": 1, "Loop": 1, "Mul": 1}

@@ -70,3 +70,10 @@ def test_states_that_nothing_reads_any_more_are_left_out() -> None:
     result = optimize_model(source, None, Options(verify=False)).model
     (lstm,) = (node for node in result.graph if node.op_type == "LSTM")
     assert [bool(output.name) for output in lstm.outputs[:2]] == [False, True]
+
+
+def test_a_list_that_is_doubled_over_and_over_stays_short() -> None:
+    doublings = [helper.make_node("Concat", [f"x{i}"] * 2, [f"x{i + 1}"], axis=0) for i in range(16)]
+    source = model(doublings, [value("x0", [1, 2])], ["x16"])
+    result = optimize_model(source, None, Options(verify=False)).model
+    assert max(len(node.inputs) for node in result.graph) <= 4

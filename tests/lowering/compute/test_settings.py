@@ -219,6 +219,11 @@ def test_a_window_over_everything_is_a_plain_reduction(padding: int) -> None:
     assert "T.grid(1, 2, 1, 1, 7, 7)" in script
 
 
+def test_a_window_of_any_size_takes_no_memory() -> None:
+    call = unary("MaxPool", x(1, 2, 7, 7), kernel_shape=[2**40 + 7] * 2, pads=[2**39] * 4)
+    assert "T.grid(1, 2, 1, 1, 7, 7)" in lower_kernel(call.graph, [0], "pool").prim_func.script()
+
+
 @pytest.mark.parametrize(
     ("call", "reason"),
     [

@@ -21,7 +21,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     for (int64_t i = 0; i < rank; ++i) {
         outer[i] = reduced[i] ? 1 : in[0]->shape[i];
         inner[i] = reduced[i] ? in[0]->shape[i] : 1;
-        if (!reduced[i] || A_keepdims) shape[kept++] = outer[i];
+        if (!reduced[i] || A_keepdims == 1) shape[kept++] = outer[i];
     }
     TRY(allocate(out[0], kept, shape, sizeof(O0)));
     const int64_t results = product(rank, outer), depth = product(rank, inner);

@@ -9,8 +9,8 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     shape[axis] = 1;
     const int64_t outer = product(axis, shape), inner = product(rank - axis - 1, shape + axis + 1);
     if (extent == 0 && outer * inner) return "an empty axis has no largest element";
-    if (!A_keepdims) memmove(shape + axis, shape + axis + 1, (size_t)(rank - axis - 1) * sizeof *shape);
-    TRY(allocate(out[0], rank - !A_keepdims, shape, sizeof(O0)));
+    if (A_keepdims != 1) memmove(shape + axis, shape + axis + 1, (size_t)(rank - axis - 1) * sizeof *shape);
+    TRY(allocate(out[0], rank - (A_keepdims != 1), shape, sizeof(O0)));
     for (int64_t i = 0; i < outer * inner; ++i) {
         const I0 *x = IN(0) + i / inner * extent * inner + i % inner;
         int64_t best = 0;

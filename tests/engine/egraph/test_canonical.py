@@ -1,0 +1,22 @@
+"""One form of an operator, however a model writes it."""
+
+from __future__ import annotations
+
+import pytest
+from onnx import helper
+
+from eqfuse.engine.egraph.canonical import canonical
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
+
+from ..models import model, value
+
+
+@pytest.mark.parametrize("operator", ["ReduceMax", "ArgMax"])
+@pytest.mark.parametrize(("written", "kept"), [(1, 1), (0, 0), (2, 0), (-1, 0)])
+def test_only_1_keeps_reduced_axes(operator: str, written: int, kept: int) -> None:
+    node = helper.make_node(operator, ["x"], ["y"], keepdims=written)
+    source = read(model([node], [value("x", [2, 3])], ["y"]))
+    call = canonical(source.graph[0], infer(source), source.opset)
+    assert call is not None
+    assert kept == call.attributes[1]
