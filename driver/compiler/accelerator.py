@@ -31,7 +31,7 @@ from ...lowering.dsa.report.page import report_page
 from ...lowering.dsa.schedule.scheduler import OrderName
 from ...lowering.dsa.schedule.variants import FULL, VARIANTS
 from ...lowering.errors import LoweringError
-from ...lowering.interface import outputs_of
+from ...lowering.interface import outputs_of, require_fixed
 from ...lowering.ports import Port
 from ...lowering.target import accelerator_of, check_linker
 from ...lowering.weights import Weights
@@ -117,8 +117,9 @@ class Accelerator:
         """The demands, and the machine, whose kernels simulate tiles."""
         return {**asdict(self.demands), "machine": platform.machine()}
 
-    def check(self, options: Options) -> None:
-        """Do nothing: `accelerator_for` checked the options."""
+    def check(self, compilation: Compilation) -> None:
+        """Raises LoweringError for free dimensions of inputs; `accelerator_for` checked the options."""
+        require_fixed(compilation.ports)
 
     def prepare(self, options: Options) -> None:
         """Do nothing: the process that verifies starts fast, compared with its work."""

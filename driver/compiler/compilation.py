@@ -203,8 +203,8 @@ class BackEnd(Protocol):
         """The properties of the target and of this machine that a bundle depends on."""
         ...
 
-    def check(self, options: Options) -> None:
-        """Raise EqfuseError where this machine cannot compile for the target."""
+    def check(self, compilation: Compilation) -> None:
+        """Raise EqfuseError where this machine cannot compile the model for the target."""
         ...
 
     def prepare(self, options: Options) -> None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...engine.onnx.model import read
 from ...lowering.bundle import bundle, cache
-from ...lowering.interface import require_fixed
 from ...lowering.program.names import DEFAULT_PREFIX, check_prefix
 from ...lowering.target import check_linker, check_target, is_accelerator, target_of
 from ...lowering.threads import check_threads
 from ...support.options import OptionError
 from ..clock import Clock, Observer
+from ..optimize import Result
 from ..options import Options
-from .compilation import BackEnd, Compilation, Compiled
+from .compilation import BackEnd, Built, Compilation, Compiled
 from .cross_project import CrossProject
 from .processor import Processor
 
@@ -56,51 +56,54 @@ def compile_model(
     bundle.check_destination(output)
     check_target(target)
     backend: BackEnd
-    processor: Processor | None = None
     if is_accelerator(target):
         from .accelerator import AcceleratorOptions, accelerator_for
 
         backend = accelerator_for(target, options, _with_batch(accelerator or AcceleratorOptions(), batch))
-        options = replace(options, intensive=False)  # an instance of a layer has one anchor op
+        if (format, prefix) != (None, None):
+            raise OptionError("format", f"is for processors, and the target is {target}")
+        if tuning is not None:
+            raise OptionError("tuning", f"schedules are searched for processors, and the target is {target}")
+        options, batch = replace(options, intensive=False), ()  # an instance of a layer has one anchor op
     else:
-        backend = processor = _processor_for(target, threads, measure, format, prefix)
+        backend = _processor_for(target, threads, measure, format, prefix)
+        if accelerator is not None:
+            raise OptionError("accelerator", f"is for accelerators, and the target is {target}")
         options = replace(options, device=target)
-    if processor is not None and accelerator is not None:
-        raise OptionError("accelerator", f"is for accelerators, and the target is {target}")
-    if processor is None and (format, prefix) != (None, None):
-        raise OptionError("format", f"is for processors, and the target is {target}")
-    if processor is None and tuning is not None:
-        raise OptionError("tuning", f"schedules are searched for processors, and the target is {target}")
     clock = Clock(observer)
     with clock.phase("read"):
-        compilation = Compilation.of(read(source), options, clock, () if processor is None else batch)
-    if processor is None:
-        require_fixed(compilation.ports)
-    backend.check(options)
-    if processor is not None and tuning is not None:
-        processor.check_search(tuning)
+        compilation = Compilation.of(read(source), options, clock, batch)
+    backend.check(compilation)
+    if isinstance(backend, Processor) and tuning is not None:
+        backend.check_search(tuning)
     with bundle.stage_bundle(output) as folder:
-        key = compilation.key(backend)
-        is_kept = options.cost != "profile"  # which measurements there were is not in the key
-        if tuning is None and is_kept and cache.fetch(key, folder):
-            manifest = compilation.relabel(bundle.read_manifest(folder))
-            bundle.write_manifest(folder, manifest)
-            manifest = processor.finish(manifest, folder) if processor is not None else manifest
-            bundle.publish(folder, output)
-            return Compiled(output, manifest, clock.phases)
-        backend.prepare(options)
-        result = compilation.optimize(backend)
-        built = backend.build(compilation, result, folder)
-        if is_kept and not built.manifest.provenance.replaced:  # another attempt may do better
-            cache.keep(key, folder)
-        if processor is not None and tuning is not None:
-            from .tune import tune_bundle
-
-            built = tune_bundle(compilation, processor, result, built, folder, tuning)
-        if processor is not None:
-            built = replace(built, manifest=processor.finish(built.manifest, folder))
+        result, built = _fill(folder, compilation, backend, tuning)
+        if isinstance(backend, Processor):
+            built = replace(built, manifest=backend.finish(built.manifest, folder))
         bundle.publish(folder, output)
     return Compiled(output, built.manifest, clock.phases, result, built.kernel_seconds, built.curve)
+
+
+def _fill(
+    folder: Path, compilation: Compilation, backend: BackEnd, tuning: Settings | None
+) -> tuple[Result | None, Built]:
+    """Put a bundle into a folder: the one of the cache, without a result, or a new one, with schedules searched for."""
+    key = compilation.key(backend)
+    is_kept = compilation.options.cost != "profile"  # which measurements there were is not in the key
+    if tuning is None and is_kept and cache.fetch(key, folder):
+        manifest = compilation.relabel(bundle.read_manifest(folder))
+        bundle.write_manifest(folder, manifest)
+        return None, Built(manifest)
+    backend.prepare(compilation.options)
+    result = compilation.optimize(backend)
+    built = backend.build(compilation, result, folder)
+    if is_kept and not built.manifest.provenance.replaced:  # another attempt may do better
+        cache.keep(key, folder)
+    if isinstance(backend, Processor) and tuning is not None:
+        from .tune import tune_bundle
+
+        built = tune_bundle(compilation, backend, result, built, folder, tuning)
+    return result, built
 
 
 def _with_batch(accelerator: AcceleratorOptions, batch: Sequence[int]) -> AcceleratorOptions:

@@ -77,9 +77,9 @@ class Processor:
         """The target, with the instruction sets that its code may use."""
         return {"target": self.target, "measure": self.measure, "prefix": self.prefix}
 
-    def check(self, options: Options) -> None:
+    def check(self, compilation: Compilation) -> None:
         """Raises EqfuseError for a target whose library this machine could not verify, and for what TVM lacks."""
-        if options.verify:
+        if compilation.options.verify:
             check_runs_here(self.target)
 
     def check_search(self, tuning: Settings) -> None:

@@ -22,7 +22,6 @@ from tvm.s_tir import stmt as s_stmt
 from ...ir.operators.recurrent import Activation, RecurrentCell
 from . import statements
 from .call import OPERATOR
-from .elementary import dtype_of
 from .recurrent_gates import Gates
 from .recurrent_tiling import RecurrenceTiling, RecurrentWeights
 
@@ -301,7 +300,7 @@ class _RecurrenceLoops:
         self, place: _Place, row: Any, unit: Any, number: int, sums: Sequence[Any], functions: tuple[Activation, ...]
     ) -> Any:
         """What a pass makes of the sums of a unit's gates."""
-        steps = _Statements()
+        steps = statements.StatementList()
         gates = Gates(self.cell, functions, steps.keep)
 
         def old(states: Any) -> Any:
@@ -316,7 +315,7 @@ class _RecurrenceLoops:
         if self.cell.kind == "GRU" and number == 0 and len(self.tiling.passes) > 1:
             steps.store(self.update, gates.activate(0, sums[0]), place.d, row, unit)
             steps.store(self.reset, gates.activate(0, sums[1]) * old(self.h), place.d, row, unit)
-            return statements.sequence(steps.statements)
+            return steps.finish()
         if self.cell.kind == "LSTM":
             weights = self.buffers.reads.get("p")
             peepholes = None if weights is None else lambda n: weights[place.d, n * self.cell.hidden + unit]
@@ -336,7 +335,7 @@ class _RecurrenceLoops:
             runs, time = self.runs(place, row), self.time(place, row)
             value = hidden if runs is None else tirx.Select(runs, hidden, self._number(0.0))
             steps.store(self.buffers.writes["states"], value, time, place.d, row, unit)
-        return statements.sequence(steps.statements)
+        return steps.finish()
 
     # --- where a step is
 
@@ -375,23 +374,6 @@ class _Place:
     def parity(self) -> Any:
         """Where the states that the step reads are."""
         return tirx.floormod(self.s, 2)
-
-
-@dataclass
-class _Statements:
-    """A sequence that is being written."""
-
-    statements: list[Any] = field(default_factory=list)
-
-    def keep(self, value: Any) -> Any:
-        """A name for a value, which is computed here."""
-        variable = tirx.Var("t", dtype_of(value))
-        self.statements.append(tirx.Bind(variable, value))
-        return variable
-
-    def store(self, buffer: Any, value: Any, *indices: Any) -> None:
-        """Write an element."""
-        self.statements.append(tirx.BufferStore(buffer, value, list(indices)))
 
 
 def _start(tile: Any, size: int, extent: Any) -> Any:

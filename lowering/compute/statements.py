@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tvm import tirx
+
+from .elementary import dtype_of
 
 
 def loop(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = tirx.ForKind.SERIAL) -> Any:
@@ -34,3 +37,24 @@ def vector(lanes: int, body: Callable[[Any], Any]) -> Any:
 def sequence(statements: Sequence[Any]) -> Any:
     """Statements one after another, at least one."""
     return tirx.SeqStmt(list(statements)) if len(statements) > 1 else statements[0]
+
+
+@dataclass
+class StatementList:
+    """A sequence of statements to which others are added."""
+
+    statements: list[Any] = field(default_factory=list)
+
+    def keep(self, value: Any) -> Any:
+        """A name for a value, which is computed here."""
+        variable = tirx.Var("t", dtype_of(value))
+        self.statements.append(tirx.Bind(variable, value))
+        return variable
+
+    def store(self, buffer: Any, value: Any, *indices: Any) -> None:
+        """Write an element."""
+        self.statements.append(tirx.BufferStore(buffer, value, list(indices)))
+
+    def finish(self) -> Any:
+        """All of it as one statement."""
+        return sequence(self.statements)

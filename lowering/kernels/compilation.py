@@ -141,10 +141,10 @@ def compile_kernels(
     distinct = DistinctKernels.of(graph, groups, weights, lowered, last)
     distinct.last -= choices.plain
     runtime = {} if target.is_alone else choices.runtime
-    as_run = [distinct.lower_step(step, runtime) for step in steps(distinct.graph, groups)]
+    lowered_steps = [distinct.lower_step(step, runtime) for step in steps(distinct.graph, groups)]
     inner = {
         step.symbol: calls
-        for step in as_run
+        for step in lowered_steps
         if isinstance(step, LoopCall) and (calls := find_kernels(step, distinct, target))
     }
     keys = {name: task_key(function) for name, function in distinct.functions.items()}
@@ -157,31 +157,43 @@ def compile_kernels(
         )
         for name, function in distinct.functions.items()
     ]  # fmt: skip
-    unordered: dict[str, Answer] = {}
-    for answer in _compile(requests, keys, processes):
-        unordered[answer.name] = answer
-        said = answer.problem or answer.recovered
-        outcome = f" ({said})" if said else ""
-        observer(f"kernel {len(unordered)} of {len(requests)}: {answer.name}{outcome}")
-    answers = {request.name: unordered[request.name] for request in requests}
-    objects = {name: folder / f"{name}.o" for name, answer in answers.items() if answer.problem is None}
+    answers = _compile_all(requests, keys, processes, observer)
     compiled_steps = tuple(
         call_kernels(step, inner[step.symbol], answers, distinct.graph)
         if isinstance(step, LoopCall) and step.symbol in inner
         else distinct.replace_failed(step, answers)
-        for step in as_run
+        for step in lowered_steps
     )
-    programs = {step.symbol: step.program for step in compiled_steps if isinstance(step, LoopCall)}
-    linker = Linker.of(target.architecture) if programs else None
-    for name, program in programs.items():
-        assert linker is not None
-        objects[name] = program.compile(linker, folder / f"{name}.o")
+    objects = {name: folder / f"{name}.o" for name, answer in answers.items() if answer.problem is None}
+    objects |= _compile_loops(compiled_steps, target, folder)
     compiled = CompiledKernels(distinct.graph, weights, compiled_steps, objects, answers, distinct.last, keys)
     if compiled.fallbacks and target.is_alone:
         reasons = "; ".join(dict.fromkeys(f"{', '.join(f.operators)}: {f.reason}" for f in compiled.fallbacks))
         count = len(compiled.fallbacks)
         raise LoweringError(f"--target {target.name}: {count} kernel(s) cannot be compiled: {reasons}")
     return compiled
+
+
+def _compile_all(
+    requests: Sequence[Request], keys: Mapping[str, str], processes: int, observer: Observer
+) -> dict[str, Answer]:
+    """The answers by name, in the order of the requests; the observer hears of each as it comes in."""
+    answers: dict[str, Answer] = {}
+    for answer in _compile(requests, keys, processes):
+        answers[answer.name] = answer
+        said = answer.problem or answer.recovered
+        outcome = f" ({said})" if said else ""
+        observer(f"kernel {len(answers)} of {len(requests)}: {answer.name}{outcome}")
+    return {request.name: answers[request.name] for request in requests}
+
+
+def _compile_loops(steps: Iterable[LoweredStep], target: Target, folder: Path) -> dict[str, Path]:
+    """The object file of each distinct plain loop, by its symbol."""
+    programs = {step.symbol: step.program for step in steps if isinstance(step, LoopCall)}
+    if not programs:
+        return {}
+    linker = Linker.of(target.architecture)
+    return {name: program.compile(linker, folder / f"{name}.o") for name, program in programs.items()}
 
 
 def _compile(requests: Sequence[Request], keys: Mapping[str, str], processes: int) -> Iterator[Answer]:

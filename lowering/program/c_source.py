@@ -20,8 +20,8 @@ from .templates import HEADER, SOURCE, literal, table
 
 MAXIMUM_STEPS = 65533
 """Steps are regions 1 to 65533 for the counting plugin."""
-WRITTEN = 1 << 24
-"""Bytes of weights that are written at once, whole huge pages. The system keeps a file in memory in the pieces that it
+BLOCK_BYTES = 1 << 24
+"""How much of the weights is written at once: whole huge pages. The system keeps a file in memory in the pieces that it
 was written in: a model that reads 18 MB of weights took 1.02 to 1.09 times as long where each was written by itself
 (AMD Zen 5)."""
 
@@ -53,7 +53,7 @@ def write_weights(plan: Plan, arrays: Mapping[int, NDArray[np.generic]], path: P
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Writes a file in blocks of `WRITTEN` bytes, whatever the sizes of what it gets."""
+    """Writes a file in blocks of `BLOCK_BYTES` bytes, whatever the sizes of what it gets."""
 
     file: BinaryIO
     pending: bytearray = field(default_factory=bytearray)
@@ -62,10 +62,10 @@ class _Blocks:
         """Write the blocks that are full, and keep the rest."""
         rest = memoryview(data)
         while rest:
-            taken = rest[: WRITTEN - len(self.pending)]
-            self.pending.extend(taken)
-            rest = rest[len(taken) :]
-            if len(self.pending) == WRITTEN:
+            free = BLOCK_BYTES - len(self.pending)
+            self.pending.extend(rest[:free])
+            rest = rest[free:]
+            if len(self.pending) == BLOCK_BYTES:
                 self.flush()
 
     def flush(self) -> None:

@@ -40,7 +40,7 @@ def test_weights_are_written_in_blocks(sizes: list[int], block: int) -> None:
     buffers = tuple(Buffer(f"w{n}", "float32", (size,)) for n, size in enumerate(sizes))
     plan = replace(PLAN, buffers=(*chain(4, 8, 2).buffers, *buffers), weights=tuple(range(3, 3 + len(sizes))))
     arrays: dict[int, np.ndarray] = {n: np.full(plan.buffers[n].shape, n, np.float32) for n in plan.weights}
-    with TemporaryDirectory() as folder, patch.object(c_source, "WRITTEN", block):
+    with TemporaryDirectory() as folder, patch.object(c_source, "BLOCK_BYTES", block):
         write_weights(plan, arrays, Path(folder) / "weights.bin")
         values = np.fromfile(Path(folder) / "weights.bin", np.float32)
     expected = [np.pad(arrays[n], (0, -arrays[n].size % 16)) for n in plan.weights]
