@@ -1,6 +1,6 @@
 """Sines, cosines, tangents and their inverses in float32, as expressions that vectorise.
 
-The turns are taken off in float64, where a fused instruction leaves what a float has left of any number below 2^50.
+The turns are taken off in float64 by the bits of 2/pi that count for a float of its size (Payne and Hanek, 1983).
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from typing import Any
 
 from tvm import tirx
 
-from .elementary import between, bound, dtype_of, horner, if_negative, single
+from .elementary import bound, dtype_of, horner, if_negative, single
 
 Expr = Any
 
-_TWO_BY_PI = 0.6366197723675814
-# pi / 2 in two parts of float64: a multiple of the first is exact in a fused instruction
-_HALF_PI_HIGH, _HALF_PI_LOW = 1.5707963267948966, 6.123233995736766e-17
 _WHOLE = 1.5 * 2**52
 """To what a double is added that is to be rounded; the last bits of the sum are the integer."""
-_TURNS_REACH = 2.0**50
-"""Beyond it, where neighbouring floats are many turns apart, sine and cosine are those of this number."""
+_TWO_BY_PI = {
+    0: (0.636619770899415, 1.4681663246252086e-09, 2.276010073078396e-18),
+    2.0**51: (1.0781392056902206e-08, 1.6153797855624593e-17, 2.52682603558315e-26),
+    2.0**77: (7.166494882838848e-17, 2.8376220161182397e-25, 1.668286766860824e-34),
+    2.0**103: (2.765304035419047e-24, 4.018688561039878e-33, 4.420676015940119e-42),
+}
+"""2/pi for numbers from 2^a on, by 2^a, in three parts: two of 29 bits, whose products with a float are exact doubles,
+and the rest. It begins with the bit of weight 2^(24-a), for those before it make whole turns of any such float."""
 _SIN = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
 """(sin(r) - r) / r^3 for |r| <= pi/4, as a polynomial in r^2 (Cephes, sinf.c)."""
 _COS = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2, -0.5, 1)
@@ -67,21 +70,36 @@ def tan(x: Expr) -> Expr:
 
 def _turned(x: Expr, body: Callable[[Expr, Expr], Expr]) -> Expr:
     """`body` of r and the last bits of n, where x = n pi/2 + r and |r| <= pi/4."""
+    return bound(x, lambda t: bound(t.astype("float64"), lambda wide: _count_turns(t, wide, body)))
 
-    def with_count(wide: Expr) -> Expr:
-        return bound(wide * _double(_TWO_BY_PI) + _double(_WHOLE), lambda sum_: with_rest(wide, sum_))
 
-    def with_rest(wide: Expr, sum_: Expr) -> Expr:
-        turns = tirx.reinterpret("int64", sum_).astype("int32")
-        count = sum_ - _double(_WHOLE)
-        rest = bound(count, lambda n: wide - n * _double(_HALF_PI_HIGH) - n * _double(_HALF_PI_LOW))
+def _count_turns(x: Expr, wide: Expr, body: Callable[[Expr, Expr], Expr]) -> Expr:
+    """Each product is rounded by itself: without a fused instruction, too, no digit is lost."""
+
+    def product(part: int) -> Expr:
+        factor = _double(_TWO_BY_PI[0][part])
+        for least, parts in _TWO_BY_PI.items():
+            if least:
+                factor = tirx.Select(tirx.abs(x) >= single(least), _double(parts[part]), factor)
+        return wide * factor
+
+    def bits(sum_: Expr) -> Expr:
+        return tirx.reinterpret("int64", sum_)
+
+    def with_products(high: Expr, low: Expr) -> Expr:
+        return bound(high + whole, lambda a: bound(low + whole, lambda b: with_sums(high, a, low, b)))
+
+    def with_sums(high: Expr, a: Expr, low: Expr, b: Expr) -> Expr:
+        left, more = high - (a - whole), low - (b - whole)
+        return bound(left, lambda f: bound(more, lambda g: bound(f + g + whole, lambda c: with_rest(f, g, a, b, c))))
+
+    def with_rest(f: Expr, g: Expr, a: Expr, b: Expr, c: Expr) -> Expr:
+        rest = (f - (c - whole) + g + product(2)) * _double(_HALF_PI)
+        turns = (bits(a) + bits(b) + bits(c)).astype("int32")
         return bound(rest.astype("float32"), lambda r: bound(turns, lambda t: body(r, t)))
 
-    def limit(t: Expr) -> Expr:
-        limited = between(t, -_TURNS_REACH, _TURNS_REACH)
-        return tirx.Select(tirx.abs(t) < single(float("inf")), limited, single(float("nan")))
-
-    return bound(bound(x, limit).astype("float64"), with_count)
+    whole = _double(_WHOLE)
+    return bound(product(0), lambda high: bound(product(1), lambda low: with_products(high, low)))
 
 
 def _double(value: float) -> Expr:
