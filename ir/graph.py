@@ -116,21 +116,21 @@ class OperatorGraph:
     @cached_property
     def successors(self) -> tuple[tuple[int, ...], ...]:
         """Per operator, the distinct operators that read its outputs, ascending."""
-        found: list[list[int]] = [[] for _ in self.operators]
+        readers: list[list[int]] = [[] for _ in self.operators]
         for index, sources in enumerate(self.predecessors):
             for source in sources:
-                found[source].append(index)
-        return tuple(map(tuple, found))
+                readers[source].append(index)
+        return tuple(map(tuple, readers))
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
         """Per value, the distinct operators that read it, ascending."""
-        found: list[dict[int, None]] = [{} for _ in self.values]
+        readers: list[dict[int, None]] = [{} for _ in self.values]
         for index, operator in enumerate(self.operators):
             for value in operator.inputs:
                 if value is not None:
-                    found[value][index] = None
-        return tuple(map(tuple, found))
+                    readers[value][index] = None
+        return tuple(map(tuple, readers))
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:

@@ -81,8 +81,8 @@ def require_tensors(graph: OperatorGraph, model: Model) -> None:
     for node in filter(is_standard, model.graph):
         for output, formal in zip(node.outputs, _list_results(node, model.opset), strict=False):
             if all(text.startswith(("seq(", "optional(")) for text in formal.types):
-                made = f"value {output.name!r} ({node.op_type} makes it)"
-                raise LoweringError(f"{made} is a sequence or optional, {_ONLY}")
+                subject = f"value {output.name!r} ({node.op_type} makes it)"
+                raise LoweringError(f"{subject} is a sequence or optional, {_ONLY}")
     for value in graph.values:
         if value.type is not None and value.type.dtype == "string":
             maker = f" ({graph.operators[value.producer].op} makes it)" if value.producer is not None else ""

@@ -63,9 +63,9 @@ class RuleSelection:
     domains: tuple[str, ...] = ()
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """The end of a message about an unknown name: what may have been meant, if anything is near."""
-    near = get_close_matches(name, sorted(known), 1)
+    near = get_close_matches(name, sorted(names), 1)
     return f"; did you mean `{near[0]}`?" if near else ""
 
 

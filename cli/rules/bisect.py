@@ -33,8 +33,8 @@ def bisect(arguments: argparse.Namespace) -> int:
     if arguments.json:
         sides = {"rules": rules, "helpers": helpers}
         content = {
-            side: [{"name": rule.base, "file": rule.place, "text": rule.text} for rule in found]
-            for side, found in sides.items()
+            side: [{"name": rule.base, "file": rule.place, "text": rule.text} for rule in side_rules]
+            for side, side_rules in sides.items()
         }
         render.print_json({**content, "failure": guilt.failure, "runs": guilt.runs})
         return VerificationError.exit_code

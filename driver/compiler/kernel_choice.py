@@ -227,13 +227,13 @@ def _replace_slow(
     (times,) = workshop.time([base])
     memory.keep(base, times)
     suspects = find_suspects(base.prepared, base.facts, times)
-    known = {s: recalled for s in suspects if (recalled := memory.recall(graph, s)) is not None}
-    trials = try_variants(workshop, base, [s for s in suspects if s not in known], checks=checks, times=True)
+    recalls = {s: recalled for s in suspects if (recalled := memory.recall(graph, s)) is not None}
+    trials = try_variants(workshop, base, [s for s in suspects if s not in recalls], checks=checks, times=True)
     memory.keep_trials(graph, trials)
-    chosen = {**{s: recalled.best for s, recalled in known.items()}, **{t.suspect: t.best for t in trials}}
-    record = [_summary(s, recalled.best, recalled.trials) for s, recalled in known.items()]
+    chosen = {**{s: recalled.best for s, recalled in recalls.items()}, **{t.suspect: t.best for t in trials}}
+    record = [_summary(s, recalled.best, recalled.trials) for s, recalled in recalls.items()]
     record += [each.summary() for each in trials]
-    apart = {s.facts.symbol: each.seconds for s, r in zip([*known, *(t.suspect for t in trials)], record, strict=True)
+    apart = {s.facts.symbol: each.seconds for s, r in zip([*recalls, *(t.suspect for t in trials)], record, strict=True)
              for each in r.trials if each.variant == str(s.apart) and each.seconds is not None}
     unfused = sum_apart(base.facts, times, apart)
     cut = vary(graph, base.cut, chosen.items())
@@ -285,8 +285,8 @@ class Memory:
 
     def recall(self, graph: OperatorGraph, suspect: Suspect) -> Recalled | None:
         """What is known of a kernel; None where no variant of it was measured, or not the one that decides a doubt."""
-        known = self.known.get(subgraph_key(graph, suspect.calls[0]) or "", {})
-        seconds = {variant: s for t, s in known.items() if (variant := Variant.of(t)) is not None}
+        seconds_by_variant = self.known.get(subgraph_key(graph, suspect.calls[0]) or "", {})
+        seconds = {variant: s for t, s in seconds_by_variant.items() if (variant := Variant.of(t)) is not None}
         usual = seconds.pop(Variant(), inf)
         if not seconds or (suspect.doubted and suspect.apart not in seconds):
             return None

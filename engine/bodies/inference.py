@@ -120,11 +120,11 @@ class _Types:
             if begin is None or self.dtype([begin]) is None:
                 continue
             name = formal.name or ""
-            known = [self.sizes(begin)]
-            known += [self.states[name], self.sizes(end, without=region)] if name in self.states else []
-            if None in known and not self.is_complete:
+            candidates = [self.sizes(begin)]
+            candidates += [self.states[name], self.sizes(end, without=region)] if name in self.states else []
+            if None in candidates and not self.is_complete:
                 continue
-            self.states[name] = _merge(known)
+            self.states[name] = _merge(candidates)
             changes |= self.declare(formal, self.dtype([begin]), self.states[name])
             changes |= self.declare(output, self.dtype([begin]), self.states[name])
         axes = _axes(region, "scan_input_axes", region.scan_inputs)

@@ -145,8 +145,8 @@ class Placement:
             op = pending.pop()
             if not is_flat_if(op):
                 continue
-            known = here | outside
-            then, otherwise = (self._always(body.results, known) for body in self.bodies[op])
+            computed = here | outside
+            then, otherwise = (self._always(body.results, computed) for body in self.bodies[op])
             more = then & otherwise
             here |= more
             pending += more

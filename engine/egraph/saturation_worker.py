@@ -213,8 +213,8 @@ class _Reader:
     def _analysis(self, name: str) -> dict[int, Any]:
         function = self.frozen[name]
         sort = function.output_sort
-        known = {}
+        values = {}
         for row in function.rows:
             value = self.literal(sort, row.output) if sort in self.converters else True
-            known[self.number(row.inputs[0])] = value
-        return known
+            values[self.number(row.inputs[0])] = value
+        return values

@@ -174,8 +174,8 @@ def _each(function: Callable[..., Element], *tensors: Contents) -> Contents:
     """A function of elements, where all of them are known, on tensors that broadcast."""
     if math.prod(np.broadcast_shapes(*(tensor.shape for tensor in tensors))) > MOST:
         raise Undecided
-    known = np.frompyfunc(lambda *e: None if any(x is None for x in e) else function(*e), len(tensors), 1)
-    return _array(known(*tensors))
+    lifted = np.frompyfunc(lambda *e: None if any(x is None for x in e) else function(*e), len(tensors), 1)
+    return _array(lifted(*tensors))
 
 
 def _elementwise(function: Callable[..., Element]) -> Callable[[Site], Contents]:
@@ -248,8 +248,8 @@ def _reduction(function: Callable[[Site, Size, Size], Size], start: Size | None)
             raise Undecided
 
         def join(row: list[Size | None]) -> Size:
-            known = [require_size(element) for element in row]
-            return reduce(lambda a, b: function(site, a, b), known if start is None else [start, *known])
+            elements = [require_size(element) for element in row]
+            return reduce(lambda a, b: function(site, a, b), elements if start is None else [start, *elements])
 
         joined = [join(list(row)) for row in rows.reshape(-1, rows.shape[-1])]
         shape = rows.shape[:-1]

@@ -152,7 +152,7 @@ def evaluate_shapes(
     said = declared
     for _ in range(_MOST_PASSES):
         declared = said.with_lowest(equations.lowest)
-        known = len(equations)
+        count = len(equations)
         result = SymbolicShapes(declared, equations)
         for name, type_ in types.items():
             if type_.is_static:
@@ -166,7 +166,7 @@ def evaluate_shapes(
                 dtype = first.dtype if first is not None else ""
                 site = Site(node, dtype, result.shapes, result.contents, constants, declared.bounds, known_here, opset)
                 _evaluate_node(site, result, types)
-        if len(equations) == known:
+        if len(equations) == count:
             break
     return result
 

@@ -184,16 +184,16 @@ class Site:
         distinct = [size for size in dict.fromkeys(sizes) if size != ONE]
         if len(distinct) <= 1:
             return distinct[0] if distinct else ONE
-        known = [size for size in distinct if size is not None]
-        long = [size for size in known if size == ZERO or self.bounds.is_at_least(size, 2)]
+        definite = [size for size in distinct if size is not None]
+        long = [size for size in definite if size == ZERO or self.bounds.is_at_least(size, 2)]
         if long:  # all of them are equal, or 1
             return self.equations.equate(long)
-        for capped, whole in permutations(known, 2):
+        for capped, whole in permutations(definite, 2):
             if self._is_capped(capped, whole):
                 self.equations.equate((capped, whole))
                 return self._broadcast_dimension(tuple(s and self.equations.plainest(s) for s in sizes))
-        if len(known) == len(distinct) and all(self.bounds.is_at_least(size, 1) for size in known):
-            return self.bounds.maximum(*known)  # they are equal, or one is 1
+        if len(definite) == len(distinct) and all(self.bounds.is_at_least(size, 1) for size in definite):
+            return self.bounds.maximum(*definite)  # they are equal, or one is 1
         return None
 
     def _is_capped(self, size: Size, whole: Size) -> bool:

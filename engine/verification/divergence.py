@@ -39,16 +39,16 @@ Judge = Callable[[str, Value, Value], Difference | None]
 def tolerance_judge(tolerance: Tolerance) -> Judge:
     """The judge for whom a value differs if it is out of tolerance."""
 
-    def judge_by_tolerance(_: str, expected: Value, found: Value) -> Difference | None:
-        difference = compare(expected, found, tolerance)
+    def judge_by_tolerance(_: str, expected: Value, actual: Value) -> Difference | None:
+        difference = compare(expected, actual, tolerance)
         return None if difference.equal else difference
 
     return judge_by_tolerance
 
 
-def judge_bits(_: str, expected: Value, found: Value) -> Difference | None:
+def judge_bits(_: str, expected: Value, actual: Value) -> Difference | None:
     """A judge for whom a value differs if any of its bits does."""
-    return None if measure_effect(expected, found).is_identical else compare(expected, found, Tolerance())
+    return None if measure_effect(expected, actual).is_identical else compare(expected, actual, Tolerance())
 
 
 def first_divergence(

@@ -79,9 +79,9 @@ def _combine(worse: Callable[[Figure, Figure], Figure], one: Figure | None, othe
     return worse(one, other) if one is not None and other is not None else one if other is None else other
 
 
-def measure_effect(expected: Value, found: Value) -> Effect:
+def measure_effect(expected: Value, actual: Value) -> Effect:
     """Compare two values of any kind. If their structure, shapes or types differ, nothing is identical."""
-    wanted, results = leaves(expected), leaves(found)
+    wanted, results = leaves(expected), leaves(actual)
     if len(wanted) != len(results) or not all(_alike(a, b) for a, b in zip(wanted, results, strict=True)):
         return Effect(max(1, sum(leaf.size for leaf in wanted)))
     total = Effect()
@@ -153,9 +153,9 @@ def _parts(array: NDArray[Any]) -> NDArray[Any]:
     return np.stack([array.real, array.imag], axis=-1)
 
 
-def measure_errors(exact: Value, found: Value) -> Errors | None:
+def measure_errors(exact: Value, actual: Value) -> Errors | None:
     """Distance of a value from its float64 counterpart; None if they cannot be subtracted."""
-    truths, values = leaves(exact), leaves(found)
+    truths, values = leaves(exact), leaves(actual)
     if [leaf.shape for leaf in truths] != [leaf.shape for leaf in values]:
         return None
     total = Errors()

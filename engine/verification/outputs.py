@@ -110,11 +110,11 @@ class Comparison:
         """The judge of intermediate values in a run whose output the oracle convicted. Raises RunError."""
         exact = self._oracle(self._original).run(self.baseline.runs[index].feeds, names)
 
-        def judge_by_oracle(name: str, expected: Value, found: Value) -> Difference | None:
-            difference = compare(expected, found, self._tolerance)
+        def judge_by_oracle(name: str, expected: Value, actual: Value) -> Difference | None:
+            difference = compare(expected, actual, self._tolerance)
             if difference.negligible or name not in exact:
                 return None
-            return difference if judge(exact[name], expected, found, None).convicted else None
+            return difference if judge(exact[name], expected, actual, None).convicted else None
 
         return judge_by_oracle
 
@@ -129,12 +129,12 @@ class Comparison:
         total, rulings, whole = EQUAL, [], Effect()
         for index, run in enumerate(self.baseline.runs):
             near = None if run.is_bold else spread
-            expected, found = run.outputs[name], self._results[index][name]
+            expected, actual = run.outputs[name], self._results[index][name]
             difference = compare(
-                expected, found, self._tolerance, near,
+                expected, actual, self._tolerance, near,
                 is_saturated=saturated and not run.is_bold, may_lack_shape=name in self._structure.collected,
             )  # fmt: skip
-            changed = measure_effect(expected, found)
+            changed = measure_effect(expected, actual)
             rulings.append(self._rule(name, index, difference, changed, near))
             is_news = not rulings[-1].passed and all(ruling.passed for ruling in rulings[:-1])
             if not run.is_bold or is_news:  # figures are of ordinary inputs, unless only bold ones show a difference
@@ -144,7 +144,7 @@ class Comparison:
 
     def _add_errors(self, name: str, index: int, changed: Effect) -> Effect:
         """The effect with the errors against float64 if that ran; if errors are demanded, it runs once."""
-        expected, found = self.baseline.runs[index].outputs[name], self._results[index][name]
+        expected, actual = self.baseline.runs[index].outputs[name], self._results[index][name]
         wanted = index in self._exact or (self.demands.errors and not self._exact and not self.unmeasured)
         if changed.is_identical or not wanted or not _is_narrow(expected):
             return changed
@@ -153,7 +153,7 @@ class Comparison:
         except RunError as error:
             self.unmeasured = str(error)
             return changed
-        own, other = measure_errors(exact, expected), measure_errors(exact, found)
+        own, other = measure_errors(exact, expected), measure_errors(exact, actual)
         return replace(changed, original_error=own, result_error=other)
 
     def _conclude(self, name: str, total: Difference, whole: Effect, rulings: Sequence[_Ruling]) -> ComparedOutput:
@@ -180,24 +180,24 @@ class Comparison:
         if self.demands.bits:
             return _PASSED if changed.is_identical else _Ruling(False, _describe_bits(difference, changed))
         run = self.baseline.runs[index]
-        expected, found = run.outputs[name], self._results[index][name]
+        expected, actual = run.outputs[name], self._results[index][name]
         by_tolerance = _PASSED if difference.equal else _Ruling(False, str(difference))
         if difference.negligible or not self.demands.oracle:
             return by_tolerance
         steps = self._steps_of(index).get(name) if self._is_quantized else None
-        if steps is not None and (steps.allow(expected, found) or not run.is_bold):
-            is_right = difference.equal or steps.allow(expected, found)
+        if steps is not None and (steps.allow(expected, actual) or not run.is_bold):
+            is_right = difference.equal or steps.allow(expected, actual)
             return _PASSED if is_right else _Ruling(False, f"{difference}; {steps}")
         if run.is_bold:
             truths = partial(self._truth, name, index), partial(self._own_truth, name, index)
             may_overflow = self.demands.may_overflow
-            wrong = judge_bold(expected, found, self._tolerance, truths, may_overflow=may_overflow)
+            wrong = judge_bold(expected, actual, self._tolerance, truths, may_overflow=may_overflow)
             return _PASSED if wrong is None or self._is_rounding(name, index) else _Ruling(False, str(wrong))
-        hopeless = not difference.equal and not may_acquit(expected, found, spread)
+        hopeless = not difference.equal and not may_acquit(expected, actual, spread)
         if hopeless or (difference.equal and not _is_narrow(expected)):
             return by_tolerance
         try:
-            judgement = judge(self._truth(name, index), expected, found, spread)
+            judgement = judge(self._truth(name, index), expected, actual, spread)
         except RunError as error:
             return by_tolerance if difference.equal else _Ruling(False, f"{difference} (no float64 run: {error})")
         if not difference.equal and judgement.no_farther and self._agrees(name, index, judgement):
@@ -233,17 +233,17 @@ class Comparison:
         if self._candidate is not None:
             return False
         run = self.baseline.runs[index]
-        expected, found = run.outputs[name], self._results[index][name]
+        expected, actual = run.outputs[name], self._results[index][name]
         try:
             truth = self._truth(name, index)
-            own_errors, errors = measure_errors(truth, expected), measure_errors(truth, found)
+            own_errors, errors = measure_errors(truth, expected), measure_errors(truth, actual)
             if own_errors is not None and errors is not None and own_errors.worst(errors) == own_errors:
                 return True
             effect = Steps(0.0, 0.0)
             for rounded in self._rounded_runs(index):
                 moved = measure_distance(truth, rounded[name])
                 effect = effect if moved is None else effect.worst(moved)
-                if effect.allow(expected, found):
+                if effect.allow(expected, actual):
                     return True
             if self._rewritten is None:
                 return False
@@ -254,7 +254,7 @@ class Comparison:
         except RunError:
             return False
         is_right = effect.allow(truth, self._own[index][name])
-        return is_right and own is not None and own.worst(effect).allow(expected, found)
+        return is_right and own is not None and own.worst(effect).allow(expected, actual)
 
     def _rounded_runs(self, index: int) -> Iterator[Mapping[str, Value]]:
         """The original's float64 outputs where inputs and weights are rounded. Raises RunError."""

@@ -91,8 +91,8 @@ class _Assumptions:
         if shape is None and owner in self.named and (node.op == "Out" or node == self.egraph.classes[owner].nodes[0]):
             shape = self.named[owner].shape
         if shape is not None and type_ is not None:
-            known = type_.shape if type_.shape is not None and len(type_.shape) == len(shape) else shape
-            sizes = tuple(k if isinstance(k, int) else self._size(d) for k, d in zip(known, shape, strict=True))
+            dimensions = type_.shape if type_.shape is not None and len(type_.shape) == len(shape) else shape
+            sizes = tuple(k if isinstance(k, int) else self._size(d) for k, d in zip(dimensions, shape, strict=True))
             self.types[owner] = TensorType(type_.dtype, sizes)
             return True
         return type_ is None or node.op in ("Absent", "Op") or shape is not None

@@ -45,12 +45,12 @@ class Loops:
 
     def resolved(self, axis: Axis) -> Axis:
         """The loops of an axis as they now are."""
-        found: list[int] = []
+        loops: list[int] = []
         for loop in axis:
             root = self._root(loop)
             parts = self._parts.get(root)
-            found += (root,) if parts is None else self.resolved(parts)
-        return tuple(found)
+            loops += (root,) if parts is None else self.resolved(parts)
+        return tuple(loops)
 
     def size(self, axis: Axis) -> int:
         """Number of elements along an axis."""

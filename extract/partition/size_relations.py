@@ -68,9 +68,9 @@ def _counts(operator: Operator, graph: OperatorGraph) -> Pairs:
 def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
     types = [None if v is None else graph.values[v].type for v in operator.inputs]
     result = graph.values[operator.outputs[0]].type if operator.outputs else None
-    shapes, made = [_sizes(type_) for type_ in types], _sizes(result)
+    shapes, output = [_sizes(type_) for type_ in types], _sizes(result)
     row = OPERATORS.get(operator.op)
-    if operator.is_opaque or made is None or row is None:
+    if operator.is_opaque or output is None or row is None:
         return
     if operator.op in _RECURRENCES:
         yield from _batches(operator, shapes)
@@ -82,17 +82,17 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
             yield before, "equal", after
     elif row.category.startswith("elementwise") or operator.op == "Expand":
         for shape in shapes[: 1 if operator.op == "Expand" else None]:
-            yield from _broadcast(shape, made)
+            yield from _broadcast(shape, output)
     elif operator.op == "Concat":
         axis = operator.attributes.get("axis", 0)
         for shape in shapes:
-            for place, (own, whole) in enumerate(zip(shape or (), made, strict=False)):
+            for place, (own, whole) in enumerate(zip(shape or (), output, strict=False)):
                 if place != axis:
                     yield own, "equal", whole
     elif operator.op == "MatMul" and shapes[0] and shapes[1]:
         yield shapes[0][-1], "equal", shapes[1][-2 if len(shapes[1]) > 1 else 0]
         for shape in shapes[:2]:
-            yield from _broadcast((shape or ())[:-2], made[: len(made) - sum(len(s or ()) > 1 for s in shapes[:2])])
+            yield from _broadcast((shape or ())[:-2], output[: len(output) - sum(len(s or ()) > 1 for s in shapes[:2])])
 
 
 def _batches(operator: Operator, shapes: Sequence[tuple[Size, ...] | None]) -> Pairs:
@@ -120,9 +120,9 @@ def _windows(operator: Operator, shape: tuple[Size, ...] | None) -> Pairs:
         yield size, "least", number(max(1, reach - pads[axis] - pads[axis + len(kernel)] - beyond))
 
 
-def _broadcast(shape: Iterable[Size] | None, made: tuple[Size, ...]) -> Pairs:
+def _broadcast(shape: Iterable[Size] | None, output: tuple[Size, ...]) -> Pairs:
     own = tuple(shape or ())
-    for size, whole in zip(reversed(own), reversed(made), strict=False):
+    for size, whole in zip(reversed(own), reversed(output), strict=False):
         yield size, "broadcast", whole
 
 

@@ -21,19 +21,19 @@ _ANY = _NUMBERS + "b"
 @cache
 def element_type(dtype: str) -> np.dtype[Any]:
     """numpy's type of that name; bfloat16 is an extension of numpy. Raises Unsupported for any other name."""
-    found: np.dtype[Any] | None = None
+    result: np.dtype[Any] | None = None
     if dtype == "bfloat16":
         import ml_dtypes
 
-        found = np.dtype(ml_dtypes.bfloat16)
+        result = np.dtype(ml_dtypes.bfloat16)
     elif dtype.rstrip("0123456789") in ("float", "int", "uint", "bool", "longdouble"):
         try:
-            found = np.dtype(dtype)
+            result = np.dtype(dtype)
         except TypeError:
-            found = None
-    if found is None:
+            result = None
+    if result is None:
         raise Unsupported(f"there is no element type {dtype}")
-    return found
+    return result
 
 
 @cache

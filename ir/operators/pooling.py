@@ -39,10 +39,10 @@ def _extents(window: Window) -> tuple[Ints, Ints]:
         raise Unsupported("the window does not fit the tensor")
     pads = window.pads[:spatial], window.pads[spatial:]
     axes = zip(window.sizes, window.kernel, *pads, window.strides, window.dilations, strict=True)
-    found = [positions(n, k, before, after, s, d, window.ceil) for n, k, before, after, s, d in axes]
-    if any(count < 1 for count, _ in found):
+    extents = [positions(n, k, before, after, s, d, window.ceil) for n, k, before, after, s, d in axes]
+    if any(count < 1 for count, _ in extents):
         raise Unsupported("the window is larger than the tensor")
-    return tuple(c for c, _ in found), (*pads[0], *(end for _, end in found))
+    return tuple(c for c, _ in extents), (*pads[0], *(end for _, end in extents))
 
 
 def _seen(x: Array, fill: Array, counts: Ints, pads: Ints, window: Window) -> Array:

@@ -47,7 +47,7 @@ def _coordinate(mode: str, i: int, scale: float, size: int, result: int) -> floa
 
 def _extents(x: Array, config: Mapping[str, Any]) -> list[tuple[int, float]]:
     """For each axis the size of the result and the scale."""
-    found = [(n, 1.0) for n in x.shape]
+    extents = [(n, 1.0) for n in x.shape]
     axes = config.get("axes", list(range(x.ndim)))
     values = config["scales"] if "scales" in config else config.get("sizes")
     if values is None or len(values) != len(axes):
@@ -55,10 +55,10 @@ def _extents(x: Array, config: Mapping[str, Any]) -> list[tuple[int, float]]:
     for axis, value in zip(axes, values, strict=True):
         size = x.shape[axis]
         if "scales" in config:
-            found[axis] = (int(np.floor(np.float32(size) * np.float32(value))), value)  # as ONNX rounds it
+            extents[axis] = (int(np.floor(np.float32(size) * np.float32(value))), value)  # as ONNX rounds it
         else:
-            found[axis] = (int(value), value / size if size else 1.0)
-    return found
+            extents[axis] = (int(value), value / size if size else 1.0)
+    return extents
 
 
 def resize(arithmetic: Arithmetic, x: Array, mode: str, config: str) -> Array:

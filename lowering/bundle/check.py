@@ -124,7 +124,7 @@ def _verification(
             compared = Comparison(
                 source, structure, tolerance, baseline, results, demands, rewritten=made_from
             ).outputs()
-            found = verdict(started, *status_of(compared, structure), compared, baseline.one_sided)
+            ruling = verdict(started, *status_of(compared, structure), compared, baseline.one_sided)
         except RefusedError as error:
             if request.samples or not tolerated.sizes:
                 return verdict(started, "failed", f"the compiled model refuses the inputs: {error}")
@@ -132,10 +132,10 @@ def _verification(
         except BundleRunError as error:
             return verdict(started, "failed", f"the compiled model does not run: {error}")
         except RunError as error:
-            found = verdict(started, "unverified", str(error))
-        if found.status == "failed":
-            return found
-        verdicts.append(found)
+            ruling = verdict(started, "unverified", str(error))
+        if ruling.status == "failed":
+            return ruling
+        verdicts.append(ruling)
     nothing = verdict(started, "unverified", "nothing was verified, the compiled model refuses all sizes tried")
     return next((each for each in verdicts if each.status != "unverified"), (*verdicts, nothing)[0])
 

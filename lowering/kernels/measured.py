@@ -272,9 +272,9 @@ def _make_input(
     """A result as an input of the part: sizes that values decide are new symbols, whose bounds are noted."""
     dimensions: list[int | str] = []
     for axis, (size, most) in enumerate(zip(shape or (), largest or (), strict=True)):
-        known = None if size is None else size.number
-        dimensions.append(f"bounded_{name}_{axis}" if known is None else known)
-        if known is None and (bound := size or most) is not None:
+        exact = None if size is None else size.number
+        dimensions.append(f"bounded_{name}_{axis}" if exact is None else exact)
+        if exact is None and (bound := size or most) is not None:
             bounds[str(dimensions[-1])] = size_of(upper_bound(bound, bounds))
     dtype = type_.dtype if type_ is not None else "float32"
     return helper.make_tensor_value_info(name, int(dtype_of(dtype)), None if shape is None else dimensions)

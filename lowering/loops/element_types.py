@@ -52,8 +52,8 @@ def node_types(node: onnx.NodeProto, opsets: Mapping[str, int], types: Mapping[s
             skipped = 2 if node.op_type == "Loop" else int(opsets[""] < 9)
             given = node.input[skipped:]
             body_inputs = body.input[2 if node.op_type == "Loop" else 0 :]
-            known = {i.name: types[g] for i, g in zip(body_inputs, given, strict=True)}
-            types = {**types, **known}
+            given_types = {i.name: types[g] for i, g in zip(body_inputs, given, strict=True)}
+            types = {**types, **given_types}
         inner = graph_types(body, opsets, types)
         results = [_lookup(inner, o.name) for o in body.output]
         return results[1:] if node.op_type == "Loop" else results

@@ -380,19 +380,19 @@ def _check_outputs(plan: Plan) -> None:
 
 def _check_symbols(plan: Plan) -> None:
     try:
-        known = {step.name for step in plan.solution if isinstance(step, Solution)}
+        solved = {step.name for step in plan.solution if isinstance(step, Solution)}
     except ValueError as error:
         raise PlanError(f"plan: the size {error} of an input does not follow from the shapes of the inputs") from None
     for measure in plan.measures:
-        if measure.name in known or not measure.bound.names() <= known:
+        if measure.name in solved or not measure.bound.names() <= solved:
             raise PlanError(f"plan: the size {measure.name} is measured twice, or its bound is not known before")
         buffer = plan.buffers[measure.source]
         if buffer.dtype != "int64" or not buffer.is_static or not 0 <= measure.element < buffer.size // 8:
             raise PlanError(f"plan: the size {measure.name} is no element of a buffer of int64")
-        known.add(measure.name)
+        solved.add(measure.name)
     for index, buffer in enumerate(plan.buffers):
-        if not names_in(buffer.shape) <= known:
-            unknown = min(names_in(buffer.shape) - known)
+        if not names_in(buffer.shape) <= solved:
+            unknown = min(names_in(buffer.shape) - solved)
             raise PlanError(f"plan: buffer {index} ({buffer.name}): the size {unknown} is not known at the call")
     for index in plan.weights:
         if not plan.buffers[index].is_static:

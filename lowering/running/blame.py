@@ -92,8 +92,8 @@ def _difference(
     stored = {v: to_last(a) if v in prepared.channels_last else a for v, a in given.items()}
     arguments = [stored[v] if v in stored else prepared.constant(call, n) for n, v in enumerate(call.inputs)]
     shapes = [_typical_shape(graph, prepared.stored_shape(v)) for v in call.outputs]
-    made = zip(call.outputs, shapes, strict=True)
-    ports = [Port(graph.values[v].name, known_type(graph, v).dtype, shape) for v, shape in made]
+    pairs = zip(call.outputs, shapes, strict=True)
+    ports = [Port(graph.values[v].name, known_type(graph, v).dtype, shape) for v, shape in pairs]
     try:
         results = kernels.run(call.symbol, arguments, ports)
     except (CrashError, LoweringError) as error:

@@ -43,27 +43,27 @@ def move_values(values: Feeds, by: float, seed: int) -> Feeds:
 
 
 def judge_bold(
-    expected: Value, found: Value, tolerance: Tolerance, truths: tuple[Truth, Truth], *, may_overflow: bool
+    expected: Value, actual: Value, tolerance: Tolerance, truths: tuple[Truth, Truth], *, may_overflow: bool
 ) -> Difference | None:
     """The difference that makes a candidate wrong; None if it is right. `truths`: of the original, of the candidate.
 
     Without a float64 run of the original only NaN and infinities in the place of finite numbers are wrong.
     """
-    difference = compare(expected, found, tolerance)
-    if difference.equal or layout(expected) != layout(found):
+    difference = compare(expected, actual, tolerance)
+    if difference.equal or layout(expected) != layout(actual):
         return None if difference.equal else difference
-    wrong = _wrong(expected, found, tolerance, may_overflow)
+    wrong = _wrong(expected, actual, tolerance, may_overflow)
     if not any(map(np.any, wrong)):
         return None
     try:
         exact = leaves(truths[0]())
     except RunError:
-        strange = [bad & ~np.isfinite(to_double(leaf)) for bad, leaf in zip(wrong, leaves(found), strict=True)]
+        strange = [bad & ~np.isfinite(to_double(leaf)) for bad, leaf in zip(wrong, leaves(actual), strict=True)]
         return difference if any(map(np.any, strange)) else None
     try:
         other = leaves(truths[1]())
     except RunError:
-        other = leaves(found)
+        other = leaves(actual)
     values = [leaves(expected), exact, other]
     if len({len(each) for each in values}) > 1:
         return difference
@@ -78,10 +78,10 @@ def judge_bold(
     return None
 
 
-def _wrong(expected: Value, found: Value, tolerance: Tolerance, may_overflow: bool) -> list[Array]:
+def _wrong(expected: Value, actual: Value, tolerance: Tolerance, may_overflow: bool) -> list[Array]:
     """Masks of the elements that are out of tolerance although the original is finite, one for each array."""
     wrong = []
-    for number, other in zip(leaves(expected), leaves(found), strict=True):
+    for number, other in zip(leaves(expected), leaves(actual), strict=True):
         if number.dtype.kind in "OUS":
             wrong.append(np.asarray(number != other))
             continue

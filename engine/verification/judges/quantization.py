@@ -44,9 +44,9 @@ class Steps:
     largest: float
     rms: float
 
-    def allow(self, expected: Value, found: Value) -> bool:
+    def allow(self, expected: Value, actual: Value) -> bool:
         """Whether steps explain the difference of a result, with NaN and infinities in the same places."""
-        difference = measure_distance(expected, found)
+        difference = measure_distance(expected, actual)
         if difference is None:
             return False
         return difference.largest <= FACTOR * self.largest and difference.rms <= FACTOR * self.rms
@@ -60,11 +60,11 @@ class Steps:
         return Steps(max(self.largest, other.largest), max(self.rms, other.rms))
 
 
-def measure_distance(expected: Value, found: Value) -> Steps | None:
+def measure_distance(expected: Value, actual: Value) -> Steps | None:
     """The distance of two values; None if they cannot be subtracted."""
-    if layout(expected) != layout(found):
+    if layout(expected) != layout(actual):
         return None
-    ones, others = leaves(expected), leaves(found)
+    ones, others = leaves(expected), leaves(actual)
     if any(leaf.dtype.kind in "OUS" for leaf in ones):
         return None
     pairs = zip(ones, others, strict=True)

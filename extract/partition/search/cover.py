@@ -80,16 +80,16 @@ class _Reduced:
 
 
 def cheapest_cover(
-    problem: CoverProblem, known: Sequence[int], deadline: float, widths: Sequence[int] = _WIDTHS
+    problem: CoverProblem, incumbent: Sequence[int], deadline: float, widths: Sequence[int] = _WIDTHS
 ) -> Cover:
-    """The cheapest acyclic cover, or `known` (positions of an acyclic cover) where none is cheaper.
+    """The cheapest acyclic cover, or `incumbent` (positions of an acyclic cover) where none is cheaper.
 
     Not proven where the deadline (time.monotonic) came before z3's answer: then the best that the paths have found.
     """
     weights, _ = as_integers(problem.prices)
     shares = _make_feasible(problem, weights, _dual_shares(problem, weights))
     excess = [weight - sum(shares[n] for n in bits(mask)) for mask, weight in zip(problem.sets, weights, strict=True)]
-    best = list(known)
+    best = list(incumbent)
     for width in widths:
         path = _search_ideals(_reduce(problem, excess, best), width, deadline)
         best = path.chosen or best
@@ -98,8 +98,8 @@ def cheapest_cover(
     return _search_by_z3(_reduce(problem, excess, best), best, deadline)
 
 
-def _reduce(problem: CoverProblem, excess: Sequence[int], known: Sequence[int]) -> _Reduced:
-    limit = sum(excess[position] for position in known)
+def _reduce(problem: CoverProblem, excess: Sequence[int], incumbent: Sequence[int]) -> _Reduced:
+    limit = sum(excess[position] for position in incumbent)
     kept = tuple(position for position, value in enumerate(excess) if value < limit)
     return _Reduced(problem, kept, tuple(excess[position] for position in kept), limit)
 
@@ -195,12 +195,12 @@ class _Arcs:
                     yield mask, excess, position
 
 
-def _search_by_z3(reduced: _Reduced, known: Sequence[int], deadline: float) -> Cover:
+def _search_by_z3(reduced: _Reduced, incumbent: Sequence[int], deadline: float) -> Cover:
     search = _CoverProgram(reduced)
     while deadline - time.monotonic() > _LEAST_SECONDS:
         status, chosen = search.minimise(deadline)
         if status == "unsat" or (status == "sat" and reduced.cost(chosen) >= reduced.limit):
-            return Cover(tuple(sorted(known)), True)
+            return Cover(tuple(sorted(incumbent)), True)
         if status == "unknown":
             break
         cycles = short_cycles(_quotient(reduced.problem, chosen))
@@ -208,7 +208,7 @@ def _search_by_z3(reduced: _Reduced, known: Sequence[int], deadline: float) -> C
             return Cover(tuple(sorted(chosen)), True)
         for cycle in cycles:
             search.forbid(cycle)
-    return Cover(tuple(sorted(known)), False)
+    return Cover(tuple(sorted(incumbent)), False)
 
 
 def _quotient(problem: CoverProblem, chosen: Sequence[int]) -> dict[int, list[int]]:
