@@ -180,7 +180,7 @@ Number = TypeVar("Number", int, float)
 
 def positive(kind: Callable[[str], Number]) -> Callable[[str], Number]:
     """A converter that accepts only finite numbers above zero."""
-    return _bounded(kind, ABOVE_ZERO)
+    return _within(kind, ABOVE_ZERO)
 
 
 def whole_numbers(text: str) -> tuple[int, ...]:
@@ -190,10 +190,10 @@ def whole_numbers(text: str) -> tuple[int, ...]:
 
 def not_negative(kind: Callable[[str], Number]) -> Callable[[str], Number]:
     """A converter that accepts only finite numbers from zero on."""
-    return _bounded(kind, FROM_ZERO)
+    return _within(kind, FROM_ZERO)
 
 
-def _bounded(kind: Callable[[str], Number], bound: Bound) -> Callable[[str], Number]:
+def _within(kind: Callable[[str], Number], bound: Bound) -> Callable[[str], Number]:
     def convert(text: str) -> Number:
         number = kind(text)
         if not bound.allows(number):

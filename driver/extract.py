@@ -47,7 +47,7 @@ def copy_model(model: Model) -> Model:
     return replace(model, ir=model.ir.clone(), path=None)
 
 
-def _nested(model: Model, saturated: Saturated) -> Model:
+def _nest_bodies(model: Model, saturated: Saturated) -> Model:
     """A result with the bodies that its original has."""
     if saturated.flat is not None:
         from ..engine.bodies.nest import nest  # most models have none
@@ -99,4 +99,4 @@ def extract_model(saturated: Saturated, pricing: Pricing, options: Options, cloc
         if is_over(saturated.deadline):
             return Choice(copy_model(saturated.original), selection, pricing)
         pricing = pricing.stricter()
-    return Choice(_nested(result, saturated), selection, pricing)
+    return Choice(_nest_bodies(result, saturated), selection, pricing)

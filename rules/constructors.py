@@ -33,7 +33,7 @@ def sorts() -> str:
 
 
 @cache
-def settling() -> str:
+def settle_rules() -> str:
     """Rules (ruleset ``settle``) that hide the nodes of constants from all others.
 
     How a constant is computed is nobody's business but the extractor's; rules that rewrote constant expressions would

@@ -46,7 +46,7 @@ def check_rule(
     if option(form, ":ruleset") != DERIVING:
         yield from _record(form, comment, vocabulary)
     if own is not None or option(form, ":ruleset") != DERIVING:  # shipped analyses know their ranks
-        yield from _failing(form)
+        yield from _check_failure(form)
     expressions = [finding for fact in _facts(form) for finding in _calls(fact, vocabulary, frozenset())]
     for addition in _additions(form):
         expressions += _calls(addition, vocabulary, ACTIONS if form.head == "rule" else frozenset())
@@ -285,7 +285,7 @@ def _unknown(node: Node, bound: set[str]) -> Iterator[Finding]:
 # --- what a match does
 
 
-def _failing(form: Form) -> Iterator[Finding]:
+def _check_failure(form: Form) -> Iterator[Finding]:
     """vec-set and vec-remove abort the process on an index out of range, as does vec-get on the right: ask before."""
     additions = {id(node) for part in _additions(form) for node in walk(part)}
     seen = ""
@@ -385,14 +385,14 @@ def _keys(node: Node, definitions: dict[str, list[Node]]) -> Iterator[Finding]:
     for part in walk(node):
         if isinstance(part, Form) and part.head == "Op" and len(part.items) == 3:
             for key in (part.items[1], *definitions.get(str(part.items[1]), ())):
-                text = _beginning(key)
+                text = _first_text(key)
                 if text is not None:
                     yield from (Finding(part.start, message) for message in [key_problem(text)] if message)
 
 
-def _beginning(key: Node) -> str | None:
+def _first_text(key: Node) -> str | None:
     """The known part of a key: all of a string, or the beginning of a sum of strings, without attributes."""
     if isinstance(key, Form) and key.head == "+" and len(key.items) > 1:
-        first = _beginning(key.items[1])
+        first = _first_text(key.items[1])
         return first.partition("/")[0] if first and "/" in first else None
     return key.text[1:-1] if isinstance(key, Atom) and key.text.startswith('"') else None

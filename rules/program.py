@@ -81,12 +81,12 @@ def _commands(text: str) -> Iterator[Command]:
     from .sexpr import read
 
     forms = read(text).forms
-    tables = frozenset(table for form in forms if form.head in DECLARATIONS for table in _declared(form))
+    tables = frozenset(table for form in forms if form.head in DECLARATIONS for table in _declared_names(form))
     for form in forms:
         yield Command(text[form.start : form.end], tables & _conditions(form))
 
 
-def _declared(form: Form) -> set[str]:
+def _declared_names(form: Form) -> set[str]:
     """The names of the tables that a declaration declares; a data type has one for each constructor."""
     return _heads(form.items[1:]) if form.head.startswith("datatype") else {str(form.items[1])}
 

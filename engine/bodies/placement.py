@@ -92,13 +92,13 @@ class Placement:
         here = self._always(roots, available)
         while True:
             outside = here | available
-            more = {node for op in here if self.bodies[op] for node in self._rising(op, outside, bound)}
-            more |= self._shared(here, outside)
+            more = {node for op in here if self.bodies[op] for node in self._list_invariant(op, outside, bound)}
+            more |= self._find_shared(here, outside)
             if not more:
                 return sorted(here, key=self.order.__getitem__)
             here |= self._always((output for node in more for output in node.outputs), available)
 
-    def _rising(self, op: ir.Node, outside: Set[ir.Node], bound: Set[int | None]) -> Iterator[ir.Node]:
+    def _list_invariant(self, op: ir.Node, outside: Set[ir.Node], bound: Set[int | None]) -> Iterator[ir.Node]:
         """What the body of a Loop reads and every iteration would compute anew."""
         for body in self.bodies[op]:
             if body.scope is None:
@@ -117,7 +117,7 @@ class Placement:
         home = self._home(node)
         return home is not None and not self.flat.encloses(scope, home)
 
-    def _shared(self, here: Set[ir.Node], outside: Set[ir.Node]) -> set[ir.Node]:
+    def _find_shared(self, here: Set[ir.Node], outside: Set[ir.Node]) -> set[ir.Node]:
         """What several bodies may read, and the source computes once for all."""
         readers: dict[ir.Node, list[ir.Node]] = {}
         for op in here:

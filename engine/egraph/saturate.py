@@ -74,7 +74,7 @@ def saturate(
     conversation.run()
     seconds = time.monotonic() - conversation.started
     if conversation.snapshot is None:
-        return _unrewritten(encoding, _statistics(Progress(stop_reason=conversation.progress.stop_reason), seconds))
+        return _original_graph(encoding, _statistics(Progress(stop_reason=conversation.progress.stop_reason), seconds))
     statistics = _statistics(conversation.progress, seconds)
     return number_classes(conversation.snapshot, encoding, labels.originals, statistics)
 
@@ -154,7 +154,7 @@ def _statistics(progress: Progress, seconds: float) -> Saturation:
     )
 
 
-def _unrewritten(encoding: Encoding, statistics: Saturation) -> EGraph:
+def _original_graph(encoding: Encoding, statistics: Saturation) -> EGraph:
     """Every term as a class of its own."""
     constant = _constant_classes([[term] for term in encoding.terms])
     classes = tuple(

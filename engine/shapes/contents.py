@@ -106,7 +106,7 @@ def _transpose(site: Site) -> Contents:
 
 def _expand(site: Site) -> Contents:
     data, target = site.content(0), tuple(site.integers(1))
-    return _limited(np.broadcast_to(data, np.broadcast_shapes(data.shape, target)))
+    return _limit_size(np.broadcast_to(data, np.broadcast_shapes(data.shape, target)))
 
 
 def _tile(site: Site) -> Contents:
@@ -164,7 +164,7 @@ def _array(result: Any) -> Contents:
     return np.asarray(result, object)
 
 
-def _limited(result: Contents) -> Contents:
+def _limit_size(result: Contents) -> Contents:
     if result.size > MOST:
         raise Undecided
     return _array(result)
@@ -225,7 +225,7 @@ def _where(site: Site) -> Contents:
     return _array(choose(condition, yes, no))
 
 
-def _folded(function: Callable[[Site, Size, Size], Size]) -> Callable[[Site], Contents]:
+def _fold(function: Callable[[Site, Size, Size], Size]) -> Callable[[Site], Contents]:
     """An operator of two or more operands, joined two by two."""
 
     def rule(site: Site) -> Contents:
@@ -294,9 +294,9 @@ _RULES: dict[str, Callable[[Site], Contents | list[Contents | None]]] = {
     "And": _elementwise(lambda site, a, b: a and b),
     "Or": _elementwise(lambda site, a, b: a or b),
     "Where": _where,
-    "Sum": _folded(lambda site, a, b: a + b),
-    "Min": _folded(lambda site, a, b: site.bounds.minimum(a, b)),
-    "Max": _folded(lambda site, a, b: site.bounds.maximum(a, b)),
+    "Sum": _fold(lambda site, a, b: a + b),
+    "Min": _fold(lambda site, a, b: site.bounds.minimum(a, b)),
+    "Max": _fold(lambda site, a, b: site.bounds.maximum(a, b)),
     "ReduceProd": _reduction(lambda site, a, b: a * b, ONE),
     "ReduceSum": _reduction(lambda site, a, b: a + b, ZERO),
     "ReduceMin": _reduction(lambda site, a, b: site.bounds.minimum(a, b), None),

@@ -100,17 +100,17 @@ def _reduction(site: Site) -> Shape:
     if not axes and site.attribute("noop_with_empty_axes", 0):
         return shape
     places = {site.axis(axis) for axis in axes} or set(range(len(shape)))
-    return _reduced(site, shape, places)
+    return _reduce_axes(site, shape, places)
 
 
-def _reduced(site: Site, shape: Shape, places: set[int]) -> Shape:
+def _reduce_axes(site: Site, shape: Shape, places: set[int]) -> Shape:
     if site.attribute("keepdims", 1) == 1:
         return tuple(ONE if axis in places else size for axis, size in enumerate(shape))
     return tuple(size for axis, size in enumerate(shape) if axis not in places)
 
 
 def _place_of_extremum(site: Site) -> Shape:
-    return _reduced(site, site.shape(), {site.axis(site.attribute("axis", 0))})
+    return _reduce_axes(site, site.shape(), {site.axis(site.attribute("axis", 0))})
 
 
 # --- joining and cutting
@@ -273,16 +273,16 @@ def _resize(site: Site) -> Shape:
         return tuple(shape)
     if site.attribute("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
         raise Undecided
-    return _scaled(site, shape, axes, site.floats(2))
+    return _scale_axes(site, shape, axes, site.floats(2))
 
 
 def _upsample(site: Site) -> Shape:
     shape = list(site.shape())
     scales = site.attribute("scales")
-    return _scaled(site, shape, list(range(len(shape))), site.floats(1) if scales is None else list(scales))
+    return _scale_axes(site, shape, list(range(len(shape))), site.floats(1) if scales is None else list(scales))
 
 
-def _scaled(site: Site, shape: list[Size | None], axes: list[int], scales: list[float]) -> Shape:
+def _scale_axes(site: Site, shape: list[Size | None], axes: list[int], scales: list[float]) -> Shape:
     """Dimensions times scales; unknown where the runtime's arithmetic might round."""
     for axis, scale in zip(axes, scales, strict=True):
         numerator, denominator = float(scale).as_integer_ratio()

@@ -152,7 +152,7 @@ class FrontierSearch:
             steps = [self._step(top, pick, Frontier(rest | pick.children)) for pick in space.picks[top]]
         else:
             rank = min(bits(frontier.open & loop), key=lambda rank: (len(space.picks[rank]), -rank))
-            leading = _leading(frontier.decided, rank)
+            leading = _mask_ancestors(frontier.decided, rank)
             for pick in space.picks[rank]:
                 if not pick.below & leading:
                     steps.append(self._step(rank, pick, _decide(frontier, rank, pick, loop)))
@@ -188,7 +188,7 @@ class FrontierSearch:
         return selection
 
 
-def _leading(decided: tuple[Decided, ...], rank: int) -> int:
+def _mask_ancestors(decided: tuple[Decided, ...], rank: int) -> int:
     """The class and the decided ones that lead to it."""
     leading, before = 1 << rank, 0
     while leading != before:

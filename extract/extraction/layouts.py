@@ -176,7 +176,7 @@ class _Builder:
             self._append(place.owner, Candidate(price, plain), place)
         blocks = self.numbers.get(("blocks", place.owner), -1)
         if place in self.starting:
-            data = self._blocked(node.children[0]) if self.starting[place] else plain[0]
+            data = self._class_in_blocks(node.children[0]) if self.starting[place] else plain[0]
             self._append(blocks, Candidate(price, (data, *plain[1:])), place)
         elif place in self.keeping:
             children = tuple(
@@ -201,7 +201,7 @@ class _Builder:
         """The class of the plain value."""
         return self._either("plain", owner, owner, self.numbers.get(("blocks", owner)))
 
-    def _blocked(self, owner: int) -> int:
+    def _class_in_blocks(self, owner: int) -> int:
         """The class of the value in blocks."""
         if owner in self.only_blocks:
             return self.numbers["blocks", owner]

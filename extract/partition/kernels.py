@@ -102,11 +102,11 @@ class KernelModel:
         if rest < 0.0:  # measured to be faster than the estimate of its arithmetic alone
             return ((m, own[m] * total / sum(own.values())) for m in kernel)
         operators = OperatorSet(within, kernel)
-        moved = {m: self._crossing(m, operators) for m in kernel}
+        moved = {m: self._border_bytes(m, operators) for m in kernel}
         bytes_ = sum(moved.values())
         return ((m, own[m] + (rest * moved[m] / bytes_ if bytes_ else rest / len(kernel))) for m in kernel)
 
-    def _crossing(self, member: int, kernel: OperatorSet) -> int:
+    def _border_bytes(self, member: int, kernel: OperatorSet) -> int:
         """Bytes that an operator of a kernel reads from outside, or writes to it."""
         operator, sizes = self.graph.operators[member], self.within.sizes
         read = (v for v in operator.inputs if v is not None and self.graph.values[v].producer not in kernel.inside)

@@ -43,38 +43,38 @@ class Loops:
         """New axes."""
         return tuple(map(self.axis, extents))
 
-    def resolved(self, axis: Axis) -> Axis:
+    def resolve(self, axis: Axis) -> Axis:
         """The loops of an axis as they now are."""
         loops: list[int] = []
         for loop in axis:
             root = self._root(loop)
             parts = self._parts.get(root)
-            loops += (root,) if parts is None else self.resolved(parts)
+            loops += (root,) if parts is None else self.resolve(parts)
         return tuple(loops)
 
     def size(self, axis: Axis) -> int:
         """Number of elements along an axis."""
-        return prod(self._extent[loop] for loop in self.resolved(axis))
+        return prod(self._extent[loop] for loop in self.resolve(axis))
 
     def complete(self, *axes: Axis) -> None:
         """These loops run to their end inside a tile."""
         for axis in axes:
-            self._complete.update(self.resolved(axis))
+            self._complete.update(self.resolve(axis))
 
     def tiled(self, axes: Axes) -> set[int]:
         """The loops of a value that can be cut into tiles."""
-        return {loop for axis in axes for loop in self.resolved(axis)} - self._complete
+        return {loop for axis in axes for loop in self.resolve(axis)} - self._complete
 
     def tile(self, axes: Axes) -> int:
         """Elements of a value inside one tile: the extents of its complete loops."""
-        loops = {loop for axis in axes for loop in self.resolved(axis)}
+        loops = {loop for axis in axes for loop in self.resolve(axis)}
         return prod(self._extent[loop] for loop in loops if loop in self._complete)
 
     def unite(self, first: Axis, second: Axis) -> None:
         """Make two axes of the same size one. Raises Misaligned."""
-        left, right = list(self.resolved(first)), list(self.resolved(second))
+        left, right = list(self.resolve(first)), list(self.resolve(second))
         while left and right:
-            a, b = self._taken(left), self._taken(right)
+            a, b = self._take_loop(left), self._take_loop(right)
             large, small = self._extent[a], self._extent[b]
             if large == small:
                 self._join(a, b)
@@ -90,14 +90,14 @@ class Loops:
     def regroup(self, axes: Axes, extents: Sequence[int]) -> Axes:
         """The axes of a Reshape to `extents`: the same loops in the same order, cut where they have to be. Raises
         Misaligned."""
-        left = [loop for axis in axes for loop in self.resolved(axis)]
+        left = [loop for axis in axes for loop in self.resolve(axis)]
         result: list[Axis] = []
         for extent in reversed(extents):
             taken: list[int] = []
             while extent > 1:
                 if not left:
                     raise Misaligned
-                loop = self._taken(left)
+                loop = self._take_loop(left)
                 if extent % self._extent[loop]:
                     outer, loop = self._cut(loop, extent)
                     left.append(outer)
@@ -108,9 +108,9 @@ class Loops:
             raise Misaligned
         return tuple(result)
 
-    def _taken(self, loops: list[int]) -> int:
+    def _take_loop(self, loops: list[int]) -> int:
         """The innermost loop, taken off; loops that were cut meanwhile count as their parts."""
-        loops[-1:] = self.resolved((loops[-1],))
+        loops[-1:] = self.resolve((loops[-1],))
         return loops.pop()
 
     def _root(self, loop: int) -> int:

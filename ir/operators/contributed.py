@@ -20,7 +20,7 @@ Ints = tuple[int, ...]
 _ACTIVATIONS = {"Relu": ("maximum", 0.0), "Sigmoid": ("sigmoid",), "Tanh": ("tanh",)}
 
 
-def _biased(arithmetic: Arithmetic, x: Array, bias: Array | None) -> Array:
+def _add_bias(arithmetic: Arithmetic, x: Array, bias: Array | None) -> Array:
     if bias is None:
         return x
     if bias.shape != x.shape[-1:]:
@@ -28,7 +28,7 @@ def _biased(arithmetic: Arithmetic, x: Array, bias: Array | None) -> Array:
     return arithmetic.apply("add", x, bias)
 
 
-def _activated(arithmetic: Arithmetic, x: Array, activation: str) -> Array:
+def _activate(arithmetic: Arithmetic, x: Array, activation: str) -> Array:
     if activation not in _ACTIVATIONS:
         raise Unsupported(f"there is no activation {activation}")
     function, *others = _ACTIVATIONS[activation]
@@ -36,11 +36,11 @@ def _activated(arithmetic: Arithmetic, x: Array, activation: str) -> Array:
 
 
 def _bias_gelu(arithmetic: Arithmetic, x: Array, bias: Array) -> Array:
-    return gelu(Expression(arithmetic, _biased(arithmetic, x, bias)), "none").array
+    return gelu(Expression(arithmetic, _add_bias(arithmetic, x, bias)), "none").array
 
 
 def _fast_gelu(arithmetic: Arithmetic, x: Array, bias: Array | None) -> Array:
-    return gelu(Expression(arithmetic, _biased(arithmetic, x, bias)), "tanh").array
+    return gelu(Expression(arithmetic, _add_bias(arithmetic, x, bias)), "tanh").array
 
 
 def _quick_gelu(arithmetic: Arithmetic, x: Array, alpha: float) -> Array:
@@ -58,7 +58,7 @@ def _fused_gemm(
     arithmetic: Arithmetic, a: Array, b: Array, c: Array | None, activation: str, alpha: float, beta: float,
     ta: int, tb: int,
 ) -> Array:  # fmt: skip
-    return _activated(arithmetic, gemm(arithmetic, a, b, c, alpha, beta, ta, tb), activation)
+    return _activate(arithmetic, gemm(arithmetic, a, b, c, alpha, beta, ta, tb), activation)
 
 
 def _fused_conv(
@@ -70,13 +70,13 @@ def _fused_conv(
         if z.shape != result.shape:
             raise Unsupported("what is added to a convolution has its shape")
         result = arithmetic.apply("add", result, z)
-    return _activated(arithmetic, result, activation)
+    return _activate(arithmetic, result, activation)
 
 
 def _total(arithmetic: Arithmetic, x: Array, skip: Array, bias: Array | None) -> Array:
     if x.shape != skip.shape or x.ndim not in (2, 3):
         raise Unsupported("both operands have the same shape, of rank 2 or 3")
-    return _biased(arithmetic, arithmetic.apply("add", x, skip), bias)
+    return _add_bias(arithmetic, arithmetic.apply("add", x, skip), bias)
 
 
 def _skip_layer(

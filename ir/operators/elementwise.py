@@ -28,7 +28,7 @@ def _named(function: str) -> Meaning:
     return lambda arithmetic, *operands: arithmetic.apply(function, *operands)
 
 
-def _swapped(function: str) -> Meaning:
+def _swap_operands(function: str) -> Meaning:
     return lambda arithmetic, a, b: arithmetic.apply(function, b, a)
 
 
@@ -94,7 +94,7 @@ def _selu(x: Expression, alpha: float, gamma: float) -> Expression:
     return _elu(x, alpha) * gamma
 
 
-def _thresholded(x: Expression, alpha: float) -> Expression:
+def _thresholded_relu(x: Expression, alpha: float) -> Expression:
     return x("less_equal", alpha).where(Expression(x.arithmetic, x.of(0.0)), x)
 
 
@@ -244,7 +244,7 @@ OPERATORS = (
     _unary("Celu", "X | alpha:f64=1.0", _formula(_celu)),
     _unary("Selu", "X | alpha:f64=1.67326319217681884765625 gamma:f64=1.05070102214813232421875", _formula(_selu)),
     _unary("LeakyRelu", "X | alpha:f64=0.01", _formula(_scaled_below)),
-    _unary("ThresholdedRelu", "X | alpha:f64=1.0", _formula(_thresholded)),
+    _unary("ThresholdedRelu", "X | alpha:f64=1.0", _formula(_thresholded_relu)),
     _unary("HardSigmoid", "X | alpha:f64=0.2 beta:f64=0.5", _formula(_hard_sigmoid)),
     _unary("Swish", "X | alpha:f64=1.0", _formula(swish), flops=per_output(2)),
     _unary("Gelu", "X | approximate:String=none", _formula(gelu), flops=_gelu_flops),
@@ -260,8 +260,8 @@ OPERATORS = (
     _binary("Equal", "A B", _named("equal")),
     _binary("Less", "A B", _named("less")),
     _binary("LessOrEqual", "A B", _named("less_equal")),
-    _binary("Greater", "A B", _swapped("less")),
-    _binary("GreaterOrEqual", "A B", _swapped("less_equal")),
+    _binary("Greater", "A B", _swap_operands("less")),
+    _binary("GreaterOrEqual", "A B", _swap_operands("less_equal")),
     _binary("And", "A B", _named("logical_and")),
     _binary("Or", "A B", _named("logical_or")),
     _binary("Xor", "A B", _named("logical_xor")),

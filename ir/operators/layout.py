@@ -120,7 +120,7 @@ def _pad(arithmetic: Arithmetic, x: Array, pads: Ints, fill: Array | None, mode:
     inner = _at(x, *(slice(max(0, -a), n - max(0, -b)) for n, (a, b) in zip(x.shape, pairs, strict=True)))
     grown = [(max(0, a), max(0, b)) for a, b in pairs]
     if mode != "constant":
-        return _repeated(inner, grown, mode)
+        return _pad_by_elements(inner, grown, mode)
     result = np.empty([n + a + b for n, (a, b) in zip(inner.shape, grown, strict=True)], x.dtype)
     result[...] = arithmetic.constant(0, x) if fill is None else _fill(x, fill)
     place: list[Any] = [slice(a, a + n) for n, (a, _) in zip(inner.shape, grown, strict=True)]
@@ -134,7 +134,7 @@ def _fill(x: Array, fill: Array) -> Array:
     return fill.reshape(())
 
 
-def _repeated(x: Array, pairs: list[tuple[int, int]], mode: str) -> Array:
+def _pad_by_elements(x: Array, pairs: list[tuple[int, int]], mode: str) -> Array:
     """Padding with elements of the tensor itself."""
     for axis, (before, after) in enumerate(pairs):
         if not before and not after:
@@ -269,16 +269,16 @@ def _space_to_depth_maps(call: OperatorCall) -> IndexMaps:
 def _concat_maps(call: OperatorCall) -> IndexMaps:
     along = call.integer("axis", 0) % max(1, len(call.axes))
     before = accumulate((shape[along] if shape else 0 for shape in call.operands), initial=0)
-    return IndexMaps(call.axes, tuple(_shifted(call.axes, along, -start) for start in list(before)[:-1]))
+    return IndexMaps(call.axes, tuple(_shift_map(call.axes, along, -start) for start in list(before)[:-1]))
 
 
 def _split_maps(call: OperatorCall) -> IndexMaps:
     along = call.axis(0)
     before = sum(shape[along] for shape in call.results[: call.number])
-    return IndexMaps(call.axes, (_shifted(call.axes, along, before),))
+    return IndexMaps(call.axes, (_shift_map(call.axes, along, before),))
 
 
-def _shifted(axes: tuple[Axis, ...], along: int, start: int) -> OperandMap:
+def _shift_map(axes: tuple[Axis, ...], along: int, start: int) -> OperandMap:
     return (*axes[:along], Sum(start, ((1, axes[along]),)), *axes[along + 1 :])
 
 

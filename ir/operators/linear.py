@@ -58,7 +58,7 @@ def scaled(arithmetic: Arithmetic, x: Array, factor: float) -> Array:
     return x if factor == 1.0 else arithmetic.apply("multiply", x, arithmetic.constant(factor, x))
 
 
-def _biased(arithmetic: Arithmetic, x: Array, bias: Array | None) -> Array:
+def _add_bias(arithmetic: Arithmetic, x: Array, bias: Array | None) -> Array:
     if bias is None:
         return x
     if bias.shape != (x.shape[1],):
@@ -87,10 +87,10 @@ def conv(
     if not fits or x.shape[1] != group * w.shape[1] or w.shape[0] % group:
         raise Unsupported("the weights do not fit")
     seen = windows(padded(x, pads, arithmetic.constant(0.0, x)), kernel, strides, dilations)
-    return _biased(arithmetic, _convolved(arithmetic, seen, w, group), b)
+    return _add_bias(arithmetic, _convolve(arithmetic, seen, w, group), b)
 
 
-def _convolved(arithmetic: Arithmetic, seen: Array, w: Array, group: int) -> Array:
+def _convolve(arithmetic: Arithmetic, seen: Array, w: Array, group: int) -> Array:
     spatial = w.ndim - 2
     batch, channels, size = seen.shape[0], seen.shape[1] // group, seen.shape[2 : 2 + spatial]
     # (batch, group, positions, channels of a group x kernel) @ (group, channels x kernel, outputs of a group)
@@ -131,15 +131,15 @@ def _conv_transpose(
     reach = [d * (k - 1) for k, d in zip(kernel, dilations, strict=True)]
     before = [r - pads[i] for i, r in enumerate(reach)]
     after = [r - pads[spatial + i] + extra[i] for i, r in enumerate(reach)]
-    around = _widened(spread, before, after, arithmetic.constant(0.0, x))
+    around = _widen(spread, before, after, arithmetic.constant(0.0, x))
     mirrored = w[(slice(None), slice(None), *(slice(None, None, -1),) * spatial)]
     ins, outs = w.shape[0] // group, w.shape[1]
     swapped = mirrored.reshape((group, ins, outs, *kernel)).swapaxes(1, 2).reshape((group * outs, ins, *kernel))
     seen = windows(around, kernel, (1,) * spatial, dilations)
-    return _biased(arithmetic, _convolved(arithmetic, seen, swapped, group), b)
+    return _add_bias(arithmetic, _convolve(arithmetic, seen, swapped, group), b)
 
 
-def _widened(x: Array, before: Sequence[int], after: Sequence[int], fill: Array) -> Array:
+def _widen(x: Array, before: Sequence[int], after: Sequence[int], fill: Array) -> Array:
     """Padding of which some may be negative: then elements are cut off."""
     whole = padded(x, [*(max(0, p) for p in before), *(max(0, p) for p in after)], fill)
     cuts = [slice(max(0, -a), n - max(0, -b)) for n, a, b in zip(whole.shape[2:], before, after, strict=True)]

@@ -47,7 +47,7 @@ def _narrow(arithmetic: Arithmetic, value: Array, x: Array) -> Array:
     return value if value.dtype == x.dtype else arithmetic.cast(value, x.dtype.name)
 
 
-def _standardized(arithmetic: Arithmetic, x: Array, axes: Ints, epsilon: float) -> Array:
+def _standardize(arithmetic: Arithmetic, x: Array, axes: Ints, epsilon: float) -> Array:
     centre = Expression(arithmetic, x) - Expression(arithmetic, mean(arithmetic, x, axes, 1))
     variance = Expression(arithmetic, mean(arithmetic, (centre * centre).array, axes, 1))
     return (centre / (variance + epsilon)("sqrt")).array
@@ -64,7 +64,7 @@ def _batch(
 def _instance(arithmetic: Arithmetic, x: Array, scale: Array, shift: Array, epsilon: float) -> Array:
     if x.ndim < 3:
         raise Unsupported("an instance has spatial axes")
-    value = _standardized(arithmetic, x, tuple(range(2, x.ndim)), epsilon)
+    value = _standardize(arithmetic, x, tuple(range(2, x.ndim)), epsilon)
     return _affine(arithmetic, value, _along_channels(x, scale), _along_channels(x, shift))
 
 
@@ -74,7 +74,7 @@ def _group(
     if x.ndim < 3 or x.shape[1] % groups:
         raise Unsupported("the groups do not divide the channels")
     parts = _wide(arithmetic, x, stash).reshape((x.shape[0], groups, -1))
-    value = _standardized(arithmetic, parts, (2,), epsilon).reshape(x.shape)
+    value = _standardize(arithmetic, parts, (2,), epsilon).reshape(x.shape)
     return _affine(arithmetic, _narrow(arithmetic, value, x), _along_channels(x, scale), _along_channels(x, shift))
 
 
@@ -86,7 +86,7 @@ def layer(
     """
     if not 0 <= axis < x.ndim:
         raise Unsupported("there is no such axis")
-    value = _standardized(arithmetic, _wide(arithmetic, x, stash), tuple(range(axis, x.ndim)), epsilon)
+    value = _standardize(arithmetic, _wide(arithmetic, x, stash), tuple(range(axis, x.ndim)), epsilon)
     return _affine(arithmetic, _narrow(arithmetic, value, x), scale, shift)
 
 
@@ -104,17 +104,17 @@ def root_mean_square(arithmetic: Arithmetic, x: Array, scale: Array, axis: int, 
 
 def softmax(arithmetic: Arithmetic, x: Array, axis: int) -> Array:
     """exp(x) over its sum along `axis`; the result has the shape of x."""
-    powers = arithmetic.apply("exp", _lowered(arithmetic, x, axis))
+    powers = arithmetic.apply("exp", _subtract_highest(arithmetic, x, axis))
     return arithmetic.apply("divide", powers, arithmetic.reduce("add", powers, (axis,), True))
 
 
 def _log_softmax(arithmetic: Arithmetic, x: Array, axis: int) -> Array:
-    x = _lowered(arithmetic, x, axis)
+    x = _subtract_highest(arithmetic, x, axis)
     total = arithmetic.reduce("add", arithmetic.apply("exp", x), (axis,), True)
     return arithmetic.apply("subtract", x, arithmetic.apply("log", total))
 
 
-def _lowered(arithmetic: Arithmetic, x: Array, axis: int) -> Array:
+def _subtract_highest(arithmetic: Arithmetic, x: Array, axis: int) -> Array:
     """Numbers lowered by the largest, as every implementation does; over the reals it makes no difference."""
     if not 0 <= axis < x.ndim:
         raise Unsupported("there is no such axis")

@@ -227,7 +227,7 @@ class Numbers:
         ufunc: np.ufunc = getattr(np, function)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             if function in ("add", "multiply"):
-                wide = _widened(x)
+                wide = _widen(x)
                 return np.asarray(ufunc.reduce(wide, axis=axes, dtype=wide.dtype, keepdims=keepdims)).astype(x.dtype)
             if any(x.shape[a] == 0 for a in axes):
                 raise Unsupported("the largest of no elements")
@@ -238,7 +238,7 @@ class Numbers:
         if a.dtype != b.dtype or a.dtype.kind not in _NUMBERS:
             raise Unsupported(f"a matrix product of {a.dtype} and {b.dtype}")
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            return np.asarray(np.matmul(_widened(a), _widened(b))).astype(a.dtype, copy=False)
+            return np.asarray(np.matmul(_widen(a), _widen(b))).astype(a.dtype, copy=False)
 
     def constant(self, value: float, like: Array) -> Array:
         """A scalar. Raises Unsupported where an integer type cannot hold it."""
@@ -253,7 +253,7 @@ class Numbers:
             return x.astype(target)
 
 
-def _widened(x: Array) -> Array:
+def _widen(x: Array) -> Array:
     kind = x.dtype.kind
     if kind == "b":
         raise Unsupported("a sum or product of truth values")

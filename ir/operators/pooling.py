@@ -57,7 +57,7 @@ def _kernel_axes(seen: Array) -> Ints:
 
 
 @lru_cache(maxsize=1024)
-def _counted(window: Window, with_pads: bool) -> Array:
+def _count_elements(window: Window, with_pads: bool) -> Array:
     """How many elements of the tensor each position sees, and with its pads if asked for.
 
     Padding that only makes room for the last window of a rounded-up count never counts.
@@ -87,7 +87,7 @@ def _average(
 ) -> Array:
     floats_only(x)
     window = Window(x.shape[2:], kernel, pads, strides, dilations, bool(ceil))
-    divisor = constants(arithmetic, _counted(window, bool(count_pads)), x)
+    divisor = constants(arithmetic, _count_elements(window, bool(count_pads)), x)
     seen = _seen(x, arithmetic.constant(0.0, x), *_extents(window), window)
     return arithmetic.apply("divide", arithmetic.reduce("add", seen, _kernel_axes(seen), False), divisor)
 
@@ -103,7 +103,7 @@ def _largest(
     order: int,
 ) -> Array:
     window = Window(x.shape[2:], kernel, pads, strides, dilations, bool(ceil))
-    _counted(window, False)
+    _count_elements(window, False)
     if x.dtype == object:
         return _largest_symbol(arithmetic, x, window)
     low = -np.inf if x.dtype.kind in "fV" else np.iinfo(x.dtype).min

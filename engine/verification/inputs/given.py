@@ -117,10 +117,10 @@ def _check_sample(sample: Sample, inputs: Sequence[onnx.ValueInfoProto]) -> Samp
             wanted = ", ".join(map(repr, names)) or "none"
             raise UsageError(f"{sample.origin}: the model has no input {name!r}; its inputs are {wanted}")
     sizes: dict[str, int] = {}
-    return Sample(sample.origin, {value.name: _fitting(value, sample, sizes) for value in inputs})
+    return Sample(sample.origin, {value.name: _fit_array(value, sample, sizes) for value in inputs})
 
 
-def _fitting(value: onnx.ValueInfoProto, sample: Sample, sizes: dict[str, int]) -> NDArray[Any]:
+def _fit_array(value: onnx.ValueInfoProto, sample: Sample, sizes: dict[str, int]) -> NDArray[Any]:
     """The array for an input. Adds the sizes of its named dimensions to `sizes`, and checks those already in it."""
     array = sample.values[value.name]
     wanted = numpy_type(value.type.tensor_type.elem_type) if value.type.HasField("tensor_type") else None

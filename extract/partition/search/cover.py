@@ -234,13 +234,13 @@ class _CoverProgram:
         self.together: dict[tuple[int, int], Any] = {}
         self.optimize = z3.Optimize(ctx=z3_context("covers"))
         for node in range(self.problem.region.size):
-            holding = [(self.chosen[position], 1) for position in self._holding(1 << node)]
+            holding = [(self.chosen[position], 1) for position in self._positions_with(1 << node)]
             self.optimize.add(z3.PbEq(holding, 1) if holding else z3.BoolVal(False, z3_context("covers")))
         paid = [(self.chosen[p], e) for p, e in zip(reduced.positions, reduced.excess, strict=True) if e]
         for literal, excess in paid:
             self.optimize.add_soft(z3.Not(literal), str(excess))
 
-    def _holding(self, nodes: int) -> list[int]:
+    def _positions_with(self, nodes: int) -> list[int]:
         """The sets that hold all of some nodes."""
         return [position for position in self.chosen if self.problem.sets[position] & nodes == nodes]
 
@@ -249,7 +249,7 @@ class _CoverProgram:
         pair = min(one, other), max(one, other)
         if pair not in self.together:
             self.together[pair] = self.z3.Bool(f"together{pair[0]}_{pair[1]}", z3_context("covers"))
-            for position in self._holding(1 << one | 1 << other):
+            for position in self._positions_with(1 << one | 1 << other):
                 self.optimize.add(self.z3.Implies(self.chosen[position], self.together[pair]))
         return self.together[pair]
 
@@ -264,7 +264,7 @@ class _CoverProgram:
         turns = zip([crossed[-1], *crossed[:-1]], crossed, strict=True)
         apart = [self.z3.Not(self._together(into[1], out[0])) for into, out in turns if into[1] != out[0]]
         tail, head = crossed[0]
-        joined = [self.chosen[position] for position in self._holding(1 << tail | 1 << head)]
+        joined = [self.chosen[position] for position in self._positions_with(1 << tail | 1 << head)]
         self.optimize.add(self.z3.Or(apart + joined))
 
     def _crossing(self, tail: int, head: int) -> tuple[int, int]:

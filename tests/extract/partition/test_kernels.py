@@ -91,7 +91,7 @@ def test_a_reshape_there_and_back_keeps_the_loops(extents: list[int], data: st.D
     axes = loops.axes(extents)
     flat = loops.regroup(axes, (int(np.prod(extents)),))
     again = loops.regroup(flat, extents)
-    assert [loops.resolved(a) for a in again] == [loops.resolved(a) for a in axes]
+    assert [loops.resolve(a) for a in again] == [loops.resolve(a) for a in axes]
 
 
 # --- what may be one kernel: nothing costly is computed for two tiles
@@ -226,7 +226,7 @@ def coordinates(loops: Loops, axes: Axes, shape: Sequence[int]) -> dict[int, Any
     """For each loop of a value, its counter at every element."""
     found: dict[int, Any] = {}
     for axis, index in zip(axes, np.indices(shape).reshape(len(shape), -1), strict=True):
-        for loop in reversed(loops.resolved(axis)):
+        for loop in reversed(loops.resolve(axis)):
             extent = loops.size((loop,))
             found[loop] = index % extent
             index = index // extent
