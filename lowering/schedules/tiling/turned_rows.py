@@ -12,7 +12,6 @@ from math import prod
 
 from ..blocks import BlockInfo, BufferAccess
 from ..draft import Draft
-from ..extents import is_symbolic
 
 
 def turn_rows(draft: Draft) -> Draft | None:
@@ -38,10 +37,7 @@ def _has_channels_last(anchor: BlockInfo, read: BufferAccess) -> bool:
 
 
 def _is_narrow(draft: Draft, anchor: BlockInfo, read: BufferAccess) -> bool:
-    """Whether the axes of the result that are not the map's are fewer elements than a vector, its pixels more.
-
-    Pixels of a number that a call decides may be fewer than any tile has.
-    """
+    """Whether the axes of the result that are not the map's are fewer elements than a vector, its pixels more."""
     columns = prod(anchor.extents[i] for i in anchor.spatial if i not in read.used)
     pixels = [anchor.extents[i] for i in read.iterators[-2] - anchor.reduced]
-    return columns < draft.device.lanes <= max(pixels) and not any(map(is_symbolic, pixels))
+    return columns < draft.device.lanes <= max(pixels)
