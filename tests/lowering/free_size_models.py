@@ -34,6 +34,18 @@ def feature_maps() -> onnx.ModelProto:
     return model(nodes, {"x": ["N", 3, "H", "W"]}, shapes, twice=twice, **stored)
 
 
+def pictures() -> onnx.ModelProto:
+    """A map of few channels becomes a picture of three colours, as where an image is enlarged."""
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], pads=[1, 1, 1, 1]),
+        node("Relu", ["a"], ["r"]),
+        node("Conv", ["r", "w2", "b2"], ["c"], pads=[3, 3, 3, 3]),
+        node("Tanh", ["c"], ["y"]),
+    ]
+    stored = {"w1": weights(24, 3, 3, 3), "w2": weights(3, 24, 7, 7) / 8, "b2": weights(3)}
+    return model(nodes, {"x": ["N", 3, "H", "W"]}, {"y": ["N", 3, "H", "W"]}, **stored)
+
+
 def sequences() -> onnx.ModelProto:
     """Rows of any number and length: products, softmax over a free axis, normalisation, attention, a table."""
     nodes = [

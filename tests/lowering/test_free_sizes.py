@@ -20,7 +20,7 @@ import eqfuse
 from eqfuse.errors import UsageError
 from eqfuse.lowering.bundle.kernel_facts import read_table
 
-from .free_size_models import detectors, feature_maps, recurrences, sequences, windows_of_tokens
+from .free_size_models import detectors, feature_maps, pictures, recurrences, sequences, windows_of_tokens
 from .small_models import Array, graph_of, model, saved, weights
 
 Run = Callable[[Mapping[str, Array]], Sequence[Array]]
@@ -67,7 +67,7 @@ def test_maps_of_any_size(maps: tuple[Run, Run], count: int, height: int, width:
 
 OTHERS: dict[str, tuple[Callable[[], onnx.ModelProto], dict[str, tuple[str, ...]]]] = {
     "rows": (sequences, {}), "recurrences": (recurrences, {}), "detectors": (detectors, {"typical": ("H=64",)}),
-    "windows": (windows_of_tokens, {"range": ("N=1,3",)}),
+    "windows": (windows_of_tokens, {"range": ("N=1,3",)}), "pictures": (pictures, {}),
 }  # fmt: skip
 
 
@@ -89,6 +89,7 @@ def draw(name: str, count: int, length: int, width: int, seed: int) -> dict[str,
     shapes: dict[str, dict[str, tuple[int, ...]]] = {
         "recurrences": {"x": (count, 4, length), "s": (1, count, 8)},
         "detectors": {"x": (count, 3, length, width)},
+        "pictures": {"x": (count, 3, length, width)},
         "windows": {"x": (count, 16, length, 6)},
     }
     return {port: random.standard_normal(shape).astype(np.float32) for port, shape in shapes[name].items()}

@@ -9,6 +9,7 @@ from tvm import te, topi
 
 from eqfuse.lowering.schedules import Draft, Trace, fallback, list_candidates, mark_constants
 from eqfuse.lowering.schedules.estimate import estimate_cycles, least_cycles
+from eqfuse.lowering.schedules.extents import TYPICAL
 from eqfuse.lowering.schedules.fallback import plain
 from eqfuse.lowering.schedules.pointwise import pointwise
 
@@ -97,7 +98,7 @@ def test_elements_that_lie_apart_are_estimated_to_take_longer() -> None:
     assert apart > 4 * together
 
 
-def colours(height: int, width: int, channels: int, outputs: int, kernel: int) -> Any:
+def colours(height: int, width: Any, channels: int, outputs: int, kernel: int) -> Any:
     """A convolution of a map stored channels last, without a border."""
     x = te.placeholder((1, height + kernel - 1, width + kernel - 1, channels), name="x")
     w = te.placeholder((outputs, channels, kernel, kernel), name="w")
@@ -115,6 +116,13 @@ def colours(height: int, width: int, channels: int, outputs: int, kernel: int) -
 def test_a_convolution_of_few_outputs_has_vectors_along_its_pixels(threads: int) -> None:
     scheduled = check(colours(35, 37, 16, 3, 5), "stages (transposition + contraction)", SERVER, threads)
     assert [repack.parameter for repack in scheduled.repack] == [1]
+
+
+def test_a_convolution_of_few_outputs_and_free_width_has_vectors_along_its_pixels() -> None:
+    function = colours(35, te.var("w"), 16, 3, 5).with_attr(TYPICAL, {"w": 64})
+    best = next(iter(list_candidates(function, SERVER, 1, with_rules=True)))(Trace())
+    assert best is not None
+    assert best.rule == "stages (pointwise + contraction)"
 
 
 def test_a_convolution_whose_outputs_fill_a_vector_reads_its_map_as_it_is() -> None:
