@@ -170,13 +170,6 @@ def _cast(arithmetic: Arithmetic, x: Array, dtype: str) -> Array:
     return arithmetic.cast(x, dtype)
 
 
-_SAME_NAME = (
-    "Exp", "Log", "Sqrt", "Reciprocal", "Sigmoid", "Tanh", "Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan",
-    "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Floor", "Ceil", "Round", "Sign", "Softplus", "Where", "Equal",
-    "Less",
-)  # fmt: skip
-"""Operators called, in small letters, as the primitive they are."""
-
 def _gelu_flops(operation: Operation) -> float:
     return operation.output.elements * (8.0 if operation.attributes.get("approximate") == "tanh" else 5.0)
 

@@ -15,7 +15,6 @@ from ..program.sizes import Demand, Solution, solve_sizes
 
 KERNEL_DOMAIN = "eqfuse.kernel"
 """The domain of kernels; the type of a node is the kernel's symbol."""
-_SIGNATURE = "signature"
 
 
 @dataclass(frozen=True)

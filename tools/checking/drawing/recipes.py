@@ -87,7 +87,6 @@ def _elementwise(draft: OperatorDraft, name: str) -> Choice:
 
 
 _LOGICAL = frozenset({"And", "Or", "Xor", "Not"})
-_COMPARING = frozenset({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "IsNaN"})
 _INTEGER = frozenset({"BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"})
 
 
