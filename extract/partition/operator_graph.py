@@ -34,47 +34,55 @@ def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] 
     values: list[Value] = []
     number: dict[str, int] = {}
 
-    def known_type(name: str) -> TensorType | None:
-        """With the texts of sizes for dimensions that are no numbers; `NAMELESS` for those that nothing is known of."""
-        type_ = knowledge.types.get(name)
-        if type_ is None or type_.shape is None or type_.is_static:
-            return type_
-        declared = knowledge.symbolic.declared
-        sizes = (declared.size_of(d) if isinstance(d, int) or d in knowledge.symbols else None for d in type_.shape)
-        texts = (NAMELESS if s is None else str(s) if s.number is None else s.number for s in sizes)
-        return replace(type_, shape=tuple(texts))
-
-    given = (knowledge.types.get(i.name or "") for i in model.graph.inputs)
-    said = knowledge.symbolic.equations
-    assumed = _assume_equal(assume_sizes(type_.shape or () for type_ in given if type_ is not None), said.equal())
-
     def add_value(name: str, producer: int | None, is_constant: bool, is_output: bool) -> int:
         number[name] = len(values)
-        values.append(Value(name, known_type(name), producer, is_constant, is_output))
+        values.append(Value(name, _type_of(name, knowledge), producer, is_constant, is_output))
         return number[name]
 
     for node in layer_nodes(model):
-        call = canonical(node, knowledge, model.opset)
-        attributes = _plain_attributes(node)
-        names = [v.name if v is not None else None for v in node.inputs]
-        if call is not None:
-            attributes = dict(zip((a.name for a in call.operator.attributes), call.attributes, strict=True))
-            names = names if node.op_type in VARIADIC else list(call.operands)
-        elif has_body(node):
-            names += [v.name for v in outer_values(node, model.graph)]
+        attributes, names, is_opaque = _describe_node(node, model, knowledge)
         for name in names:
             if name and name not in number:  # an input of the graph or a constant, as no operator made it
                 add_value(name, None, name not in variable, False)
         inputs = tuple(number[name] if name else None for name in names)
         outputs = tuple(add_value(v.name, len(operators), False, id(v) in results) for v in node.outputs if v.name)
         name = node.name or f"{node.op_type} of {next(v.name for v in node.outputs if v.name)}"
-        is_opaque = attributes is None or (call is None and node.op_type in OPERATORS) or not is_standard(node)
         last = max(position for position, v in enumerate(node.outputs) if v.name)
         absent = tuple(position for position, v in enumerate(node.outputs[:last]) if not v.name)
-        operators.append(Operator(name, node.op_type, attributes or {}, inputs, outputs, is_opaque, absent))
+        operators.append(Operator(name, node.op_type, attributes, inputs, outputs, is_opaque, absent))
+    given = (knowledge.types.get(i.name or "") for i in model.graph.inputs)
+    said = knowledge.symbolic.equations
+    assumed = _assume_equal(assume_sizes(type_.shape or () for type_ in given if type_ is not None), said.equal())
     typical = assumed | dict(sizes)
     graph = OperatorGraph(tuple(operators), tuple(values), typical, said.equal(), dict(said.lowest))
     return graph.with_typical(fit_sizes(graph, [name for name in assumed if name not in sizes]))
+
+
+def _type_of(name: str, knowledge: Knowledge) -> TensorType | None:
+    """With the texts of sizes for dimensions that are no numbers; `NAMELESS` for those that nothing is known of."""
+    type_ = knowledge.types.get(name)
+    if type_ is None or type_.shape is None or type_.is_static:
+        return type_
+    declared = knowledge.symbolic.declared
+    sizes = (declared.size_of(d) if isinstance(d, int) or d in knowledge.symbols else None for d in type_.shape)
+    texts = (NAMELESS if s is None else str(s) if s.number is None else s.number for s in sizes)
+    return replace(type_, shape=tuple(texts))
+
+
+def _describe_node(node: ir.Node, model: Model, knowledge: Knowledge) -> tuple[dict[str, Any], list[str | None], bool]:
+    """The attributes of a node, the names of what it and its bodies read, and whether it is opaque.
+
+    Attributes and operands are in canonical form where the node has one.
+    """
+    call = canonical(node, knowledge, model.opset)
+    names = [v.name if v is not None else None for v in node.inputs]
+    if call is not None:
+        attributes = dict(zip((a.name for a in call.operator.attributes), call.attributes, strict=True))
+        return attributes, names if node.op_type in VARIADIC else list(call.operands), not is_standard(node)
+    if has_body(node):
+        names += [v.name for v in outer_values(node, model.graph)]
+    plain = _plain_attributes(node)
+    return plain or {}, names, plain is None or node.op_type in OPERATORS or not is_standard(node)
 
 
 def _assume_equal(sizes: dict[str, int], equal: Iterable[tuple[Size, Size]]) -> dict[str, int]:
