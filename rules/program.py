@@ -62,18 +62,15 @@ def rule_program(selection: RuleSelection) -> Program:
     """
     store = Store.in_cache("programs", _KEPT)
     key = _key(selection)
-    try:
-        rows = json.loads(store.path(key).read_text(encoding="utf-8"))
-        store.use(key)
-        return Program(tuple(Command(text, frozenset(needs)) for text, needs in rows))
-    except (OSError, ValueError):
-        pass
+    stored = store.read_bytes(key)
+    if stored is not None:
+        return Program(tuple(Command(text, frozenset(needs)) for text, needs in json.loads(stored)))
     from .loader import load_selection, prelude  # with the linter and the table of operators, which take a while
 
     program = Program(tuple(_commands(f"{prelude()}\n{load_selection(selection).program}")))
     execute(load().EGraph(), program.text)  # once the whole, since later runs load parts
     rows = [(command.text, sorted(command.needs)) for command in program.commands]
-    store.keep(key, lambda path: path.write_text(json.dumps(rows), encoding="utf-8"))
+    store.keep_bytes(key, json.dumps(rows).encode())
     return program
 
 

@@ -54,6 +54,22 @@ class Store:
             if error.errno in FULL:
                 print(f"eqfuse: warning: {self.folder}: nothing more is kept: {error.strerror}", file=sys.stderr)
 
+    def keep_bytes(self, key: str, content: bytes) -> None:
+        """Keep a file with a checksum, for `read_bytes`."""
+        self.keep(key, lambda path: path.write_bytes(sha256(content).digest() + content))
+
+    def read_bytes(self, key: str) -> bytes | None:
+        """What `keep_bytes` kept; None where there is nothing, or the file was damaged."""
+        try:
+            stored = self.path(key).read_bytes()
+        except OSError:
+            return None
+        digest, content = stored[: sha256().digest_size], stored[sha256().digest_size :]
+        if sha256(content).digest() != digest:
+            return None
+        self.use(key)
+        return content
+
     def use(self, key: str) -> None:
         """Note that the entry was used just now."""
         with suppress(OSError):

@@ -66,7 +66,7 @@ def saturate(
 
     The time limit begins when the worker has loaded its rules. If time or memory ends before the first iteration does,
     the e-graph holds the encoding unchanged. Raises UnsoundRuleError if a rule contradicts the shape or dtype analysis,
-    RuleError if egglog refuses the rules.
+    RuleError if egglog refuses the rules, EqfuseError where its folder cannot be written.
     """
     facts, labels = write_facts(encoding, worker.folder)
     job = Job(facts, SIMPLIFICATION, EXPLORATION, budget.nodes, budget.seconds, budget.iterations)
@@ -105,6 +105,9 @@ class _Conversation:
                 if isinstance(error, WorkerDiedError) and error.timed_out:
                     self.progress.stop_reason = "time limit"
                     return
+                if isinstance(error, WorkerFailedError) and error.kind == "OSError":
+                    problem = f"{self.worker.folder}: {error.args[1]}; TMPDIR may name a folder with more room"
+                    raise EqfuseError(problem) from None
                 text = getattr(error, "output", "") or str(error)
                 if math.isinf(self.deadline) or not any(sign in text for sign in _OUT_OF_MEMORY):
                     raise self._failure(text) from None

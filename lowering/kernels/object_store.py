@@ -7,7 +7,6 @@ device, the threads, the decisions, and the versions of TVM and of the sources t
 from __future__ import annotations
 
 import pickle
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -37,21 +36,20 @@ class ObjectStore:
     def fetch(self, request: Request, task: str) -> Answer | None:
         """Write the object of a request, whose function has the key `task`, and return its answer; None where there is
         none."""
-        key = _key(request, task)
-        with suppress(OSError, pickle.UnpicklingError, EOFError, AttributeError, ImportError, TypeError, ValueError):
-            answer, content = pickle.loads(self.store.path(key).read_bytes())
-            Path(request.object_file).parent.mkdir(exist_ok=True)
-            Path(request.object_file).write_bytes(content)
-            self.store.use(key)
-            kept: Answer = replace(answer, seconds=0.0)
-            return kept
-        return None
+        stored = self.store.read_bytes(_key(request, task))
+        if stored is None:
+            return None
+        answer, content = pickle.loads(stored)
+        Path(request.object_file).parent.mkdir(exist_ok=True)
+        Path(request.object_file).write_bytes(content)
+        kept: Answer = replace(answer, seconds=0.0)
+        return kept
 
     def keep(self, request: Request, task: str, answer: Answer) -> None:
         """Keep an object that was compiled; not one for which another schedule had to be given up."""
         if answer.problem is None and answer.recovered is None:
             content = pickle.dumps((answer, Path(request.object_file).read_bytes()))
-            self.store.keep(_key(request, task), lambda path: path.write_bytes(content))
+            self.store.keep_bytes(_key(request, task), content)
 
     def trim(self) -> None:
         """Remove the oldest objects beyond those that stay."""

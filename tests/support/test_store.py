@@ -35,6 +35,19 @@ def test_the_entries_that_were_not_used_for_long_go(tmp_path: Path) -> None:
     assert sorted(path.name for path in store.folder.iterdir()) == ["a", "c"]
 
 
+@pytest.mark.parametrize("damage", [b"", b"cut", b"\0" * 32 + b"content", None], ids=str)
+def test_a_file_that_was_damaged_is_none_until_it_is_kept_again(tmp_path: Path, damage: bytes | None) -> None:
+    store = Store(tmp_path / "kept")
+    assert store.read_bytes("entry") is None
+    store.keep_bytes("entry", b"content")
+    assert store.read_bytes("entry") == b"content"
+    whole = store.path("entry").read_bytes()
+    store.path("entry").write_bytes(whole[:-1] + b"x" if damage is None else damage)
+    assert store.read_bytes("entry") is None
+    store.keep_bytes("entry", b"content")
+    assert store.read_bytes("entry") == b"content"
+
+
 @pytest.mark.parametrize(
     ("number", "warning"),
     [(errno.ENOSPC, "nothing more is kept: No space left on device"), (errno.EROFS, "")],

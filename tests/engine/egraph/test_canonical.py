@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from onnx import helper
 
 from eqfuse.engine.egraph.canonical import canonical
+from eqfuse.engine.egraph.encode import encode
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 
@@ -20,3 +23,12 @@ def test_only_1_keeps_reduced_axes(operator: str, written: int, kept: int) -> No
     call = canonical(source.graph[0], infer(source), source.opset)
     assert call is not None
     assert kept == call.attributes[1]
+
+
+def test_products_of_sizes_that_no_value_has_are_left_out() -> None:
+    """Fixed batches leave such ones behind."""
+    source = read(model([helper.make_node("Relu", ["x"], ["y"])], [value("x", ["N", 3])], ["y"]))
+    knowledge = infer(source)
+    products = {("length", 2): "N", ("N", 2): "length", ("N", "N"): "N"}
+    encoding = encode(source, replace(knowledge, products=products))
+    assert encoding.products == {(encoding.symbols["N"],) * 2: encoding.symbols["N"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,12 +14,14 @@ from eqfuse.engine.egraph.encode import Encoding, encode
 from eqfuse.engine.egraph.facts import write_facts
 from eqfuse.engine.egraph.graph import EGraph, Saturation
 from eqfuse.engine.egraph.messages import Job, Progress
-from eqfuse.engine.egraph.saturate import EXPLORATION, SIMPLIFICATION, number_classes
+from eqfuse.engine.egraph.saturate import EXPLORATION, SIMPLIFICATION, Budget, number_classes, saturate
 from eqfuse.engine.egraph.saturation_worker import SaturationRun
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.errors import EqfuseError
 from eqfuse.rules.program import rule_program, split_ready
 from eqfuse.rules.vocabulary import RuleSelection
+from eqfuse.support.worker_process import WorkerFailedError
 
 from ...rules.random_graphs.generate import random_graph
 
@@ -55,3 +58,12 @@ def test_most_rules_cannot_match_a_small_graph() -> None:
     commands = rule_program(RuleSelection()).commands
     ready, waiting = split_ready(commands, {"term", "Relu"})
     assert 0 < len(ready) < len(waiting) / 3
+
+
+def test_a_full_disk_is_no_fault_of_the_rules(tmp_path: Path) -> None:
+    worker = Mock(folder=tmp_path)
+    full = WorkerFailedError("OSError", "[Errno 28] No space left on device")
+    worker.receive.side_effect = [("stage", "rules"), full]
+    with pytest.raises(EqfuseError, match="No space left on device; TMPDIR") as failure:
+        saturate(encode_random_graph(0), worker, Budget())
+    assert type(failure.value) is EqfuseError

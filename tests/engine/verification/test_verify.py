@@ -9,12 +9,15 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from onnx.backend.test import __file__ as backend_tests
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from eqfuse.engine.verification import verify
 from eqfuse.engine.verification.inputs import Sample
+from eqfuse.engine.verification.run import session_options
 from eqfuse.errors import UsageError
 
 from ..models import Weights, convnet, convnet_weights, folded_convnet, model, normal, value
@@ -341,3 +344,11 @@ def test_verdict_is_json() -> None:
 def test_same_seed_gives_the_same_figures() -> None:
     runs = [verify(convnet(), folded_convnet(), seed=5).outputs for _ in range(2)]
     assert runs[0] == runs[1]
+
+
+def test_the_runtime_writes_nothing_of_its_own_where_it_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    gather = model([helper.make_node("Gather", ["x", "i"], ["y"])], [value("x", [3])], ["y"], {"i": np.array([7])})
+    session = onnxruntime.InferenceSession(gather.SerializeToString(), session_options())
+    with pytest.raises(InvalidArgument):
+        session.run(None, {"x": np.zeros(3, np.float32)})
+    assert capfd.readouterr().err == ""

@@ -15,6 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
+from eqfuse.lowering.errors import LoweringError
+from eqfuse.lowering.loops.element_types import node_types
+
 from .in_c import Array, InC, LoopError
 
 Draw = Callable[[np.random.Generator], Sequence[Any]]
@@ -272,3 +275,8 @@ def test_says_what_is_wrong(operator: str, inputs: Sequence[Any], attributes: Ma
     loop = Loop(operator, lambda random: arrays, attributes, outputs=2 if operator == "TopK" else 1)
     with pytest.raises(LoopError, match=message):
         InC(loop.model)(arrays)
+
+
+def test_an_operator_that_is_newer_than_the_opset_has_no_loop() -> None:
+    with pytest.raises(LoweringError, match="Range has no plain loop"):
+        node_types(helper.make_node("Range", ["a", "b", "c"], ["y"]), {"": 1}, {})
