@@ -45,14 +45,14 @@ def sin(x: Expr) -> Expr:
     """The sine."""
     if dtype_of(x) != "float32":
         return tirx.sin(x)
-    return _turned(x, lambda r, turns: _with_sign(_sin_or_cos(r, turns), (turns & 2) << 30))
+    return _take_off_turns(x, lambda r, turns: _with_sign(_sin_or_cos(r, turns), (turns & 2) << 30))
 
 
 def cos(x: Expr) -> Expr:
     """The cosine: the sine of a quarter turn more."""
     if dtype_of(x) != "float32":
         return tirx.cos(x)
-    return _turned(
+    return _take_off_turns(
         x, lambda r, turns: bound(turns + 1, lambda more: _with_sign(_sin_or_cos(r, more), (more & 2) << 30))
     )
 
@@ -65,10 +65,10 @@ def tan(x: Expr) -> Expr:
     def quotient(r: Expr, turns: Expr) -> Expr:
         return bound(_sin_of(r), lambda s: bound(_cos_of(r), lambda c: tirx.Select((turns & 1) > 0, -c / s, s / c)))
 
-    return _turned(x, quotient)
+    return _take_off_turns(x, quotient)
 
 
-def _turned(x: Expr, body: Callable[[Expr, Expr], Expr]) -> Expr:
+def _take_off_turns(x: Expr, body: Callable[[Expr, Expr], Expr]) -> Expr:
     """`body` of r and the last bits of n, where x = n pi/2 + r and |r| <= pi/4."""
     return bound(x, lambda t: bound(t.astype("float64"), lambda wide: _count_turns(t, wide, body)))
 
