@@ -235,7 +235,7 @@ def _largest(
     elements = _product(first)
     if node.op_type == "NonZero":
         return (number(len(first)), elements)
-    if node.op_type == "NonMaxSuppression" and inputs[1] is not None and None not in inputs[1]:
+    if node.op_type == "NonMaxSuppression" and inputs[1] is not None and len(inputs[1]) == 3 and None not in inputs[1]:
         most = _constant(model, node.input[2]) if len(node.input) > 2 else None
         boxes = inputs[1][2] if most is None else extremum("min", [size for size in (inputs[1][2], most) if size])
         return (_product((*inputs[1][:2], boxes)), number(3))

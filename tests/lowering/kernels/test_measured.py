@@ -184,6 +184,15 @@ def test_boxes_that_are_left_are_no_more_than_asked_for() -> None:
     assert _bounds(nodes, 2, **stored) == "21, 3"
 
 
+def test_scores_of_another_rank_bound_no_boxes() -> None:
+    value = helper.make_tensor_value_info
+    nodes = [helper.make_node("NonMaxSuppression", ["boxes", "scores"], ["measured"])]
+    inputs = [value("boxes", 1, [1, 4, 4]), value("scores", 1, [4])]
+    graph = helper.make_graph(nodes, "boxes", inputs, [value("measured", 7, ["measured_0_0", 3])])
+    with pytest.raises(LoweringError, match="nothing says how large 'measured' can get"):
+        require_bounds(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+
+
 def test_a_size_without_a_bound_is_an_error() -> None:
     value = helper.make_tensor_value_info
     nodes = [helper.make_node("Range", ["a", "b", "c"], ["measured"])]
