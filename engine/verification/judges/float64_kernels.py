@@ -77,7 +77,7 @@ def _windows(
         return Windows(size, kernel, stride, dilation, before, total - before, count)
     before, behind = (0, 0) if automatic == "VALID" else pads
     room = size + before + behind - extent
-    count = (-(-room // stride) if ceil else room // stride) + 1
+    count = max(0, (-(-room // stride) if ceil else int(room / stride)) + 1)  # a window larger than the data is clipped
     if ceil and (count - 1) * stride >= size + before:
         count -= 1
     return Windows(size, kernel, stride, dilation, before, behind, count)
@@ -88,7 +88,7 @@ def _pool(data: Array, windows: Sequence[Windows], reduce: Callable[[Array, int]
     for axis, along in enumerate(windows, start=2):
         before = (slice(None),) * axis
         parts = [reduce(data[(*before, along.inside(index))], axis) for index in range(along.count)]
-        data = np.stack(parts, axis=axis)
+        data = np.stack(parts, axis=axis) if parts else data[(*before, slice(0))]
     return data
 
 

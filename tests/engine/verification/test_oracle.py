@@ -79,6 +79,11 @@ def test_average_pool_counts_padding(attributes: dict[str, Any]) -> None:
     assert_oracle_agrees(pooling("AveragePool", **attributes, count_include_pad=1))
 
 
+@pytest.mark.parametrize("operator", ["MaxPool", "AveragePool"])
+def test_pools_clip_windows_that_are_larger_than_the_data(operator: str) -> None:
+    assert_oracle_agrees(pooling(operator, kernel_shape=[10, 2], strides=[2, 2]))
+
+
 def test_average_pool_counts_automatic_padding() -> None:
     """By hand: ONNX Runtime divides by other counts before version 1.25."""
     original = pooling("AveragePool", kernel_shape=[3, 2], strides=[2, 3], auto_pad="SAME_UPPER", count_include_pad=1)
