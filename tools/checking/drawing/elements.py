@@ -17,12 +17,17 @@ Range = Literal["ordinary", "special", "tiny", "large", "zeros", "undefined", "l
 """Ordinary: between -2 and 2. Special: small whole numbers and odd halves, which repeat. Tiny: down to 1e-6. Large: up
 to 1000, and for integers the ends of their range. Zeros: both, and what rounds to them. Undefined: special numbers
 among NaN, infinities and both zeros. Limits: these, subnormal numbers, the largest
-ones, and those next to 1."""
+ones, those next to 1, and those that narrower types round or cannot hold."""
 
 _SPECIAL = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 1.5, -1.5, 2.5, 3.0, -3.0])
 _UNDEFINED = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0])
 _UNDEFINED_OR_SPECIAL = np.concatenate([_UNDEFINED, _SPECIAL])
 _ZEROS = np.array([0.0, -0.0, 0.25, -0.25])
+_HALVES = (3, 4, 8, 11, 24)
+"""Places behind the point at which half the last bit of a narrower type is, from float8's to float32's: what lies just
+above such a half is rounded to another number if a type between rounds it first."""
+_BEYOND_INT32 = 3e9
+"""A whole number that int64 holds and int32 does not."""
 _SHARES = (0.0, 0.1, 0.3, 1.0)
 """Shares of the elements of a leaf that are not ordinary ones: where there are many, a sum is never finite."""
 
@@ -111,6 +116,8 @@ def _limits(dtype: np.dtype[np.generic]) -> Array:
     ends = limits_of(dtype)
     extremes = [float(e) for e in (ends.smallest_subnormal, ends.tiny, ends.eps, ends.max)]
     extremes += [1 - float(ends.epsneg), 1 + float(ends.eps)]  # a narrower type rounds them to 1
+    extremes += [1 + 0.5**bits + float(ends.eps) for bits in _HALVES if bits < ends.nmant]
+    extremes += [_BEYOND_INT32] if float(ends.max) > _BEYOND_INT32 else []
     return np.array([*_UNDEFINED, *extremes, *(-e for e in extremes)])
 
 
