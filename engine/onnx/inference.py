@@ -10,7 +10,7 @@ single nodes: node by node, in order, such a target is known before its Reshape 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from ...errors import ModelError
 from ...ir.size_names import declared_sizes
 from ...ir.types import Dimension, TensorType
 from ..shapes.bounds import Bounds
+from ..shapes.classical import classical_dtypes, is_classical
 from ..shapes.evaluation import Declared, SymbolicShapes, evaluate_shapes
 from .ceil_pools import correct_ceil_pool
 from .delicate import without_delicate_nodes
@@ -39,7 +40,7 @@ from .nodes import (
     is_standard,
     serialize_for_inference,
 )
-from .typing import NAMELESS, constant_type, infer_outputs, tensor_type, type_proto
+from .typing import NAMELESS, constant_type, dtype_of, infer_outputs, tensor_type, type_proto
 
 SMALL = 4096
 """Most elements of a constant that is evaluated here; larger ones stay expressions until the graph is chosen."""
@@ -133,6 +134,14 @@ def _serialize(node: ir.Node) -> onnx.NodeProto:
     return proto
 
 
+def _element_types(graph: ir.Graph) -> Iterator[onnx.ValueInfoProto]:
+    """The element types of values of which neither the model nor ONNX says anything."""
+    for node in graph:
+        for output, dtype in zip(node.outputs, classical_dtypes(node) if is_classical(node) else (), strict=False):
+            if output.name and output.type is None and dtype is not None:
+                yield onnx.helper.make_tensor_value_info(output.name, int(dtype_of(dtype)), None)
+
+
 class _Skeleton:
     """The model without its weights, for the ONNX checker and shape inference."""
 
@@ -160,6 +169,7 @@ class _Skeleton:
             for o in n.outputs
             if o.type and (not is_inferable(n) or INFERRED_KEY in o.metadata_props)
         )
+        graph.value_info.extend(_element_types(model.graph))
         declared = {info.name: info for info in graph.value_info}
         graph.output.extend(
             declared.get(o.name or "", onnx.ValueInfoProto(name=o.name)) for o in model.graph.outputs

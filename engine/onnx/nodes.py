@@ -70,6 +70,11 @@ def has_body(node: ir.Node) -> bool:
     return any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values())
 
 
+def is_flattened(node: ir.Node) -> bool:
+    """Whether rules see what a node does in the flat form of a model only: it has bodies, or reads a sequence."""
+    return has_body(node) or node.op_type in ("SequenceAt", "SequenceLength", "ConcatFromSequence")
+
+
 def is_pure(node: ir.Node) -> bool:
     """Whether equal operands are known to give equal results, so that twins may be merged."""
     if not is_standard(node) or node.op_type in RANDOM_OPERATORS or has_body(node):

@@ -16,6 +16,7 @@ from ...ir.types import Dimension, TensorType
 from ..onnx.nodes import BODY_DOMAIN, branches, is_flat_if, is_inferable, is_standard, serialize_for_inference
 from ..onnx.typing import NAMELESS, dtype_of, infer_outputs
 from .bounds import Bounds
+from .classical import classical_shapes, is_classical
 from .contents import compute_contents
 from .dimensions import compute_shapes, has_rule
 from .floats import Ratio
@@ -53,14 +54,16 @@ class Declared:
         return replace(self, bounds=Bounds({**lowest, **self.bounds.lowest}))
 
     def size_of(self, dimension: Dimension) -> Size | None:
-        """The size of a dimension; None for a name that no input declares, and is no expression of such names."""
+        """The size of a dimension; None for a name that no input declares, and is no expression of such names or of
+        those that they are expressions of (`k` of `4*k`)."""
         if isinstance(dimension, int):
             return number(dimension)
         if dimension in self.symbols or dimension == NAMELESS:
             return self.symbols.get(dimension)
         size = parse_size(dimension)
         names = set() if size is None else size.names()
-        return size.replace(self.symbols) if size is not None and names and names <= self.symbols.keys() else None
+        declared = self.symbols.keys() | {name for each in self.symbols.values() for name in each.names()}
+        return size.replace(self.symbols) if size is not None and names and names <= declared else None
 
 
 @dataclass
@@ -178,7 +181,7 @@ _MOST_PASSES = 4
 def _evaluate_node(site: Site, result: SymbolicShapes, types: Mapping[str, TensorType]) -> None:
     node = site.node
     if not all(output.name in result.shapes for output in node.outputs if output.name):
-        computed = _shapes_of_outputs(site, types) if is_inferable(node) else _shapes_of_branches(node, result)
+        computed = _shapes_of_outputs(site, types) if is_inferable(node) else _shapes_of_others(site, result)
         for index, output in enumerate(node.outputs):
             _complete(result, types, output, computed[index] if index < len(computed) else None)
     if site.dtype in FOLLOWED and is_standard(node) and _reads_sizes(site):
@@ -203,6 +206,16 @@ def _shapes_of_outputs(site: Site, types: Mapping[str, TensorType]) -> list[Shap
         return list(compute_shapes(site))
     except _FAILURES:
         return [] if has_rule(site.node.op_type) else _shapes_by_onnx(site, types)
+
+
+def _shapes_of_others(site: Site, result: SymbolicShapes) -> list[Shape | None]:
+    """The shapes of the outputs of a node that ONNX infers nothing of."""
+    if not is_classical(site.node):
+        return _shapes_of_branches(site.node, result)
+    try:
+        return list(classical_shapes(site))
+    except _FAILURES:
+        return []
 
 
 def _shapes_of_branches(node: ir.Node, result: SymbolicShapes) -> list[Shape | None]:

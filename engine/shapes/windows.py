@@ -34,7 +34,8 @@ def _slid(site: Site) -> Shape:
         if is_ceil:  # one window more if something is left, but none that begins in the pad at the end
             room = size + number(begin + min(end - extent + stride, 0) + stride - 1)
         count = floor_divide(room, number(stride))
-        return site.bounds.maximum(count, ONE) if is_pool else count
+        is_demanded = stride == 1 and count.number is None  # that it is 1 at least, by what the size has to be
+        return site.bounds.maximum(count, ONE) if is_pool and not is_demanded else count
 
     return dimensions(slide, site.shape()[2:], extents, strides, before, behind)
 

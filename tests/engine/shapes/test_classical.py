@@ -1,0 +1,57 @@
+"""Operators of classical machine learning, of which ONNX infers little, have the types that ONNX Runtime gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
+
+LINEAR = {"coefficients": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "intercepts": [0.5, -0.5]}
+STUMP = {
+    "nodes_falsenodeids": [2, 0, 0], "nodes_featureids": [0, 0, 0], "nodes_hitrates": [1.0, 1.0, 1.0],
+    "nodes_missing_value_tracks_true": [0, 0, 0], "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+    "nodes_nodeids": [0, 1, 2], "nodes_treeids": [0, 0, 0], "nodes_truenodeids": [1, 0, 0],
+    "nodes_values": [0.5, 0.0, 0.0],
+}  # fmt: skip
+LEAVES = {"treeids": [0, 0], "nodeids": [1, 2], "ids": [0, 1], "weights": [1.0, 2.0]}
+NODES: Mapping[str, tuple[int, Mapping[str, Any]]] = {
+    "Scaler": (1, {"offset": [1.0], "scale": [2.0]}),
+    "Normalizer": (1, {"norm": "L1"}),
+    "Imputer": (1, {"imputed_value_floats": [1.0], "replaced_value_float": float("nan")}),
+    "LabelEncoder": (1, {"keys_floats": [1.0], "values_int64s": [3]}),
+    "OneHotEncoder": (1, {"cats_int64s": [0, 1, 2, 3]}),
+    "LinearRegressor": (1, {**LINEAR, "targets": 2}),
+    "LinearClassifier": (2, {**LINEAR, "classlabels_ints": [4, 5]}),
+    "TreeEnsembleRegressor": (1, {**STUMP, **{f"target_{k}": v for k, v in LEAVES.items()}, "n_targets": 2}),
+    "TreeEnsembleClassifier": (
+        2, {**STUMP, **{f"class_{k}": v for k, v in LEAVES.items()}, "classlabels_int64s": [7, 8]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", NODES)
+def test_types_are_those_of_onnx_runtime(operator: str) -> None:
+    count, attributes = NODES[operator]
+    inner = [f"inner_{i}" for i in range(count)]
+    node = helper.make_node(operator, ["x"], inner, domain="ai.onnx.ml", **attributes)
+    copies = [helper.make_node("Identity", [name], [f"y_{i}"]) for i, name in enumerate(inner)]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])
+    outputs = [helper.make_empty_tensor_value_info(f"y_{i}") for i in range(count)]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    graph = helper.make_graph([node, *copies], "classical", [x], outputs)
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    results = session.run(None, {"x": np.ones((5, 3), np.float32)})
+    for port, result in zip(model.graph.output, results, strict=True):
+        port.CopyFrom(helper.make_tensor_value_info(port.name, helper.np_dtype_to_tensor_dtype(result.dtype), None))
+    types = infer(read(model)).types
+    for name, result in zip(inner, results, strict=True):
+        shape = tuple(5 if size == "N" else size for size in types[name].shape or ())
+        assert (types[name].dtype, shape) == (result.dtype.name, result.shape)
