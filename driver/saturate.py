@@ -21,7 +21,7 @@ from ..engine.egraph.saturate import UnsoundRuleError, saturate
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.inference import Knowledge, find_refused_type, infer
 from ..engine.onnx.model import Model, check_destination, external_name, read, reads
-from ..engine.onnx.nodes import has_body
+from ..engine.onnx.nodes import is_flattened
 from ..engine.onnx.overrides import keep_outputs, override_shapes, raise_opset, state_dimensions
 from ..engine.shapes.arguments import settle_arguments
 from ..errors import ModelError, UsageError
@@ -147,13 +147,20 @@ def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock
 
 def _infer(model: Model, options: Options) -> tuple[FlatModel | None, Knowledge]:
     """Infer types and constants, of a model with bodies those of the flat one; sub-graphs take bodies as they are."""
-    if options.partition == "none" and any(has_body(node) for node in model.graph):
+    if options.partition == "none" and any(map(is_flattened, model.graph)):
         from ..engine.bodies.flatten import flatten  # most models have none
         from ..engine.bodies.inference import infer_flat
+        from ..engine.bodies.recurrences import recognize_recurrences
+        from ..engine.bodies.sequences import replace_sequences
 
         with suppress(ModelError):  # a branch that never runs may be invalid
             flat = flatten(model)
-            return flat, infer_flat(flat)
+            knowledge = infer_flat(flat)
+            if replace_sequences(flat, knowledge):
+                knowledge = infer_flat(flat)
+            if options.precision != "exact" and recognize_recurrences(flat, knowledge):
+                knowledge = infer_flat(flat)
+            return flat, knowledge
     return None, infer(model)
 
 

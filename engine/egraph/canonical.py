@@ -31,25 +31,31 @@ class Call:
     operator: OperatorSchema
     operands: tuple[str | None, ...]
     attributes: tuple[Literal, ...]
+    auto_pad: str = ""
+    """How the pads of a call follow from its sizes, where they do; `attributes` have the largest ones."""
 
 
 _ROWS = {(operator.domain, operator.op_type): operator for operator in OPERATORS.values()}
 
 
-def canonical(node: ir.Node, knowledge: Knowledge, opset: int) -> Call | None:
-    """The node as a call, or None where it is opaque."""
+def canonical(node: ir.Node, knowledge: Knowledge, opset: int, *, keeps_auto_pad: bool = False) -> Call | None:
+    """The node as a call, or None where it is opaque.
+
+    A window whose pads depend on the sizes of a call is opaque, unless its `auto_pad` is kept.
+    """
     op_type = "Add" if node.op_type == "Sum" and len(node.inputs) == 2 else node.op_type
     operator = _ROWS.get(("" if is_standard(node) else node.domain, op_type))
     if operator is None or not _fits(node, operator):
         return None
-    site = Site(node, knowledge, opset, {n: a.value for n, a in node.attributes.items()})
+    site = Site(node, knowledge, opset, {n: a.value for n, a in node.attributes.items()}, keeps_auto_pad)
     try:
         literals = _literals(site, operator)
     except NotEncodable:
         return None
     if site.raw or any(literals[a.name] is None for a in operator.attributes):
         return None
-    return Call(operator, _operands(site, operator), tuple(literals[a.name] for a in operator.attributes))
+    attributes = tuple(literals[a.name] for a in operator.attributes)
+    return Call(operator, _operands(site, operator), attributes, site.auto_pad)
 
 
 _FURTHER_INPUTS = VARIADIC | {"Pad", "Resize"}

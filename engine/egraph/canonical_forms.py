@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ...ir.operators import OPERATORS, RECURRENT, REDUCTIONS
+from ...ir.sizes import floor_divide, number
 from ...ir.types import Dimension, TensorType
 from ..onnx.inference import Knowledge
 from ..onnx.typing import dtype_name
@@ -32,6 +33,9 @@ class Site:
     knowledge: Knowledge
     opset: int
     raw: dict[str, Any]
+    keeps_auto_pad: bool = False
+    """Whether pads may depend on the sizes of a call; then `auto_pad` says how, and pads are the largest ones."""
+    auto_pad: str = ""
 
     def type_of(self, value: ir.Value | None) -> TensorType:
         """The type of a value; NotEncodable where it is unknown."""
@@ -105,21 +109,30 @@ def _flatten(site: Site, literals: Literals) -> Literals:
     return literals | {"axis": axis + rank if axis < 0 else axis}
 
 
-def _same_pads(sizes: tuple[Any, ...], literals: Literals, lower: bool) -> tuple[int, ...]:
+def _same_pads(site: Site, literals: Literals, lower: bool) -> tuple[int, ...]:
     begins: list[int] = []
     ends: list[int] = []
-    for size, kernel, stride, dilation in zip(
-        sizes, literals["kernel_shape"], literals["strides"], literals["dilations"], strict=True
+    for dimension, kernel, stride, dilation in zip(
+        site.shape()[2:], literals["kernel_shape"], literals["strides"], literals["dilations"], strict=True
     ):
-        extent = (kernel - 1) * dilation
-        remainders = [size] if isinstance(size, int) else range(1, stride + 1)
-        totals = [max((-(-n // stride) - 1) * stride + 1 - n + extent, 0) for n in remainders]
-        before = {total - total // 2 if lower else total // 2 for total in totals}
-        _require(len(before) == 1, "auto_pad that depends on a symbolic dimension")
-        begins.extend(before)
+        extent, remainder = (kernel - 1) * dilation, _remainder(site, dimension, stride)
+        sizes = range(1, stride + 1) if remainder is None else [remainder]  # pads depend on no more of a size
+        totals = [max((-(-n // stride) - 1) * stride + 1 - n + extent, 0) for n in sizes]
+        before = [total - total // 2 if lower else total // 2 for total in totals]
+        is_fixed = len(set(before)) == 1
+        _require(is_fixed or site.keeps_auto_pad, "auto_pad that depends on a symbolic dimension")
+        site.auto_pad = site.auto_pad if is_fixed else "SAME_LOWER" if lower else "SAME_UPPER"
+        begins.append(max(before))
         # A free size takes the largest end: no window begins in it, and the last one ends where it has to.
-        ends.append(max(totals) - begins[-1])
+        ends.append(max(total - begin for total, begin in zip(totals, before, strict=True)))
     return (*begins, *ends)
+
+
+def _remainder(site: Site, dimension: Dimension, stride: int) -> int | None:
+    """What a dimension leaves when it is divided, from 1 to the divisor; None where that depends on the call."""
+    size = site.knowledge.symbolic.declared.size_of(dimension)
+    rest = None if size is None else (size - floor_divide(size, number(stride)).scale(stride)).number
+    return None if rest is None else rest or stride
 
 
 def _window(site: Site, literals: Literals) -> Literals:
@@ -128,7 +141,7 @@ def _window(site: Site, literals: Literals) -> Literals:
         literals[name] = literals[name] or (1,) * spatial
     auto = site.raw.pop("auto_pad", "NOTSET")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
-        literals["pads"] = _same_pads(site.shape()[2:], literals, auto == "SAME_LOWER")
+        literals["pads"] = _same_pads(site, literals, auto == "SAME_LOWER")
     literals["pads"] = literals["pads"] or (0,) * (2 * spatial)
     return literals
 

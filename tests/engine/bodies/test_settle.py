@@ -74,6 +74,21 @@ def test_an_if_whose_branches_return_different_sizes_keeps_them() -> None:
     assert columns == 3
 
 
+def test_a_branch_with_a_pool_that_keeps_the_size_has_the_type_of_the_other() -> None:
+    value = helper.make_tensor_value_info
+    ends = [
+        helper.make_node("Neg", ["x"], ["a"]),
+        helper.make_node("MaxPool", ["x"], ["b"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+    ]
+    then, otherwise = (helper.make_graph([end], "b", [], [onnx.ValueInfoProto(name=end.output[0])]) for end in ends)
+    nodes = [helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=otherwise)]
+    sizes = ["N", 4, "H", "W"]
+    graph = helper.make_graph(nodes, "pool", [value("x", 1, sizes), value("c", 9, [])], [value("y", 1, sizes)])
+    model = settle_bodies(read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)))
+    assert any(map(is_flat_if, model.graph))
+    assert infer(model).types["y"].shape == tuple(sizes)
+
+
 def rows_of(condition: onnx.NodeProto, trips: onnx.NodeProto) -> object:
     """The number of rows that a Loop collects for an input of N numbers."""
     value = helper.make_tensor_value_info

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from onnx import helper
 
 from eqfuse.engine.egraph.canonical import canonical
 from eqfuse.engine.egraph.encode import encode
-from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.inference import Knowledge, infer
 from eqfuse.engine.onnx.model import read
 
 from ..models import model, value
@@ -23,6 +24,26 @@ def test_only_1_keeps_reduced_axes(operator: str, written: int, kept: int) -> No
     call = canonical(source.graph[0], infer(source), source.opset)
     assert call is not None
     assert kept == call.attributes[1]
+
+
+@pytest.mark.parametrize(("size", "pads"), [(8, (0, 1)), (7, (1, 1)), ("4*k", (0, 1)), ("2*k + 1", (1, 1))])
+def test_pads_follow_from_what_is_said_of_a_size(size: int | str, pads: tuple[int, int]) -> None:
+    call = canonical(*strided_pool(size))
+    assert call is not None
+    assert call.attributes[1] == pads
+
+
+def test_pads_that_depend_on_the_size_are_kept_where_that_is_asked_for() -> None:
+    assert canonical(*strided_pool("w")) is None
+    call = canonical(*strided_pool("w"), keeps_auto_pad=True)
+    assert call is not None
+    assert (call.attributes[1], call.auto_pad) == ((1, 1), "SAME_UPPER")
+
+
+def strided_pool(size: int | str) -> tuple[Any, Knowledge, int]:
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[3], strides=[2], auto_pad="SAME_UPPER")
+    source = read(model([node], [value("x", [1, 3, size])], ["y"]))
+    return source.graph[0], infer(source), source.opset
 
 
 def test_products_of_sizes_that_no_value_has_are_left_out() -> None:

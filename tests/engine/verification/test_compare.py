@@ -85,6 +85,8 @@ def test_rows_of_a_loop_that_never_ran_may_lack_their_shape() -> None:
     assert not compare(none, np.zeros((0, 8), np.float32), DEFAULT).equal
     assert not compare(none, np.zeros((8, 0), np.float32), DEFAULT, may_lack_shape=True).equal
     assert not compare(np.zeros((0, 8), np.float32), none, DEFAULT, may_lack_shape=True).equal
+    assert compare(np.zeros((), np.float32), np.zeros((0, 8), np.float32), DEFAULT, may_lack_shape=True).equal
+    assert not compare(np.zeros((), np.float32), np.zeros((1, 8), np.float32), DEFAULT, may_lack_shape=True).equal
 
 
 def test_only_what_depends_on_rows_of_a_loop_may_lack_its_shape() -> None:
