@@ -18,7 +18,8 @@ from .contraction import Contraction
 from .groups import Partition
 from .structure import structure
 from .templates.catalogue import TEMPLATES
-from .templates.operator_set import KernelGraph, Members, OperatorSet, without_border_views
+from .templates.kernel_graph import KernelGraph
+from .templates.operator_set import Members, OperatorSet, without_border_views
 from .templates.template import Template
 
 Measured = Callable[[Members], float | None]

@@ -19,7 +19,7 @@ from ...ir.operation import NO_SIZES, VARIADIC, assume_sizes, dimension_size
 from ...ir.operators import OPERATORS
 from ...ir.sizes import Size, symbol
 from ...ir.types import TensorType
-from .size_relations import fit_sizes
+from .size_relations import fit_sizes, raise_sizes
 
 
 def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] = NO_SIZES) -> OperatorGraph:
@@ -55,7 +55,9 @@ def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] 
     assumed = _assume_equal(assume_sizes(type_.shape or () for type_ in given if type_ is not None), said.equal())
     typical = assumed | dict(sizes)
     graph = OperatorGraph(tuple(operators), tuple(values), typical, said.equal(), dict(said.lowest))
-    return graph.with_typical(fit_sizes(graph, [name for name in assumed if name not in sizes]))
+    unsaid = [name for name in assumed if name not in sizes]
+    fitted = graph.with_typical(fit_sizes(graph, unsaid))
+    return fitted.with_typical(raise_sizes(fitted, unsaid))
 
 
 def _type_of(name: str, knowledge: Knowledge) -> TensorType | None:
@@ -74,10 +76,11 @@ def _describe_node(node: ir.Node, model: Model, knowledge: Knowledge) -> tuple[d
 
     Attributes and operands are in canonical form where the node has one.
     """
-    call = canonical(node, knowledge, model.opset)
+    call = canonical(node, knowledge, model.opset, keeps_auto_pad=True)
     names = [v.name if v is not None else None for v in node.inputs]
     if call is not None:
         attributes = dict(zip((a.name for a in call.operator.attributes), call.attributes, strict=True))
+        attributes |= {"auto_pad": call.auto_pad} if call.auto_pad else {}
         return attributes, names if node.op_type in VARIADIC else list(call.operands), not is_standard(node)
     if has_body(node):
         names += [v.name for v in outer_values(node, model.graph)]

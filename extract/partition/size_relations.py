@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...engine.summary import VIEWS
 from ...ir.graph import Operator, OperatorGraph
+from ...ir.operation import dimension_size
 from ...ir.operators import OPERATORS
 from ...ir.size_names import dimension_as_size, elements
 from ...ir.size_relations import MOST_ELEMENTS, Relation, RelationName
@@ -20,6 +21,12 @@ _RECURRENCES = frozenset({"RNN", "GRU", "LSTM"})
 _WINDOWS = frozenset({"Conv", "MaxPool", "AveragePool"})
 _OTHER_SIZES = (64, 32, 16, 256, 512, 96, 48, 224, 8, 4, 2, 1)
 """Sizes tried for a dimension, in this order, where a model does not run on the one that is assumed."""
+
+_FEW = 4
+"""Elements that an extent has at least where its typical size is raised: enough for a tile of rows."""
+_MOST_DOUBLINGS = 7
+"""128 samples become 16,384 at most: a second of sound."""
+
 
 def find_relations(graph: OperatorGraph) -> Iterator[tuple[int | None, Relation]]:
     """The open relations of a graph at the call, each with the number of its operator; None for the model's own."""
@@ -44,12 +51,38 @@ def fit_sizes(graph: OperatorGraph, assumed: Iterable[str]) -> Mapping[str, int]
 
     broken = count_broken(sizes)
     while broken:
-        others = dict.fromkeys((*sizes.values(), *_OTHER_SIZES, *graph.lowest.values()))
+        others = dict.fromkeys((*_OTHER_SIZES, *sizes.values(), *graph.lowest.values()))
         trials = ({**sizes, name: size} for name in names for size in others)
         sizes = min((sizes, *trials), key=count_broken)
         if (left := count_broken(sizes)) == broken:
             break
         broken = left
+    return sizes
+
+
+def raise_sizes(graph: OperatorGraph, assumed: Iterable[str]) -> Mapping[str, int]:
+    """The typical sizes of a graph, the `assumed` ones doubled while an extent is short that only they keep at 1.
+
+    A network of windows over 256 samples has one frame of 128: what is best for that is not for a sound.
+    """
+    sizes = dict(graph.sizes)
+    relations = list(dict.fromkeys(relation for _, relation in find_relations(graph.at_call)))
+    types = (value.type for value in graph.at_call.values)
+    dimensions = {d for type_ in types if type_ is not None for d in type_.shape or () if isinstance(d, str)}
+    extents = [size for d in sorted(dimensions) if (size := dimension_as_size(d)) is not None]
+
+    def value_of(extent: Size, trial: Mapping[str, int]) -> int:
+        return extent.value(lambda name: dimension_size(name, trial))
+
+    for name in (name for name in assumed if sizes[name] > 1):
+        largest = {**sizes, name: sizes[name] << _MOST_DOUBLINGS}
+        own = [extent for extent in extents if name in extent.names() and value_of(extent, sizes) == 1]
+        short = [extent for extent in own if value_of(extent, largest) > 1]
+        raised = dict(sizes)
+        while any(value_of(extent, raised) < _FEW for extent in short) and raised[name] < largest[name]:
+            raised[name] *= 2
+        if all(relation.holds(raised) for relation in relations if relation.holds(sizes)):
+            sizes = raised
     return sizes
 
 
@@ -73,7 +106,7 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
     if operator.is_opaque or output is None or row is None:
         return
     if operator.op in _RECURRENCES:
-        yield from _batches(operator, shapes)
+        yield from _sequences(operator, shapes)
     elif operator.op in _WINDOWS:
         yield from _windows(operator, shapes[0])
     elif operator.op in VIEWS and types[0] is not None and result is not None:
@@ -95,11 +128,14 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
             yield from _broadcast((shape or ())[:-2], output[: len(output) - sum(len(s or ()) > 1 for s in shapes[:2])])
 
 
-def _batches(operator: Operator, shapes: Sequence[tuple[Size, ...] | None]) -> Pairs:
-    """The initial states and the lengths of a recurrence are for as many sequences as there are."""
+def _sequences(operator: Operator, shapes: Sequence[tuple[Size, ...] | None]) -> Pairs:
+    """A recurrence has a step and a sequence at least: ONNX does not say what none give. Its initial states and the
+    lengths are for as many sequences as there are."""
     axis = 0 if operator.attributes.get("layout", 0) else 1
     if shapes[0] is None:
         return
+    for size in shapes[0][:2]:
+        yield size, "least", number(1)
     for shape, place in zip(shapes[4:7], (0, axis, axis), strict=False):
         if shape is not None:
             yield shape[place], "equal", shapes[0][axis]

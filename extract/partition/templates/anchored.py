@@ -8,12 +8,16 @@ from ....engine.summary import VIEWS
 from ....ir.operators import GLOBAL_POOLS, POOLS, PRODUCTS, RECURRENT
 from ....ir.operators.linear import is_convolution
 from .operator_set import OperatorSet
+from .product_chain import PRODUCTS as MATRIX_PRODUCTS
 from .row_chain import is_along_rows
 from .template import LOOPS, Template
 
 _PICKS = frozenset({"Slice", "Split", "Gather", "Pad", "Tile"})
 _REORDERS = VIEWS | {"Transpose", "DepthToSpace", "SpaceToDepth"}
 _POOLINGS = POOLS | GLOBAL_POOLS
+_COLUMN_CYCLES, _STRADDLING_CYCLES, _SPLIT_CYCLES = 1.0, 3.0, 0.25
+"""Cycles to write an element of a matrix product where rows become columns (0.9 to 1.0, AMD Zen 5), where vectors are
+no part of the runs that stay together (0.9 to 4.4), and where they are, but rows are longer (0.27)."""
 
 
 def is_depthwise(operators: OperatorSet, member: int) -> bool:
@@ -71,7 +75,30 @@ def _is_row_wise(operators: OperatorSet, member: int) -> bool:
     return not is_other and operators.graph.operators[member].op not in RECURRENT
 
 
-def _around(name: str, is_anchor: Callable[[OperatorSet, int], bool]) -> Template:
+def _product_price(operators: OperatorSet) -> float:
+    """As of any kernel, and what it takes to write rows of a matrix product elsewhere, element by element."""
+    graph, device = operators.graph, operators.device
+    (anchor,) = operators.anchors
+    if graph.operators[anchor].op not in MATRIX_PRODUCTS:
+        return operators.seconds
+    columns = graph.operations[anchor].output.dimensions[-1:]
+    cycles = 0.0
+    for move in (graph.operations[m] for m in operators.behind if graph.operators[m].op == "Transpose"):
+        perm, result = move.integers("perm"), move.output
+        if perm and perm[-1] != len(perm) - 1:
+            cycles += _COLUMN_CYCLES * result.elements
+        elif result.dimensions and result.dimensions[-1] % device.lanes:
+            cycles += _STRADDLING_CYCLES * result.elements
+        elif result.dimensions[-1:] != columns:
+            cycles += _SPLIT_CYCLES * result.elements
+    return operators.seconds + cycles / device.clock
+
+
+def _around(
+    name: str,
+    is_anchor: Callable[[OperatorSet, int], bool],
+    price: Callable[[OperatorSet], float] = lambda operators: operators.seconds,
+) -> Template:
     """The template of kernels around one operator of a kind."""
 
     def accepts(operators: OperatorSet) -> str | None:
@@ -79,10 +106,10 @@ def _around(name: str, is_anchor: Callable[[OperatorSet, int], bool]) -> Templat
             return "the one that reduces is of another kind"
         return why_not_one_anchor(operators)
 
-    return Template(name, accepts)
+    return Template(name, accepts, price)
 
 
-PRODUCT = _around("product", _is_product)
+PRODUCT = _around("product", _is_product, _product_price)
 """Matrix products and convolutions of several channels."""
 WINDOW = _around("window", _is_window)
 """Reductions channel by channel: depthwise convolutions and pooling."""

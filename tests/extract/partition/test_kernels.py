@@ -18,7 +18,8 @@ from eqfuse.costmodels.scheduled import scheduled_seconds
 from eqfuse.extract.partition.groups import unfused
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.loops import Axes, Loops, Misaligned
-from eqfuse.extract.partition.templates.operator_set import KernelGraph, OperatorSet
+from eqfuse.extract.partition.templates.kernel_graph import KernelGraph
+from eqfuse.extract.partition.templates.operator_set import OperatorSet
 from eqfuse.ir.graph import Operator, OperatorGraph, Value
 from eqfuse.ir.operators import OPERATORS, Operand, evaluate
 from eqfuse.ir.types import TensorType

@@ -14,7 +14,8 @@ from eqfuse.extract.partition.groups import partition_of
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.search.confirmation import confirm_kernels, count_as_drawn, kernels_of_groups
 from eqfuse.extract.partition.search.methods import partition_by
-from eqfuse.extract.partition.templates.operator_set import KernelGraph, OperatorSet, without_border_views
+from eqfuse.extract.partition.templates.kernel_graph import KernelGraph
+from eqfuse.extract.partition.templates.operator_set import OperatorSet, without_border_views
 from eqfuse.ir.graph import OperatorGraph
 
 from ....lowering.small_models import graph_of, model, weights
@@ -33,6 +34,38 @@ def kernels(graph: OperatorGraph) -> list[str]:
     """The groups of the cheapest partition, by the types of their operators."""
     partition = partition_by("joint", graph, KernelModel(graph, SERVER))
     return [" ".join(graph.operators[m].op for m in members) for members in partition.members]
+
+
+# --- prices
+
+
+def test_rows_cost_more_than_their_vectors() -> None:
+    def seconds(rows: int, length: int) -> float:
+        nodes = [helper.make_node("Softmax", ["x"], ["y"])]
+        graph = graph_of(model(nodes, {"x": (rows, length)}, {"y": (rows, length)}))
+        return KernelModel(graph, SERVER).kernel((0,))
+
+    assert seconds(512, 17) > 2.0 * seconds(68, 128)
+
+
+def transposed_product(perm: Sequence[int], heads: int) -> OperatorGraph:
+    """A product of 64 by 96, by heads, and a transposition behind it."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Reshape", ["a", "sizes"], ["b"]),
+        helper.make_node("Transpose", ["b"], ["y"], perm=perm),
+    ]
+    sizes = np.array([64, heads, 96 // heads])
+    result = [int(sizes[axis]) for axis in perm]
+    return graph_of(model(nodes, {"x": (64, 16)}, {"y": result}, w=weights(16, 96), sizes=sizes))
+
+
+def test_a_product_that_scatters_its_rows_costs_more_than_one_that_moves_them() -> None:
+    graphs = (transposed_product((1, 0, 2), 6), transposed_product((1, 2, 0), 6), transposed_product((1, 0, 2), 8))
+    rows, columns, straddling = (KernelModel(graph, SERVER).kernel((0, 1, 2)) for graph in graphs)
+    cycles = 64 * 96 / SERVER.clock
+    assert columns > rows + 0.5 * cycles
+    assert straddling > rows + 0.5 * cycles
 
 
 # --- one anchor op
@@ -252,7 +285,7 @@ def test_attention(output: str, members: tuple[int, ...], name: str | None) -> N
 
 @pytest.mark.parametrize(
     ("rows", "size", "hidden", "is_one"),
-    [(128, 128, 512, True), (512, 768, 3072, False), (1, 128, 512, True)],  # where each tile would read all weights
+    [(128, 128, 512, False), (512, 768, 3072, False), (1, 128, 512, True)],  # where each tile would read all weights
 )
 def test_products_and_normalisation(rows: int, size: int, hidden: int, is_one: bool) -> None:
     assert (len(kernels(perceptron(rows, size, hidden))) == 1) == is_one
