@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from hashlib import sha256
+from math import gcd
 from pathlib import Path
 
 from .device_file import (
@@ -46,6 +47,12 @@ class Cache:
     shared: bool
     ways: int = CACHE_WAYS
     line: int = CACHE_LINE
+
+    def holds(self, lines: int, stride: int) -> bool:
+        """Whether so many lines, `stride` bytes apart, stay in it together. Those whose stride is a multiple of a power
+        of two share few of its sets, of which it has a power of two."""
+        period = self.line << ((self.size // (self.ways * self.line)).bit_length() - 1)
+        return lines * max(gcd(stride, period), self.line) <= self.ways * period
 
 
 @dataclass(frozen=True)

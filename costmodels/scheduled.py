@@ -44,12 +44,14 @@ _COPY_CYCLES = 1.5
 _INSTRUCTIONS = {
     "Exp": 16, "Erf": 14, "Tanh": 18, "Sigmoid": 16, "Gelu": 20, "Swish": 18, "Log": 24, "Softplus": 28, "Elu": 16,
     "Selu": 16, "Celu": 16, "Mish": 22, "Div": 9, "Sqrt": 10, "Reciprocal": 9, "Softsign": 10, "HardSwish": 5,
-    "HardSigmoid": 4, "LeakyRelu": 4, "PRelu": 4, "Min": 2, "Max": 2, "Floor": 2, "Ceil": 2, "Softmax": 22,
-    "LogSoftmax": 24, "LayerNormalization": 15, "RMSNormalization": 12, "InstanceNormalization": 12,
+    "HardSigmoid": 4, "LeakyRelu": 4, "PRelu": 4, "Min": 2, "Max": 2, "Floor": 2, "Ceil": 2, "Softmax": 26,
+    "LogSoftmax": 28, "LayerNormalization": 12, "RMSNormalization": 10, "InstanceNormalization": 12,
     "GroupNormalization": 15, "ReduceSum": 3, "ReduceMean": 3, "ReduceMax": 3, "ReduceMin": 3, "GlobalAveragePool": 3,
     "GlobalMaxPool": 3,
 }  # fmt: skip
 """Instructions of compiled kernels for a vector of elements: cycles on an AVX-512 core (Zen 5), two of them in each."""
+_ROW_CYCLES = {"Softmax": 10.0, "LogSoftmax": 10.0, "LayerNormalization": 20.0, "RMSNormalization": 20.0}
+"""Cycles of a row beside its vectors: what the lanes hold is joined and used for all (rows of 49 to 196, AMD Zen 5)."""
 _RUN_SHARE = 0.25
 """Compiled loops move a contiguous run in this share of the cycles that a runtime's kernel takes."""
 
@@ -78,6 +80,8 @@ def scheduled_seconds(operation: Operation, device: Device) -> float:
         cycles = _window_cycles(operation, device)
     elif operation.op in PRODUCTS:
         cycles = _product_cycles(operation, device)
+    elif operation.op in _ROW_CYCLES and is_along_last(operation):
+        cycles = _reduced_row_cycles(operation, device)
     elif operation.op in _INSTRUCTIONS:
         cycles = operation.largest / device.lanes * _INSTRUCTIONS[operation.op] / device.fma_ports
     return compute_seconds(operation, device) if cycles is None else cycles / device.clock
@@ -92,6 +96,20 @@ def copies_border(operation: Operation) -> bool:
     """Whether a kernel of a window over single channels copies what it reads to surround it with a border. Sums do not,
     whose operand is a parameter of known size: they leave out what is outside."""
     return operation.op in POOLS and operation.op != "AveragePool"
+
+
+def is_along_last(operation: Operation) -> bool:
+    """Whether an operator along one axis, by default the last, works along the last."""
+    return operation.integer("axis", -1) in (-1, len(operation.operand(0).dimensions) - 1)
+
+
+def _reduced_row_cycles(operation: Operation, device: Device) -> float | None:
+    """Of an operator along rows; None where their length is not known."""
+    if not operation.output.elements:
+        return None
+    length = operation.output.dimensions[-1]
+    vectors = ceil(length / device.lanes) * _INSTRUCTIONS[operation.op] / device.fma_ports
+    return operation.output.elements // length * (vectors + _ROW_CYCLES[operation.op])
 
 
 def run_seconds(operation: Operation, device: Device) -> float:
@@ -162,11 +180,11 @@ def _window_cycles(operation: Operation, device: Device) -> float | None:
         return None
     window = window_size(operation) if is_pool else depth(operation)
     vectors, rows = ceil(result[1] / device.lanes), result[0] * prod(result[2:-1])
-    return rows * _row_cycles(result[-1], vectors, window, kernel[-1], device)
+    return rows * _pixel_row_cycles(result[-1], vectors, window, kernel[-1], device)
 
 
 @lru_cache(maxsize=1 << 12)
-def _row_cycles(length: int, vectors: int, window: int, across: int, device: Device) -> float:
+def _pixel_row_cycles(length: int, vectors: int, window: int, across: int, device: Device) -> float:
     """Of a row of pixels, whose windows are so many elements wide, by the tile of pixels and vectors of channels that
     takes the fewest."""
 

@@ -164,7 +164,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Atanh": lambda x: (tirx.log1p(x) - tirx.log1p(-x)) * 0.5,
     "Floor": tirx.floor,
     "Ceil": tirx.ceil,
-    "Round": tirx.nearbyint,
+    "Round": elementary.round_even,
     "Sign": _sign,
     "Not": tirx.Not,
     "BitwiseNot": lambda x: ~x,

@@ -11,7 +11,7 @@ from tvm import te, tirx
 
 from .call import Expr, Lowering, NotLowered, TensorCall, sizes
 from .elementary import lowest
-from .extents import Extent
+from .extents import Extent, is_number
 from .reductions import largest, mean, reduce_max, reduce_sum
 from .windows import Windows, pad_around
 
@@ -34,8 +34,9 @@ def _read_windows(call: TensorCall, fill: Expr) -> tuple[list[Any], ReadWindow]:
         _room_behind(call, windows, axis, size, count)
         for axis, (size, count) in enumerate(zip(sizes(source)[2:], call.shape[2:], strict=True))
     ]
-    before = [max(0, n) for n in windows.before]
-    shape = replace(windows, before=tuple(before), after=tuple(after)).padded_shape(sizes(source), call.shape)
+    before = [n if not isinstance(n, int) else max(0, n) for n in windows.begins(call)]
+    largest = tuple(max(0, n) for n in windows.before)
+    shape = replace(windows, before=largest, after=tuple(after)).padded_shape(sizes(source), call.shape)
     x = pad_around(call, source, before, after, fill, shape)
     kernel = call.reduce_axes(windows.kernel)
     skipped = [max(0, -before) for before in windows.before]
@@ -109,7 +110,7 @@ class _Count:
     kernel: int
     stride: int
     dilation: int
-    low: int
+    low: Extent
     high: Extent
 
     @staticmethod
@@ -118,14 +119,14 @@ class _Count:
 
         Padding counts where the operator says so, but never the room for the last window alone.
         """
-        size, before, after = sizes(call.source(0))[2 + axis], windows.before[axis], windows.after[axis]
+        size, before, after = sizes(call.source(0))[2 + axis], windows.begins(call)[axis], windows.after[axis]
         low, high = (0, size + before + after) if call.integer("count_include_pad", 0) else (before, size + before)
         kernel, stride, dilation = windows.kernel[axis], windows.strides[axis], windows.dilations[axis]
         if call.integer("count_include_pad", 0) and not call.integer("ceil_mode", 0):
             return kernel  # also of an only window that reaches beyond the padding
         if not isinstance(size, int) or not isinstance(call.shape[2 + axis], int):
-            whole = not before and not after and (kernel == 1 or stride == 1) and not call.integer("ceil_mode", 0)
-            return kernel if whole else _Count(kernel, stride, dilation, low, high)
+            is_bare = is_number(before, 0) and not after and not call.integer("ceil_mode", 0)
+            return kernel if is_bare and (kernel == 1 or stride == 1) else _Count(kernel, stride, dilation, low, high)
         numbers = set()
         for start in range(0, call.shape[2 + axis] * stride, stride):
             first, last = max(0, -((start - low) // dilation)), min(kernel, -((start - high) // dilation))

@@ -60,7 +60,7 @@ def _gemm(call: TensorCall) -> te.Tensor:
 def _conv(call: TensorCall) -> te.Tensor:
     windows = Windows.of(call)
     shape = windows.padded_shape(sizes(call.source(0)), call.shape)
-    x = pad_around(call, call.source(0), windows.before, windows.after, call.constant(0), shape)
+    x = pad_around(call, call.source(0), windows.begins(call), windows.after, call.constant(0), shape)
     return _convolve(call, x, windows)
 
 

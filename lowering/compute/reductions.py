@@ -28,7 +28,7 @@ _reduce_product = _reducer(te.comm_reducer(lambda a, b: a * b, lambda dtype: tir
 
 _LONG = 1 << 12
 """Elements that are summed one after another in float32: of more the rounding of the sum, at half of its last digit for
-each, would be seen in a mean."""
+each, would be seen in a result."""
 
 
 class _Reduction:
@@ -38,17 +38,22 @@ class _Reduction:
         self.call, self.source = call, call.source(0)
         self.axes, self.keeps = call.ints("axes") if axes is None else axes, bool(call.integer("keepdims", 1))
         self.count = product(sizes(self.source)[a] for a in self.axes)
+        is_short = isinstance(self.count, int) and self.count <= _LONG
+        self.is_long = call.dtype == "float32" and not is_short
 
     def stage(self, reducer: Reducer, element: Callable[..., Expr], part: str = "") -> te.Tensor:
-        """The elements reduced; `element` takes the indices of the input."""
-        reduced = self.call.reduce_axes(sizes(self.source)[a] for a in self.axes)
+        """The elements reduced; `element` takes the indices of the input. An axis of one element is none to reduce,
+        which would keep those beside it from being one axis in memory."""
+        extents = sizes(self.source)
+        long = [a for a in self.axes if extents[a] != 1]
+        reduced = self.call.reduce_axes(extents[a] for a in long)
 
         def value(*indices: Expr) -> Expr:
             rest = iter(indices)
             places = [
                 next(rest) if self.keeps or a not in self.axes else 0 for a in range(len(self.source.shape))
             ]
-            for axis, variable in zip(self.axes, reduced, strict=True):
+            for axis, variable in zip(long, reduced, strict=True):
                 places[axis] = variable.var
             return reducer(element(*places), reduced)
 
@@ -70,13 +75,22 @@ def _reduce(
     inner: Callable[[Expr], Expr] = lambda x: x,
     outer: Callable[[Expr], Expr] | None = None,
 ) -> Lowering:
-    """A reduction of a function of every element, and perhaps a function of the result."""
+    """A reduction of a function of every element, and perhaps a function of the result; many float32 numbers are added
+    in float64."""
 
     def lower(call: TensorCall) -> te.Tensor:
         reduction = _Reduction(call)
-        part = "" if outer is None else "sum"
-        result = reduction.stage(reducer, lambda *i: inner(tirx.convert(reduction.source(*i))), part)
-        return result if outer is None else reduction.apply(outer, result)
+        is_wide = reducer is reduce_sum and reduction.is_long
+
+        def element(*indices: Expr) -> Expr:
+            value = inner(tirx.convert(reduction.source(*indices)))
+            return value.astype("float64") if is_wide else value
+
+        if outer is None and not is_wide:
+            return reduction.stage(reducer, element)
+        result = reduction.stage(reducer, element, "sum")
+        finish = outer or (lambda x: x)
+        return reduction.apply(lambda x: finish(x.astype(call.dtype)), result)
 
     return lower
 
@@ -110,8 +124,8 @@ def mean(call: TensorCall, axes: Sequence[int] | None = None) -> te.Tensor:
             return x * call.reciprocal(reduction.count)
         return tirx.truncdiv(x, as_number(reduction.count, dtype))
 
-    count = reduction.count
-    if call.dtype == "float32" and not (isinstance(count, int) and count <= _LONG):
+    if reduction.is_long:
+        count = reduction.count
         share = 1 / as_number(count if isinstance(count, int) else te.max(count, 1), "float64")
         sums = reduction.stage(reduce_sum, lambda *i: reduction.source(*i).astype("float64"), "sum")
         return reduction.apply(lambda x: (x * share).astype("float32"), sums)

@@ -30,6 +30,25 @@ class Windows:
             raise NotLowered("pads that do not fit the kernel, or are negative")
         return Windows(kernel, pads[:spatial], pads[spatial:], call.ints("strides"), call.ints("dilations"))
 
+    def begins(self, call: TensorCall) -> tuple[Extent, ...]:
+        """The padding in front of each axis: `before`, or what `auto_pad` makes of the sizes of a call.
+
+        (count - 1) * stride + reach - size, at least 0, are shared by both ends; if they are odd, the name says which
+        gets one more.
+        """
+        auto_pad = call.text("auto_pad", "")
+        if not auto_pad:
+            return self.before
+        begins: list[Extent] = []
+        for axis, (size, count) in enumerate(zip(sizes(call.source(0))[2:], call.shape[2:], strict=True)):
+            stride, reach = self.strides[axis], self.dilations[axis] * (self.kernel[axis] - 1) + 1
+            if isinstance(size, int) or stride == 1:
+                begins.append(self.before[axis])
+            else:
+                total = te.max((count - 1) * stride + reach - size, 0)
+                begins.append((total + 1) // 2 if auto_pad == "SAME_LOWER" else total // 2)
+        return tuple(begins)
+
     def padded_shape(self, source: Shape, result: Shape) -> Shape:
         """Of a tensor and the windows over it: the shape with padding, as far as windows reach where a call decides
         about the size. So tiles of the result need tiles of it, whatever the sizes."""
@@ -48,7 +67,7 @@ class Windows:
 
 
 def pad_around(
-    call: TensorCall, x: Operand, before: Sequence[int], after: Sequence[Extent], fill: Expr, shape: Shape = ()
+    call: TensorCall, x: Operand, before: Sequence[Extent], after: Sequence[Extent], fill: Expr, shape: Shape = ()
 ) -> Operand:
     """A tensor with a number around its last axes; itself where there is nothing to add.
 
@@ -61,10 +80,10 @@ def pad_around(
     padded = (*whole[:first], *(n + a + b for n, a, b in zip(whole[first:], before, after, strict=True)))
 
     def element(*indices: Expr) -> Expr:
-        inside = [i if not a else i - a for i, a in zip(indices[first:], before, strict=True)]
+        inside = [i if is_number(a, 0) else i - a for i, a in zip(indices[first:], before, strict=True)]
         conditions: list[Expr] = []
         for index, front, behind, size in zip(inside, before, after, whole[first:], strict=True):
-            conditions += [tirx.GE(index, 0)] if front > 0 else []
+            conditions += [] if isinstance(front, int) and front <= 0 else [tirx.GE(index, 0)]
             conditions += [] if isinstance(behind, int) and behind <= 0 else [tirx.LT(index, size)]
         value = x(*indices[:first], *inside)
         return te.if_then_else(te.all(*conditions), value, fill) if conditions else value

@@ -26,7 +26,7 @@ from ..loops.program import Program, loop_program
 from ..program.plan import LOOP
 from ..weights import Weights
 from .map_copies import is_copy, name_in_model
-from .measured import measured_sizes, require_bounds
+from .measured import find_bounds, measured_sizes
 
 _NAMED_OPERATORS = 4
 """Operators in the name of a loop."""
@@ -58,8 +58,9 @@ class LoopCall:
     part: Fallback
     inputs: tuple[int, ...]
     program: Program
-    bounds: Mapping[str, Size]
-    """The names of the sizes that it computes, in the order in which its last result has them, and their bounds."""
+    bounds: Mapping[str, Size | None]
+    """The names of the sizes that it computes, in the order in which its last result has them, and their bounds.
+    None: the memory of what has the size grows with it."""
     called: tuple[str, ...] = ()
     """The kernels that it calls."""
 
@@ -98,7 +99,7 @@ def without_kernel(
     """
     part = _cut_out(graph, members, weights, reason, last)
     try:
-        return loop_call(graph, part, require_bounds(part.model, _trips(part.model, weights.model)))
+        return loop_call(graph, part, find_bounds(part.model, _trips(part.model, weights.model)))
     except LoweringError:
         if measured_sizes(part.model.graph):
             raise
@@ -106,7 +107,7 @@ def without_kernel(
         return part
 
 
-def loop_call(graph: OperatorGraph, part: Fallback, bounds: Mapping[str, Size]) -> LoopCall:
+def loop_call(graph: OperatorGraph, part: Fallback, bounds: Mapping[str, Size | None]) -> LoopCall:
     """The operators as loops, which read constants of the model like other values; `bounds` are those of sizes that are
     measured. Raises LoweringError."""
     model = onnx.ModelProto()

@@ -3,7 +3,7 @@
     n = NonZero(X); y = Gather(Z, n)  =>  (y, its sizes) = one program of loops, y at most as large as X has elements
 
 Between the loops of one program a tensor is as large as it is. Only what leaves the program, for whoever runs the
-model, gets a bound, in memory of which the sizes are measured that it has.
+model, gets a bound, in memory of which the sizes are measured that it has; where there is none, the memory grows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from ...ir.operators import OPERATORS
 from ...ir.size_names import dimension_as_size, parse_size
 from ...ir.sizes import ONE, Size, TooComplex, extremum, number
 from ...ir.types import TensorType
-from ..errors import LoweringError
 from ..program.sizes import size_of, upper_bound
 
 PREFIX = "measured_"
@@ -91,8 +90,8 @@ def measured_sizes(graph: onnx.GraphProto) -> dict[str, tuple[int, int]]:
     }
 
 
-def require_bounds(model: onnx.ModelProto, trips: Mapping[str, Size] = MappingProxyType({})) -> dict[str, Size]:
-    """The bound of each size that is measured, of free sizes of the inputs. Raises LoweringError for one that has none.
+def find_bounds(model: onnx.ModelProto, trips: Mapping[str, Size] = MappingProxyType({})) -> dict[str, Size | None]:
+    """The bound of each size that is measured, of free sizes of the inputs; None where nothing says how large it gets.
 
     `trips` says how often Loops run at most, by the names of their limits, where these are no constants.
 
@@ -105,19 +104,17 @@ def require_bounds(model: onnx.ModelProto, trips: Mapping[str, Size] = MappingPr
     part.CopyFrom(model)
     try:
         shapes = _bound_results(part, bounds, trips)
-    except (ModelError, TooComplex) as error:
-        raise LoweringError(f"sizes that depend on values have no bounds: {error}") from None
+    except (ModelError, TooComplex):
+        return dict.fromkeys(measured_sizes(model.graph))
     ports = (_sizes(tensor_type(port.type)) or () for port in model.graph.input)
     given = {name for shape in ports for size in shape if size is not None for name in size.names()}
-    measured = {}
+    measured: dict[str, Size | None] = {}
     for name, (place, axis) in measured_sizes(model.graph).items():
         output = model.graph.output[place].name
         shape = shapes[output]
         size = None if shape is None else shape[axis]
         bound = None if size is None else _in_full(size_of(upper_bound(size, bounds)))
-        if bound is None or not bound.names() <= given:
-            raise LoweringError(f"nothing says how large {output!r} can get")
-        measured[name] = bound
+        measured[name] = bound if bound is not None and bound.names() <= given else None
     return measured
 
 

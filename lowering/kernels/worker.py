@@ -39,11 +39,11 @@ def _describe(error: Exception) -> str:
 def _compile(request: Request) -> tuple[Scheduled, Trace, Iterable[str]]:
     """By the first schedule that TVM can make and compile, and which rules' schedules it could not; the last one may
     raise."""
-    import tvm
+    from tvm_ffi.serialization import from_json_graph_str
 
     from ..schedules import list_candidates
 
-    prim_func = tvm.ir.load_json(request.prim_func)
+    prim_func = from_json_graph_str(request.prim_func)  # tvm.ir.load_json looks for what older versions wrote
     *better, last = list_candidates(
         prim_func, request.device, request.threads, with_rules=request.with_rules, without=request.without
     )

@@ -170,17 +170,27 @@ def _plans_of_axes(
     """Every tile of these axes; `weighed`: the operand with the columns is a constant, of which a model has many."""
     columns, rows = anchor.extents[column], anchor.extents[row]
     others = prod(anchor.extents[i] for i in anchor.spatial if i not in (column, row))
-    scattered = not epilogue.write.is_unit_stride(counterpart(anchor, epilogue, column))
+    stride = _stride(epilogue, counterpart(anchor, epilogue, column))
     wide = {i for i in anchor.reduced if anchor.extents[i] > 1}
     # neighbours along the rows read overlapping elements, as the pixels of a convolution do
     window = any(row in used and used & wide for read in anchor.reads for used in read.iterators)
     for tile in register_tiles(rows, columns, device, window=window):
-        cycles = others * tile_cycles(tile, rows, columns, anchor.depth, device, scattered=scattered)
+        cycles = others * tile_cycles(tile, rows, columns, anchor.depth, device, stride)
         if weighed:
             line = FLOAT_BYTES * anchor.depth
             weights = Weights(line * columns, line * tile.columns, others * -(-rows // tile.rows))
             cycles = cycles_with_weights(cycles, weights, device)
         yield TilePlan(column, row, tile, cycles)
+
+
+def _stride(epilogue: BlockInfo, iterator: int) -> int | None:
+    """Bytes from an element of the result to the next of the iterator, of which each is taken to be one of its
+    dimension; None where that is the next in memory."""
+    write = epilogue.write
+    if write.is_unit_stride(iterator):
+        return None
+    first = next((d for d, used in enumerate(write.iterators) if iterator in used), len(write.shape))
+    return FLOAT_BYTES * prod(int(extent) for extent in write.shape[first + 1 :])
 
 
 def pack_operands(draft: Draft, anchor: BlockInfo, plan: TilePlan) -> tuple[Repack, ...]:

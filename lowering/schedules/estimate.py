@@ -16,10 +16,11 @@ from tvm import ir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import Device
-from ...costmodels.register_tiles import LATENCY
+from ...costmodels.register_tiles import EVICTED_LOAD, EVICTED_STORE, LATENCY
 from .blocks import is_selection, walk
 from .extents import at_typical_sizes, estimate_extent
 from .rewriting import substitute
+from .tiling.tiles import FLOAT_BYTES
 
 DIVISION = 4.0
 """Cycles of a division of vectors."""
@@ -30,7 +31,6 @@ SHUFFLED = 0.25
 _SERIAL = 3.0
 """How much worse than with the schedule's own vectors the compiler does where it looks for vectors by itself."""
 _ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Min, tirx.Max)
-_SAME, _NEXT, _NEAR, _APART = 0, 1, 2, 3
 _NEAREST = 8
 """Elements between two accesses up to which the compiler makes vectors of several, by shuffles."""
 _REGISTERS = "local"
@@ -89,11 +89,13 @@ def _cycles(store: _Store, device: Device) -> float:
     along = next((loop for loop in reversed(store.loops) if loop not in unrolled), store.loops[-1])
     value = _unroll(store, unrolled)
     loads = [part for part in walk(value) if isinstance(part, ir.TensorLoad)]
-    kinds = [_stride(access, along, store) for access in (store.statement, *loads)]
-    is_sum = kinds[0] == _SAME and any(load.source.same_as(store.statement.buffer) for load in loads)
-    work = _count_instructions(value, device) + len(kinds) / device.load_ports
-    if is_sum or _APART in kinds or int(along.extent) < device.lanes or any(map(is_selection, walk(value))):
-        return iterations * max(work, LATENCY if is_sum else 0.0)
+    steps = [(access, _step(access, along, store)) for access in (store.statement, *loads)]
+    is_sum = steps[0][1] == 0 and any(load.source.same_as(store.statement.buffer) for load in loads)
+    work = _count_instructions(value, device) + len(steps) / device.load_ports
+    is_apart = any(step is None or not 0 <= step <= _NEAREST for _, step in steps)
+    if is_sum or is_apart or int(along.extent) < device.lanes or any(map(is_selection, walk(value))):
+        evicted = sum(_evicted_cycles(access, step, device) for access, step in steps)
+        return iterations * (max(work, LATENCY if is_sum else 0.0) + evicted)
     return iterations / device.lanes * _SERIAL * work
 
 
@@ -101,12 +103,31 @@ def _vector_cycles(store: _Store, unrolled: Sequence[Any], device: Device) -> fl
     """Cycles of one vector; what unrolled loops load again is in a register."""
     statement, along = store.statement, store.loops[-1]
     accesses = (statement, *(part for part in walk(statement.value) if isinstance(part, ir.TensorLoad)))
-    loads = 0.0
+    cycles = _count_instructions(statement.value, device)
     for access in accesses:
         if _buffer(access).scope() != _REGISTERS:
-            apart = _stride(access, along, store) in (_NEAR, _APART)
-            loads += (int(along.extent) if apart else 1) / _count_sharers(access, unrolled, store.iteration)
-    return _count_instructions(statement.value, device) + loads / device.load_ports
+            step = _step(access, along, store)
+            elements = 1 if step in (0, 1) else int(along.extent)
+            each = 1.0 / device.load_ports + _evicted_cycles(access, step, device)
+            cycles += elements * each / _count_sharers(access, unrolled, store.iteration)
+    return cycles
+
+
+def _evicted_cycles(access: Any, step: int | None, device: Device) -> float:
+    """Cycles that an element waits for its line where all along the axis of this step evict each other."""
+    if step is None or step <= 1:
+        return 0.0
+    stride = 1  # elements from one place of a dimension to the next
+    for extent in reversed(_buffer(access).shape):
+        if not isinstance(extent, tirx.IntImm):
+            return 0.0
+        if step < stride * int(extent):
+            lines = stride * int(extent) // step
+            is_store = isinstance(access, tirx.BufferStore)
+            evicted = EVICTED_STORE if is_store else EVICTED_LOAD
+            return 0.0 if device.caches[0].holds(lines, step * FLOAT_BYTES) else evicted
+        stride *= int(extent)
+    return 0.0
 
 
 def _unroll(store: _Store, unrolled: Sequence[Any]) -> Any:
@@ -151,14 +172,12 @@ def _bind_loops(loops: Sequence[Any]) -> sym.Analyzer:
     return analyzer
 
 
-def _stride(access: Any, along: Any, store: _Store) -> int:
-    """Whether one more of a loop is the same element, the next in memory, one near by, or another."""
+def _step(access: Any, along: Any, store: _Store) -> int | None:
+    """Elements in memory from the place of one iteration of a loop to that of the next; None if they differ."""
     place: Any = tirx.const(0, "int32")
     for index, extent in zip(access.indices, _buffer(access).shape, strict=True):
         place = place * extent + index
     first = substitute(substitute(place, store.iteration), {along.loop_var: tirx.const(0, "int32")})
     second = substitute(substitute(place, store.iteration), {along.loop_var: tirx.const(1, "int32")})
     step = _bind_loops(store.loops).simplify(second - first)
-    if not isinstance(step, tirx.IntImm):
-        return _APART
-    return {0: _SAME, 1: _NEXT}.get(int(step), _NEAR if 0 < int(step) <= _NEAREST else _APART)
+    return int(step) if isinstance(step, tirx.IntImm) else None

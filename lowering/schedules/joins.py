@@ -109,7 +109,8 @@ def _count_groups(block: BlockInfo) -> int:
     """The number of groups that alternate along the last axis; 1 where none do."""
     last = len(block.extents) - 1
     for part in (part for read in block.operands(last) for index in read.indices for part in walk(index)):
-        if isinstance(part, tirx.FloorMod) and isinstance(part.a, tirx.Var) and isinstance(part.b, tirx.IntImm):
+        is_modulus = isinstance(part, tirx.FloorMod) and isinstance(part.b, tirx.IntImm)
+        if is_modulus and part.a.same_as(block.variables[last]):
             groups = int(part.b)
             if last in block.write.steps[-1] and groups <= MOST_INTERLEAVED and block.extents[last] % groups == 0:
                 return groups

@@ -229,7 +229,7 @@ class _TailRewriter:
             return None
         extent = block.annotations[MASKED_EXTENT]
         extent = self.lengths[str(extent)] if isinstance(extent, str) else int(extent)
-        return _Tail(steps[0], int(block.annotations[MASKED_TILE]), extent)
+        return _Tail(steps[-1], int(block.annotations[MASKED_TILE]), extent)
 
     def _tail(self, guard: Any) -> _Tail | None:
         """The guard `tile index * tile + offset < extent` that splitting a loop leaves, if one tile fits the extent.

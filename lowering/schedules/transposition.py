@@ -6,23 +6,28 @@
 Element by element a processor makes one in a cycle, as each has to be put into its place in a vector. In rounds (as
 Eklundh transposes, IEEE Transactions on Computers C-21, 1972) a tile of 16 x 16 takes 64 shuffles: one for every four
 elements. Axes that follow each other in both memories are one, whatever the operator calls them. The last tile of an
-axis overlaps the one before.
+axis overlaps the one before; where a call decides about an axis, fewer elements than a tile are moved one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
-from tvm import ir, s_tir, sym, tirx
+from tvm import ir, sym, tirx
+from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device_file import CACHE_LINE
 from .blocks import BlockInfo
 from .draft import Draft, Scheduled
-from .pointwise import decide_parallel, inline_pointwise
+from .extents import estimate_extent, expression_of, extent_of, is_symbolic
+from .pointwise import decide_parallel, inline_pointwise, schedule_pointwise
+from .rewriting import with_body
+from .tails import finish
+from .tiling.branches import branch
 from .tiling.tiles import FLOAT_BYTES
 
 FEWEST_LANES = 4
@@ -32,11 +37,12 @@ _INDEX = "int32"
 
 @dataclass(frozen=True)
 class Axis:
-    """`extent` steps; one is `read` elements further in the memory that is read, and `write` in the other."""
+    """`extent` steps; one is `read` elements further in the memory that is read, and `write` in the other: numbers, or
+    expressions of sizes that a call decides about."""
 
-    extent: int
-    read: int
-    write: int
+    extent: Any
+    read: Any
+    write: Any
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Movement:
 
     source: Any
     target: Any
-    start: int
+    start: Any
     axes: tuple[Axis, ...]
 
 
@@ -54,30 +60,44 @@ def transposition(draft: Draft) -> Scheduled | None:
     if not inline_pointwise(draft):
         return None
     blocks = draft.blocks()
-    movement = find_movement(draft.schedule, blocks[0]) if len(blocks) == 1 else None
+    movement = find_movement(draft, blocks[0]) if len(blocks) == 1 else None
     if movement is None:
         return None
-    rows = next((axis for axis in movement.axes if axis.read == 1), None)
-    columns = next((axis for axis in movement.axes if axis.write == 1), None)
+    rows = next((axis for axis in movement.axes if _is_one(axis.read)), None)
+    columns = next((axis for axis in movement.axes if _is_one(axis.write)), None)
     if rows is None or columns is None or rows is columns:
         return None
-    lanes = min(draft.device.lanes, *(1 << axis.extent.bit_length() - 1 for axis in (rows, columns)))
+    free = [axis for axis in (rows, columns) if is_symbolic(axis.extent)]
+    fixed = [1 << axis.extent.bit_length() - 1 for axis in (rows, columns) if axis not in free]
+    lanes = min(draft.device.lanes, *fixed) if fixed else draft.device.lanes
     if lanes < FEWEST_LANES:
         return None
-    is_parallel = draft.threads > 1 and decide_parallel(draft, prod(axis.extent for axis in movement.axes))
-    body = _TransposedTiles(movement, rows, columns, lanes).statement(is_parallel)
-    return Scheduled(draft.with_body(body).schedule, (), "transposition")
+    is_parallel = draft.threads > 1 and decide_parallel(draft, prod(int(axis.extent) for axis in movement.axes))
+    realize, body = draft.function.body, _TransposedTiles(movement, rows, columns, lanes).statement(is_parallel)
+    root = with_body(realize.block, body)
+    tiles = draft.with_body(s_stmt.SBlockRealize(realize.iter_values, realize.predicate, root))
+    if free:
+        conditions = [tirx.const(lanes, _INDEX) <= expression_of(axis.extent) for axis in free]
+        tiles = branch(tiles, conditions, _move_one_by_one(draft))
+    return Scheduled(tiles.schedule, (), "transposition")
+
+
+def _move_one_by_one(draft: Draft) -> Draft:
+    one_by_one = draft.copy()
+    (block,) = one_by_one.blocks()
+    schedule_pointwise(one_by_one, block, one_by_one.loops(block))
+    return replace(one_by_one, schedule=finish(one_by_one, "").schedule)
 
 
 # --- which elements move where
 
 
-def find_movement(schedule: s_tir.Schedule, block: BlockInfo) -> Movement | None:
+def find_movement(draft: Draft, block: BlockInfo) -> Movement | None:
     """The elements that a block moves, if it does nothing else, and by steps that are the same everywhere."""
     load = block.value
     if not isinstance(load, ir.TensorLoad) or np.dtype(str(load.source.dtype)).itemsize != FLOAT_BYTES:
         return None
-    iterators = schedule.get(block.block).iter_vars
+    iterators = draft.schedule.get(block.block).iter_vars
     read = _find_steps(load.indices, load.source.shape, iterators)
     write = _find_steps(block.write.indices, block.write.shape, iterators)
     if read is None or write is None or write[-1]:
@@ -85,27 +105,35 @@ def find_movement(schedule: s_tir.Schedule, block: BlockInfo) -> Movement | None
     *reads, start = read
     axes = [Axis(*each) for each in zip(block.extents, reads, write[:-1], strict=True) if each[0] > 1]
     merged: list[Axis] = []
-    for axis in sorted(axes, key=lambda axis: axis.write, reverse=True):
-        outer = merged[-1] if merged else None
-        if outer and (outer.read, outer.write) == (axis.read * axis.extent, axis.write * axis.extent):
-            merged[-1] = Axis(outer.extent * axis.extent, axis.read, axis.write)  # one axis in both memories
+    for axis in sorted(axes, key=lambda axis: estimate_extent(axis.write, draft.function), reverse=True):
+        outer, extent = merged[-1] if merged else None, expression_of(axis.extent)
+        if outer and _are_equal(outer.read, axis.read * extent) and _are_equal(outer.write, axis.write * extent):
+            whole = extent_of(expression_of(outer.extent) * extent, draft.function)
+            merged[-1] = Axis(whole, axis.read, axis.write)  # one axis in both memories
         else:
             merged.append(axis)
     return Movement(load.source, block.write.buffer, start, tuple(merged))
 
 
-def _find_steps(indices: Sequence[Any], shape: Sequence[Any], iterators: Sequence[Any]) -> list[int] | None:
+def _are_equal(first: Any, second: Any) -> bool:
+    """Whether two numbers or expressions are equal for every call."""
+    return bool(sym.Analyzer().can_prove_equal(tirx.const(0, _INDEX) + first, second))
+
+
+def _is_one(step: Any) -> bool:
+    return isinstance(step, int) and step == 1
+
+
+def _find_steps(indices: Sequence[Any], shape: Sequence[Any], iterators: Sequence[Any]) -> list[Any] | None:
     """Elements that one more of each iterator is further in memory, and where that starts; None where they vary."""
-    if not all(isinstance(extent, int | tirx.IntImm) for extent in shape):
-        return None
     analyzer, place = sym.Analyzer(), tirx.const(0, _INDEX)
     for iterator in iterators:
         analyzer.bind(iterator.var, iterator.dom)
     for index, extent in zip(indices, shape, strict=True):
-        place = place * int(extent) + index
+        place = place * extent + index
     equation = sym.detect_linear_equation(analyzer.simplify(place), [iterator.var for iterator in iterators])
     steps = [analyzer.simplify(each) for each in equation]
-    return [int(step) for step in steps] if steps and all(isinstance(step, tirx.IntImm) for step in steps) else None
+    return [int(step) if isinstance(step, tirx.IntImm) else step for step in steps] if steps else None
 
 
 # --- the loops and the tile
@@ -131,7 +159,8 @@ class _TransposedTiles:
         """
         others = [axis for axis in self.movement.axes if axis not in (self.rows, self.columns)]
         group = max(1, CACHE_LINE // FLOAT_BYTES // self.lanes)
-        tiles, across = (-(-axis.extent // self.lanes) for axis in (self.rows, self.columns))
+        extents = {axis: expression_of(axis.extent) for axis in self.movement.axes}
+        tiles, across = ((extents[axis] + self.lanes - 1) // self.lanes for axis in (self.rows, self.columns))
         outer, middle, inner = (tirx.Var(name, _INDEX) for name in ("groups", "across", "tile"))
         around = [tirx.Var(f"i{number}", _INDEX) for number in range(len(others))]
         tile = tirx.min(outer * group + inner, tiles - 1)
@@ -142,8 +171,8 @@ class _TransposedTiles:
         source = source + sum((axis.read * variable for axis, variable in pairs), zero)
         target = over + self.rows.write * along + sum((axis.write * variable for axis, variable in pairs), zero)
         body = self._move_tile(source, target)
-        extents = [*(axis.extent for axis in others), -(-tiles // group), across, group]
-        loops = list(zip((*around, outer, middle, inner), extents, strict=True))
+        counts = [*(extents[axis] for axis in others), (tiles + group - 1) // group, across, group]
+        loops = list(zip((*around, outer, middle, inner), counts, strict=True))
         for variable, extent in reversed(loops[1:]):
             body = tirx.For(variable, 0, extent, tirx.ForKind.SERIAL, body)
         kind = tirx.ForKind.PARALLEL if is_parallel else tirx.ForKind.SERIAL
@@ -151,7 +180,7 @@ class _TransposedTiles:
 
     def _tile_start(self, axis: Axis, tile: Any) -> Any:
         """Where a tile starts on an axis; the last one ends with it."""
-        return tirx.min(tile * self.lanes, axis.extent - self.lanes)
+        return tirx.min(tile * self.lanes, expression_of(axis.extent) - self.lanes)
 
     def _move_tile(self, source: Any, target: Any) -> Any:
         """Loads, shuffles and stores of the tile between these elements.

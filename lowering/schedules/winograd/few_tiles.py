@@ -43,7 +43,7 @@ def least_tiles(
     for count in range(1, MOST):
         fixed = replace(conv, outputs=(1, size, size * count, outputs))
         filtered = cycles_of(replace(tiling, convolution=fixed, slabs=1))
-        direct = tile_cycles(tile, size**2 * count, outputs, TAPS**2 * channels, device, scattered=False)
+        direct = tile_cycles(tile, size**2 * count, outputs, TAPS**2 * channels, device)
         if filtered < direct + weights / device.dram_bandwidth * device.clock:
             return count
     return MOST

@@ -160,7 +160,7 @@ def _find_tiling(
 def _estimate_cycles(tiling: WinogradTiling, tile: Tile, device: Device) -> float:
     """Cycles on one thread."""
     channels, outputs = tiling.convolution.channels, int(tiling.convolution.outputs[3])
-    products = tiling.filter.products * tile_cycles(tile, tiling.computed, outputs, channels, device, scattered=False)
+    products = tiling.filter.products * tile_cycles(tile, tiling.computed, outputs, channels, device)
     return tiling.slabs * (products + _transform_cycles(tiling, device)) + _traffic_cycles(tiling, device)
 
 

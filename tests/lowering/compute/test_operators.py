@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from eqfuse.ir.operators import STANDARD
 from eqfuse.lowering.compute import LOWERINGS, lowerable
 
 from ...ir.onnx_cases import Case, cases, onnx_model
 from ...ir.operators.onnx_answers import random_array
-from ..in_tvm import Call, assert_as_onnx_runtime, infer_types
+from ..in_tvm import Call, assert_as_onnx_runtime, in_tvm, infer_types
 
 NOT_LOWERED = {
     "If": "only flat graphs have it, and none of those is compiled",
@@ -85,3 +87,19 @@ def is_plain(given: Call) -> bool:
     graph = given.graph
     has_elements = all(v.type is not None and v.type.elements() for v in graph.values)
     return has_elements and not any(o.is_opaque for o in graph.operators)
+
+
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMean", "ReduceSumSquare", "ReduceL1", "GlobalAveragePool"])
+def test_long_sums_are_rounded_once(op: str) -> None:
+    """In float32 numbers that are added one after another would differ in the fifth digit."""
+    shape = (1, 2, 160, 200)
+    x = np.random.default_rng(0).uniform(1, 2, shape).astype(np.float32)
+    axes = {} if op == "GlobalAveragePool" else {"axes": numpy_helper.from_array(np.array([2, 3]), "axes")}
+    node = helper.make_node(op, ["x", *axes], ["y"])
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 2, 1, 1))
+    graph = helper.make_graph([node], "sum", [given], [result], list(axes.values()))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    exact = ReferenceEvaluator(model).run(None, {"x": x.astype(np.float64)})[0]
+    (outputs,) = in_tvm([Call(model, {"x": x})])
+    np.testing.assert_allclose(outputs["y"], exact, rtol=2e-7)

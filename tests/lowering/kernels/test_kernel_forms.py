@@ -37,10 +37,21 @@ def check(form: Form) -> None:
         "transposed1d /2 > cut channels",
         "conv1d depthwise > cut rows",
         "join > average 2x2 /2",
+        "product of pages > exchange",
     ],
 )
 def test_forms_that_were_wrong(name: str) -> None:
     check(FORMS[name])
+
+
+@pytest.mark.parametrize("name", ["mean of images", "mean of a batch"])
+def test_a_mean_over_axes_of_one_element_or_apart_is_by_rows(name: str) -> None:
+    form = FORMS[name]
+    check(form)
+    model = form.model()
+    assert model is not None
+    kernels = compile_form(model, form.ahead, target_of("host", 1))
+    assert [scheduled.rule for _, scheduled in kernels.built.values()] == ["rows"]
 
 
 @pytest.mark.conformance

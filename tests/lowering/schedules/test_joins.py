@@ -147,3 +147,10 @@ def test_split(last: int) -> None:
 def test_channel_shuffle(groups: int, threads: int) -> None:
     text = script(check(of_one((1, 7, 7, 12 * groups), lambda x: shuffle(x, groups)), "joins", HOST, threads))
     assert f"T.unroll({groups})" in text
+
+
+def test_maps_that_alternate_are_no_shuffle_of_their_columns() -> None:
+    def alternate(x: te.Tensor) -> te.Tensor:
+        return te.compute((12, 5, 24), lambda i, j, k: x[i // 2, i % 2, j, k], name="alternated")
+
+    assert "vectorized" in script(check(of_one((6, 2, 5, 24), alternate), "pointwise"))

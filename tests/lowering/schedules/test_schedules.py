@@ -5,20 +5,36 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from tvm import te, tirx, topi
 
-from eqfuse.costmodels.device import load_device
-from eqfuse.costmodels.register_tiles import register_tiles
+from eqfuse.costmodels.device import Device, load_device
+from eqfuse.costmodels.register_tiles import register_tiles, tile_cycles
 from eqfuse.lowering.compute import elementary
-from eqfuse.lowering.schedules import Draft, Repack, fallback, mark_constants, schedule
+from eqfuse.lowering.schedules import Draft, Repack, Trace, fallback, mark_constants, schedule
+from eqfuse.lowering.schedules.extents import TYPICAL
 from eqfuse.lowering.target import target_of
 from eqfuse.support.processor import X86
 
-from .functions import ARM, HOST, Shape, check, convolution, execute, inputs, layer_norm, matmul, of_one, pool, run
+from .functions import (
+    ARM,
+    HOST,
+    SERVER,
+    Shape,
+    check,
+    convolution,
+    execute,
+    inputs,
+    layer_norm,
+    matmul,
+    of_one,
+    pool,
+    run,
+)
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 
@@ -69,7 +85,7 @@ def test_a_transposition_in_front_of_arithmetic_is_a_stage_of_its_own() -> None:
 
 
 @pytest.mark.representatives(2)
-@pytest.mark.parametrize("shape", [(5, 128), (2, 3, 100), (3, 7), (2, 197), (1, 1000)])
+@pytest.mark.parametrize("shape", [(5, 128), (2, 3, 100), (3, 7), (2, 197), (1, 1000), (6, 49), (4, 25)])
 def test_softmax(shape: Shape) -> None:
     check(of_one(shape, lambda x: topi.nn.softmax(x, -1)), "rows")
 
@@ -201,6 +217,18 @@ def test_register_tiles_do_not_spill() -> None:
     assert max(t.rows * t.vectors + t.vectors + 1 for t in tiles) <= HOST.vector_registers
 
 
+def test_columns_of_a_result_whose_lines_evict_each_other_have_narrower_tiles() -> None:
+    """Lines that are a page apart share one set, of which each is stored to again for the next row."""
+    cache = replace(HOST.caches[0], size=32 << 10, ways=8, line=64)
+    device = replace(HOST, caches=(cache, *HOST.caches[1:]))
+
+    def columns(stride: int) -> int:
+        tiles = register_tiles(64, 64, device, window=False)
+        return min(tiles, key=lambda tile: tile_cycles(tile, 64, 64, 32, device, stride)).columns
+
+    assert columns(4096) <= cache.ways < columns(4096 + cache.line)
+
+
 def test_a_tail_that_overlaps_is_not_computed_in_place() -> None:
     x = te.placeholder((197, 96), name="x")
     k = te.reduce_axis((0, 96))
@@ -274,3 +302,31 @@ def test_rows_with_a_reduction_that_is_an_output(order: tuple[int, int], threads
     squared = te.compute((256,), lambda i: largest[i] * largest[i], name="squared")
     outputs = (largest, squared)
     check(te.create_prim_func([x, *(outputs[number] for number in order)]), "rows", threads=threads)
+
+
+def test_rows_whose_mean_keeps_its_axis_are_rows_where_two_blocks_leave() -> None:
+    x, k = te.placeholder((2, 9, 40), name="x"), te.reduce_axis((0, 40), name="k")
+    total = te.compute((2, 9, 1), lambda i, j, _: te.sum(x[i, j, k], axis=k), name="total")
+    moved = te.compute(x.shape, lambda i, j, c: x[i, j, c] - total[i, j, 0], name="moved")
+    squared = te.compute(x.shape, lambda i, j, c: moved[i, j, c] * moved[i, j, c], name="squared")
+    check(te.create_prim_func([x, moved, squared]), "rows")
+
+
+def test_a_short_reduction_of_free_length_keeps_a_loop() -> None:
+    """16 steps would be unrolled, but that is only what there usually are."""
+    depth = te.var("k")
+    a, b, k = te.placeholder((40, depth), name="a"), te.placeholder((depth, 15), name="b"), te.reduce_axis((0, depth))
+    product = te.compute((40, 15), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
+    scheduled = schedule(te.create_prim_func([a, b, product]).with_attr(TYPICAL, {"k": 16}), HOST)
+    assert scheduled.rule == "contraction"
+    generator = np.random.default_rng(0)
+    left, right = (generator.standard_normal(shape).astype(np.float32) for shape in ((40, 21), (21, 15)))
+    result = execute(scheduled, [left, right, np.full((40, 15), np.nan, np.float32)])
+    np.testing.assert_allclose(result, left @ right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("device", "products"), [(SERVER, "72"), (ARM, "288")])
+def test_less_is_unrolled_where_each_product_broadcasts(device: Device, products: str) -> None:
+    trace = Trace()
+    schedule(matmul(64, 96, 64), device, 1, trace)
+    assert [site.option.label for site in trace.sites if site.name == "unroll"] == [products]

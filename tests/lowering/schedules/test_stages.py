@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,6 +99,21 @@ def test_elements_that_lie_apart_are_estimated_to_take_longer() -> None:
     assert apart > 4 * together
 
 
+def test_lines_that_evict_each_other_are_estimated_to_take_longer() -> None:
+    """Rows that are a page apart share one set of a first cache of 32 KiB and 8 ways."""
+    cache = replace(HOST.caches[0], size=32 << 10, ways=8, line=64)
+    device = replace(HOST, caches=(cache, *HOST.caches[1:]))
+
+    def cycles_of(width: int) -> float:
+        x = te.placeholder((1, 64, width), name="x")
+        draft = Draft.of(te.create_prim_func([x, exchange(x)]), device)
+        loop = draft.loops(draft.blocks()[0])[-1]
+        draft.schedule.vectorize(draft.schedule.split(loop, [None, 16])[-1])
+        return estimate_cycles(draft.function, device) / width
+
+    assert cycles_of(1024) > 3 * cycles_of(1024 + 16)
+
+
 def colours(height: int, width: Any, channels: int, outputs: int, kernel: int) -> Any:
     """A convolution of a map stored channels last, without a border."""
     x = te.placeholder((1, height + kernel - 1, width + kernel - 1, channels), name="x")
@@ -122,7 +138,7 @@ def test_a_convolution_of_few_outputs_and_free_width_has_vectors_along_its_pixel
     function = colours(35, te.var("w"), 16, 3, 5).with_attr(TYPICAL, {"w": 64})
     best = next(iter(list_candidates(function, SERVER, 1, with_rules=True)))(Trace())
     assert best is not None
-    assert best.rule == "stages (pointwise + contraction)"
+    assert best.rule == "stages (transposition + contraction)"
 
 
 def test_a_convolution_whose_outputs_fill_a_vector_reads_its_map_as_it_is() -> None:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tvm import s_tir, te, topi
+from tvm import te, topi
 
 from eqfuse.costmodels.device import Device
-from eqfuse.lowering.schedules import schedule
-from eqfuse.lowering.schedules.blocks import find_blocks
+from eqfuse.lowering.schedules import Scheduled, schedule
+from eqfuse.lowering.schedules.draft import Draft
+from eqfuse.lowering.schedules.extents import TYPICAL
 from eqfuse.lowering.schedules.transposition import Axis, find_movement
 
 from .functions import ARM, HOST, SERVER, Shape, check, execute, of_one
@@ -94,10 +95,26 @@ def test_what_others_do(function: Any) -> None:
     assert schedule(function, HOST).rule != "transposition"
 
 
+@pytest.mark.parametrize("plane", [(1, 1), (3, 5), (4, 4), (7, 9), (1, 40)])
+def test_planes_of_any_size_get_their_channels_last(free_planes: Scheduled, plane: tuple[int, int]) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 24, *plane)).astype(np.float32)
+    moved = x.transpose(0, 2, 3, 1)
+    np.testing.assert_array_equal(execute(free_planes, [x, np.full(moved.shape, np.nan, np.float32)]), moved)
+
+
+@pytest.fixture(scope="module")
+def free_planes() -> Scheduled:
+    x = te.placeholder((te.var("n"), 24, te.var("h"), te.var("w")), name="x")
+    function = te.create_prim_func([x, topi.transpose(x, (0, 2, 3, 1))])
+    scheduled = schedule(function.with_attr(TYPICAL, {"n": 1, "h": 20, "w": 20}), HOST)
+    assert scheduled.rule == "transposition"
+    return scheduled
+
+
 def test_axes_that_follow_each_other_in_both_memories_are_one() -> None:
-    unscheduled = s_tir.Schedule(transpose((2, 24, 14, 7), (0, 2, 3, 1)))
-    (block,) = find_blocks(unscheduled)
-    movement = find_movement(unscheduled, block)
+    draft = Draft.of(transpose((2, 24, 14, 7), (0, 2, 3, 1)), HOST)
+    (block,) = draft.blocks()
+    movement = find_movement(draft, block)
     assert movement is not None
     assert movement.axes == (Axis(2, 24 * 98, 24 * 98), Axis(98, 1, 24), Axis(24, 98, 1))
 
