@@ -19,7 +19,7 @@ from .progress import Progress
 from .terminal import write
 
 if TYPE_CHECKING:
-    from ..lowering.bundle.manifest import KernelTrials
+    from ..lowering.bundle.manifest import KernelTrials, Trial
     from ..lowering.dsa.bundle.section import Section
 
 _SHOWN_KERNELS, _SHOWN_EMULATED = 25, 20
@@ -126,8 +126,17 @@ def trial_lines(kernels: Iterable[KernelTrials]) -> Iterator[str]:
     for each in kernels:
         seconds = f"{render.seconds(each.seconds)}, " if each.seconds else ""
         took = f"{seconds}estimated {render.seconds(each.estimate)}"
-        tried = ", ".join(f"{t.variant} {render.seconds(t.seconds) if t.seconds else 'failed'}" for t in each.trials)
+        tried = ", ".join(f"{trial.variant} {_trial_time(trial)}" for trial in each.trials)
         yield f"  {each.problem or each.kernel}: {took}; tried: {tried}; now {each.chosen or 'as it was'}"
+
+
+def _trial_time(trial: Trial) -> str:
+    """A layout is timed with the kernels around, which may gain more than the kernel takes."""
+    if not trial.seconds:
+        return "failed"
+    if trial.seconds < 0:
+        return f"saves its neighbours {render.seconds(-trial.seconds)} more than it takes"
+    return render.seconds(trial.seconds)
 
 
 def operators_text(operators: Iterable[str]) -> str:

@@ -9,16 +9,18 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from ..support.scratch import scratch_folder
+from ..support.store import Store, source_digest
 from .arm.toolchain import Tool, find
 from .errors import LoweringError
 from .target import check_linker
 
 RUNTIME = Path(__file__).parent / "program" / "runtime"
 """The folder of the runtime's sources."""
-RUNTIME_SOURCES = ("eqfuse_runtime.h", "eqfuse_runtime.c", "messages.c", "thread_pool.c")
+RUNTIME_SOURCES = ("eqfuse_runtime.h", "eqfuse_runtime.c", "messages.c", "thread_pool.c", "workspaces.c")
 """What every compiled model needs of them."""
 _COMPILERS = ("gcc", "clang", "cc", "g++", "clang++", "c++")
 _SECONDS = 60.0
@@ -76,7 +78,7 @@ class Linker:
         return tuple(self.runtime_object(name, folder) for name in RUNTIME_SOURCES if name.endswith(".c"))
 
     def runtime_object(self, name: str, folder: Path) -> Path:
-        """The object of a source of the runtime, which a process compiles once for all its models."""
+        """The object of a source of the runtime, which is compiled once for all models."""
         compiled = folder / f"{Path(name).stem}.o"
         compiled.write_bytes(_compile_runtime(self, name))
         return compiled
@@ -93,8 +95,16 @@ class Linker:
 
 @cache
 def _compile_runtime(linker: Linker, name: str) -> bytes:
+    """The object, from the store of objects where an earlier process compiled the same sources."""
+    sources = source_digest("lowering/program/runtime", suffixes=(".c", ".h"))
+    store, key = Store.in_cache("objects"), sha256(repr((linker.program, name, sources)).encode()).hexdigest()
+    stored = store.read_bytes(key)
+    if stored is not None:
+        return stored
     with scratch_folder("runtime") as folder:
-        return linker.compile(RUNTIME / name, Path(folder, "object.o")).read_bytes()
+        compiled = linker.compile(RUNTIME / name, Path(folder, "object.o")).read_bytes()
+    store.keep_bytes(key, compiled)
+    return compiled
 
 
 def rename_symbols(architecture: str, source: Path, renamed: Path, symbols: Mapping[str, str]) -> None:

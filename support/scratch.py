@@ -63,6 +63,9 @@ def staging_folder(beside: Path) -> Iterator[Path]:
     lock = None
     try:
         folder.mkdir(0o700)
+    except OSError as error:  # that names what the user named
+        raise OSError(error.errno, error.strerror, str(beside)) from None
+    try:
         lock = _lock(folder)
         yield folder
     finally:

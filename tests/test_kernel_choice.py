@@ -246,7 +246,7 @@ def by_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
         names = [[name for name, _ in attempt.prepared.named_steps()] for attempt in attempts]
         return [{n: CallTime(1e-6 if "fallback" in n else 1.0, 0.0, 5) for n in each} for each in names]
 
-    monkeypatch.setattr(processor._Workshop, "time", times)
+    monkeypatch.setattr(processor.BundleWorkshop, "time", times)
     monkeypatch.setattr(suspects, "estimate", lambda facts: 1e-6)
     for module in (kernel_choice, suspects):
         monkeypatch.setattr(module, "SLOW", 0.5)

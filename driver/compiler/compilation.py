@@ -14,7 +14,7 @@ from ...engine.egraph.graph import Saturation, Selection
 from ...engine.onnx.batches import BATCH, find_batches, free_batch
 from ...engine.onnx.inference import infer
 from ...engine.onnx.model import Model
-from ...engine.onnx.nodes import has_body
+from ...engine.onnx.nodes import is_flattened
 from ...engine.onnx.overrides import keep_outputs, override_shapes, state_dimensions
 from ...engine.onnx.provenance import METHOD_KEY
 from ...engine.onnx.schema_functions import expand_operators, list_expandable
@@ -33,6 +33,7 @@ from ...lowering.interface import inputs_of, read_samples, require_tensors
 from ...lowering.kernels.branches import split_branches
 from ...lowering.kernels.map_copies import copy_maps
 from ...lowering.kernels.measured import join_measured
+from ...lowering.kernels.variants import Cut
 from ...lowering.ports import Port
 from ...rules.places import rule_paths
 from ..clock import Clock
@@ -81,11 +82,12 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Built:
-    """The manifest of a bundle that a back end made, the seconds that each distinct kernel took to compile, and, after
-    a search for schedules, its course."""
+    """The manifest of a bundle that a back end made, the seconds that each distinct kernel took to compile, the cut of
+    a processor's bundle, and, after a search for schedules, its course."""
 
     manifest: Manifest
     kernel_seconds: Mapping[str, float] = field(default_factory=dict)
+    cut: Cut | None = None
     curve: tuple[Point, ...] = ()
 
 
@@ -154,7 +156,7 @@ class Compilation:
     def _rewrite_bodies(self, options: Options) -> Model:
         """The model with bodies that the rules rewrote: where a graph is cut into kernels, Loops and Scans keep theirs
         as they are."""
-        if options.partition == "none" or not any(map(has_body, self.model.graph)):
+        if options.partition == "none" or not any(map(is_flattened, self.model.graph)):
             return self.model
         whole = replace(options, partition="none", certificate=None, certify=False, as_functions=False)
         return settle_bodies(optimize_model(self.model, None, whole, self.clock.observer).rewritten.model)

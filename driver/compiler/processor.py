@@ -52,6 +52,8 @@ RUN_SECONDS = 600.0
 """Seconds of one run of a newly compiled model after which a kernel is assumed to hang."""
 TIMING_SECONDS = 0.25
 """Seconds for which bundles are run in turns to time their kernels, unless five runs of each take longer."""
+TIMING_ROUNDS = 25
+"""Runs of each at most: more tell no more of how far a kernel is from its estimate."""
 _RUNS = 4
 """Runs that share the time limit of verification: two are compared, and more find the kernel that hangs."""
 Runs = TypeVar("Runs", bound="Runnable")
@@ -102,7 +104,7 @@ class Processor:
         """
         clock, options = compilation.clock, compilation.options
         with scratch_folder("attempts") as scratch:
-            workshop = _Workshop(self, compilation, result, Path(scratch))
+            workshop = BundleWorkshop(self, compilation, result, Path(scratch))
             with clock.phase("compile"):
                 base = workshop.build(cut or workshop.first_cut(), folder)
             wrong: Mapping[str, str] = {}
@@ -129,7 +131,7 @@ class Processor:
         manifest = self.manifest(compilation, result, attempt.prepared, folder, summary, verdict)
         bundle.write_manifest(folder, manifest)
         answers = {**attempt.prepared.answers, **base.prepared.answers}
-        return Built(manifest, {name: answer.seconds for name, answer in answers.items()})
+        return Built(manifest, {name: answer.seconds for name, answer in answers.items()}, attempt.cut)
 
     def finish(self, manifest: Manifest, folder: Path) -> Manifest:
         """The manifest of a bundle to be published: a C project goes without the library that it was verified by."""
@@ -300,13 +302,18 @@ def _describe_sizes(compilation: Compilation, prepared: CompiledKernels) -> Size
 
 
 @dataclass
-class _Workshop:
-    """Builds, measures and checks bundles of one compilation, in a folder for all that are not the first."""
+class BundleWorkshop:
+    """Builds, measures and checks bundles of one compilation, in a folder for all that are not the first.
+
+    They run in turns for about `seconds`, at most `rounds` times, to time their kernels.
+    """
 
     processor: Processor
     compilation: Compilation
     result: Result
     scratch: Path
+    seconds: float = TIMING_SECONDS
+    rounds: int = TIMING_ROUNDS
     _count: int = 0
 
     def __post_init__(self) -> None:
@@ -339,7 +346,8 @@ class _Workshop:
         compilation, folders = self.compilation, [attempt.folder for attempt in attempts]
         drawn = random_inputs(compilation.ports, 0, self._graph.sizes)
         inputs = compilation.samples[0].values if compilation.samples else drawn
-        return call_isolated(RUN_SECONDS, call_times, folders, inputs, self.processor.target.threads, TIMING_SECONDS)
+        threads = self.processor.target.threads
+        return call_isolated(RUN_SECONDS, call_times, folders, inputs, threads, self.seconds, self.rounds)
 
     def find_wrong(self, attempt: Attempt, symbols: Collection[str]) -> Mapping[str, str]:
         """Those of the kernels that compute something else than their operators, and what is wrong with them."""

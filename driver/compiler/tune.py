@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +14,8 @@ from ...errors import EqfuseError, VerificationError
 from ...lowering.bundle import bundle
 from ...lowering.bundle.emulated_model import open_emulated
 from ...lowering.bundle.manifest import TuningSummary
-from ...lowering.kernels.messages import Choices
 from ...lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
-from ...lowering.kernels.variants import Cut
+from ...lowering.kernels.variants import Cut, Members
 from ...lowering.ports import random_inputs
 from ...lowering.running.isolated_model import IsolatedModel, time_models
 from ...lowering.running.turns import ratios
@@ -28,7 +27,8 @@ from ...support.processor import available_cores
 from ...support.scratch import scratch_folder
 from ..optimize import Result
 from .compilation import Built, Compilation, kernels_of
-from .processor import RUN_SECONDS, Processor
+from .cut_choice import combine_cuts
+from .processor import RUN_SECONDS, BundleWorkshop, Processor
 
 if TYPE_CHECKING:
     from ...costmodels.measurement import Measurement
@@ -37,7 +37,11 @@ if TYPE_CHECKING:
 NOTICEABLE = 1.01
 """A tuned bundle is kept if it is at least this many times as fast: equal bundles differ by noise."""
 ROUNDS = 31
-"""Pairs of runs, the untuned bundle and the tuned one, that decide which is kept."""
+"""Pairs of runs, the untuned bundle and the tuned one, that decide which is kept, at least."""
+SECONDS, MOST_ROUNDS = 4.0, 1001
+"""Of a fast model there are more pairs, in so many seconds: how often another process disturbs them goes by time."""
+KERNEL_ROUNDS = 101
+"""Runs of each bundle, at most, that decide which schedules are the fastest in the model."""
 
 
 def tune_bundle(
@@ -48,7 +52,7 @@ def tune_bundle(
     The tuning database keeps every measurement, so the same command continues a search that was stopped.
     """
     started = time.monotonic()
-    search = _ScheduleSearch(compilation, processor, result, settings)
+    search = _ScheduleSearch(compilation, processor, result, built, settings)
     with compilation.clock.phase("tune"):
         tuned = search.run()
     with scratch_folder("tuned") as scratch:
@@ -59,8 +63,8 @@ def tune_bundle(
             shutil.rmtree(folder)
             shutil.copytree(candidate, folder)
     summary = TuningSummary(
-        trials=tuned.trials, failed=tuned.failed, tasks=tuned.tasks, changed=len(tuned.decisions), joined=tuned.joined,
-        seconds=time.monotonic() - started, ratio=other.ratio,
+        trials=tuned.trials, failed=tuned.failed, tasks=tuned.tasks, changed=len(other.cut.choices.decisions),
+        joined=tuned.count_joined(other.cut.kernels), seconds=time.monotonic() - started, ratio=other.ratio,
         runner=settings.runner_for(is_library=processor.target.is_library),
         kept="tuned" if other.is_faster else "untuned", learned=can_learn(), problem=other.problem,
     )  # fmt: skip
@@ -72,8 +76,9 @@ def tune_bundle(
 
 @dataclass(frozen=True)
 class Contender:
-    """The tuned bundle, which is `ratio` times as fast as the untuned one; or the `problem` with it."""
+    """The tuned bundle, of a `cut`, which is `ratio` times as fast as the untuned one; or the `problem` with it."""
 
+    cut: Cut
     built: Built | None = None
     ratio: float = 0.0
     problem: str = ""
@@ -89,7 +94,14 @@ class _ScheduleSearch:
     compilation: Compilation
     processor: Processor
     result: Result
+    untuned: Built
     settings: Settings
+
+    @property
+    def cut(self) -> Cut:
+        """The one of the untuned bundle."""
+        assert self.untuned.cut is not None
+        return self.untuned.cut
 
     def run(self) -> Tuned:
         """Search for the schedules of each distinct kernel."""
@@ -98,12 +110,12 @@ class _ScheduleSearch:
         from ...lowering.tuning.tuner import Tuner
 
         clock, target = self.compilation.clock, self.processor.target
-        graph, kernels = kernels_of(self.result)
-        functions = DistinctKernels.of(graph, kernels, Weights(self.result.rewritten.model))
+        graph, _ = kernels_of(self.result)
+        functions = DistinctKernels.of(graph, self.cut.kernels, Weights(self.result.rewritten.model))
         table = TaskTable(ScheduleCheck(functions, target))
         settings = replace(self.settings, intensive=self.settings.intensive and self.compilation.options.intensive)
         with open_laboratory(target, settings, available_cores()) as equipment:
-            tuner = Tuner(table, kernels, equipment, settings, lambda line: clock.tell("tune", line))
+            tuner = Tuner(table, self.cut.kernels, equipment, settings, lambda line: clock.tell("tune", line))
             tuned = tuner.run()
             self._keep_prices(kernel_latencies(tuner.kernels, table, equipment))
         return tuned
@@ -117,16 +129,30 @@ class _ScheduleSearch:
 
     def compare(self, tuned: Tuned, untuned: Path, candidate: Path) -> Contender:
         """Compile the tuned bundle to a folder and time both. The untuned one stays where anything fails."""
+        cut, *others = [self._tuned_cut(kernels, tuned) for kernels in tuned.cuts]
         try:
-            cut = Cut(tuned.kernels, Choices(tuned.decisions))
+            if self.processor.target.is_library:
+                cut = self._fastest_parts([self.cut, cut, *others])
             better = self.processor.build(self.compilation, self.result, candidate, cut)
             with self.compilation.clock.phase("confirm"):
-                return Contender(better, self._speed_up(untuned, candidate))
+                return Contender(cut, better, self._speed_up(untuned, candidate))
         except VerificationError as wrong:
             self.compilation.clock.tell("verify", str(wrong))
-            return Contender(problem="the tuned model failed verification")
+            return Contender(cut, problem="the tuned model failed verification")
         except EqfuseError as error:
-            return Contender(problem=f"the tuned model was not compared: {error}")
+            return Contender(cut, problem=f"the tuned model was not compared: {error}")
+
+    def _tuned_cut(self, kernels: tuple[Members, ...], tuned: Tuned) -> Cut:
+        decisions = {**self.cut.choices.decisions, **tuned.decisions}
+        return Cut(kernels, replace(self.cut.choices, decisions=decisions))
+
+    def _fastest_parts(self, cuts: Sequence[Cut]) -> Cut:
+        """What is fastest of each in the running model."""
+        with self.compilation.clock.phase("combine"), scratch_folder("combined") as scratch:
+            workshop = BundleWorkshop(
+                self.processor, self.compilation, self.result, Path(scratch), SECONDS, KERNEL_ROUNDS
+            )
+            return combine_cuts(workshop, cuts)
 
     def _speed_up(self, untuned: Path, candidate: Path) -> float:
         """How many times as fast the candidate is: both in turns, on this machine or on a device of the tracker; or by
@@ -147,6 +173,9 @@ def _speed_up_here(untuned: Path, candidate: Path, threads: int) -> float:
     manifest = models["tuned"].manifest
     inputs = random_inputs(manifest.inputs, 0, manifest.typical_sizes)
     runs = time_models(models, inputs, ROUNDS, seconds=RUN_SECONDS * ROUNDS)
+    rounds = min(int(ROUNDS * SECONDS / sum(sum(each.wall) for each in runs.values())), MOST_ROUNDS)
+    if rounds > ROUNDS:
+        runs = time_models(models, inputs, rounds, seconds=RUN_SECONDS * rounds)
     return ratios(runs, "tuned", "untuned", threads).median
 
 

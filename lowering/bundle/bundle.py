@@ -10,6 +10,7 @@ import platform
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,6 +32,7 @@ def versions() -> dict[str, str]:
     return {"eqfuse": __version__, **{name: _version(name) for name in _PACKAGES}}
 
 
+@cache
 def _version(name: str) -> str:
     try:
         return version(name)

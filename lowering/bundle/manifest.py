@@ -20,7 +20,7 @@ from ..errors import BundleError
 from ..ports import Port
 from ..threads import MOST_THREADS
 
-FORMAT = 6
+FORMAT = 7
 """Raise it with every change of the manifest's fields, or of the functions that a library must have to be run."""
 _OPTIONAL = ("dsa", "tuning", "measurement", "sizes")
 _DIGEST = re.compile(r"[0-9a-f]{64}")

@@ -20,7 +20,7 @@ from onnx import helper, numpy_helper
 
 from ..errors import LoweringError
 from ..linking import Linker
-from ..program.plan import ELEMENT_TYPES
+from ..program.elements import ELEMENT_TYPES
 from ..program.size_code import holds
 from ..program.sizes import Demand, c_expression
 from ..program.templates import literal

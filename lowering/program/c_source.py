@@ -99,6 +99,10 @@ def _describe(buffer: Buffer) -> str:
     return text.replace("*/", "*?").replace("\n", " ")
 
 
+def _memory(plan: Plan, output: int) -> str:
+    return "EQFUSE_GROWING" if output in plan.growing else "EQFUSE_PORT"
+
+
 def source(plan: Plan) -> str:
     """The text of `eqfuse_model.c`. Raises PlanError for more steps than can be told apart."""
     if len(plan.steps) > MAXIMUM_STEPS:
@@ -128,9 +132,9 @@ class _Source:
         arena = plan_arena(plan) if plan.is_static else Arena({life.buffer: 0 for life in lives_of(plan)}, 0)
         places = {b: (offset, "EQFUSE_ARENA") for b, offset in arena.offsets.items()}
         places |= {b: (offset, "EQFUSE_WEIGHTS") for b, offset in weight_offsets(plan).items()}
-        places |= {b: (port, "EQFUSE_PORT") for b, port in ports.items()}
+        places |= {b: (port, _memory(plan, b)) for b, port in ports.items()}
         firsts = accumulate(map(len, self.arguments), initial=0)
-        bound = [b for b, storage in enumerate(plan.storage) if storage in ports]
+        bound = [b for b, storage in enumerate(plan.storage) if storage in ports and b not in plan.growing]
         return SOURCE.format(
             kernels="\n".join(
                 f"int __tvm_ffi_{name}(void *, const eqfuse_argument *, int32_t, eqfuse_argument *);"

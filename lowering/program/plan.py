@@ -13,6 +13,7 @@ import msgspec
 from ...errors import EqfuseError
 from ...ir.size_relations import MOST_ELEMENTS, Relation
 from ...ir.sizes import Size
+from .elements import ELEMENT_TYPES, ElementType
 from .sizes import Demand, Solution, names_in, solve_sizes
 
 CALLBACK = "eqfuse.fallback."
@@ -27,36 +28,12 @@ class PlanError(EqfuseError):
 
 
 @dataclass(frozen=True)
-class ElementType:
-    """One element: numpy's `.npy` descriptor, and DLPack's type code and bits."""
-
-    descriptor: str
-    code: int
-    bits: int
-
-
-ELEMENT_TYPES = {
-    "float64": ElementType("<f8", 2, 64),
-    "float32": ElementType("<f4", 2, 32),
-    "float16": ElementType("<f2", 2, 16),
-    "int64": ElementType("<i8", 0, 64),
-    "int32": ElementType("<i4", 0, 32),
-    "int16": ElementType("<i2", 0, 16),
-    "int8": ElementType("|i1", 0, 8),
-    "uint64": ElementType("<u8", 1, 64),
-    "uint32": ElementType("<u4", 1, 32),
-    "uint16": ElementType("<u2", 1, 16),
-    "uint8": ElementType("|u1", 1, 8),
-    "bool": ElementType("|b1", 6, 8),
-}
-
-
-@dataclass(frozen=True)
 class Buffer:
     """A dense tensor, row by row. The name is the model's for inputs and outputs, free for the others.
 
     Extents that are a `Size` are known at the call: their symbols follow from the shapes of the inputs, or from a step
-    `Measure` before the first one that uses the buffer; then the memory is as large as the symbol's bound demands.
+    `Measure` before the first one that uses the buffer; then the memory is as large as the symbol's bound demands, and
+    grows where it has none.
     """
 
     name: str
@@ -172,13 +149,14 @@ class Measure(msgspec.Struct, frozen=True, tag="measure"):
     """A size that an earlier step computed: the symbol `name` is an element of an int64 buffer, from 0 to `bound`.
 
     Buffers of the earlier step whose extents have the symbol are as large as the bound until here, and as large as it
-    says from here on; so are their views. The bound is made of symbols that are known earlier.
+    says from here on; so are their views. The bound is made of symbols that are known earlier. Without one the buffers
+    are outputs of the model in memory that the earlier step gets itself, and that no other step reads.
     """
 
     name: str
     source: int
     element: int
-    bound: Size
+    bound: Size | None
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -263,6 +241,12 @@ class Plan:
     def measures(self) -> tuple[Measure, ...]:
         """The steps from which sizes are known."""
         return tuple(step for step in self.steps if isinstance(step, Measure))
+
+    @cached_property
+    def growing(self) -> frozenset[int]:
+        """The buffers whose memory grows."""
+        unbounded = {measure.name for measure in self.measures if measure.bound is None}
+        return frozenset(b for b, buffer in enumerate(self.buffers) if names_in(buffer.shape) & unbounded)
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
@@ -384,7 +368,7 @@ def _check_symbols(plan: Plan) -> None:
     except ValueError as error:
         raise PlanError(f"plan: the size {error} of an input does not follow from the shapes of the inputs") from None
     for measure in plan.measures:
-        if measure.name in solved or not measure.bound.names() <= solved:
+        if measure.name in solved or not (measure.bound is None or measure.bound.names() <= solved):
             raise PlanError(f"plan: the size {measure.name} is measured twice, or its bound is not known before")
         buffer = plan.buffers[measure.source]
         if buffer.dtype != "int64" or not buffer.is_static or not 0 <= measure.element < buffer.size // 8:
@@ -394,6 +378,9 @@ def _check_symbols(plan: Plan) -> None:
         if not names_in(buffer.shape) <= solved:
             unknown = min(names_in(buffer.shape) - solved)
             raise PlanError(f"plan: buffer {index} ({buffer.name}): the size {unknown} is not known at the call")
+    read = {plan.storage[index] for step in plan.steps for index in step.inputs}
+    if plan.growing & read or not plan.growing <= set(plan.outputs):
+        raise PlanError("plan: a buffer whose size has no bound is more than an output")
     for index in plan.weights:
         if not plan.buffers[index].is_static:
             raise PlanError(f"plan: weight {index} ({plan.buffers[index].name}): its shape is not of numbers")

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from ...ir.size_relations import Relation
-from ...ir.sizes import Size
+from ...ir.sizes import ZERO, Size
 from .arena import lives_of
 from .plan import Branch, Plan, Requirement
 from .sizes import Demand, Solution, c_expression, size_of, upper_bound
@@ -86,9 +86,9 @@ class SizeCode:
     def extend(self, new: Set[str], known: Set[str]) -> str:
         """Statements that set the extents of which the `known` sizes tell, and that have `new` ones if there are any.
 
-        Without new sizes extents of which more is known later have their upper bounds.
+        Without new sizes extents of which more is known later have their upper bounds; 0 where there are none.
         """
-        bounds = {m.name: m.bound for m in self.plan.measures if m.name not in known}
+        bounds = {m.name: m.bound or ZERO for m in self.plan.measures if m.name not in known}
         places: dict[tuple[Size, bool], list[int]] = {}
         for number, (buffer, first) in enumerate(zip(self.plan.buffers, self.first_extents, strict=False)):
             may_be_skipped = self.plan.storage[number] in self._filled_in_branches

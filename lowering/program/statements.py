@@ -66,6 +66,7 @@ def _(step: Measure, sizes: SizeCode, first: int) -> str:
     measured = [measure.name for measure in sizes.plan.measures]
     later = measured[measured.index(step.name) + 1 :]
     value = f"((const int64_t *)context->tensors[{step.source}].data)[{step.element}]"
-    size, bound = sizes.variables[step.name], c_expression(step.bound, sizes.variables)
+    size = sizes.variables[step.name]
+    bound = "INT64_MAX" if step.bound is None else c_expression(step.bound, sizes.variables)
     extend = sizes.extend({step.name}, set(sizes.plan.symbols) - set(later))
     return MEASURE.format(name=literal(step.name), value=value, bound=bound, size=size, extend=extend)

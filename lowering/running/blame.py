@@ -27,6 +27,8 @@ from ..ports import Port
 from .isolated_model import IsolatedKernels
 
 _KERNEL_TOLERANCE = Tolerance()
+_ROUNDING = {"winograd": "right by itself, but minimal filters round more than products"}
+"""Schedule rules whose kernels add larger numbers than their operators do, and what is said of these."""
 KERNEL_SECONDS = 60.0
 """How long a call of a kernel may take; the largest ones take seconds."""
 
@@ -54,11 +56,14 @@ def suspects(
     some are given. Slow: for explanations.
 
     One is where the model crashed, whatever it does by itself. A kernel for certain sizes is tried at these, and
-    blamed by the name of the one for all sizes in whose place it runs.
+    blamed by the name of the one for all sizes in whose place it runs. Where each kernel by itself is right, those that
+    round more than their operators are to blame: several in a row add up.
     """
     kernels = IsolatedKernels(library, threads, KERNEL_SECONDS)
     generator = np.random.default_rng(0)
     seen: set[str] = set()
+    rounding: list[Suspect] = []
+    is_explained = bool(crashed_in) or among is not None
     for place, step in enumerate(prepared.steps):
         if not isinstance(step, KernelCall) or (among is not None and step.symbol not in among):
             continue
@@ -70,9 +75,14 @@ def suspects(
             difference = _difference(version, call, kernels, generator)
             if difference is None and call.symbol == crashed_in:
                 difference = "crashed where the model runs it"
+            rule = version.answers[call.symbol].rule.partition(" ")[0]
             if difference is not None:
-                rule = version.answers[call.symbol].rule.partition(" ")[0]
+                is_explained = True
                 yield Suspect(step.symbol, rule, difference + where)
+            elif rule in _ROUNDING:
+                rounding.append(Suspect(step.symbol, rule, _ROUNDING[rule]))
+    if not is_explained:
+        yield from rounding
 
 
 def _versions(prepared: CompiledKernels) -> Iterator[tuple[CompiledKernels, str]]:

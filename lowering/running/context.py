@@ -20,6 +20,8 @@ from .native import CALLBACK, WATCHER, NativeLibrary, address, empty, is_aligned
 
 SMALL = 1 << 14
 """Bytes that are copied in about the time in which numpy tells the address of an array."""
+_UNBOUNDED = ctypes.c_size_t(-1).value
+"""EQFUSE_UNBOUNDED: the bytes of an output whose size nothing bounds."""
 _REFUSED = 1
 """EQFUSE_REFUSED: what a run returns where a branch cannot run on these shapes of the inputs."""
 Fallback = tuple[int, Callable[[list[Array], list[Array]], None]]
@@ -61,6 +63,10 @@ class Context:
         self._run: Any = functions.eqfuse_run
         self._output_shape: Any = functions.eqfuse_output_shape
         self._output_shape.restype = ctypes.POINTER(ctypes.c_int64)
+        self._output: Any = functions.eqfuse_output
+        self._output.restype = ctypes.c_void_p
+        self._output_bytes: Any = functions.eqfuse_output_bytes
+        self._output_bytes.restype = ctypes.c_size_t
         self._arguments = (self._handle, ctypes.byref(self._given), ctypes.byref(self._taken))
         if fallbacks:
             self._callback = CALLBACK(self._call_back)
@@ -131,7 +137,12 @@ class Context:
         return tuple(self._output_shape(self._handle, slot.number)[: len(slot.port.shape)])
 
     def _cut(self, memory: Array, slot: _Slot) -> Array:
-        """The output in its memory, which may be larger."""
+        """The output in its memory, which may be larger, or is the context's where nothing bounds its size."""
+        if self._output_bytes(self._handle, slot.number) == _UNBOUNDED:
+            own = empty(self._shape_of(slot), slot.dtype)
+            if own.size:
+                ctypes.memmove(address(own), self._output(self._handle, slot.number), own.nbytes)
+            return own
         result: Array = np.ndarray(self._shape_of(slot), slot.dtype, memory)
         return result.copy() if slot.is_small or 2 * result.nbytes < memory.nbytes else result
 

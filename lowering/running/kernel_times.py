@@ -27,8 +27,8 @@ from .turns import Middle, wait_until_idle
 _WARM_UP = 3
 _LEAST_CORRELATED = 3
 """Kernels: of two, every order is a perfect one or its opposite."""
-_LEAST_ROUNDS, _MOST_ROUNDS = 5, 25
-"""Runs of each of several bundles that are timed in turns: a median of fewer is not worth much, more tell no more."""
+_LEAST_ROUNDS = 5
+"""Runs of each of several bundles that are timed in turns: a median of fewer is not worth much."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,11 @@ def kernel_times(path: Path, inputs: Mapping[str, Any], threads: int | None = No
 
 
 def call_times(
-    paths: Sequence[Path], inputs: Mapping[str, Any], threads: int, budget: float
+    paths: Sequence[Path], inputs: Mapping[str, Any], threads: int, budget: float, most: int
 ) -> tuple[Mapping[str, CallTime], ...]:
     """For each bundle the time of a call of each of its kernels by symbol, and of each model that ONNX Runtime runs.
 
-    The bundles run in turns, for about `budget` seconds, so that all meet what else the machine does.
+    The bundles run in turns, for about `budget` seconds and at most `most` times, so that all meet what else happens.
     Clocks are those of `kernel_times`. Raises BundleError and UsageError as that does.
     """
     watches = [_Stopwatch.of(CompiledModel(path, threads), inputs) for path in paths]
@@ -138,7 +138,7 @@ def call_times(
     rounds = budget / max(time.perf_counter() - started, 1e-6)
     for watch in watches:
         watch.forget()
-    for number in range(min(_MOST_ROUNDS, max(_LEAST_ROUNDS, int(rounds)))):
+    for number in range(min(most, max(_LEAST_ROUNDS, int(rounds)))):
         for watch in watches if number % 2 else reversed(watches):
             watch.run()
     return tuple(watch.times() for watch in watches)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...support.scratch import scratch_folder
 from ..errors import LoweringError
-from ..program.plan import ELEMENT_TYPES
+from ..program.elements import ELEMENT_TYPES
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64

@@ -19,6 +19,9 @@ from ..decisions import Decisions, DecisionSite
 from ..kernels.prim_funcs import ScheduleCheck
 from .tasks import Members
 
+WORTH_TRYING = 1.1
+"""Two kernels are joined on trial if that is priced to take at most this many times as long: measured times are seldom
+farther from their prices, and every joined kernel takes trials from all others."""
 SCHEDULED_APART = "tile"
 """The site that every product or window of a kernel has."""
 
@@ -59,7 +62,7 @@ def split_kernels(fits: ScheduleCheck, kernels: Sequence[Members]) -> tuple[tupl
 
 
 def other_joins(fits: ScheduleCheck, apart: Sequence[Members], known: Iterable[Join]) -> Iterator[Join]:
-    """Every other join of two kernels that a template and a schedule make, whatever its price. They may overlap."""
+    """Every other join of two kernels that a template and a schedule make and that may be faster. They may overlap."""
     graph, prices = fits.kernels.graph, _price_kernels(fits, intensive=True)
     home = {member: kernel for kernel in apart for member in kernel}
     wholes = {join.whole for join in known}
@@ -67,7 +70,9 @@ def other_joins(fits: ScheduleCheck, apart: Sequence[Members], known: Iterable[J
         for second in dict.fromkeys(home[reader] for m in first for reader in graph.successors[m]):
             whole = tuple(sorted({*first, *second}))
             template = prices.template(whole) if second != first and whole not in wholes else None
-            if template is not None and template.rule is not None and fits(whole, template.rule):
+            if template is None or template.rule is None or not fits(whole, template.rule):
+                continue
+            if prices.launched(whole) <= WORTH_TRYING * (prices.launched(first) + prices.launched(second)):
                 wholes.add(whole)
                 yield Join((first, second), whole)
 

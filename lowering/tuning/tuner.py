@@ -47,18 +47,24 @@ class Point:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The kernels to make of a graph, and what their schedules decide, by task; {} where the analytic one stays.
+    """The kernels to make of a graph, and what their schedules decide, by task; those that are not there stay analytic.
 
-    `curve` has a point for each batch; `trials` and `failed` count the records of these tasks in the database.
+    `cuts` of the graph are the one that measured fastest kernel by kernel, the kernels that it began with, and those
+    that the device model would have: each once. `joined` are the tasks of kernels that replace several. `curve` has a
+    point for each batch; `trials` and `failed` count the records of these tasks in the database.
     """
 
-    kernels: tuple[Members, ...]
+    cuts: tuple[tuple[Members, ...], ...]
     decisions: Mapping[str, Decisions]
     curve: tuple[Point, ...]
     trials: int
     failed: int
     tasks: int
-    joined: int
+    joined: Mapping[Members, str]
+
+    def count_joined(self, kernels: Iterable[Members]) -> int:
+        """How many distinct ones of these kernels replace several."""
+        return len({self.joined[kernel] for kernel in kernels if kernel in self.joined})
 
 
 @dataclass
@@ -294,15 +300,15 @@ class Tuner:
         return (*self._base, *(kernel for join in self.joins for kernel in join.together))
 
     def _result(self) -> Tuned:
-        chosen = best_joins(self.joins, self._seconds)
-        kernels = with_joins(self.table.fits, self._base, chosen)
-        decisions_of_task: dict[str, Decisions] = {}
-        for key in self.table.calls(kernels):
-            leaders = [decisions for decisions in self.searches[key].leaders(LEADERS) if decisions]
+        fastest = with_joins(self.table.fits, self._base, best_joins(self.joins, self._seconds))
+        cuts = tuple(dict.fromkeys((fastest, self._base, self.whole if self.settings.intensive else self._base)))
+        changed = {}
+        for key in self.table.calls({kernel for cut in cuts for kernel in cut}):
+            leaders = [each for each in self.searches[key].leaders(LEADERS) if each] if key in self.searches else []
             if leaders:
                 self.observer(f"confirming {self.table.tasks[key].name}")
-                decisions_of_task[key] = self.laboratory.choose_fastest(self.table.tasks[key], leaders)
+                changed[key] = self.laboratory.choose_fastest(self.table.tasks[key], leaders)
         failed = sum(search.failed for search in self.searches.values())
-        changed = {key: decisions for key, decisions in decisions_of_task.items() if decisions}
-        joined = {self.table.key(join.whole) for join in chosen}
-        return Tuned(kernels, changed, tuple(self.curve), self._count_trials(), failed, len(self.searches), len(joined))
+        joined = {join.whole: task for join in self.joins if (task := self.table.key(join.whole)) is not None}
+        decisions = {key: decisions for key, decisions in changed.items() if decisions}
+        return Tuned(cuts, decisions, tuple(self.curve), self._count_trials(), failed, len(self.searches), joined)

@@ -150,6 +150,39 @@ def test_pools_see_a_part_of_a_window_that_is_larger_than_the_map(
         np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
 
 
+def same() -> onnx.ModelProto:
+    """Windows by two pixels, whose border begins earlier at some sizes than at others."""
+    apart = {"strides": [2, 2], "auto_pad": "SAME_UPPER"}
+    lower = {"strides": [2, 3], "auto_pad": "SAME_LOWER"}
+    nodes = [
+        node("Conv", ["x", "full"], ["a"], **apart),
+        node("Relu", ["a"], ["products"]),
+        node("Conv", ["x", "single"], ["single_channels"], group=20, **lower),
+        node("MaxPool", ["x"], ["greatest"], kernel_shape=[3, 3], **apart),
+        node("AveragePool", ["x"], ["mean"], kernel_shape=[3, 3], **lower),
+    ]
+    stored = {"full": weights(18, 20, 3, 3), "single": weights(20, 1, 5, 4)}
+    shapes = {"products": 18, "single_channels": 20, "greatest": 20, "mean": 20}
+    outputs = {name: ["N", channels, None, None] for name, channels in shapes.items()}
+    return model(nodes, {"x": ["N", 20, "H", "W"]}, outputs, **stored)
+
+
+@pytest.fixture(scope="module")
+def padded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run, set[str]]:
+    folder = tmp_path_factory.mktemp("same")
+    runs = bundle_of(same(), folder)
+    return *runs, {fact.rule for fact in read_table(folder / "bundle")}
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (8, 5), (9, 14), (33, 40)])
+def test_borders_that_depend_on_the_size(padded: tuple[Run, Run, set[str]], size: tuple[int, int]) -> None:
+    compiled, original, rules = padded
+    assert rules == {"contraction", "channels", "transposition"}
+    x = np.random.default_rng(0).standard_normal((2, 20, *size)).astype(np.float32)
+    for result, wanted in zip(compiled({"x": x}), original({"x": x}), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
+
+
 def transposed_convolutions() -> onnx.ModelProto:
     """Transposed convolutions whose results are twice as large as the map, or twice less 1."""
     nodes = [

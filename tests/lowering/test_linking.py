@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eqfuse.lowering import linking
 from eqfuse.lowering.arm.toolchain import Tool, missing
 from eqfuse.lowering.errors import LoweringError
 from eqfuse.lowering.linking import Linker
@@ -38,3 +39,15 @@ def test_what_cannot_be_linked_is_said_in_a_line(tmp_path: Path) -> None:
 def test_processors_without_a_linker_are_refused() -> None:
     with pytest.raises(LoweringError, match="no linker for riscv64"):
         Linker.of("riscv64")
+
+
+def test_an_object_of_the_runtime_that_was_compiled_before_is_not_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    linker = Linker.of(platform.machine())
+    linking._compile_runtime.cache_clear()
+    compiled = linker.runtime_object("messages.c", tmp_path).read_bytes()
+    linking._compile_runtime.cache_clear()
+    monkeypatch.setattr(Linker, "compile", None)
+    assert linker.runtime_object("messages.c", tmp_path).read_bytes() == compiled

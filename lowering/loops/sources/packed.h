@@ -44,7 +44,7 @@ static inline tensor unpack(const packed_argument *argument) {
 }
 
 /* Hands a result over. The shape of a DLTensor is that which it has, or one that it may not exceed where the result is
- * measured; another one is an error. */
+ * measured; another one is an error, but where there are no elements: a Loop that did not run knows no shape of its rows. */
 static inline const char *hand_over(const packed_argument *argument, tensor *result, bool is_measured) {
     if (argument->type_index == PACKED_TENSOR) {
         tensor *to = argument->pointer;
@@ -55,6 +55,7 @@ static inline const char *hand_over(const packed_argument *argument, tensor *res
         return NULL;
     }
     const packed_tensor *packed = argument->pointer;
+    if (!count_elements(result) && (is_measured || !product(packed->rank, packed->shape))) return NULL;
     if (result->rank != packed->rank) return "a result has another rank than the model says";
     for (int64_t i = 0; i < result->rank; ++i)
         if (is_measured ? result->shape[i] > packed->shape[i] : result->shape[i] != packed->shape[i])

@@ -1,10 +1,9 @@
-/* Contexts of models, and the services that compiled kernels call. The kernels' objects hold weak, empty pointers of the
- * names at the end; thread_pool.c has the one that shares loops, messages.c the one for complaints. */
+/* Contexts of models. What compiled kernels call is elsewhere: their objects hold weak, empty pointers, of which
+ * thread_pool.c has the one that shares loops, messages.c the one for complaints, workspaces.c those for memory. */
 #define _GNU_SOURCE
 #include "eqfuse_runtime.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,6 +15,10 @@
 #define HUGE_PAGE ((size_t)2 << 20) /* bytes; of a page that the processor keeps in one entry of its tables */
 
 static int ports_of(const eqfuse_model *model) { return model->input_count + model->output_count; }
+
+static int is_growing(const eqfuse_model *model, int port) {
+    return model->buffers[model->port_buffers[port]].memory == EQFUSE_GROWING;
+}
 
 /* --- memory */
 
@@ -179,6 +182,7 @@ int eqfuse_set_shapes(eqfuse_context *context, const int64_t *const *shapes) {
         free(context->copies[port]), context->copies[port] = NULL;
         context->port_bytes[port] = bytes_of(&context->tensors[model->port_buffers[port]]);
         if (context->port_bytes[port] == SIZE_MAX) return refuse_size();
+        if (is_growing(model, port)) context->port_bytes[port] = EQFUSE_UNBOUNDED;
     }
     context->has_shapes = 1;
     return 0;
@@ -193,6 +197,8 @@ size_t eqfuse_output_bytes(const eqfuse_context *context, int output) {
 }
 
 const int64_t *eqfuse_output_shape(const eqfuse_context *context, int output) { return output_of(context, output)->shape; }
+
+const void *eqfuse_output(const eqfuse_context *context, int output) { return output_of(context, output)->data; }
 
 /* --- contexts */
 
@@ -215,7 +221,8 @@ static int allocate_context(eqfuse_context *context) {
     context->port_bytes = calloc(ports, sizeof *context->port_bytes);
     context->ports = calloc(ports, sizeof *context->ports);
     context->copies = calloc(ports, sizeof *context->copies);
-    int has_ports = context->port_bytes && context->ports && context->copies;
+    context->growing = calloc(ports, sizeof *context->growing);
+    int has_ports = context->port_bytes && context->ports && context->copies && context->growing;
     return context->tensors && context->arguments && has_ports ? 0 : -1;
 }
 
@@ -228,6 +235,7 @@ eqfuse_context *eqfuse_create(const eqfuse_model *model, const void *weights, in
         eqfuse_fail("the weights do not begin at a multiple of %d bytes", EQFUSE_ALIGNMENT);
         return NULL;
     }
+    eqfuse_prepare_workspaces();
     eqfuse_context *context = calloc(1, sizeof *context);
     if (context) context->model = model, context->weights = weights, context->threads = threads;
     if (!context || allocate_context(context)) {
@@ -250,26 +258,46 @@ eqfuse_context *eqfuse_create(const eqfuse_model *model, const void *weights, in
     }
     for (int port = 0; port < ports_of(model) && !model->extend; ++port)
         context->port_bytes[port] = bytes_of(&context->tensors[model->port_buffers[port]]);
-    for (int i = 0; i < model->argument_count; ++i)
+    for (int i = 0; i < model->argument_count; ++i) {
+        const eqfuse_buffer *buffer = &model->buffers[model->arguments[i]];
         context->arguments[i] = (eqfuse_argument){EQFUSE_TENSOR_ARGUMENT, 0, &context->tensors[model->arguments[i]]};
+        if (buffer->memory == EQFUSE_GROWING)
+            context->arguments[i] = (eqfuse_argument){EQFUSE_GROWING_ARGUMENT, 0, &context->growing[buffer->place]};
+    }
     return context;
 }
 
 void eqfuse_destroy(eqfuse_context *context) {
     if (!context) return;
     for (int port = 0; context->copies && port < ports_of(context->model); ++port) free(context->copies[port]);
+    for (int port = 0; context->growing && port < ports_of(context->model); ++port) free(context->growing[port].data);
     if (context->model->extend) free(context->sizes), free(context->extents), free(context->shapes);
-    free(context->copies), free(context->ports), free(context->port_bytes), free(context->arguments), free(context->tensors);
+    free(context->growing), free(context->copies), free(context->ports), free(context->port_bytes);
+    free(context->arguments), free(context->tensors);
     free(context->arena), free(context);
 }
 
-/* Takes a tensor of the caller's as it is, or memory for its copy. */
+/* Takes a tensor of the caller's as it is, or memory for its copy; of an output that grows, neither. */
 static int bind_port(eqfuse_context *context, int port, void *data) {
     context->ports[port] = data;
+    if (is_growing(context->model, port)) return 0;
     if ((uintptr_t)data % EQFUSE_ALIGNMENT == 0) return 0;
     if (!context->copies[port]) context->copies[port] = allocate(context->port_bytes[port]);
     context->ports[port] = context->copies[port];
     return context->copies[port] ? 0 : eqfuse_fail("there is no memory for a copy of %zu bytes", context->port_bytes[port]);
+}
+
+/* Takes over the memory of an output that grew in a run; 0 where it is as large as the model says. */
+static int take_growing(eqfuse_context *context, int output) {
+    int port = context->model->input_count + output;
+    const eqfuse_growing *growing = &context->growing[port];
+    eqfuse_tensor *tensor = &context->tensors[context->model->port_buffers[port]];
+    int64_t elements = 1, said = 1;
+    for (int axis = 0; axis < tensor->rank; ++axis) said = eqfuse_times(said, tensor->shape[axis]);
+    for (int axis = 0; axis < growing->rank; ++axis) elements = eqfuse_times(elements, growing->shape[axis]);
+    tensor->data = growing->data;
+    if (elements == said && (growing->rank == tensor->rank || !said)) return 0;
+    return eqfuse_fail("output %s has another shape than the model says", context->model->outputs[output].name);
 }
 
 int eqfuse_run(eqfuse_context *context, const void *const *inputs, void *const *outputs) {
@@ -296,8 +324,13 @@ int eqfuse_run(eqfuse_context *context, const void *const *inputs, void *const *
     EQFUSE_MARK(0);
     if (context->watcher) context->watcher(context->watching, -1);
     if (status) return status;
-    for (int i = 0; i < model->output_count; ++i)
-        if (results[i] != outputs[i]) memcpy(outputs[i], results[i], bytes_of(output_of(context, i)));
+    for (int i = 0; i < model->output_count; ++i) {
+        if (is_growing(model, model->input_count + i)) {
+            if (take_growing(context, i)) return -1;
+        } else if (results[i] != outputs[i]) {
+            memcpy(outputs[i], results[i], bytes_of(output_of(context, i)));
+        }
+    }
     return 0;
 }
 
@@ -318,64 +351,3 @@ void eqfuse_copy(const eqfuse_tensor *source, const eqfuse_tensor *result) {
     size_t bytes = bytes_of(result);
     if (bytes) memcpy(result->data, source->data, bytes);
 }
-
-/* --- services of kernels */
-
-/* Workspaces are taken and given back in inner loops, and glibc before 2.38 never reuses what aligned_alloc gave out in
- * small pieces. So each thread keeps its blocks, and hands out the first free one that is large enough. */
-typedef struct {
-    void *memory;
-    uint64_t bytes;
-    int taken;
-} block;
-
-enum { BLOCKS = 64 };
-static _Thread_local block blocks[BLOCKS];
-static _Thread_local int keeps_blocks;
-static pthread_key_t at_exit; /* of a thread */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void free_blocks(void *own) {
-    for (block *each = own; each < (block *)own + BLOCKS; each++) free(each->memory), each->memory = NULL, each->bytes = 0;
-}
-
-static void create_key(void) { pthread_key_create(&at_exit, free_blocks); }
-
-static __attribute__((destructor)) void delete_key(void) {
-    pthread_once(&once, create_key);
-    pthread_key_delete(at_exit);
-    free_blocks(blocks);
-}
-
-static void *take(block *chosen, uint64_t bytes) {
-    if (chosen->bytes < bytes) {
-        free(chosen->memory);
-        chosen->bytes = align(bytes);
-        chosen->memory = aligned_alloc(EQFUSE_ALIGNMENT, chosen->bytes);
-        if (!chosen->memory) chosen->bytes = 0;
-    }
-    chosen->taken = chosen->memory != NULL;
-    return chosen->memory;
-}
-
-static void *allocate_workspace(int device, int index, uint64_t bytes, int type_code, int type_bits) {
-    (void)device, (void)index, (void)type_code, (void)type_bits;
-    block *spare = NULL;
-    if (!keeps_blocks) keeps_blocks = 1, pthread_once(&once, create_key), pthread_setspecific(at_exit, blocks);
-    for (block *each = blocks; each < blocks + BLOCKS; each++) {
-        if (each->taken) continue;
-        if (each->bytes >= bytes && each->bytes) return take(each, bytes);
-        if (!spare) spare = each;
-    }
-    return spare ? take(spare, bytes ? bytes : 1) : NULL;
-}
-
-static int free_workspace(int device, int index, void *workspace) {
-    (void)device, (void)index;
-    for (block *each = blocks; each < blocks + BLOCKS; each++)
-        if (each->taken && each->memory == workspace) return each->taken = 0;
-    return -1;
-}
-
-EQFUSE_SERVICE void *(*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int) = allocate_workspace;
-EQFUSE_SERVICE int (*__TVMBackendFreeWorkspace)(int, int, void *) = free_workspace;

@@ -44,9 +44,13 @@ EQFUSE_API void eqfuse_destroy(eqfuse_context *context);
 EQFUSE_API int eqfuse_set_shapes(eqfuse_context *context, const int64_t *const *shapes);
 
 /* The bytes that an output needs, and its shape. Where that depends on the values of inputs, the bytes are the most that it
- * may need, and the shape is known after the run. */
+ * may need, and the shape is known after the run. Where nothing says how large it can get, the bytes are EQFUSE_UNBOUNDED:
+ * a run takes memory for it itself (the pointer to it among the outputs may be NULL), which eqfuse_output tells, and which
+ * is the context's until the next run. */
 EQFUSE_API size_t eqfuse_output_bytes(const eqfuse_context *context, int output);
 EQFUSE_API const int64_t *eqfuse_output_shape(const eqfuse_context *context, int output);
+EQFUSE_API const void *eqfuse_output(const eqfuse_context *context, int output);
+#define EQFUSE_UNBOUNDED SIZE_MAX
 
 /* Reads the inputs and fills the outputs: dense tensors, none overlapping another. Those that do not begin at a multiple
  * of EQFUSE_ALIGNMENT cost a copy. 0, or what is not 0: eqfuse_message() says why. */
@@ -82,7 +86,15 @@ typedef struct {
     void *pointer;
 } eqfuse_argument;
 
+/* A tensor that grows: `capacity` bytes are at `data`. What fills it may replace them by others, which are owned then. */
+#define EQFUSE_MOST_AXES 12
+typedef struct {
+    void *data;
+    int64_t rank, shape[EQFUSE_MOST_AXES], capacity, is_owned;
+} eqfuse_growing;
+
 #define EQFUSE_CPU 1
+#define EQFUSE_GROWING_ARGUMENT 4
 #define EQFUSE_TENSOR_ARGUMENT 7
 
 /* A compiled kernel: 0, or not 0 after it reported what is wrong. */
@@ -98,8 +110,8 @@ typedef void (*eqfuse_watcher)(void *user, int step);
 EQFUSE_API void eqfuse_watch(eqfuse_context *context, eqfuse_watcher watcher, void *user);
 
 /* Where the bytes of a buffer are: `place` bytes into the arena or the weights, or in the tensor of that number of the
- * caller's, the outputs behind the inputs. */
-enum { EQFUSE_ARENA, EQFUSE_WEIGHTS, EQFUSE_PORT };
+ * caller's, the outputs behind the inputs; or in memory of the context's for the output of that number. */
+enum { EQFUSE_ARENA, EQFUSE_WEIGHTS, EQFUSE_PORT, EQFUSE_GROWING };
 
 typedef struct {
     uint64_t place;
@@ -144,6 +156,7 @@ struct eqfuse_context {
     size_t *port_bytes;         /* that inputs, then outputs, have at most */
     void **ports;               /* the memory of inputs, then outputs: the caller's, or where that is not aligned, */
     void **copies;              /* copies; NULL until one is needed */
+    eqfuse_growing *growing;    /* one for each input and output */
     eqfuse_watcher watcher;
     void *watching;
     eqfuse_callback callback;
@@ -153,6 +166,10 @@ struct eqfuse_context {
 
 /* The loops of the kernels that the calling thread runs are shared among that many threads from now on. */
 EQFUSE_API void eqfuse_use_threads(int threads);
+
+/* The memory that kernels take in a thread is freed when it ends, from now on. Kernels name what gives them memory by weak
+ * pointers, for which no linker takes a file from a static library: this call has it do so. */
+void eqfuse_prepare_workspaces(void);
 
 /* Notes why a call in this thread fails; returns -1. */
 int eqfuse_fail(const char *format, ...);

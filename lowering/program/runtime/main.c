@@ -136,7 +136,10 @@ int main(int count, char **arguments) {
         shapes[i] = inputs[i].shape, given[i] = inputs[i].data;
     }
     if (eqfuse_set_shapes(context, shapes)) complain("model", eqfuse_message(), REFUSED);
-    for (int i = 0; i < EQFUSE_OUTPUTS; i++) taken[i] = allocate(eqfuse_output_bytes(context, i));
+    for (int i = 0; i < EQFUSE_OUTPUTS; i++) {
+        size_t bytes = eqfuse_output_bytes(context, i);
+        taken[i] = bytes == EQFUSE_UNBOUNDED ? NULL : allocate(bytes);
+    }
     for (int run = 1; run <= repeat; run++) {
         if (run == repeat) EQFUSE_MARK(EQFUSE_RESET); /* counts are of the last run */
         int status = eqfuse_run(context, given, taken);
@@ -144,7 +147,8 @@ int main(int count, char **arguments) {
     }
     for (int i = 0; i < EQFUSE_OUTPUTS; i++) {
         const int64_t *shape = eqfuse_output_shape(context, i);
-        write_tensor(arguments[1 + EQFUSE_INPUTS + i], &eqfuse_network.outputs[i], shape, taken[i]);
+        const void *content = taken[i] ? taken[i] : eqfuse_output(context, i);
+        write_tensor(arguments[1 + EQFUSE_INPUTS + i], &eqfuse_network.outputs[i], shape, content);
     }
     eqfuse_destroy(context);
     for (int i = 0; i < EQFUSE_INPUTS; i++) free(inputs[i].data);

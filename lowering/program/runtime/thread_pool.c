@@ -20,8 +20,9 @@
 #define MOST_THREADS 1024
 #define PARTS 16 /* for each thread: the last to end is late by a sixteenth of its share at most */
 #define SPIN_NS 50000 /* as long as it takes to wake a thread on an idle core of a virtual machine */
-#define TIME_SLICE_NS 4000000 /* how long a process keeps a core that it took from a helper, and how long that pauses */
-#define LONGEST_PAUSE_NS (32 * TIME_SLICE_NS)
+#define TIME_SLICE_NS 4000000 /* how long a process keeps a core that it took from a helper */
+#define FIRST_PAUSE_NS TIME_SLICE_NS
+#define LONGEST_PAUSE_NS (64 * TIME_SLICE_NS) /* trying a helper that has no core costs a slice or two */
 #define POLLS 32 /* between two looks at the clock */
 
 typedef struct {
@@ -64,8 +65,9 @@ static struct {
   char message[512]; /* of the part that failed first */
   int helpers;
   int admitted; /* helpers at most, for the time being */
-  int64_t gain; /* nanoseconds that the last helper saved lately, less those that its caller waited */
-  int64_t pause, paused_until; /* nanoseconds */
+  int64_t gain; /* nanoseconds that the last helper saved lately, less those that it cost */
+  int64_t saved; /* of which so many are more than one mishap can cost */
+  int64_t pause, paused_until; /* nanoseconds; 0 as long as nothing was seen of other processes */
   pthread_t handles[MOST_THREADS];
 } pool;
 
@@ -82,11 +84,13 @@ static void relax(void) {
 #endif
 }
 
-static int64_t now(void) {
+static int64_t look_at(clockid_t clock) {
   struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
+  clock_gettime(clock, &time);
   return time.tv_sec * 1000000000ll + time.tv_nsec;
 }
+
+static int64_t now(void) { return look_at(CLOCK_MONOTONIC); }
 
 static void sleep_while(uint32_t *word, uint32_t value) { syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL); }
 
@@ -190,18 +194,32 @@ static int admit(int helpers) {
   return helpers < pool.admitted ? helpers : pool.admitted;
 }
 
-/* Takes note of a loop: its caller worked on `parts` of all parts, then it waited. Another process that keeps a core
-   busy stops a helper in the midst of a part. One helper fewer leaves a core to that process. */
-static void judge_helpers(int64_t worked, int64_t waited, int parts) {
-  int64_t alone = worked * job.environment.num_task / (parts ? parts : 1), most = worked * job.threads;
-  pool.gain += ((alone < most ? alone : most) - worked) / (job.threads - 1) - waited;
-  if (pool.gain > TIME_SLICE_NS) pool.gain = TIME_SLICE_NS / 2, pool.pause /= 2;
+/* What the caller's time for its parts is told by. Where another process takes the caller's core, its parts take longer
+   and the helper runs most of them, which alone would not have happened: so only time on a core counts. That clock takes
+   twenty times as long to read, and is left alone as long as there is no such process. */
+static int64_t look_at_work(void) { return look_at(pool.pause ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC); }
+
+/* Takes note of a loop that has taken so long: its caller worked on `parts` of all parts for a part of that time. Another
+   process that keeps a core busy stops a helper in the midst of a part. One helper fewer leaves a core to that process. */
+static void judge_helpers(int64_t worked, int64_t taken, int parts) {
+  if (!pool.pause && parts < PARTS / 2 && taken > TIME_SLICE_NS / 4)
+    pool.pause = FIRST_PAUSE_NS / 8; /* another process was on the caller's core */
+  int64_t alone = parts ? worked * job.environment.num_task / parts : taken, most = taken * job.threads;
+  pool.gain += ((alone < most ? alone : most) - taken) / (job.threads - 1);
+  if (pool.gain > TIME_SLICE_NS / 2) {
+    pool.saved += pool.gain - TIME_SLICE_NS / 2;
+    pool.gain = TIME_SLICE_NS / 2;
+  }
+  if (pool.saved > 16 * TIME_SLICE_NS) {
+    pool.saved = 0;
+    pool.pause = pool.pause > FIRST_PAUSE_NS ? pool.pause / 2 : 0;
+  }
   if (pool.gain > -TIME_SLICE_NS / 2) return;
-  pool.pause = pool.pause < TIME_SLICE_NS ? TIME_SLICE_NS : 4 * pool.pause;
+  pool.pause = pool.pause ? 8 * pool.pause : FIRST_PAUSE_NS;
   if (pool.pause > LONGEST_PAUSE_NS) pool.pause = LONGEST_PAUSE_NS;
   pool.paused_until = now() + pool.pause;
   pool.admitted = job.threads - 2;
-  pool.gain = 0;
+  pool.gain = pool.saved = 0;
 }
 
 static int launch(Loop loop, void *closure, int tasks) {
@@ -216,14 +234,15 @@ static int launch(Loop loop, void *closure, int tasks) {
         shares[i].begin_end = (uint64_t)(PARTS * (i + 1)) << 32 | PARTS * i;
       job.threads = helpers + 1, job.loop = loop, job.closure = closure;
       job.environment.num_task = PARTS * job.threads;
+      int64_t begun = now(); /* a helper that is woken may take this core at once */
       __atomic_store_n(&job.gate, OPEN | ADMIT * (uint32_t)helpers, __ATOMIC_RELEASE);
       __atomic_add_fetch(&job.number, 1, __ATOMIC_SEQ_CST);
       if (LOAD(pool.sleepers)) wake(&job.number, helpers);
-      int64_t begun = now();
+      int64_t worked = -look_at_work();
       int parts = work(0);
-      int64_t worked = now();
+      worked += look_at_work();
       wait_for_helpers();
-      judge_helpers(worked - begun, now() - worked, parts);
+      judge_helpers(worked, now() - begun, parts);
       int failed = (int)pool.failed;
       if (failed) eqfuse_fail("%s", pool.message);
       STORE(pool.claimed, 0);

@@ -20,6 +20,7 @@ from eqfuse.lowering.loops.element_types import node_types
 
 from .in_c import Array, InC, LoopError
 
+CLASSICAL = "ai.onnx.ml"
 Draw = Callable[[np.random.Generator], Sequence[Any]]
 
 
@@ -32,6 +33,7 @@ class Loop:
     attributes: Mapping[str, Any]
     outputs: int = 1
     opset: int = 18
+    domain: str = ""
 
     @property
     def model(self) -> onnx.ModelProto:
@@ -39,10 +41,11 @@ class Loop:
         inputs = [_port(f"x{i}", a) for i, a in enumerate(arrays)]
         outputs = [helper.make_empty_tensor_value_info(f"y{i}") for i in range(self.outputs)]
         node = helper.make_node(
-            self.operator, [i.name for i in inputs], [o.name for o in outputs], **self.attributes
+            self.operator, [i.name for i in inputs], [o.name for o in outputs], domain=self.domain, **self.attributes
         )
         graph = helper.make_graph([node], "loop", inputs, outputs)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(CLASSICAL, 3)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
         return onnx.shape_inference.infer_shapes(model)
 
 
@@ -163,6 +166,26 @@ def ranges(random: np.random.Generator) -> Sequence[Any]:
     return tuple(np.float32(v) for v in (random.integers(-5, 5), random.integers(-5, 5), random.choice([-1.5, 0.5, 2])))
 
 
+def some_rows(random: np.random.Generator) -> Sequence[Any]:
+    return (floats(random, [int(random.integers(1, 4)), 3], special=False),)
+
+
+def recurrence(
+    gates: int, directions: int = 1, states: int = 1, *, lengths: bool = False, peepholes: bool = False
+) -> Draw:
+    """Inputs of a recurrence of 3 hidden units over rows of 2 numbers."""
+
+    def inputs(random: np.random.Generator) -> Sequence[Any]:
+        steps, batch = int(random.integers(1, 5)), int(random.integers(1, 4))
+        weights = [[directions, gates * 3, 2], [directions, gates * 3, 3], [directions, 2 * gates * 3]]
+        arrays = [floats(random, each, False) for each in ([steps, batch, 2], *weights)]
+        arrays.append(random.integers(1 if lengths else steps, steps + 1, batch).astype(np.int32))
+        arrays += [floats(random, [directions, batch, 3], False) for _ in range(states)]
+        return [*arrays, floats(random, [directions, 9], False)] if peepholes else arrays
+
+    return inputs
+
+
 LOOPS = {
     "TopK": Loop("TopK", top_k, {"axis": -2}, outputs=2),
     "TopK of many": Loop("TopK", lambda r: (floats(r, [2, 300]), np.array([200])), {}, outputs=2),
@@ -233,6 +256,32 @@ LOOPS = {
     ),
     "IsInf": Loop("IsInf", ranked(2), {"detect_negative": 0}),
     "Sign": Loop("Sign", ranked(2, special=False), {}),
+    "Scaler": Loop(
+        "Scaler", some_rows, {"offset": [1.0, 0.5, -2.0], "scale": [2.0, 0.0, 0.3]},
+        domain=CLASSICAL,
+    ),
+    "Scaler by one number": Loop(
+        "Scaler", lambda r: (integers(r, -9, 9, [3, 2]),), {"offset": [0.5], "scale": [0.25]}, domain=CLASSICAL
+    ),
+    "Binarizer": Loop("Binarizer", some_rows, {"threshold": 0.5}, domain=CLASSICAL),
+    **{
+        f"Normalizer {norm}": Loop("Normalizer", some_rows, {"norm": norm}, domain=CLASSICAL)
+        for norm in ("MAX", "L1", "L2")
+    },
+    "RNN back": Loop("RNN", recurrence(1), {"hidden_size": 3, "direction": "reverse", "activations": ["Relu"]}, 2),
+    "GRU both ways": Loop(
+        "GRU", recurrence(3, 2, lengths=True), {"hidden_size": 3, "direction": "bidirectional"}, 2
+    ),
+    "GRU that resets late": Loop(
+        "GRU", recurrence(3), {
+            "hidden_size": 3, "linear_before_reset": 1, "activations": ["HardSigmoid", "Softsign"],
+            "activation_alpha": [0.3], "activation_beta": [0.4],
+        }, 2,
+    ),
+    "LSTM both ways": Loop(
+        "LSTM", recurrence(4, 2, 2, lengths=True), {"hidden_size": 3, "direction": "bidirectional"}, 3
+    ),
+    "LSTM with peepholes": Loop("LSTM", recurrence(4, 1, 2, peepholes=True), {"hidden_size": 3, "clip": 1.5}, 3),
 }  # fmt: skip
 
 
