@@ -8,7 +8,7 @@ differ from ONNX Runtime's. The worst are printed first.
 
     python benchmarks/cliffs.py --sample 300                        # about 10 minutes
     python benchmarks/cliffs.py --anchor "average 3x3" product --after rotary "gate last"
-    python benchmarks/cliffs.py --json cliffs.json                  # all 3600, about two hours
+    python benchmarks/cliffs.py --json cliffs.json                  # all 5130, about three hours
     python benchmarks/cliffs.py --recurrent                         # recurrent networks, about two minutes
     python benchmarks/cliffs.py --free --sample 100                 # of free sizes: compiled once, timed at five sizes
 """

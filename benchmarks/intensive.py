@@ -1,13 +1,18 @@
 """Intensive fusion beside the same convolutions as kernels of their own, and ONNX Runtime: AGO's Fig. 13, untuned.
 
-The models are the four pairs of networks/pairs.py and an inverted residual, at batch 1 and 4. Each is compiled twice,
-the second time with --no-intensive. On this machine the three take turns, each in a process that is stopped while
-others have theirs (latency.py): ratios of CPU time, round by round; "kernels" are the times of the kernels with
-convolutions inside the bundles, without the copies of the model's input and output to and from channels last, which a
-network has once. For a Cortex-A76 what one inference executes is counted under QEMU: instructions, vector multiply-adds
-among them, loads and stores of vectors on the stack (mostly spills), and misses of the first two data caches.
+The models are the four pairs of networks/pairs.py and an inverted residual, at batch 1 and 4. Each is compiled twice:
+as AGO's partition draws it, one kernel where a template makes it, and with --no-intensive; "joint" says which of the
+two the default takes. On this machine the three take turns, each in a process that is stopped while others have theirs
+(latency.py): ratios of CPU time, round by round; "kernels" are the times of the kernels with convolutions inside the
+bundles, without the copies of the model's input and output to and from channels last, which a network has once.
+
+Counters say why. For a Cortex-A76 what one inference executes is counted under QEMU: instructions, vector multiply-adds
+among them, loads and stores of vectors on the stack (mostly spills), and misses of the first two data caches. For
+x86-64-v3 (AVX2: Valgrind knows no AVX-512) Cachegrind counts instructions, accesses of memory and misses of data
+caches of 32 and 512 KiB, of one inference after the first.
 
     python benchmarks/intensive.py                          # this machine
+    python benchmarks/intensive.py --cachegrind             # needs valgrind, cmake and a C compiler
     python benchmarks/intensive.py --arm --root FOLDER      # FOLDER from benchmarks/arm64_root.sh; without it no ORT
     python benchmarks/intensive.py --only pointwise_depthwise --batches 1
 """
@@ -16,12 +21,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import eqfuse
 from eqfuse.benchmarks.latency import OURS, REFERENCE, Record, compete, compile_bundle, geometric_mean, saved
@@ -40,15 +50,22 @@ from eqfuse.lowering.running.kernel_times import kernel_times
 
 APART = "apart"
 """The bundle without intensive fusion."""
+WAYS: dict[str, dict[str, Any]] = {"fused": {"partition": "ago"}, APART: {"intensive": False}}
+"""How each is compiled."""
 ARM_TARGET = "arm-cortex-a76"
+CACHEGRIND_TARGET = "x86-64-v3"
+CACHEGRIND_LINES = (r"I +refs", r"D +refs", r"D1 +misses", r"LLd misses")
+"""What Cachegrind prints on a line each, in the order of the table."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One model on this machine: the turns of all, whether its convolutions are one kernel, and seconds of kernels."""
+    """One model on this machine: the turns of all, kernels with convolutions in the fused one and by default, and
+    seconds of such kernels."""
 
     record: Record
-    is_joined: bool
+    joined: int
+    joint: int
     fused: float
     apart: float
 
@@ -64,33 +81,34 @@ class Timed:
         seconds = self.record.median((OURS, 1)) or 0.0
         ort, apart = self.ratios
         kernels = (f"{1e6 * self.fused:.1f}", f"{1e6 * self.apart:.1f}", f"{self.apart / self.fused:.2f}")
-        return (
-            self.record.name, "one kernel" if self.is_joined else "apart", f"{1e6 * seconds:.1f}", f"{ort:.2f}",
-            f"{apart:.2f}", *kernels,
-        )  # fmt: skip
+        figures = (f"{1e6 * seconds:.1f}", f"{ort:.2f}", f"{apart:.2f}", *kernels)
+        return (self.record.name, str(self.joined), str(self.joint), *figures)
 
 
 def time_model(name: str, model: Path, options: argparse.Namespace, scratch: Path) -> Timed:
     """Compile and measure one model on this machine."""
     record = Record(name, name)
     bundles = {OURS: scratch / "fused", APART: scratch / "apart"}
-    compile_bundle(model, bundles[OURS], 1, "--no-measure")
+    joint = scratch / "joint"
+    compile_bundle(model, bundles[OURS], 1, "--no-measure", "--partition", "ago")
     compile_bundle(model, bundles[APART], 1, "--no-measure", "--no-intensive")
+    compile_bundle(model, joint, 1, "--no-measure")
     setups = {(who, 1): Setup(OURS, model, 1, bundle) for who, bundle in bundles.items()}
     compete(record, {(REFERENCE, 1): Setup(REFERENCE, model, 1), **setups}, options)
-    fused, apart = (kernel_times(b, random_inputs(read_manifest(b).inputs, 0), 1) for b in bundles.values())
-    own = [[k for k in times.kernels if "Conv" in k.facts.operators] for times in (fused, apart)]
-    return Timed(record, sum(k.facts.calls for k in own[0]) == 1, *(sum(k.seconds for k in kernels) for kernels in own))
+    times = [kernel_times(b, random_inputs(read_manifest(b).inputs, 0), 1) for b in (*bundles.values(), joint)]
+    fused, apart, default = ([kernel for kernel in t.kernels if "Conv" in kernel.facts.operators] for t in times)
+    joined, by_default = (sum(kernel.facts.calls for kernel in kernels) for kernels in (fused, default))
+    return Timed(record, joined, by_default, *(sum(k.seconds for k in kernels) for kernels in (fused, apart)))
 
 
 def count_model(name: str, model: Path, root: Arm64Root | None) -> Iterator[tuple[str, ...]]:
     """Rows of what one inference executes on the emulated board."""
     inputs = random_inputs(inputs_of(read(model)), 0)
     counts: dict[str, Counts] = {}
-    for who, intensive in (("fused", True), (APART, False)):
+    for who, way in WAYS.items():
         with tempfile.TemporaryDirectory(prefix="eqfuse-arm-") as scratch:
             bundle = Path(scratch) / "build"
-            eqfuse.compile(model, bundle, target=ARM_TARGET, threads=1, intensive=intensive)
+            eqfuse.compile(model, bundle, target=ARM_TARGET, threads=1, **way)
             with open_emulated(bundle) as compiled:
                 counts[who] = compiled.count(inputs).inference
     if root is not None:
@@ -101,13 +119,40 @@ def count_model(name: str, model: Path, root: Arm64Root | None) -> Iterator[tupl
         yield (name if number == 0 else "", who, *map(render.figure, figures), f"{ratio:.2f}")
 
 
+def count_with_cachegrind(name: str, model: Path, scratch: Path) -> Iterator[tuple[str, ...]]:
+    """Rows of what an inference after the first executes on a simulated processor with AVX2.
+
+    Cachegrind counts a process; of one that runs the model three times and one that runs it once the difference is two
+    inferences.
+    """
+    given = scratch / "x.npy"
+    np.save(given, next(iter(random_inputs(inputs_of(read(model)), 0).values())))
+    tool = ("valgrind", "--tool=cachegrind", "--cache-sim=yes", f"--cachegrind-out-file={os.devnull}")
+    caches = ("--D1=32768,8,64", "--LL=524288,8,64")
+    least = 0
+    for who, way in WAYS.items():
+        project, build = scratch / who, scratch / f"{who}-build"
+        eqfuse.compile(model, project, target=CACHEGRIND_TARGET, format="c", threads=1, measure=False, **way)
+        for step in (("-S", str(project), "-B", str(build)), ("--build", str(build))):
+            subprocess.run(("cmake", *step), check=True, stdout=subprocess.DEVNULL)
+        runs: list[list[int]] = []
+        for repeat in ("1", "3"):
+            program = (str(build / "eqfuse_example"), str(given), str(scratch / "y.npy"), "--repeat", repeat)
+            text = subprocess.run((*tool, *caches, *program), check=True, capture_output=True, text=True).stderr
+            lines = [re.search(rf"{line}:\s+([\d,]+)", text) for line in CACHEGRIND_LINES]
+            runs.append([int(line[1].replace(",", "")) for line in lines if line is not None])
+        figures = [(after - before) // 2 for before, after in zip(*runs, strict=True)]
+        least = least or figures[0]
+        yield (name if who != APART else "", who, *map(render.figure, figures), f"{figures[0] / least:.2f}")
+
+
 def print_times(rows: Sequence[Timed]) -> None:
     """The table of this machine."""
     columns = (
-        "model", "convolutions", "fused us", "ORT / fused", "apart / fused", "kernels: fused us", "apart us",
+        "model", "kernels fused", "joint", "fused us", "ORT / fused", "apart / fused", "kernels: fused us", "apart us",
         "apart / fused",
     )  # fmt: skip
-    render.table("this machine, one thread", columns, [timed.row() for timed in rows], left=2)
+    render.table("this machine, one thread", columns, [timed.row() for timed in rows], left=1)
     means = [geometric_mean([timed.ratios[n] for timed in rows]) for n in (0, 1)]
     kernels = geometric_mean([timed.apart / timed.fused for timed in rows])
     print(f"geometric means: ORT / fused {means[0]:.2f}, apart / fused {means[1]:.2f}, of kernels {kernels:.2f}")
@@ -118,7 +163,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=list(PAIRS), choices=PAIRS, metavar="NAME")
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 4], metavar="N")
-    parser.add_argument("--arm", action="store_true", help=f"count for {ARM_TARGET} in the place of times here")
+    counters = parser.add_mutually_exclusive_group()
+    counters.add_argument("--arm", action="store_true", help=f"count for {ARM_TARGET} in the place of times here")
+    counters.add_argument("--cachegrind", action="store_true", help=f"count for {CACHEGRIND_TARGET} by Valgrind")
     parser.add_argument("--root", type=Path, metavar="FOLDER", help="made by benchmarks/arm64_root.sh (with --arm)")
     parser.add_argument("--rounds", type=int, default=31, help="turns of each (default 31)")
     parser.add_argument("--turn", type=float, default=0.02, metavar="SECONDS", help="of each turn (default 0.02)")
@@ -134,11 +181,16 @@ def main() -> None:
                 print(title, file=sys.stderr, flush=True)
                 if options.arm:
                     counted += count_model(title, model, root)
+                elif options.cachegrind:
+                    counted += count_with_cachegrind(title, model, Path(folder))
                 else:
                     timed.append(time_model(title, model, options, Path(folder)))
+    figures = ("instructions", *(("fmla", "stack") if options.arm else ("accesses",)), "L1D misses", "L2 misses")
+    columns = ("model", "who", *figures, "instructions / fused")
     if options.arm:
-        columns = ("model", "who", "instructions", "fmla", "stack", "L1D misses", "L2 misses", "instructions / fused")
         render.table(f"emulated {ARM_TARGET}, one inference", columns, counted, left=2)
+    elif options.cachegrind:
+        render.table(f"{CACHEGRIND_TARGET} by Cachegrind, one inference", columns, counted, left=2)
     else:
         print_times(timed)
     if options.json:

@@ -67,8 +67,8 @@ def measure(record: Record, model: Path, options: argparse.Namespace, scratch: P
         for threads in options.threads:
             bundle = scratch / f"bundle-{min(threads, available_cores())}"
             if not bundle.exists():
-                compile_bundle(model, bundle, min(threads, available_cores()), "--no-measure")
-            for tool in TOOLS:
+                compile_bundle(model, bundle, min(threads, available_cores()), "--no-measure", cache=options.cache)
+            for tool in options.tools:
                 try:
                     contestants[tool, threads] = stack.enter_context(Contestant(Setup(tool, model, threads, bundle)))
                 except ContestantError as error:
@@ -142,7 +142,7 @@ def print_table(records: list[Record], threads: list[int]) -> None:
     columns = [f"{state}, {n} thread(s)" for state in (QUIET, BUSY) for n in threads]
     table = Table("model", "tool", *columns, "others' cores", title="milliseconds (times as fast as one thread)")
     for record in records:
-        for tool in TOOLS:
+        for tool in dict.fromkeys(tool for tool, *_ in record.seconds):
             cells = [_cell(record, (tool, n, state)) for state in (QUIET, BUSY) for n in threads]
             table.add_row(record.name, tool, *cells, f"{record.others:.2f}")
     Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
@@ -172,6 +172,8 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2, 4], metavar="N", help="default: 1 2 4")
     parser.add_argument("--rounds", type=int, default=9, help="default: 9")
     parser.add_argument("--turn", type=float, default=0.3, metavar="SECONDS", help="of each turn (default 0.3)")
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep compiled kernels here and use them again")
+    parser.add_argument("--tools", nargs="+", default=TOOLS, choices=TOOLS, metavar="TOOL", help="default: all three")
     parser.add_argument("--real-time", action="store_true", help="let no other process into quiet turns (root)")
     options = parser.parse_args()
     records = []

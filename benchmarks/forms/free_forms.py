@@ -14,7 +14,8 @@ import numpy as np
 import onnx
 from onnx import helper, shape_inference
 
-from .kernel_forms import ANCHORS, Form, exchange, list_forms, softmax
+from .anchors import ANCHORS, softmax
+from .kernel_forms import Form, exchange, list_forms
 from .model_builder import Builder, Part, Shape
 
 BATCH = "N"
