@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")))
+PAGES = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")))
 LEFT_OUT = "..."
 _BLOCK = re.compile(r"^```(console|egg)([^\n]*)\n(.*?)^```\n(\n\*Measured on [^\n]*\*\n)?", re.MULTILINE | re.DOTALL)
 
