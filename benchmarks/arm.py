@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -33,10 +32,8 @@ from eqfuse.benchmarks.latency import sources
 from eqfuse.benchmarks.networks import AGO
 from eqfuse.cli import render
 from eqfuse.costmodels.device import Device, load_device
-from eqfuse.engine.onnx.inference import infer
-from eqfuse.engine.onnx.model import Model, read
+from eqfuse.engine.onnx.model import read
 from eqfuse.errors import EqfuseError
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.arm.counts import Counts, estimate_cycles
 from eqfuse.lowering.arm.peer import Arm64Root
 from eqfuse.lowering.bundle.emulated_model import open_emulated
@@ -46,8 +43,6 @@ from eqfuse.lowering.ports import random_inputs
 OWN = "eqfuse"
 VARIANTS: Mapping[str, Mapping[str, Any]] = {OWN: {}, "unfused": {"partition": "none"}}
 """Ways to compile, by what they are called here: options of `eqfuse.compile`."""
-MOBILE_TARGET, OTHER_TARGET = 0.6, 0.85
-"""Instructions over ONNX Runtime's that are aimed at: for convolutional networks for phones, and for others."""
 _LABELS = {
     "instructions": "instructions", "fused": "of these fmla", "l1d_misses": "L1D misses", "l2_misses": "L2 misses",
     "cycles": "cycles (estimate)",
@@ -74,26 +69,20 @@ class Figures:
 
 @dataclass(frozen=True)
 class Record:
-    """One model: the figures of each contestant by its name, and the target for its instructions over the peer's."""
+    """One model: the figures of each contestant by its name."""
 
     model: str
     figures: Mapping[str, Figures]
-    target: float
 
     def rows(self, peer: str) -> list[tuple[str, ...]]:
-        """The table's, one for each figure. No more L2 misses and cycles than the peer's are aimed at."""
-        targets = {"instructions": self.target, "l2_misses": 1.0, "cycles": 1.0}
-        return [self._row(field.name, peer, targets.get(field.name)) for field in fields(Figures)]
+        """The table's, one for each figure."""
+        return [self._row(field.name, peer) for field in fields(Figures)]
 
-    def _row(self, name: str, peer: str, target: float | None) -> tuple[str, ...]:
+    def _row(self, name: str, peer: str) -> tuple[str, ...]:
         numbers = {who: getattr(found, name) for who, found in self.figures.items()}
         label = self.model if name == "instructions" else ""
         row = (label, _LABELS[name], *(render.figure(number) for number in numbers.values()))
-        if not peer:
-            return row
-        ratio = numbers[OWN] / numbers[peer]
-        verdict = "" if target is None else f"at most {target:.2f}x: {'met' if ratio <= target else 'missed'}"
-        return (*row, f"{ratio:.2f}x", verdict)
+        return (*row, f"{numbers[OWN] / numbers[peer]:.2f}x") if peer else row
 
 
 @dataclass(frozen=True)
@@ -112,13 +101,12 @@ class Settings:
 
     def measure(self, name: str, path: Path) -> Record:
         """All contestants on one model. Raises EqfuseError."""
-        model = read(path)
-        inputs = random_inputs(inputs_of(model), 0)
+        inputs = random_inputs(inputs_of(read(path)), 0)
         figures = {variant: self.own(path, inputs, **VARIANTS[variant]) for variant in self.variants}
         if self.root is not None:
             device = load_device(self.target)
             figures[self.peer] = Figures.of(self.root.count(path, inputs, device), device)
-        return Record(name, figures, MOBILE_TARGET if has_depthwise(model) else OTHER_TARGET)
+        return Record(name, figures)
 
     def own(self, path: Path, inputs: Mapping[str, Any], **options: Any) -> Figures:
         """Of a bundle that is compiled with these options of `eqfuse.compile`. Raises EqfuseError."""
@@ -132,18 +120,6 @@ def counted(bundle: Path, inputs: Mapping[str, Any]) -> Figures:
     """One inference of a bundle. Raises EqfuseError."""
     with open_emulated(bundle) as compiled:
         return Figures.of(compiled.count(inputs).inference, compiled.target.device)
-
-
-def has_depthwise(model: Model) -> bool:
-    """Whether a convolution sees each channel by itself, the mark of networks for phones."""
-    graph = operator_graph(model, infer(model))
-    filters = [operator.inputs[1] for operator in graph.operators if operator.op == "Conv" and not operator.is_opaque]
-    known = [graph.values[value].type for value in filters if value is not None]
-    return any(found is not None and found.shape is not None and _is_depthwise(found.shape) for found in known)
-
-
-def _is_depthwise(filters: Sequence[int | str]) -> bool:
-    return filters[0] != 1 and filters[1] == 1 and math.prod(int(d) for d in filters[2:]) > 1
 
 
 def main() -> int:
@@ -169,7 +145,7 @@ def main() -> int:
 
 
 def _print(settings: Settings, records: list[Record]) -> None:
-    compared = (f"{OWN} / ONNX Runtime", "target") if settings.peer else ()
+    compared = (f"{OWN} / ONNX Runtime",) if settings.peer else ()
     columns = ("model", "one inference", *records[0].figures, *compared)
     rows = [row for record in records for row in record.rows(settings.peer)]
     render.table(f"emulated {settings.target}, one core", columns, rows, left=2)

@@ -45,13 +45,14 @@ from eqfuse.benchmarks.forms.compiled_form import (
 from eqfuse.benchmarks.forms.free_forms import FREE_ANCHORS, FreeForm, list_free_forms
 from eqfuse.benchmarks.forms.kernel_forms import AFTER, BEFORE, Form, list_forms
 from eqfuse.benchmarks.forms.recurrent_forms import list_recurrences
-from eqfuse.benchmarks.kernels import SAMPLE_SECONDS, sample
 from eqfuse.lowering.target import Target, target_of
 
 ROOFLINES = 3.0
 """Multiple of its roofline that a form may take, however fast ONNX Runtime is."""
 TOLERANCE = 1e-3
 """Largest difference to ONNX Runtime's results, relative to the largest element."""
+SAMPLE_SECONDS = 2e-3
+"""A sample repeats the kernel for about this long, so that the clock's resolution does not matter."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _time(
     error = largest_difference(compiled.results(), expected)
     counts = [_count_runs(run) for run in (compiled.run, theirs)]
     times = [
-        [sample(run, count, time.process_time) for run, count in zip((compiled.run, theirs), counts, strict=True)]
+        [_sample(run, count) for run, count in zip((compiled.run, theirs), counts, strict=True)]
         for _ in range(pairs)
     ]
     ours, reference = (median(column) for column in zip(*times, strict=True))
@@ -113,7 +114,15 @@ def _time(
 
 
 def _count_runs(run: Callable[[], Any]) -> int:
-    return max(1, int(SAMPLE_SECONDS / max(sample(run, 3, time.process_time), 1e-7)))
+    return max(1, int(SAMPLE_SECONDS / max(_sample(run, 3), 1e-7)))
+
+
+def _sample(run: Callable[[], Any], count: int) -> float:
+    """Seconds of CPU time of one run, over `count` of them."""
+    start = time.process_time()
+    for _ in range(count):
+        run()
+    return (time.process_time() - start) / count
 
 
 @cache

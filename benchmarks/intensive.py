@@ -29,12 +29,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
 
 import eqfuse
-from eqfuse.benchmarks.latency import OURS, REFERENCE, Record, compete, compile_bundle, geometric_mean, saved
+from eqfuse.benchmarks.latency import OURS, REFERENCE, Record, compete, compile_bundle, saved
 from eqfuse.benchmarks.measuring.contestants import Setup
 from eqfuse.benchmarks.networks.pairs import PAIRS
 from eqfuse.cli import render

@@ -9,7 +9,7 @@ faster; with them the middle half.
 
 With one thread times are CPU time, which other work on the machine disturbs least. With more they are wall-clock: CPU
 time would count threads that spin and wait. Where other processes work meanwhile, those times say little: how many
-cores they used is printed, and no target is judged above a tenth of a core.
+cores they used is printed.
 
 Before anything is timed outputs are compared with those of ONNX Runtime, for two inputs, between which they have to
 differ.
@@ -29,13 +29,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from functools import partial
-from math import exp, log
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any
 
 import numpy as np
@@ -55,11 +54,6 @@ RELATIVE = 1e-3
 """By how much outputs may differ, relative to the largest of the output."""
 LEAST_DIFFERENCE = 1e-3
 """By how much at least outputs differ for other inputs, relative to the largest."""
-GEOMETRIC_MEAN, LEAST_RATIO, COMPILE_SECONDS = 1.0, 0.8, 60.0
-"""Targets."""
-VERDICTS = {True: "reached", False: "MISSED", None: "not judged, other processes were at work"}
-QUIET = 0.1
-"""Cores that other processes may use while several threads are measured."""
 
 Who = tuple[str, int]
 """A contestant: its name, which is that of its tool or says more, and its number of threads."""
@@ -105,6 +99,15 @@ class Record:
         found = [self._as_dict(who) for who in self.samples]
         about = {"name": self.name, "family": self.family, "problems": self.problems, "others": self.others}
         return {**about, "contestants": found}
+
+    @staticmethod
+    def of(content: Mapping[str, Any]) -> Record:
+        """The record of which `as_dict` gave the content."""
+        found = Record(content["name"], content["family"], problems=list(content["problems"]), others=content["others"])
+        for each in content["contestants"]:
+            pairs = zip(each["wall"], each["cpu"], strict=True)
+            found.samples[each["tool"], each["threads"]] = [Sample(wall, cpu) for wall, cpu in pairs]
+        return found
 
     def _as_dict(self, who: Who) -> dict[str, Any]:
         ratio, samples = self.ratio(who), self.samples[who]
@@ -231,44 +234,15 @@ def problem(record: Record, text: str) -> None:
 # --- figures over all models
 
 
-def geometric_mean(numbers: Sequence[float]) -> float:
-    """Of at least one positive number."""
-    return exp(sum(map(log, numbers)) / len(numbers))
-
-
-def mean_ratio(records: Sequence[Record], who: Who) -> float | None:
+def mean_ratio(records: Sequence[Record], who: Who, reference: str = REFERENCE) -> float | None:
     """The geometric mean of ratios, each family of networks counting once; None where one did not take part."""
     families: dict[str, list[float]] = {}
     for record in records:
-        ratio = record.ratio(who)
+        ratio = record.ratio(who, reference)
         if ratio is None:
             return None
         families.setdefault(record.family, []).append(ratio.median)
     return geometric_mean([geometric_mean(ratios) for ratios in families.values()]) if families else None
-
-
-def targets(records: Sequence[Record], threads: int) -> Iterator[tuple[str, bool | None]]:
-    """A goal, the figure for it, and whether the figure reaches it; None where the machine was too busy to say."""
-    is_quiet = threads == 1 or all(record.others <= QUIET for record in records)
-    own, who = [record for record in records if record.name in AGO], (OURS, threads)
-    mean = mean_ratio(own, who)
-    if len(own) == len(AGO) and mean is not None:
-        text = f"geometric mean on AGO's six networks {mean:.2f}, wanted {GEOMETRIC_MEAN}"
-        yield text, _judged(mean >= GEOMETRIC_MEAN, is_quiet)
-    ratios = {record.name: found.median for record in records if (found := record.ratio(who)) is not None}
-    if ratios:
-        worst = min(ratios, key=lambda name: ratios[name])
-        text = f"lowest ratio {ratios[worst]:.2f} ({worst}), wanted {LEAST_RATIO}"
-        yield text, _judged(ratios[worst] >= LEAST_RATIO, is_quiet)
-    taken = {record.name: record.compiling[who] for record in records if who in record.compiling}
-    if taken:
-        longest = max(taken, key=lambda name: taken[name])
-        text = f"longest to compile {taken[longest]:.0f} s ({longest}), wanted {COMPILE_SECONDS:.0f}"
-        yield text, taken[longest] < COMPILE_SECONDS
-
-
-def _judged(reached: bool, is_quiet: bool) -> bool | None:
-    return reached if is_quiet else None
 
 
 # --- tables
@@ -282,12 +256,12 @@ def latency_table(records: Sequence[Record], threads: int, present: Sequence[str
     heads = ("model", "compile s", *(f"{tool} ms" for tool in present), *ratio_heads, "others' cores")
     table = Table(*heads, title=f"{threads} thread(s), {clock} time")
     for record in records:
-        times = [_text(record.median((tool, threads)), 1e3, ".3f") for tool in present]
-        ratios = [_middle(record.ratio((tool, threads))) for tool in others]
-        seconds = _text(record.compiling.get((OURS, threads)), 1, ".1f")
+        times = [figure(record.median((tool, threads)), 1e3, ".3f") for tool in present]
+        ratios = [spread(record.ratio((tool, threads))) for tool in others]
+        seconds = figure(record.compiling.get((OURS, threads)), 1, ".1f")
         table.add_row(record.name, seconds, *times, *ratios, f"{record.others:.2f}")
     for title, chosen in (("AGO's six", [r for r in records if r.name in AGO]), ("all", list(records))):
-        means = [_text(mean_ratio(chosen, (tool, threads)), 1, ".2f") for tool in others]
+        means = [figure(mean_ratio(chosen, (tool, threads)), 1, ".2f") for tool in others]
         table.add_row(f"geometric mean, {title}", "", *[""] * len(present), *means)
     return table
 
@@ -296,28 +270,33 @@ def scaling_table(records: Sequence[Record], threads: int) -> Table:
     """How many times as fast several threads are."""
     table = Table("model", OURS, REFERENCE, title=f"{threads} threads: times as fast as one thread, wall-clock")
     for record in records:
-        table.add_row(record.name, *(_middle(record.scaling(tool, threads)) for tool in (OURS, REFERENCE)))
+        table.add_row(record.name, *(spread(record.scaling(tool, threads)) for tool in (OURS, REFERENCE)))
     return table
 
 
-def _text(value: float | None, factor: float, form: str) -> str:
+def figure(value: float | None, factor: float, form: str) -> str:
+    """A number times a factor; a dash where there is none."""
     return "-" if value is None else format(value * factor, form)
 
 
-def _middle(found: Middle | None) -> str:
-    return "-" if found is None else f"{found.median:.2f} ({found.lower:.2f} to {found.upper:.2f})"
+def spread(ratio: Middle | None) -> str:
+    """The median, and the middle half in brackets; a dash where there is none."""
+    return "-" if ratio is None else f"{ratio.median:.2f} ({ratio.lower:.2f} to {ratio.upper:.2f})"
+
+
+def wide_console() -> Console:
+    """For tables: as wide as the terminal, or wide enough for every column in a file."""
+    return Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
 
 
 def print_tables(records: Sequence[Record], options: argparse.Namespace) -> None:
-    """All of them, then targets and problems."""
-    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+    """All of them, then problems."""
+    console = wide_console()
     for threads in options.threads:
         console.print(latency_table(records, threads, tools(options)))
     for threads in options.threads:
         if threads > 1 and 1 in options.threads:
             console.print(scaling_table(records, threads))
-        for text, reached in targets(records, threads):
-            console.print(f"{threads} thread(s): {VERDICTS[reached]}: {text}")
     for record in records:
         for problem in record.problems:
             console.print(f"{record.name}: {problem}")
@@ -385,7 +364,7 @@ def main() -> None:
         print_tables(records, options)
     if options.json:
         content = breakdowns if options.kernels else [record.as_dict() for record in records]
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        options.json.writefigure(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

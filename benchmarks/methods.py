@@ -38,11 +38,10 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any, get_args
 
-from rich.console import Console
 from rich.table import Table
 from scipy.stats import spearmanr
 
-from eqfuse.benchmarks.latency import OURS, REFERENCE, compile_bundle, given, saved
+from eqfuse.benchmarks.latency import OURS, REFERENCE, compile_bundle, given, saved, wide_console
 from eqfuse.benchmarks.measuring.contestants import TOOLS, ContestantError, Setup
 from eqfuse.benchmarks.networks import AGO
 from eqfuse.benchmarks.table5 import BUILDERS
@@ -59,10 +58,6 @@ from eqfuse.lowering.running.kernel_times import kernel_times
 
 METHODS = get_args(PartitionMethod)
 MODELS = {**BUILDERS, **{name: network.build for name, network in AGO.items()}}
-CLOSE = 1.02
-"""`joint` should take at most this many times the time of the fastest method."""
-CORRELATION = 0.9
-"""Wanted in the mean over models."""
 SESSIONS = 2
 """Of each program: where its memory lies makes a difference of a percent."""
 LEAST_ROUNDS = 7
@@ -230,14 +225,14 @@ def take_turns(
 
 
 def print_tables(outcomes: Sequence[Outcome]) -> None:
-    """A row for each bundle and one for each model, then what is wanted of all."""
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False)
+    """A row for each bundle and one for each model, then figures over all models."""
+    console = wide_console()
     console.print(_bundle_table(outcomes))
     console.print(_model_table(outcomes))
     excesses = {outcome.name: excess for outcome in outcomes if (excess := outcome.excess()) is not None}
     if excesses:
         worst = max(excesses, key=excesses.__getitem__)
-        console.print(f"joint over the fastest method: at most {excesses[worst]:.3f} ({worst}), wanted {CLOSE}")
+        console.print(f"joint over the fastest method: at most {excesses[worst]:.3f} ({worst})")
     correlations = {
         "methods, ties within the noise": [outcome.correlation(outcome.noise) for outcome in outcomes],
         "methods, ties of equal programs": [outcome.correlation(0.0) for outcome in outcomes],
@@ -246,7 +241,7 @@ def print_tables(outcomes: Sequence[Outcome]) -> None:
     for text, each in correlations.items():
         if values := [value for value in each if value is not None]:
             figures = f"mean {mean(values):.2f} over {len(values)} models, least {min(values):.2f}"
-            console.print(f"rank correlation of {text}: {figures}, wanted {CORRELATION}")
+            console.print(f"rank correlation of {text}: {figures}")
 
 
 def _bundle_table(outcomes: Sequence[Outcome]) -> Table:

@@ -21,16 +21,16 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import onnx
-from rich.console import Console
 from rich.table import Table
 
+from eqfuse.benchmarks.latency import wide_console
 from eqfuse.benchmarks.measuring.partition_statistics import PartitionStatistics, statistics
 from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.benchmarks.table5.figures import FIG14, TABLE5, PrintedBalance
@@ -118,21 +118,8 @@ class Record:
         """What `joint` leaves of the bytes of intermediate results."""
         return self.joint.intermediate / self.intermediate
 
-    def misses(self) -> Iterator[str]:
-        """The results that miss their goal."""
-        printed = TABLE5.get(self.name)
-        if printed and self.rate <= printed.rate:
-            yield f"fusion rate {self.rate:.2f}, DNNFusion's {printed.rate:.2f}"
-        if printed and self.ratio >= printed.ratio:
-            yield f"{self.ratio:.0%} of the intermediate bytes left, by DNNFusion {printed.ratio:.0%}"
-        for method in OTHERS:
-            if self.joint.price > self.cuts[method].price:
-                yield f"dearer than {method}: {self.joint.price:.3g} s against {self.cuts[method].price:.3g} s"
-        if self.name == MOBILEVIT and self.cuts["ago"].balance.jain <= FIG14["ago"].jain:
-            yield f"Jain's index of ago {self.cuts['ago'].balance.jain:.2f}, printed {FIG14['ago'].jain}"
-
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "rate": self.rate, "ratio": self.ratio, "misses": list(self.misses())}
+        return {**asdict(self), "rate": self.rate, "ratio": self.ratio}
 
 
 def measured(found: Partitioned, seconds: float) -> Cut:
@@ -191,7 +178,7 @@ def compare(name: str, source: Source, arguments: argparse.Namespace) -> Record:
     record.cuts["joint"] = measured(found, seconds)
     record.prices = found.prices
     record.seconds = time.perf_counter() - started
-    progress(f"joint: {record.joint.kernels} kernels in {seconds:.1f} s; {'; '.join(record.misses()) or 'no miss'}")
+    progress(f"joint: {record.joint.kernels} kernels in {seconds:.1f} s")
     return record
 
 
@@ -273,15 +260,12 @@ def balance_row(found: PartitionStatistics | PrintedBalance) -> list[str]:
 
 
 def print_tables(records: Sequence[Record]) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    console = wide_console()
     for make in (kernel_table, byte_table, price_table, time_table):
         console.print(make(records))
     for record in records:
         if record.name == MOBILEVIT:
             console.print(balance_table(record))
-    for record in records:
-        for miss in record.misses():
-            console.print(f"{record.name}: {miss}", markup=False, highlight=False)
 
 
 # --- command line

@@ -24,12 +24,12 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import geometric_mean
 
-from rich.console import Console
 from rich.table import Table
 
 from eqfuse.benchmarks.latency import (
@@ -40,18 +40,18 @@ from eqfuse.benchmarks.latency import (
     Record,
     compete,
     compile_bundle,
-    geometric_mean,
+    figure,
     problem,
     saved,
+    spread,
+    wide_console,
 )
-from eqfuse.benchmarks.measuring.contestants import ContestantError, Sample, Setup
+from eqfuse.benchmarks.measuring.contestants import ContestantError, Setup
 from eqfuse.benchmarks.networks import AGO
 from eqfuse.benchmarks.threads import fix_shapes, input_shape
 from eqfuse.lowering.running.turns import Middle
 
 PEERS = (REFERENCE, OPENVINO, MNN)
-LEAST_MEAN, LEAST_RATIO = 1.2, 1.0
-"""Targets: of the geometric mean, and of each model."""
 
 
 @dataclass(frozen=True)
@@ -130,19 +130,13 @@ def table(records: Sequence[Record], threads: int) -> Table:
     heads = ("model", *(f"{tool} ms" for tool in (OURS, *PEERS)), *(f"{peer} / eqfuse" for peer in PEERS))
     result = Table(*heads, "best peer / eqfuse", "others' cores", title=title)
     for record in records:
-        times = [_milliseconds(record.median((tool, threads))) for tool in (OURS, *PEERS)]
+        times = [figure(record.median((tool, threads)), 1e3, ".3f") for tool in (OURS, *PEERS)]
         ratios = [_number(record.ratio((OURS, threads), peer)) for peer in PEERS]
-        best = best_ratio(record, threads)
-        spread = "-" if best is None else f"{best.median:.2f} ({best.lower:.2f} to {best.upper:.2f})"
-        result.add_row(record.name, *times, *ratios, spread, f"{record.others:.2f}")
+        result.add_row(record.name, *times, *ratios, spread(best_ratio(record, threads)), f"{record.others:.2f}")
     means = [_mean([record.ratio((OURS, threads), peer) for record in records]) for peer in PEERS]
     best_mean = _mean([best_ratio(record, threads) for record in records])
     result.add_row("geometric mean", *[""] * (1 + len(PEERS)), *means, best_mean)
     return result
-
-
-def _milliseconds(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1e3 * seconds:.3f}"
 
 
 def _number(ratio: Middle | None) -> str:
@@ -155,30 +149,13 @@ def _mean(ratios: Sequence[Middle | None]) -> str:
 
 
 def print_tables(records: Sequence[Record]) -> None:
-    """Those of all numbers of threads, what is missed, and problems."""
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False)
+    """Those of all numbers of threads, and problems."""
+    console = wide_console()
     for threads in sorted({who[1] for record in records for who in record.samples}):
         console.print(table(records, threads))
-        ratios = {record.name: best.median for record in records if (best := best_ratio(record, threads)) is not None}
-        slower = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio < LEAST_RATIO]
-        console.print(
-            f"{threads} thread(s): geometric mean {geometric_mean(list(ratios.values())) if ratios else 0:.2f}, "
-            f"wanted {LEAST_MEAN}; below {LEAST_RATIO} on {len(slower)} of {len(ratios)}: {', '.join(slower) or 'none'}"
-        )
     for record in records:
         for text in record.problems:
             console.print(f"{record.name}: {text}")
-
-
-def read_records(paths: Sequence[Path]) -> Iterator[Record]:
-    """What `--json` wrote."""
-    for path in paths:
-        for row in json.loads(path.read_text(encoding="utf-8")):
-            record = Record(row["name"], row["family"], problems=row["problems"], others=row["others"])
-            for each in row["contestants"]:
-                pairs = zip(each["wall"], each["cpu"], strict=True)
-                record.samples[each["tool"], each["threads"]] = [Sample(wall, cpu) for wall, cpu in pairs]
-            yield record
 
 
 def sources(options: argparse.Namespace) -> dict[str, Callable[[Path], Path]]:
@@ -215,7 +192,8 @@ def main() -> None:
     """Command line."""
     options = parser().parse_args()
     if options.tables:
-        print_tables(list(read_records(options.tables)))
+        rows = [row for path in options.tables for row in json.loads(path.read_text(encoding="utf-8"))]
+        print_tables(list(map(Record.of, rows)))
         return
     records: list[Record] = []
     for name, source in sources(options).items():

@@ -30,10 +30,9 @@ from pathlib import Path
 from statistics import median
 
 import onnx
-from rich.console import Console
 from rich.table import Table
 
-from eqfuse.benchmarks.latency import OPENVINO, OURS, REFERENCE, compile_bundle
+from eqfuse.benchmarks.latency import OPENVINO, OURS, REFERENCE, compile_bundle, wide_console
 from eqfuse.benchmarks.measuring.busy import Load
 from eqfuse.benchmarks.measuring.contestants import Contestant, ContestantError, Setup
 from eqfuse.support.processor import available_cores
@@ -145,7 +144,7 @@ def print_table(records: list[Record], threads: list[int]) -> None:
         for tool in dict.fromkeys(tool for tool, *_ in record.seconds):
             cells = [_cell(record, (tool, n, state)) for state in (QUIET, BUSY) for n in threads]
             table.add_row(record.name, tool, *cells, f"{record.others:.2f}")
-    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
+    wide_console().print(table)
 
 
 def _cell(record: Record, case: Case) -> str:

@@ -59,7 +59,7 @@ from eqfuse.benchmarks.searches.results import (
     results_of,
 )
 from eqfuse.benchmarks.searches.search import VARIANTS, Budget, Job
-from eqfuse.benchmarks.searches.tables import ABLATION, ARM, NETWORK, ORT, PARTS, PUBLISHED, SUBGRAPHS, print_results
+from eqfuse.benchmarks.searches.tables import ABLATION, ARM, NETWORK, ORT, PARTS, SUBGRAPHS, print_results
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.model import read
 from eqfuse.errors import EqfuseError
@@ -68,8 +68,6 @@ from eqfuse.lowering.interface import inputs_of
 from eqfuse.lowering.ports import random_inputs
 
 ARM_TARGET = "arm-cortex-a76"
-COUNTED_BEFORE = {"mobilenet_v2_56": 28_900_000}
-"""Instructions of ONNX Runtime 1.22.1 for aarch64, of one inference, for when it is not there to be counted."""
 BATCHES = (1, 4)
 QUICK_TRIALS, QUICK_ROUNDS = 16, 5
 _DEFAULTS = {
@@ -165,7 +163,7 @@ def _compete(found: Comparison, model: Path, jobs: dict[str, Job], scratch: Path
 
 
 def _count(found: Comparison, model: Path, jobs: dict[str, Job], options: argparse.Namespace) -> None:
-    """Executed instructions; of ONNX Runtime those of an earlier run where it is not there."""
+    """Executed instructions; those of ONNX Runtime where `--root` has it."""
     inputs = random_inputs(inputs_of(read(model)), 0)
     counts = found.instructions
     try:
@@ -175,8 +173,6 @@ def _count(found: Comparison, model: Path, jobs: dict[str, Job], options: argpar
         counts[PLAIN] = settings.own(model, inputs).instructions
         if settings.root is not None:
             counts[settings.peer] = settings.root.count(model, inputs, load_device(ARM_TARGET)).instructions
-        elif found.record.name in COUNTED_BEFORE:
-            counts[PUBLISHED] = COUNTED_BEFORE[found.record.name]
     except EqfuseError as error:
         problem(found.record, str(error))
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from statistics import fmean, geometric_mean
 
 from eqfuse.benchmarks.accelerators.cell import Run
 from eqfuse.benchmarks.accelerators.graphturbo import TABLE1, TABLE2, TABLE3, TABLE4, Allocation, ScopeCounts
@@ -17,9 +17,6 @@ PRINTED_STEPS = {("lb", TVM): 3.67, ("instances", "lb"): 2.20, ("graphturbo", "i
 """The text's averages (sections 5.2 and 5.3) of one variant over another."""
 APPROACHES = {"TVM": TVM, "GraphTurbo": FULL}
 """Table 1's approaches, as variants."""
-BOUND_RATIO, SCHEDULING_SECONDS = 0.7, 60.0
-"""Targets; the seconds are ResNet-50's."""
-RESNET = "A"
 MISSING = "-"
 
 
@@ -81,16 +78,6 @@ def fastest(runs: Sequence[Run]) -> Run | None:
     return max(runs, key=lambda each: (each.throughput, -each.samples), default=None)
 
 
-def arithmetic_mean(numbers: Sequence[float]) -> float:
-    """Of at least one number."""
-    return sum(numbers) / len(numbers)
-
-
-def geometric_mean(numbers: Sequence[float]) -> float:
-    """Of at least one positive number."""
-    return exp(sum(map(log, numbers)) / len(numbers))
-
-
 def speed_ups(results: Results, variant: str, over: str) -> list[float]:
     """Of all labels that have both."""
     found = (results.speed_up(label, variant, over) for label in results.labels)
@@ -112,7 +99,6 @@ def all_tables(results: Results) -> str:
         ("Seconds to compile, beside Table 4", seconds_table),
         ("Lower bound", bound_table),
         ("BERT-128 by batch, beside Table 1", batch_table),
-        ("Targets", target_lines),
         ("Failures", failure_lines),
     )
     found = ((title, table(results)) for title, table in sections)
@@ -137,7 +123,7 @@ def throughput_table(results: Results) -> str:
         rows.append((_named(label), f"{TABLE2[label].throughput:,}", *cells, *found))
     columns = [*zip(*(_speed_ups_of(results, label) for label in results.labels), strict=True)]
     empty = [""] * (1 + len(shown))
-    for title, mean in (("arithmetic mean", arithmetic_mean), ("geometric mean", geometric_mean)):
+    for title, mean in (("arithmetic mean", fmean), ("geometric mean", geometric_mean)):
         rows.append((title, *empty, *(_mean(mean, [x for x in each if x is not None]) for each in columns)))
     rows.append(("the text's average", *empty, *map(_times, (*PRINTED_SPEED_UPS.values(), PRINTED_SPEED_UPS[TVM]))))
     return markdown(("model", "TVM printed", *shown, *ratios), rows)
@@ -154,7 +140,7 @@ def ablation_table(results: Results) -> str:
     pairs.append((FULL, SCHEDULED))
     heads = ("model", *(variant if over == TVM else f"{variant} / {over}" for variant, over in pairs))
     rows = [(_named(label), *(_times(results.speed_up(label, *pair)) for pair in pairs)) for label in results.labels]
-    for title, mean in (("arithmetic mean", arithmetic_mean), ("geometric mean", geometric_mean)):
+    for title, mean in (("arithmetic mean", fmean), ("geometric mean", geometric_mean)):
         rows.append((title, *(_mean(mean, speed_ups(results, *pair)) for pair in pairs)))
     printed = {**PRINTED_STEPS, (SCHEDULED, TVM): PRINTED_SPEED_UPS[TVM]}
     rows.append(("the text's average", *(_times(printed.get(pair)) for pair in pairs)))
@@ -240,39 +226,6 @@ def _batch_row(results: Results, row: Allocation) -> tuple[str, ...]:
     name = f"{row.approach} ({variant})" if variant else row.approach
     cut = (str(row.batch), str(row.iterations), str(row.per_cluster))
     return (name, *cut, ours[0], f"{row.throughput:,}", ours[1], f"{row.latency:.2f}")
-
-
-def target_lines(results: Results) -> str:
-    """Whether each is reached, and by which figure."""
-    return "\n".join(f"- {'reached' if met else 'MISSED'}: {text}" for text, met in targets(results))
-
-
-def targets(results: Results) -> Iterator[tuple[str, bool]]:
-    """A goal, the figure for it, and whether the figure reaches it; a label without a figure does not."""
-    everything = len(results.labels)
-    for over, printed in PRINTED_SPEED_UPS.items():
-        found = speed_ups(results, FULL, over)
-        if found:
-            means = f"{geometric_mean(found):.2f}x, arithmetic {arithmetic_mean(found):.2f}x"
-            text = f"geometric mean of {FULL} over {over} {means} ({len(found)} models), wanted above {printed}x"
-            yield text, len(found) == everything and geometric_mean(found) > printed
-    runs = {label: run for label in results.labels if (run := results.at_printed_batch(label)) is not None}
-    if runs:
-        worse = [label for label, run in runs.items() if run.figures["scopes"]["ddr"] > TABLE3[label].ddr.graphturbo]
-        yield f"tensors in DDR at most Table 3's, more in {_listed(worse)}", not worse and len(runs) == everything
-    best = {label: run for label in results.labels if (run := results.best(label, FULL)) is not None}
-    if best:
-        below = [label for label, run in best.items() if run.figures["lower_bound"]["ratio"] < BOUND_RATIO]
-        text = f"{BOUND_RATIO:.0%} of the lower bound, less in {_listed(below)}"
-        yield text, not below and len(best) == everything
-    if RESNET in runs:
-        seconds = scheduling(runs[RESNET])
-        text = f"{_named(RESNET)} scheduled and generated in {seconds:.1f} s, wanted {SCHEDULING_SECONDS:.0f} s"
-        yield text, seconds < SCHEDULING_SECONDS
-
-
-def _listed(labels: Sequence[str]) -> str:
-    return ", ".join(labels) or "none"
 
 
 def failure_lines(results: Results) -> str:

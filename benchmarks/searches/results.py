@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from eqfuse.benchmarks.latency import Record
-from eqfuse.benchmarks.measuring.contestants import Sample
 
 PLAIN, TUNED, NO_INTENSIVE, NO_REFORMER = "eqfuse", "tuned", "AGO-NI", "AGO-NR"
 PEER, LONG_PEER, REFERENCE = "MetaSchedule", "MetaSchedule, long", "ONNX Runtime"
@@ -84,15 +83,7 @@ class Comparison:
 def comparison_of(content: Mapping[str, Any]) -> Comparison:
     """What `as_dict` gave."""
     searches = {name: search_of(each) for name, each in content["searches"].items()}
-    return Comparison(_record_of(content), searches, dict(content["instructions"]))
-
-
-def _record_of(content: Mapping[str, Any]) -> Record:
-    found = Record(content["name"], content["family"], problems=list(content["problems"]), others=content["others"])
-    for each in content["contestants"]:
-        who = (each["tool"], each["threads"])
-        found.samples[who] = [Sample(*pair) for pair in zip(each["wall"], each["cpu"], strict=True)]
-    return found
+    return Comparison(Record.of(content), searches, dict(content["instructions"]))
 
 
 @dataclass(frozen=True)

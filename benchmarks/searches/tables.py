@@ -1,16 +1,10 @@
-"""Tables and verdicts of benchmarks/tuning.py."""
+"""Tables of benchmarks/tuning.py."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-
-from rich.console import Console
 from rich.table import Column, Table
 
-from eqfuse.benchmarks import latency
-from eqfuse.benchmarks.latency import QUIET, VERDICTS, geometric_mean
-from eqfuse.benchmarks.networks import AGO
+from eqfuse.benchmarks.latency import figure, mean_ratio, spread, wide_console
 from eqfuse.benchmarks.searches.results import (
     LONG_PEER,
     NO_INTENSIVE,
@@ -25,12 +19,7 @@ from eqfuse.benchmarks.searches.results import (
 )
 from eqfuse.lowering.running.turns import Middle
 
-EQUAL_TRIALS, LONG, GEOMETRIC_MEAN, EACH, INSTRUCTIONS = 1.5, 1.0, 1.25, 1.0, 0.5
-"""Targets: the run time of MetaSchedule's model over ours, at equal trials and at its many; ONNX Runtime's over ours,
-on the geometric mean and for each network; and our instructions over ONNX Runtime's."""
 SUBGRAPHS, NETWORK, ABLATION, ORT, ARM = PARTS = ("subgraphs", "network", "ablation", "ort", "arm")
-PUBLISHED = "ONNX Runtime 1.22.1, not counted now"
-"""Whose instructions are a figure of an earlier run."""
 _PEERS = (PEER, LONG_PEER, NO_INTENSIVE, NO_REFORMER, PLAIN)
 """Whose run times are divided by those of the tuned bundle."""
 _TITLES = {
@@ -42,13 +31,11 @@ _TITLES = {
 
 
 def print_results(results: Results) -> None:
-    """Tables, verdicts and problems."""
-    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+    """Tables, notes and problems."""
+    console = wide_console()
     console.print(_instruction_table(results) if results.part == ARM else _run_time_table(results))
     if results.part in (SUBGRAPHS, NETWORK, ABLATION):
         console.print(_search_table(results))
-    for text, reached in verdicts(results):
-        console.print(f"{VERDICTS[reached]}: {text}")
     for each in results.comparisons:
         for name, search in each.searches.items():
             if search.note:
@@ -60,17 +47,6 @@ def print_results(results: Results) -> None:
 def ratio_to(results: Results, each: Comparison, reference: str) -> Middle | None:
     """End to end, the run time of the reference over that of the tuned bundle, round by round."""
     return each.record.ratio((TUNED, results.threads), reference)
-
-
-def mean_ratio(results: Results, reference: str) -> float | None:
-    """The geometric mean of these, each family counting once; None where one is missing."""
-    families: dict[str, list[float]] = {}
-    for each in results.comparisons:
-        ratio = ratio_to(results, each, reference)
-        if ratio is None:
-            return None
-        families.setdefault(each.record.family, []).append(ratio.median)
-    return geometric_mean([geometric_mean(ratios) for ratios in families.values()]) if families else None
 
 
 # --- tables
@@ -87,10 +63,11 @@ def _run_time_table(results: Results) -> Table:
         Column("model", no_wrap=True), *heads, title=f"{title}; end to end, {results.threads} thread(s), {clock} time"
     )
     for each in results.comparisons:
-        times = [_text(each.record.median((name, results.threads)), 1e3, ".3f") for name in present]
-        ratios = [_middle(ratio_to(results, each, name)) for name in compared]
+        times = [figure(each.record.median((name, results.threads)), 1e3, ".3f") for name in present]
+        ratios = [spread(ratio_to(results, each, name)) for name in compared]
         table.add_row(each.record.name, *times, *ratios, f"{each.record.others:.2f}")
-    means = [_text(mean_ratio(results, name), 1, ".2f") for name in compared]
+    records, tuned = [each.record for each in results.comparisons], (TUNED, results.threads)
+    means = [figure(mean_ratio(records, tuned, name), 1, ".2f") for name in compared]
     table.add_row("geometric mean", *[""] * len(present), *means)
     return table
 
@@ -110,8 +87,8 @@ def _search_table(results: Results) -> Table:
             early = None if seconds is None else search.at_seconds(seconds)
             table.add_row(
                 each.record.name, name, str(search.tasks), str(search.trials), str(search.failed),
-                f"{search.seconds:.0f}", _text(search.at_trials(results.trials), 1e3, ".3f"),
-                "-" if seconds is None else f"{_text(early, 1e3, '.3f')} ({seconds:.0f} s)",
+                f"{search.seconds:.0f}", figure(search.at_trials(results.trials), 1e3, ".3f"),
+                "-" if seconds is None else f"{figure(early, 1e3, '.3f')} ({seconds:.0f} s)",
             )  # fmt: skip
     return table
 
@@ -123,8 +100,8 @@ def _instruction_table(results: Results) -> Table:
     table = Table(*heads, title=f"instructions of one inference, emulated, one core; {results.trials} trials")
     for each in results.comparisons:
         counts = each.instructions
-        numbers = [_text(counts.get(name), 1e-6, ".2f") for name in names]
-        ratios = [_text(_instruction_ratio(each, name), 1, ".2f") for name in others]
+        numbers = [figure(counts.get(name), 1e-6, ".2f") for name in names]
+        ratios = [figure(_instruction_ratio(each, name), 1, ".2f") for name in others]
         table.add_row(each.record.name, *numbers, *ratios)
     return table
 
@@ -132,65 +109,3 @@ def _instruction_table(results: Results) -> Table:
 def _instruction_ratio(each: Comparison, name: str) -> float | None:
     counts = each.instructions
     return counts[TUNED] / counts[name] if TUNED in counts and name in counts else None
-
-
-def _text(value: float | None, factor: float, form: str) -> str:
-    return "-" if value is None else format(value * factor, form)
-
-
-def _middle(found: Middle | None) -> str:
-    return "-" if found is None else f"{found.median:.2f} ({found.lower:.2f} to {found.upper:.2f})"
-
-
-# --- targets
-
-
-def verdicts(results: Results) -> Iterator[tuple[str, bool | None]]:
-    """A goal, the figure for it, and whether the figure reaches it; None where the machine was too busy to say."""
-    if results.part == ARM:
-        yield from _instruction_verdicts(results)
-        return
-    quiet = results.threads == 1 or all(each.record.others <= QUIET for each in results.comparisons)
-    found = _ort_verdicts(results) if results.part == ORT else _peer_verdicts(results)
-    for text, reached in found:
-        yield text, reached if quiet else None
-
-
-def _peer_verdicts(results: Results) -> Iterator[tuple[str, bool]]:
-    """None where a search had too few trials for all tasks: what has no schedule at all is no peer."""
-    equal, long = (mean_ratio(results, name) if _is_whole(results, name) else None for name in (PEER, LONG_PEER))
-    if equal is not None:
-        text = f"{equal:.2f} times as fast as {PEER} at {results.trials} trials each, wanted {EQUAL_TRIALS}"
-        yield text, equal >= EQUAL_TRIALS
-    if long is not None:
-        text = f"{long:.2f} times as fast as {PEER} after {results.long_trials} trials, wanted more than {LONG:g}"
-        yield text, long > LONG
-
-
-def _is_whole(results: Results, name: str) -> bool:
-    searches = [each.searches[name] for each in results.comparisons if name in each.searches]
-    return bool(searches) and all(search.measured for search in searches)
-
-
-def _ort_verdicts(results: Results) -> Iterator[tuple[str, bool]]:
-    """Of AGO's networks, where all take part; of each network that does."""
-    mean = latency.mean_ratio(
-        [each.record for each in results.comparisons if each.record.name in AGO], (TUNED, results.threads)
-    )
-    if mean is not None and AGO.keys() <= {each.record.name for each in results.comparisons}:
-        text = f"geometric mean on AGO's six networks {mean:.2f}, wanted {GEOMETRIC_MEAN}"
-        yield text, mean >= GEOMETRIC_MEAN
-    ratios = {e.record.name: ratio.median for e in results.comparisons if (ratio := ratio_to(results, e, REFERENCE))}
-    if ratios:
-        worst = min(ratios, key=lambda name: ratios[name])
-        yield f"lowest ratio {ratios[worst]:.2f} ({worst}), wanted more than {EACH:g}", ratios[worst] > EACH
-
-
-def _instruction_verdicts(results: Results) -> Iterator[tuple[str, bool]]:
-    """Beside what was counted in this run alone."""
-    for each in results.comparisons:
-        for name in each.instructions:
-            ratio = _instruction_ratio(each, name)
-            if ratio is not None and name.startswith(REFERENCE) and name != PUBLISHED:
-                text = f"{each.record.name}: {ratio:.2f} of the instructions of {name}, wanted at most {INSTRUCTIONS}"
-                yield text, ratio <= INSTRUCTIONS

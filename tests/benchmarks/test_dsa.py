@@ -24,15 +24,12 @@ from eqfuse.benchmarks.accelerators.tables import (
     Results,
     ablation_table,
     all_tables,
-    arithmetic_mean,
     batch_table,
     bound_table,
-    geometric_mean,
     limit,
     markdown,
     scopes_table,
     seconds_table,
-    targets,
     throughput_table,
 )
 from eqfuse.benchmarks.dsa import Cell, cells_of, chosen, last_line, read_results, run_process, samples_of, together
@@ -71,11 +68,6 @@ def rows(table: str) -> dict[str, list[str]]:
     """By their first cells."""
     cells = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())
     return {first: others for first, *others in cells}
-
-
-def test_means() -> None:
-    assert arithmetic_mean([1.0, 4.0]) == 2.5
-    assert geometric_mean([1.0, 4.0]) == pytest.approx(2.0)
 
 
 def test_best_run_has_the_highest_throughput() -> None:
@@ -161,22 +153,6 @@ def test_batches_of_table_1_take_so_many_iterations() -> None:
 
 def test_without_the_sizes_of_table_1_there_is_no_such_table() -> None:
     assert batch_table(results(run("A", "full", 16, 1.0))) == ""
-
-
-@pytest.mark.parametrize(("ddr", "met"), [(1, True), (2, False)])
-def test_target_of_tensors_in_ddr_is_table_3(ddr: int, met: bool) -> None:
-    found = dict(targets(results(run("A", "full", 16, 1.0, ddr=ddr))))
-    assert [reached for text, reached in found.items() if "DDR" in text] == [met]
-
-
-def test_target_of_the_bound_names_what_is_below() -> None:
-    found = dict(targets(results(run("A", "full", 16, 1.0, mme=69.0), run("B", "full", 8, 1.0, mme=71.0))))
-    assert found["70% of the lower bound, less in A"] is False
-
-
-def test_no_target_is_reached_by_leaving_models_out() -> None:
-    found = results(run("A", "tvm", 16, 1.0), run("A", "full", 16, 20.0), FAILED)
-    assert [met for text, met in targets(found) if "over tvm" in text] == [False]
 
 
 def test_failures_are_listed_with_their_command() -> None:

@@ -1,4 +1,4 @@
-"""Ratios, means and targets of benchmarks/latency.py, and the processes it measures in."""
+"""Ratios and means of benchmarks/latency.py, and the processes it measures in."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from eqfuse.benchmarks import latency
 from eqfuse.benchmarks.latency import OURS, REFERENCE, Record
 from eqfuse.benchmarks.measuring.busy import Load
 from eqfuse.benchmarks.measuring.contestants import Contestant, ContestantError, Sample, Setup
-from eqfuse.benchmarks.networks import AGO
 
 
-def record(name: str, family: str, ours: float, theirs: float, threads: int = 1) -> Record:
+def record(name: str, family: str, ours: float, theirs: float) -> Record:
     samples = {
-        (OURS, threads): [Sample(ours, ours), Sample(2 * ours, 2 * ours)],
-        (REFERENCE, threads): [Sample(theirs, theirs), Sample(2 * theirs, 2 * theirs)],
+        (OURS, 1): [Sample(ours, ours), Sample(2 * ours, 2 * ours)],
+        (REFERENCE, 1): [Sample(theirs, theirs), Sample(2 * theirs, 2 * theirs)],
     }
-    return Record(name, family, samples, {(OURS, threads): 5.0})
+    return Record(name, family, samples)
 
 
 @pytest.fixture
@@ -61,23 +60,6 @@ def test_each_family_counts_once_in_the_mean() -> None:
     assert latency.mean_ratio(records, (OURS, 1)) == pytest.approx(2.0)
 
 
-def test_targets_name_what_misses_them() -> None:
-    found = dict(latency.targets([record("a", "a", 1.0, 2.0), record("b", "b", 1.0, 0.5)], 1))
-    assert found == {"lowest ratio 0.50 (b), wanted 0.8": False, "longest to compile 5 s (a), wanted 60": True}
-
-
-def test_several_threads_are_not_judged_on_a_busy_machine() -> None:
-    busy = record("a", "a", 1.0, 2.0, threads=2)
-    busy.others = 1.5
-    assert dict(latency.targets([busy], 2))["lowest ratio 2.00 (a), wanted 0.8"] is None
-
-
-def test_one_thread_is_judged_on_a_busy_machine() -> None:
-    busy = record("a", "a", 1.0, 2.0)
-    busy.others = 1.5
-    assert dict(latency.targets([busy], 1))["lowest ratio 2.00 (a), wanted 0.8"] is True
-
-
 def test_own_work_is_not_that_of_others() -> None:
     before, after = Load(clock=10.0, busy=100.0, own=5.0), Load(clock=20.0, busy=112.0, own=12.0)
     assert before.others(after) == pytest.approx(0.5)
@@ -87,12 +69,6 @@ def test_load_counts_a_process_that_works(model: Path) -> None:
     with Contestant(Setup(REFERENCE, model, 1)) as contestant:
         alone, both = Load.now([]), Load.now([contestant.process])
     assert both.own > alone.own
-
-
-def test_mean_of_agos_networks_needs_all_of_them() -> None:
-    records = [record(name, AGO[name].family, 1.0, 1.5) for name in AGO]
-    assert any("1.50" in text and reached for text, reached in latency.targets(records, 1))
-    assert not any("geometric mean" in text for text, _ in latency.targets(records[1:], 1))
 
 
 def test_unknown_network_is_named() -> None:

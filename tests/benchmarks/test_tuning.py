@@ -1,4 +1,4 @@
-"""Sub-graphs, curves, verdicts and pictures of benchmarks/tuning.py."""
+"""Sub-graphs, curves, tables and pictures of benchmarks/tuning.py."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ import pytest
 from eqfuse.benchmarks import tuning
 from eqfuse.benchmarks.latency import Record
 from eqfuse.benchmarks.measuring.contestants import Sample
-from eqfuse.benchmarks.networks import AGO
 from eqfuse.benchmarks.networks.pairs import PAIRS
 from eqfuse.benchmarks.searches import tables as tuning_tables
 from eqfuse.benchmarks.searches.picture import curves_svg, round_step, run_time_ticks
 from eqfuse.benchmarks.searches.results import (
     LONG_PEER,
     PEER,
-    PLAIN,
     REFERENCE,
     TUNED,
     Comparison,
@@ -33,22 +31,22 @@ from eqfuse.benchmarks.searches.results import (
     search_of,
 )
 from eqfuse.benchmarks.searches.search import VARIANTS, Budget, Job
-from eqfuse.benchmarks.searches.tables import ARM, NETWORK, ORT, PUBLISHED, SUBGRAPHS, verdicts
+from eqfuse.benchmarks.searches.tables import NETWORK, ORT, SUBGRAPHS
 
 # Points are (trials, seconds, latency); kernels that had not run made the second one rise.
 SEARCH = Search((Point(8, 1.0, 2.0), Point(16, 2.0, 5.0), Point(24, 4.0, 4.0), Point(32, 8.0, 3.0)), 32, 1, 2, 9.0)
 
 
-def comparison(name: str, family: str, threads: int = 1, **milliseconds: float) -> Comparison:
+def comparison(name: str, family: str, **milliseconds: float) -> Comparison:
     """One turn each; names are those of `searches.results`."""
     record = Record(name, family)
     for who, time in milliseconds.items():
-        record.samples[globals()[who], threads] = [Sample(1e-3 * time, 1e-3 * time)]
+        record.samples[globals()[who], 1] = [Sample(1e-3 * time, 1e-3 * time)]
     return Comparison(record, dict.fromkeys((TUNED, PEER, LONG_PEER), SEARCH))
 
 
-def results(part: str, *comparisons: Comparison, threads: int = 1) -> Results:
-    return Results(part, 32, 2000, threads, comparisons)
+def results(part: str, *comparisons: Comparison) -> Results:
+    return Results(part, 32, 2000, 1, comparisons)
 
 
 @pytest.mark.parametrize("batch", [1, 4])
@@ -105,61 +103,6 @@ def test_results_survive_json() -> None:
     found = results(NETWORK, comparison("a", "a", TUNED=1.0, REFERENCE=2.0))
     again = results_of(json.loads(json.dumps(found.as_dict())))
     assert again.as_dict() == found.as_dict()
-
-
-def test_peer_is_judged_at_equal_trials_and_at_many() -> None:
-    found = dict(verdicts(results(NETWORK, comparison("a", "a", TUNED=1.0, PEER=1.4, LONG_PEER=1.1))))
-    assert found == {
-        "1.40 times as fast as MetaSchedule at 32 trials each, wanted 1.5": False,
-        "1.10 times as fast as MetaSchedule after 2000 trials, wanted more than 1": True,
-    }
-
-
-def test_peer_is_judged_once_per_sub_graph_whatever_the_batches() -> None:
-    found = results(
-        SUBGRAPHS,
-        comparison("a_b1", "a", TUNED=1.0, PEER=4.0),
-        comparison("a_b4", "a", TUNED=1.0, PEER=4.0),
-        comparison("b_b1", "b", TUNED=1.0, PEER=1.0),
-    )
-    assert tuning_tables.mean_ratio(found, PEER) == pytest.approx(2.0)
-
-
-def test_mean_of_agos_networks_needs_all_of_them() -> None:
-    every = [comparison(name, AGO[name].family, TUNED=1.0, REFERENCE=1.3) for name in AGO]
-    mean = "geometric mean on AGO's six networks 1.30, wanted 1.25"
-    assert dict(verdicts(results(ORT, *every)))[mean] is True
-    assert mean not in dict(verdicts(results(ORT, *every[1:])))
-
-
-def test_network_that_is_slower_than_onnx_runtime_misses() -> None:
-    found = verdicts(results(ORT, comparison("a", "a", TUNED=1.0, REFERENCE=0.9)))
-    assert list(found) == [("lowest ratio 0.90 (a), wanted more than 1", False)]
-
-
-def test_several_threads_are_not_judged_on_a_busy_machine() -> None:
-    busy = comparison("a", "a", threads=2, TUNED=1.0, REFERENCE=2.0)
-    busy.record.others = 1.0
-    assert list(verdicts(results(ORT, busy, threads=2))) == [("lowest ratio 2.00 (a), wanted more than 1", None)]
-
-
-def test_instructions_are_judged_beside_onnx_runtime_alone() -> None:
-    counted = comparison("a", "a")
-    counted.instructions = {TUNED: 10, PLAIN: 12, "ONNX Runtime 1.22.1": 25}
-    text = "a: 0.40 of the instructions of ONNX Runtime 1.22.1, wanted at most 0.5"
-    assert list(verdicts(results(ARM, counted))) == [(text, True)]
-
-
-def test_nothing_is_judged_by_a_figure_of_an_earlier_run() -> None:
-    counted = comparison("a", "a")
-    counted.instructions = {TUNED: 10, PUBLISHED: 25}
-    assert list(verdicts(results(ARM, counted))) == []
-
-
-def test_peer_without_schedules_is_none() -> None:
-    found = comparison("a", "a", TUNED=1.0, PEER=20.0)
-    found.searches[PEER] = Search((), 4, 0, 33, 1.0)
-    assert list(verdicts(results(NETWORK, found))) == []
 
 
 @pytest.mark.parametrize("part", tuning_tables.PARTS)
