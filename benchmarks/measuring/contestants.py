@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -46,12 +46,16 @@ class ContestantError(EqfuseError):
 
 @dataclass(frozen=True)
 class Setup:
-    """A tool of `TOOLS`, a model and a number of threads. `bundle` is the folder of the compiled model, if any."""
+    """A tool of `TOOLS`, a model and a number of threads. `bundle` is the folder of the compiled model, if any.
+
+    `inputs` is a folder of inputs 0.npz, 1.npz, ...; without one they are random.
+    """
 
     tool: str
     model: Path
     threads: int
     bundle: Path | None = None
+    inputs: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -256,28 +260,33 @@ Request = Callable[["_Server"], Any]
 
 @dataclass
 class _Server:
-    """In the process: a loaded model, and its call on the inputs that times are of."""
+    """In the process: a loaded model, and its call on the inputs that times are of, by their number."""
 
     setup: Setup
     session: Session
-    call: Callable[[], Any] | None = None
+    calls: dict[int, Callable[[], Any]] = field(default_factory=dict)
 
     def inputs(self, seed: int) -> dict[str, Array]:
-        return random_inputs(inputs_of(read(self.setup.model)), seed)
+        if self.setup.inputs is None:
+            return random_inputs(inputs_of(read(self.setup.model)), seed)
+        with np.load(self.setup.inputs / f"{seed}.npz") as arrays:
+            return dict(arrays)
 
     def outputs(self, seed: int) -> list[Array]:
         return [np.array(array) for array in self.session.results(self.session.bind(self.inputs(seed))())]
 
-    def sample(self, seconds: float) -> Sample:
+    def sample(self, seconds: float, seed: int) -> Sample:
         """Calls for about that long, after one that does not count, at least one."""
-        self.call = self.call or self.session.bind(self.inputs(0))
-        self.call()
+        if seed not in self.calls:
+            self.calls = {seed: self.session.bind(self.inputs(seed))}
+        call = self.calls[seed]
+        call()
         wall: list[float] = []
         cpu: list[float] = []
         begun = time.perf_counter()
         while len(wall) < MOST_CALLS and (not wall or time.perf_counter() - begun < seconds):
             started, used = time.perf_counter(), time.process_time()
-            self.call()
+            call()
             cpu.append(time.process_time() - used)
             wall.append(time.perf_counter() - started)
         return Sample(median(wall), median(cpu), fmean(wall))
@@ -292,8 +301,8 @@ def _serve(setup: Setup, connection: Connection) -> None:
         wait_until_idle()
         connection.send(seconds)
         while (request := connection.recv()) is not None:
-            name, argument = request
-            connection.send(getattr(server, name)(argument))
+            name, *arguments = request
+            connection.send(getattr(server, name)(*arguments))
     except Exception as error:  # of many kinds; whoever asked has to know
         connection.send(ContestantError(f"{setup.tool}: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}"))
 
@@ -319,9 +328,9 @@ class Contestant:
         found: list[Array] = self._turn("outputs", seed)
         return found
 
-    def sample(self, seconds: float) -> Sample:
-        """One turn of about that long."""
-        found: Sample = self._turn("sample", seconds)
+    def sample(self, seconds: float, seed: int = 0) -> Sample:
+        """One turn of about that long, on the inputs of that seed."""
+        found: Sample = self._turn("sample", seconds, seed)
         return found
 
     @property
@@ -340,9 +349,9 @@ class Contestant:
         self._process.join()
         self._connection.close()
 
-    def _turn(self, name: str, argument: Any) -> Any:
+    def _turn(self, name: str, *arguments: Any) -> Any:
         os.kill(self.process, signal.SIGCONT)
-        self._connection.send((name, argument))
+        self._connection.send((name, *arguments))
         found = self._answer()
         self._stop()
         return found

