@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from ....support.bitsets import bits
 from .order_problem import Effort, OrderProblem
 
 
@@ -48,10 +49,10 @@ class OrderSearch:
             for reader in claim.readers:
                 until |= problem.above[reader] | 1 << reader
             since = self.all if claim.maker is None else below[claim.maker] | 1 << claim.maker
-            for job in _bits(until & since):
+            for job in bits(until & since):
                 self.base[job] += claim.size
             self.extra.append(until & ~since)
-            for job in _bits(until & ~since):
+            for job in bits(until & ~since):
                 self.covers[job].append(number)
         self.base = [base + unread for base, unread in zip(self.base, problem.unread, strict=True)]
 
@@ -158,11 +159,3 @@ def _below(problem: OrderProblem) -> list[int]:
         for source in problem.sources[job]:
             below[source] |= below[job] | 1 << job
     return below
-
-
-def _bits(bits: int) -> Iterator[int]:
-    """The numbers in a bit set."""
-    while bits:
-        lowest = bits & -bits
-        yield lowest.bit_length() - 1
-        bits ^= lowest
