@@ -176,10 +176,9 @@ def _extract_and_cut_in_turns(
         original: Extracted[Choice | None] = Extracted(None, before)
         result = joint(original, extract, lower_bound, models.device, seconds_left(saturated.deadline), models)
     chosen = result.chosen or Choice(copy_model(saturated.model), selections[0], pricing)
-    partitioned = Partitioned(
-        before, result.search.partition, result.model, prices=result.prices, complete=result.complete
-    )
-    return chosen, partitioned
+    complete = result.complete and not any(selection.out_of_time for selection in selections)
+    partition = result.search.partition
+    return chosen, Partitioned(before, partition, result.model, prices=result.prices, complete=complete)
 
 
 def _extract_then_cut(

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 import eqfuse
 from eqfuse.cli import main
 from eqfuse.driver.clock import Clock
-from eqfuse.driver.extract import extract_model
+from eqfuse.driver.extract import Choice, extract_model
 from eqfuse.driver.options import Options
 from eqfuse.driver.saturate import Saturated, saturate_model
 from eqfuse.engine.egraph.encode import encode
@@ -88,6 +88,22 @@ def test_the_original_can_be_cut_too(tmp_path: Path, method: Any) -> None:
     assert result.partition is not None
     assert len(result.partition.partition.graph) == len(OPERATORS)
     assert result.budget_hit
+
+
+def test_an_extraction_of_a_later_round_that_is_out_of_time_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = []
+
+    def extract(*arguments: Any) -> Choice:
+        choice = extract_model(*arguments)
+        rounds.append(choice)
+        return replace(choice, selection=replace(choice.selection, out_of_time=len(rounds) == 2))
+
+    monkeypatch.setattr("eqfuse.driver.partition.extract_model", extract)
+    result = eqfuse.optimize(chain(tmp_path), partition="joint")
+    assert len(rounds) >= 2
+    assert result.cut_short == ("partition",)
 
 
 @pytest.mark.parametrize("sign", ["memory allocation of 96 bytes failed", "Traceback ... MemoryError"])

@@ -56,7 +56,8 @@ def test_every_method_gives_an_acyclic_partition(graph: OperatorGraph, method: P
 def test_merging_never_makes_a_partition_dearer(graph: OperatorGraph) -> None:
     model = KernelModel(graph, HOST)
     start = unfused(graph)
-    assert model.partition(merge_groups(start, model)) <= model.partition(start)
+    rounding = 1 + 1e-12  # the same prices are added in another order
+    assert model.partition(merge_groups(start, model)) <= model.partition(start) * rounding
 
 
 @settings(max_examples=30, deadline=None)
