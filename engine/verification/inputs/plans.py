@@ -22,6 +22,11 @@ _SIZES = ((2, 8), (1, 8), (2, 32), (1, 32), (1, 64), (1, 224), (1, 1), (2, 2), (
 _TYPICAL_SIZES = ((1, 128), (1, 224), (1, 256), (1, 64), (1, 32), *_SIZES)
 """Sizes tried where the time of a run matters: the first are those that prices assume."""
 
+_MOST_SUMS = 32
+"""Sums of two dimensions that are tried at most: all of those of up to five dimensions."""
+_SUM_SIZES = 2
+"""Pairs of sizes that are tried with each of the sums."""
+
 _INTEGER_BOUNDS = (10, 2, 1)
 _UNKNOWN_RANKS = (2, 1, 0, 3, 4)
 
@@ -129,16 +134,25 @@ def plans(
     )
     ranked = any(spec.dims is None and spec.name not in shapes and spec.container != "other" for spec in specs)
     unnamed = _with_inner_batches(specs, shapes)
-    choices = itertools.product(
-        (False, True) if unnamed else (False,),
-        (_TYPICAL_SIZES if typical else _SIZES) if leading else _SIZES[:1],
-        _INTEGER_BOUNDS if unbounded else _INTEGER_BOUNDS[:1],
-        _UNKNOWN_RANKS if ranked else _UNKNOWN_RANKS[:1],
-    )
-    for by_order, (first, other), bound, rank in choices:
+    tried = (_TYPICAL_SIZES if typical else _SIZES) if leading else _SIZES[:1]
+    bounds = _INTEGER_BOUNDS if unbounded else _INTEGER_BOUNDS[:1]
+    ranks = _UNKNOWN_RANKS if ranked else _UNKNOWN_RANKS[:1]
+    for by_order, (first, other), bound, rank in itertools.product(
+        (False, True)[: 1 + bool(unnamed)], tried, bounds, ranks
+    ):
         sizes = {symbol: first if leads else other for symbol, leads in leading.items()}
         own = {spec.name: _shape_by_order(spec, first, other) for spec in unnamed} if by_order else {}
         yield Plan({**sizes, **fixed}, {**own, **shapes}, bound, rank)
+    inner = [symbol for symbol, leads in leading.items() if not leads]
+    for (first, other), (whole, *parts), bound in itertools.product(tried[:_SUM_SIZES], _sums(inner), bounds):
+        sizes = {symbol: first if leads else other for symbol, leads in leading.items()}
+        yield Plan({**sizes, **fixed, whole: sum(sizes[part] for part in parts)}, dict(shapes), bound)
+
+
+def _sums(symbols: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """A dimension and two others that it may be the sum of, as that of an attention mask over what is in a cache and
+    what is new."""
+    return itertools.islice((sum_ for sum_ in itertools.permutations(symbols, 3) if sum_[1] < sum_[2]), _MOST_SUMS)
 
 
 def _with_inner_batches(specs: Iterable[InputSpec], shapes: Mapping[str, tuple[int, ...]]) -> list[InputSpec]:

@@ -57,9 +57,7 @@ def test_one_hot_ids_stay_below_the_depth() -> None:
 
 @pytest.mark.parametrize("element_type", [TensorProto.INT64, TensorProto.FLOAT, TensorProto.BOOL])
 def test_mask_is_binary_and_leaves_no_row_empty(element_type: int) -> None:
-    array = draw(
-        [helper.make_node("Identity", ["attention_mask"], ["y"])], integers("attention_mask", element_type)
-    )
+    array = draw([helper.make_node("Identity", ["attention_mask"], ["y"])], integers("attention_mask", element_type))
     assert set(np.unique(array)) == {0, 1}
     assert array.any(axis=1).all()
 
@@ -116,6 +114,14 @@ def test_symbol_has_one_size_everywhere() -> None:
 
 def test_expression_of_symbols_is_evaluated() -> None:
     assert sizes_of(["b", "past"], ["b", "past + 1"], ["b", "2*past"]) == [(2, 8), (2, 9), (2, 16)]
+
+
+def test_a_dimension_may_be_the_sum_of_two_others() -> None:
+    """A decoder with a cache has a mask over the positions that are past and new, and no shape says so."""
+    fed = [value("mask", ["b", "all"]), value("x", ["b", "new"]), value("past", ["b", 2, "old"])]
+    nodes = [helper.make_node("Identity", [each.name], [f"{each.name}_y"]) for each in fed]
+    specs = input_specs(Structure(model(nodes, fed, [f"{each.name}_y" for each in fed])))
+    assert {"b": 2, "all": 16, "new": 8, "old": 8} in [dict(plan.sizes) for plan in plans(specs, {})]
 
 
 def test_enlarged_plan_changes_every_free_size() -> None:
