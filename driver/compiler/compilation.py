@@ -27,7 +27,7 @@ from ...extract.partition.operator_graph import operator_graph
 from ...ir.graph import OperatorGraph
 from ...ir.operation import NO_SIZES
 from ...lowering.bundle import bundle, cache
-from ...lowering.bundle.check import call_for_verdict
+from ...lowering.bundle.check import call_for_verdict, fit_to_original
 from ...lowering.bundle.manifest import Manifest, Provenance
 from ...lowering.interface import inputs_of, read_samples, require_tensors
 from ...lowering.kernels.branches import split_branches
@@ -49,6 +49,10 @@ if TYPE_CHECKING:
 
 _NESTED_FUNCTIONS = 5
 """How deep operators that are defined by others are taken apart; ONNX's own are three deep."""
+
+
+_FEWEST_SUMMED = 3
+"""Free dimensions of which one may be the sum of others."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,6 +126,13 @@ class Compilation:
     def free(self) -> tuple[str, ...]:
         """The names of the dimensions that a call decides about."""
         return tuple(dict.fromkeys(name for port in self.ports for name in sorted(port.names)))
+
+    def fit_sizes(self, typical: Mapping[str, int]) -> Mapping[str, int]:
+        """The typical sizes; others that the original runs on where it does not on these, and the user says none."""
+        options = self.options
+        if len(self.free) < _FEWEST_SUMMED or options.sizes.typical or not options.verify:
+            return typical
+        return fit_to_original(self.model.source, self.ports, typical, options.seed, options.verify_limit)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -318,7 +318,8 @@ class BundleWorkshop:
 
     def __post_init__(self) -> None:
         self._weights = Weights(self.result.rewritten.model)
-        self._graph, self._kernels = kernels_of(self.result, self.compilation.options.sizes.typical)
+        graph, self._kernels = kernels_of(self.result, self.compilation.options.sizes.typical)
+        self._graph = replace(graph, sizes=self.compilation.fit_sizes(graph.sizes))
         self._lowered: LoweredKernels = {}
 
     def first_cut(self) -> Cut:

@@ -257,9 +257,10 @@ def _constant_of_shape(site: Site) -> Shape:
 def _range(site: Site) -> Shape:
     start, limit, step = (require_size(site.content(i).item()) for i in range(3))
     stride = require_number(step)
-    if stride <= 0:
+    if stride == 0:
         raise Undecided
-    return (floor_divide(site.bounds.maximum(limit - start, ZERO) + number(stride - 1), number(stride)),)
+    distance, stride = (limit - start, stride) if stride > 0 else (start - limit, -stride)
+    return (floor_divide(site.bounds.maximum(distance, ZERO) + number(stride - 1), number(stride)),)
 
 
 def _resize(site: Site) -> Shape:

@@ -152,9 +152,17 @@ def draw_typical(path: Path, samples: Sequence[Sample], seed: int) -> Feeds:
     _check_sizes(structure)
     if samples:
         return dict(samples[0].values)
+    return draw_accepted(source, structure, seed, {})
+
+
+def draw_accepted(source: Source, structure: Structure, seed: int, shapes: Mapping[str, tuple[int, ...]]) -> Feeds:
+    """Inputs of these shapes, symbolic dimensions that they leave open of a typical size where the model accepts that.
+
+    Raises RunError where ONNX Runtime runs the model on none of the inputs tried.
+    """
     specs = input_specs(structure)
     runs = _OrdinaryRuns(OnnxRuntime(source), structure, specs, Request(seed))
-    return runs.run_first_accepted(plans(specs, {}, typical=True))[1].feeds
+    return runs.run_first_accepted(plans(specs, shapes, typical=True))[1].feeds
 
 
 def _check_sizes(structure: Structure) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ...engine.verification import ModelLike, Verification
-from ...engine.verification.baseline import BOLD, Request, run_ordinary, run_original
+from ...engine.verification.baseline import BOLD, Request, draw_accepted, run_ordinary, run_original
 from ...engine.verification.compare import Tolerance
 from ...engine.verification.inputs import Sample, input_specs
 from ...engine.verification.outputs import ComparedOutput, Comparison, Demands, status_of
@@ -138,6 +138,34 @@ def _verification(
         verdicts.append(ruling)
     nothing = verdict(started, "unverified", "nothing was verified, the compiled model refuses all sizes tried")
     return next((each for each in verdicts if each.status != "unverified"), (*verdicts, nothing)[0])
+
+
+def fit_to_original(
+    original: ModelLike, ports: Sequence[Port], sizes: Mapping[str, int], seed: int, limit: float
+) -> Mapping[str, int]:
+    """The sizes of free dimensions; where the original does not run on them, others on which it does, if any are found.
+
+    No shape says that a mask covers what is in a cache and what is new: a run does.
+    """
+    with model_file(original) as path:
+        try:
+            return call_isolated(limit, _fit_to_original, path.absolute(), ports, sizes, seed)
+        except CrashError:
+            return sizes
+
+
+def _fit_to_original(original: Path, ports: Sequence[Port], sizes: Mapping[str, int], seed: int) -> Mapping[str, int]:
+    source = read_source(original, "original")
+    structure = Structure(source.structure)
+    shapes = {port.name: port.shape_for(sizes) for port in ports}
+    for given in (shapes, {}):
+        try:
+            drawn = draw_accepted(source, structure, seed, given)
+        except RunError:
+            continue
+        dims = [(dim, size) for port in ports for dim, size in zip(port.shape, drawn[port.name].shape, strict=True)]
+        return {**sizes, **{dim: size for dim, size in dims if isinstance(dim, str) and dim in sizes}}
+    return sizes
 
 
 def verify_rare_sizes(

@@ -170,9 +170,9 @@ def add_vector(draw: st.DrawFn, g: Graph) -> None:
     elif kind == "Unsqueeze" and g.scalars:
         g.vectors.append(g.add(kind, pick(draw, g.scalars), g.constant(0)))
     elif kind == "Range" and g.scalars:
-        start = pick(draw, g.scalars)
-        g.scalars.append(g.add("Add", start, g.scalar(3)))
-        g.vectors.append(g.add(kind, start, g.scalars[-1], g.scalar(draw(st.integers(1, 2)))))
+        start, step = pick(draw, g.scalars), draw(st.sampled_from((1, 2, -1, -2)))
+        g.scalars.append(g.add("Add", start, g.scalar(3 if step > 0 else -3)))
+        g.vectors.append(g.add(kind, start, g.scalars[-1], g.scalar(step)))
     elif kind == "Mul":
         g.vectors.append(g.add(kind, pick(draw, g.vectors), g.constant(draw(st.integers(-1, 2)))))
     elif kind == "ConstantOfShape":
@@ -354,6 +354,21 @@ def test_sizes_that_floating_point_numbers_scale(factor: float, rounding: str, e
     weights = {"factor": np.float32([factor]), "one": np.ones(1, np.float32)}
     shape = infer(read(model(nodes, [value("x", ["H"])], ["y"], weights))).types["y"].shape
     assert shape == ((expected,) if expected else ("?",))
+
+
+@pytest.mark.parametrize(("step", "expected"), [(-1, "max(1, 2*T) - 1"), (-3, "(max(1, 2*T) + 1)//3"), (0, "?")])
+def test_positions_that_are_counted_backwards(step: int, expected: str) -> None:
+    """As relative positions are: from T - 1 down to 1 - T."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Squeeze", ["s"], ["T"]),
+        helper.make_node("Sub", ["T", "one"], ["start"]),
+        helper.make_node("Neg", ["T"], ["limit"]),
+        helper.make_node("Range", ["start", "limit", "step"], ["y"]),
+    ]
+    weights = {"one": np.asarray(1), "step": np.asarray(step)}
+    knowledge = infer(read(model(nodes, [value("x", ["T"])], [value("y", [None], TensorProto.INT64)], weights)))
+    assert knowledge.types["y"].shape == (expected,)
 
 
 def test_contents_that_are_the_same_for_all_sizes_are_constants() -> None:
