@@ -170,7 +170,7 @@ def _write_result(
         flat = without_bodies(result)
         after = summarize(flat, knowledge_of_result(flat, saturated.knowledge), price)
         drop_annotations(result.ir, model.ir)
-        result = _record_partition(result, partition, options)
+        result = _record_partition(result, None if lowering is not None else partition, options)
         matched, device = len(egraph.saturation.matched), load_device(chosen.options.device)
         stamp(result.ir.metadata_props, options.precision, matched, device, options.trusted)
     verification = None

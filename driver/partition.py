@@ -17,7 +17,7 @@ from ..costmodels.profile import ProfileDatabase
 from ..costmodels.scheduled import call_seconds
 from ..engine.choices import PartitionMethod
 from ..engine.egraph.graph import Selection
-from ..engine.onnx.inference import infer
+from ..engine.onnx.inference import Knowledge, infer
 from ..engine.onnx.model import Model
 from ..engine.summary import knowledge_of_result
 from ..extract.extraction.select import Pricing
@@ -115,8 +115,8 @@ def partition_model(
     saturated: Saturated, method: PartitionMethod, options: Options, clock: Clock, lowering: Lowering | None = None
 ) -> tuple[Choice, Partitioned]:
     """Choose a graph and cut it into kernels, which the `lowering` confirms. Nothing in `saturated` is changed."""
-    before = operator_graph(saturated.model, saturated.knowledge, saturated.sizes)
     models = _KernelPricing.of(options, lowering)
+    before = models.graph_of(saturated.model, saturated.knowledge, saturated.sizes)
     if method == "joint":
         chosen, result = _extract_and_cut_in_turns(saturated, before, models, options, clock)
     else:
@@ -167,7 +167,7 @@ def _extract_and_cut_in_turns(
         choice = extract_model(saturated, replace(pricing, model=model), left, clock)
         pricing = choice.pricing  # a pricing that let the file grow would do so again
         selections.append(choice.selection)
-        return Extracted(choice, _graph(choice.model, saturated))
+        return Extracted(choice, models.graph_of_choice(choice, saturated))
 
     def lower_bound(model: CostModel) -> float:
         return saturated.select(Pricing(model, 0.0, runtime=options.priced_runtime), options).lower_bound
@@ -190,16 +190,12 @@ def _extract_then_cut(
     clock: Clock,
 ) -> tuple[Choice, Partitioned]:
     choice = extract_model(saturated, pricing_for(options, saturated), options, clock)
-    graph = _graph(choice.model, saturated)
+    graph = models.graph_of_choice(choice, saturated)
     model = models(graph)
     with clock.phase("partition"):
         drawn = partition_by(method, graph, model)
         kernels = kernels_of_groups(drawn, model, seconds_left(saturated.deadline))
     return choice, Partitioned(before, kernels, model, drawn)
-
-
-def _graph(model: Model, saturated: Saturated) -> OperatorGraph:
-    return operator_graph(model, knowledge_of_result(model, saturated.knowledge), saturated.sizes)
 
 
 @dataclass
@@ -222,6 +218,14 @@ class _KernelPricing:
         database = ProfileDatabase.open() if options.cost == "profile" else None
         used = database is not None and bool(database.all(device=device.name))
         return _KernelPricing(device, database if used else None, options.intensive, lowering)
+
+    def graph_of(self, model: Model, knowledge: Knowledge, sizes: Mapping[str, int]) -> OperatorGraph:
+        """The graph to cut: with a lowering, that of the operators which run, else of all that the model has."""
+        return operator_graph(model, knowledge, sizes, for_kernels=self.lowering is not None)
+
+    def graph_of_choice(self, choice: Choice, saturated: Saturated) -> OperatorGraph:
+        """The graph of a model that the extraction chose."""
+        return self.graph_of(choice.model, knowledge_of_result(choice.model, saturated.knowledge), saturated.sizes)
 
     def __call__(self, graph: OperatorGraph) -> KernelModel:
         model = KernelModel(graph, self.device, intensive=self.intensive)

@@ -245,7 +245,8 @@ def kernels_of(
         graph = result.partition.partition.graph.at_call
         require_tensors(graph, rewritten)
         return copy_maps(*join_measured(graph, split_branches(graph, result.partition.partition.members)))
-    graph = operator_graph(rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge), sizes)
+    knowledge = knowledge_of_result(rewritten, result.rewritten.knowledge)
+    graph = operator_graph(rewritten, knowledge, sizes, for_kernels=True)
     require_tensors(graph, rewritten)
     return join_measured(graph.at_call, unfused(graph).members)
 

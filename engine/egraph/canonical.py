@@ -38,24 +38,28 @@ class Call:
 _ROWS = {(operator.domain, operator.op_type): operator for operator in OPERATORS.values()}
 
 
-def canonical(node: ir.Node, knowledge: Knowledge, opset: int, *, keeps_auto_pad: bool = False) -> Call | None:
+def canonical(
+    node: ir.Node, knowledge: Knowledge, opset: int, *, keeps_auto_pad: bool = False, follows_result: bool = False
+) -> Call | None:
     """The node as a call, or None where it is opaque.
 
-    A window whose pads depend on the sizes of a call is opaque, unless its `auto_pad` is kept.
+    A window whose pads depend on the sizes of a call is opaque, unless its `auto_pad` is kept; so is an operator with
+    an operand that computes the shape of its result, unless it `follows_result`, the shape that inference gives it.
     """
     op_type = "Add" if node.op_type == "Sum" and len(node.inputs) == 2 else node.op_type
     operator = _ROWS.get(("" if is_standard(node) else node.domain, op_type))
     if operator is None or not _fits(node, operator):
         return None
-    site = Site(node, knowledge, opset, {n: a.value for n, a in node.attributes.items()}, keeps_auto_pad)
+    attributes = {n: a.value for n, a in node.attributes.items()}
+    site = Site(node, knowledge, opset, attributes, keeps_auto_pad, follows_result)
     try:
         literals = _literals(site, operator)
     except NotEncodable:
         return None
     if site.raw or any(literals[a.name] is None for a in operator.attributes):
         return None
-    attributes = tuple(literals[a.name] for a in operator.attributes)
-    return Call(operator, _operands(site, operator), attributes, site.auto_pad)
+    values = tuple(literals[a.name] for a in operator.attributes)
+    return Call(operator, _operands(site, operator), values, site.auto_pad)
 
 
 _FURTHER_INPUTS = VARIADIC | {"Pad", "Resize"}
@@ -80,7 +84,8 @@ def _literals(site: Site, operator: OperatorSchema) -> dict[str, Any]:
 
 def _literal(site: Site, attribute: Attribute) -> Literal | None:
     if attribute.input_since is not None and site.opset >= attribute.input_since:
-        array = site.constant(attribute.position)
+        says_result = attribute.name == "shape"
+        array = site.target(attribute.position) if says_result else site.constant(attribute.position)
         return None if array is None else tuple(int(v) for v in np.atleast_1d(array).ravel())
     value = site.raw.pop(attribute.name, attribute.default)
     if value is None:

@@ -35,6 +35,8 @@ class Site:
     raw: dict[str, Any]
     keeps_auto_pad: bool = False
     """Whether pads may depend on the sizes of a call; then `auto_pad` says how, and pads are the largest ones."""
+    follows_result: bool = False
+    """Whether an operand that says the shape of the result may be computed; then that shape says it."""
     auto_pad: str = ""
 
     def type_of(self, value: ir.Value | None) -> TensorType:
@@ -71,6 +73,14 @@ class Site:
         if array is None:
             raise NotEncodable(f"input {index} is not constant")
         return array
+
+    def target(self, index: int) -> np.ndarray[Any, Any] | None:
+        """The value of an input that says the shape of the result; None where that shape says it."""
+        value = self.input(index)
+        if self.follows_result and value is not None and value.name not in self.knowledge.constants:
+            self.output_shape()
+            return None
+        return self.constant(index)
 
     def axis(self, axis: int, rank: int | None = None) -> int:
         """An axis counted from 0."""
@@ -195,7 +205,6 @@ def _cumulative(site: Site, literals: Literals) -> Literals:
 
 def _target_shape(site: Site, literals: Literals) -> Literals:
     """The whole result. A target that is computed is one that no constant can replace (engine/shapes/arguments.py)."""
-    site.constant(1)
     site.raw.pop("allowzero", None)
     return literals | {"shape": site.output_shape()}
 
@@ -275,13 +284,17 @@ def _split(site: Site, literals: Literals) -> Literals:
 
 
 def _resize(site: Site, literals: Literals) -> Literals:
-    """Everything but the mode goes into one string: rules look at the mode, and at single settings by substring."""
+    """Everything but the mode goes into one string: rules look at the mode, and at single settings by substring.
+
+    A Resize without scales and sizes follows from the shapes of its operand and result.
+    """
     _require(site.opset >= 11, "the Resize of opset 10")
     mode = literals["mode"] or "nearest"
     config = {k: list(v) if isinstance(v, (list, tuple)) else v for k, v in site.raw.items()}
     site.raw.clear()
+    stretches = config.get("keep_aspect_ratio_policy", "stretch") == "stretch"
     for position, name in ((1, "roi"), (2, "scales"), (3, "sizes")):
-        array = site.constant(position)
+        array = site.target(position) if name == "sizes" and stretches else site.constant(position)
         if array is not None and array.size:
             config[name] = array.tolist()
     crops = config.get("coordinate_transformation_mode") == "tf_crop_and_resize"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx_ir as ir
 
@@ -22,11 +22,14 @@ from ...ir.types import TensorType
 from .size_relations import fit_sizes, raise_sizes
 
 
-def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] = NO_SIZES) -> OperatorGraph:
+def operator_graph(
+    model: Model, knowledge: Knowledge, sizes: Mapping[str, int] = NO_SIZES, *, for_kernels: bool = False
+) -> OperatorGraph:
     """The nodes of `model` that depend on its inputs; types come from `knowledge`.
 
     Free dimensions of inputs have the typical `sizes`, by their names, or assumed ones (`assume_sizes`) on which the
-    model runs.
+    model runs. A kernel gets its sizes with its tensors: a graph `for_kernels` has neither the operands that compute
+    the shape of a result nor the nodes whose results only these read.
     """
     results = {id(output) for output in model.graph.outputs}
     variable = {i.name for i in model.graph.inputs} - (model.graph.initializers.keys() - model.overridable_initializers)
@@ -39,8 +42,8 @@ def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] 
         values.append(Value(name, _type_of(name, knowledge), producer, is_constant, is_output))
         return number[name]
 
-    for node in layer_nodes(model):
-        attributes, names, is_opaque = _describe_node(node, model, knowledge)
+    described = [_describe_node(node, model, knowledge, for_kernels) for node in layer_nodes(model)]
+    for node, attributes, names, is_opaque in _list_read(described, model) if for_kernels else described:
         for name in names:
             if name and name not in number:  # an input of the graph or a constant, as no operator made it
                 add_value(name, None, name not in variable, False)
@@ -50,6 +53,9 @@ def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] 
         last = max(position for position, v in enumerate(node.outputs) if v.name)
         absent = tuple(position for position, v in enumerate(node.outputs[:last]) if not v.name)
         operators.append(Operator(name, node.op_type, attributes, inputs, outputs, is_opaque, absent))
+    for unread in model.graph.inputs:
+        if unread.name in variable - number.keys():
+            add_value(unread.name or "", None, False, False)  # its shape may be that of a result
     given = (knowledge.types.get(i.name or "") for i in model.graph.inputs)
     said = knowledge.symbolic.equations
     assumed = _assume_equal(assume_sizes(type_.shape or () for type_ in given if type_ is not None), said.equal())
@@ -71,21 +77,40 @@ def _type_of(name: str, knowledge: Knowledge) -> TensorType | None:
     return replace(type_, shape=tuple(texts))
 
 
-def _describe_node(node: ir.Node, model: Model, knowledge: Knowledge) -> tuple[dict[str, Any], list[str | None], bool]:
-    """The attributes of a node, the names of what it and its bodies read, and whether it is opaque.
+def _list_read(described: Sequence[_Described], model: Model) -> list[_Described]:
+    """The nodes that make an output of the model, or what another of these nodes reads."""
+    read: set[str | None] = {output.name for output in model.graph.outputs}
+    kept = []
+    for each in reversed(described):
+        if any(output.name in read for output in each.node.outputs if output.name):
+            read.update(each.reads)
+            kept.append(each)
+    return kept[::-1]
 
-    Attributes and operands are in canonical form where the node has one.
-    """
-    call = canonical(node, knowledge, model.opset, keeps_auto_pad=True)
+
+class _Described(NamedTuple):
+    """A node, its attributes, the names of what it and its bodies read, and whether it is opaque."""
+
+    node: ir.Node
+    attributes: dict[str, Any]
+    reads: list[str | None]
+    is_opaque: bool
+
+
+def _describe_node(node: ir.Node, model: Model, knowledge: Knowledge, for_kernels: bool) -> _Described:
+    """The node, its attributes and operands in canonical form where it has one."""
+    call = canonical(node, knowledge, model.opset, keeps_auto_pad=True, follows_result=for_kernels)
     names = [v.name if v is not None else None for v in node.inputs]
     if call is not None:
         attributes = dict(zip((a.name for a in call.operator.attributes), call.attributes, strict=True))
         attributes |= {"auto_pad": call.auto_pad} if call.auto_pad else {}
-        return attributes, names if node.op_type in VARIADIC else list(call.operands), not is_standard(node)
+        reads = names if node.op_type in VARIADIC else list(call.operands)
+        return _Described(node, attributes, reads, not is_standard(node))
     if has_body(node):
         names += [v.name for v in outer_values(node, model.graph)]
     plain = _plain_attributes(node)
-    return plain or {}, names, plain is None or node.op_type in OPERATORS or not is_standard(node)
+    is_opaque = plain is None or node.op_type in OPERATORS or not is_standard(node)
+    return _Described(node, plain or {}, names, is_opaque)
 
 
 def _assume_equal(sizes: dict[str, int], equal: Iterable[tuple[Size, Size]]) -> dict[str, int]:

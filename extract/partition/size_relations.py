@@ -116,6 +116,10 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
     elif row.category.startswith("elementwise") or operator.op == "Expand":
         for shape in shapes[: 1 if operator.op == "Expand" else None]:
             yield from _broadcast(shape, output)
+    elif operator.op == "Resize" and shapes[0] is not None:
+        for own, whole in zip(shapes[0], output, strict=True):
+            if own != whole:
+                yield own, "least", number(1)
     elif operator.op == "Concat":
         axis = operator.attributes.get("axis", 0)
         for shape in shapes:

@@ -53,16 +53,19 @@ def _resize(call: TensorCall) -> te.Tensor:
 def _axes(call: TensorCall, settings: Mapping[str, Any]) -> list[_Axis | None]:
     """For each axis how it is resized; None: it is not."""
     shape = sizes(call.source(0))
-    listed = settings.get("axes", range(len(shape)))
-    values = settings.get("scales", settings.get("sizes", ()))
-    if len(values) != len(listed):
-        raise NotLowered("no scale or size for each axis")
     scales: list[_Number] = [1.0] * len(shape)
-    for axis, value in zip(listed, values, strict=True):
-        scales[axis] = value if "scales" in settings else value / _as_float(shape[axis])
+    if "scales" not in settings:
+        scales = [_as_float(result) / _as_float(size) for size, result in zip(shape, call.shape, strict=True)]
+    else:
+        listed = settings.get("axes", range(len(shape)))
+        if len(settings["scales"]) != len(listed):
+            raise NotLowered("no scale for each axis")
+        for axis, scale in zip(listed, settings["scales"], strict=True):
+            scales[axis] = scale
     mode = settings.get("coordinate_transformation_mode", "half_pixel")
     return [
-        None if scale == 1.0 and not may_differ(size, result) else _axis(mode, size, result, scale)
+        None if not may_differ(size, result) and (scale == 1.0 or "scales" not in settings) else
+        _axis(mode, size, result, scale)
         for size, result, scale in zip(shape, call.shape, scales, strict=True)
     ]
 
@@ -97,7 +100,13 @@ def _nearest(call: TensorCall, axes: list[_Axis | None], rounding: str) -> te.Te
     x, round_ = call.source(0), ROUNDINGS.get(rounding)
     if round_ is None:
         raise NotLowered(f"rounding by {rounding}")
-    places = [None if axis is None else _find_fraction(axis, round_) for axis in axes]
+    settings = json.loads(call.text("config"))
+    mode = settings.get("coordinate_transformation_mode", "half_pixel")
+    places = [
+        None if axis is None else _find_fraction(axis, round_) if isinstance(axis.factor, float) else
+        partial(_nearest_place, mode, rounding, axis)
+        for axis in axes
+    ]  # fmt: skip
 
     def element(*indices: Expr) -> Expr:
         return x(*(i if p is None else p(i) for i, p in zip(indices, places, strict=True)))
@@ -111,8 +120,6 @@ def _find_fraction(axis: _Axis, round_: Callable[[Any], Any]) -> Callable[[Expr]
     Raises NotLowered where no small a, b and c give the same as floats.
     """
 
-    if not isinstance(axis.factor, float) or not isinstance(axis.offset, float):
-        raise NotLowered("a scale that the sizes of a call decide")
     last = axis.size - 1 if isinstance(axis.size, int) else int(_LONGEST * max(1.0, axis.factor))
 
     def clip(place: int) -> int:
@@ -128,6 +135,29 @@ def _find_fraction(axis: _Axis, round_: Callable[[Any], Any]) -> Callable[[Expr]
             if [clip((i * a + bias) // c) for i in positions] == wanted:
                 return partial(_quotient, a, bias, c, axis.size)
     raise NotLowered("a scale that is no small fraction")
+
+
+def _nearest_place(mode: str, rounding: str, axis: _Axis, index: Expr) -> Expr:
+    """The index of the nearest element where the sizes of a call decide about the scale, in float32 as ONNX Runtime."""
+    x, size, result = index.astype("float32"), as_number(axis.size, "float32"), as_number(axis.result, "float32")
+    half, one = tirx.const(0.5, "float32"), tirx.const(1.0, "float32")
+    scale = result / size
+    if mode == "asymmetric":
+        place = x / scale
+    elif mode == "align_corners":
+        place = x * (size - one) / te.max(result - one, one)
+    elif mode in ("half_pixel", "pytorch_half_pixel"):
+        place = (x + half) / scale - half
+        place = place if mode == "half_pixel" else tirx.Select(result > one, place, tirx.const(0.0, "float32"))
+    else:
+        raise NotLowered(f"coordinates by {mode} where the sizes of a call decide about the scale")
+    rounded = {
+        "floor": lambda: te.floor(place),
+        "ceil": lambda: te.ceil(place),
+        "round_prefer_ceil": lambda: te.floor(place + half),
+        "round_prefer_floor": lambda: te.ceil(place - half),
+    }[rounding]()
+    return keep_inside(rounded.astype("int32"), axis.size)
 
 
 def _quotient(a: int, b: int, c: int, size: Extent, index: Expr) -> Expr:

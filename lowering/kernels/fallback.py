@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -18,12 +18,15 @@ from ...engine.onnx.inference import infer
 from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, outer_values
 from ...engine.onnx.typing import dtype_of
+from ...engine.summary import layer_nodes
 from ...ir.graph import OperatorGraph
 from ...ir.sizes import Size
 from ..errors import LoweringError
 from ..interface import known_type
 from ..loops.program import Program, loop_program
+from ..loops.size_nodes import SizeNodes
 from ..program.plan import LOOP
+from ..program.sizes import Extent, extents_of
 from ..weights import Weights
 from .map_copies import is_copy, name_in_model
 from .measured import find_bounds, measured_sizes
@@ -186,7 +189,10 @@ def _cut_out(
     producers = {output.name: node for node in weights.model.graph for output in node.outputs if output.name}
     nodes = [producers[name_in_model(graph.values[graph.operators[index].outputs[0]])] for index in inside]
     computed = {output.name for node in nodes for output in node.outputs if output.name}
-    read = dict.fromkeys(name for node in nodes for name in _list_reads(node, weights.model) if name not in computed)
+    sizes, protos = _compute_targets(graph, inside, nodes, weights.model)
+    outer = [v.name or "" for node in nodes if has_body(node) for v in outer_values(node, weights.model.graph)]
+    reads = (*sizes.read, *(name for proto in protos for name in proto.input), *outer)
+    read = dict.fromkeys(name for name in reads if name and name not in computed | sizes.results)
     inputs = tuple(numbers[n] for n in read if n in numbers and not is_constant(graph, numbers[n], weights.model))
     leaving = (v for index in inside for v in graph.operators[index].outputs)
     outputs = tuple(
@@ -197,7 +203,7 @@ def _cut_out(
     proto = onnx.ModelProto(ir_version=max(8, weights.model.ir.ir_version))
     proto.opset_import.extend(onnx.helper.make_opsetid(d, v) for d, v in weights.model.ir.opset_imports.items())
     proto.graph.name = "fallback"
-    proto.graph.node.extend(serde.serialize_node(node) for node in nodes)
+    proto.graph.node.extend((*sizes.nodes, *protos))
     proto.graph.initializer.extend(numpy_helper.from_array(weights[name], name) for name in read if name not in fed)
     for ports, values in ((proto.graph.input, inputs), (proto.graph.output, outputs)):
         ports.extend(_make_port(graph, value, name_in_model(graph.values[value])) for value in values)
@@ -230,9 +236,39 @@ def is_constant(graph: OperatorGraph, number: int, model: Model) -> bool:
     return value.is_constant or (value.producer is None and value.name in model.graph.initializers)
 
 
-def _list_reads(node: ir.Node, model: Model) -> Iterator[str]:
-    values = (*node.inputs, *(outer_values(node, model.graph) if has_body(node) else ()))
-    return (value.name for value in values if value is not None and value.name)
+def _compute_targets(
+    graph: OperatorGraph, inside: Sequence[int], nodes: Sequence[ir.Node], model: Model
+) -> tuple[SizeNodes, list[onnx.NodeProto]]:
+    """The nodes of operators, and those that compute what they read and kernels do not: the shapes of results."""
+    given = [n for n, value in enumerate(graph.values) if value.producer is None and not is_constant(graph, n, model)]
+    sizes = SizeNodes()
+    protos = [serde.serialize_node(node) for node in nodes]
+    for index, proto in zip(inside, protos, strict=True):
+        operator, place = graph.operators[index], _TARGETS.get(proto.op_type, len(proto.input))
+        if operator.is_opaque or place >= len(proto.input) or not _is_computed(proto.input[place], model):
+            continue
+        shape = _extents(graph, operator.outputs[0])
+        axes = next((a.ints for a in proto.attribute if a.name == "axes"), range(len(shape)))
+        proto.input[place] += f".{index}"
+        sizes.tensors = sizes.tensors or {name_in_model(graph.values[n]): _extents(graph, n) for n in given}
+        try:
+            sizes.add_shape(proto.input[place], [shape[axis] for axis in axes])
+        except ValueError as unknown:
+            raise LoweringError(f"{operator.name}: its size {unknown} follows from no input") from None
+    return sizes, protos
+
+
+def _is_computed(name: str, model: Model) -> bool:
+    """Whether a value depends on an input of the model."""
+    return any(name == output.name for node in layer_nodes(model) for output in node.outputs)
+
+
+def _extents(graph: OperatorGraph, value: int) -> tuple[Extent, ...]:
+    return extents_of(known_type(graph, value).shape or ())
+
+
+_TARGETS = {"Reshape": 1, "Expand": 1, "Resize": 3}
+"""The input that says the shape of the result; kernels do without where it is computed."""
 
 
 def _make_port(graph: OperatorGraph, value: int, name: str, anything: bool = False) -> onnx.ValueInfoProto:

@@ -98,7 +98,9 @@ def _difference(
 ) -> str | None:
     """How a kernel differs from its operators in ONNX Runtime; None where it does not."""
     graph, model = prepared.graph, prepared.weights.model
-    given = {v: _random(_typical_type(graph, v), generator) for v in call.inputs if not is_constant(graph, v, model)}
+    original = fallback(graph, call.members, prepared.weights, "compared")
+    read = [v for v in call.inputs if not is_constant(graph, v, model)]
+    given = {v: _random(_typical_type(graph, v), generator) for v in dict.fromkeys((*read, *original.inputs))}
     stored = {v: to_last(a) if v in prepared.channels_last else a for v, a in given.items()}
     arguments = [stored[v] if v in stored else prepared.constant(call, n) for n, v in enumerate(call.inputs)]
     shapes = [_typical_shape(graph, prepared.stored_shape(v)) for v in call.outputs]
@@ -108,7 +110,6 @@ def _difference(
         results = kernels.run(call.symbol, arguments, ports)
     except (CrashError, LoweringError) as error:
         return str(error)
-    original = fallback(graph, call.members, prepared.weights, "compared")
     content = original.model.SerializeToString()
     session = onnxruntime.InferenceSession(content, session_options(), providers=["CPUExecutionProvider"])
     names = (info.name for info in original.model.graph.input)

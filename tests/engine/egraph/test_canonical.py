@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from onnx import helper
 
@@ -53,3 +54,17 @@ def test_products_of_sizes_that_no_value_has_are_left_out() -> None:
     products = {("length", 2): "N", ("N", 2): "length", ("N", "N"): "N"}
     encoding = encode(source, replace(knowledge, products=products))
     assert encoding.products == {(encoding.symbols["N"],) * 2: encoding.symbols["N"]}
+
+
+def test_a_target_that_a_call_decides_is_the_shape_of_the_result_where_that_is_asked_for() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], end=1),
+        helper.make_node("Concat", ["n", "rest"], ["target"], axis=0),
+        helper.make_node("Expand", ["x", "target"], ["y"]),
+    ]
+    source = read(model(nodes, [value("x", ["N", 3, 1])], ["y"], {"rest": np.array([3, 4])}))
+    node, knowledge = source.graph[-1], replace(infer(source), constants={})
+    assert canonical(node, knowledge, source.opset) is None
+    call = canonical(node, knowledge, source.opset, follows_result=True)
+    assert call is not None
+    assert (call.operands, call.attributes) == (("x",), (("N", 3, 4),))
