@@ -127,7 +127,8 @@ def trial_lines(kernels: Iterable[KernelTrials]) -> Iterator[str]:
         seconds = f"{render.seconds(each.seconds)}, " if each.seconds else ""
         took = f"{seconds}estimated {render.seconds(each.estimate)}"
         tried = ", ".join(f"{trial.variant} {_trial_time(trial)}" for trial in each.trials)
-        yield f"  {each.problem or each.kernel}: {took}; tried: {tried}; now {each.chosen or 'as it was'}"
+        verdict = f"now {each.chosen}" if each.chosen else "kept"
+        yield f"  {each.problem or each.kernel}: {took}; tried: {tried}; {verdict}"
 
 
 def _trial_time(trial: Trial) -> str:

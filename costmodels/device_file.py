@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 import msgspec
 
 from ..errors import EqfuseError
+from ..support.processor import ProcessorModel
 
 Origin = Literal["documented", "measured", "assumed", "detected"]
 _FIGURE = f"write {{ value = NUMBER, origin = {' | '.join(map(repr, get_args(Origin)))} }}"
@@ -125,6 +126,29 @@ class DeviceFile(Table, frozen=True):
         order = [(cache.size.value, -cache.bandwidth.value) for cache in self.caches]
         if order != sorted(order):
             raise ValueError("the caches must go from the smallest to the largest, and not get faster")
+
+
+class Microarchitecture(Table, frozen=True):
+    """Figures of some processors of a device class; `models` are the first and the last of each range."""
+
+    name: str
+    class_: str = msgspec.field(name="class")
+    vendor: str = ""
+    family: int = 0
+    models: tuple[tuple[int, int], ...] = ()
+    figures: Mapping[str, Figure] = {}
+    bandwidths: Mapping[int, Figure] = {}
+
+    def includes(self, model: ProcessorModel) -> bool:
+        """Whether a processor is one of these."""
+        is_in_range = any(first <= model.model <= last for first, last in self.models)
+        return is_in_range and (model.vendor, model.family) == (self.vendor, self.family)
+
+
+class MicroarchitectureFile(Table, frozen=True):
+    """The list of microarchitectures."""
+
+    microarchitectures: tuple[Microarchitecture, ...]
 
 
 TableType = TypeVar("TableType", bound=Table)

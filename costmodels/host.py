@@ -9,13 +9,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from ..errors import UsageError
 from ..support.files import cache_folder, write_text
-from ..support.processor import ARM, available_cores, cache_levels, processor_identity, processor_level
-from .device_file import DeviceFile, Figure, Origin, read_device_file
+from ..support.processor import (
+    ARM,
+    available_cores,
+    cache_levels,
+    processor_identity,
+    processor_level,
+    processor_model,
+)
+from .device_file import DeviceFile, Figure, MicroarchitectureFile, Origin, read_device_file
 
 ARM_CLASS = "arm64"
+_MICROARCHITECTURES = Path(__file__).with_name("microarchitectures.toml")
 _FIELDS = (
     "cores", "vector_bits", "vector_registers", "fma_ports", "clock", "issue_width", "load_ports", "store_ports",
     "dram_bandwidth", "launch_overhead", "view_overhead",
@@ -60,6 +69,11 @@ class HostFigures:
     figures: Mapping[str, HostFigure]
     caches: tuple[HostCache, ...]
 
+    def with_figures(self, figures: Mapping[str, HostFigure], bandwidths: Mapping[int, HostFigure]) -> HostFigures:
+        """The same with other figures by field, and other bandwidths of caches by level."""
+        caches = (replace(cache, bandwidth=bandwidths.get(cache.level, cache.bandwidth)) for cache in self.caches)
+        return replace(self, figures={**self.figures, **figures}, caches=tuple(caches))
+
     def text(self) -> str:
         """A complete device file of this machine."""
         words = json.dumps(f"this machine, of the class {self.class_name}", ensure_ascii=False)
@@ -89,15 +103,14 @@ def host_class() -> str:
 
 
 def host_figures(directory: Path) -> HostFigures:
-    """The figures of this machine: those of its class's file in `directory`, unless the system states or a measurement
-    found others."""
+    """The figures of this machine: those of its class's file in `directory`, unless the system or the file of
+    microarchitectures states, or a measurement found others."""
     class_name = host_class()
     file = read_device_file(directory / f"{class_name}.toml", class_name, [class_name], DeviceFile)
     source = f"class {class_name}"
 
     def of_class(figure: Figure) -> HostFigure:
-        measured_elsewhere = figure.origin == "measured"
-        return HostFigure(figure.value, "assumed" if measured_elsewhere else figure.origin, source)
+        return _of_file(figure, source)
 
     caches = tuple(
         HostCache(c.level, c.shared, of_class(c.size), of_class(c.ways), of_class(c.line), of_class(c.bandwidth))
@@ -105,7 +118,25 @@ def host_figures(directory: Path) -> HostFigures:
     )
     figures = {name: of_class(getattr(file, name)) for name in _FIELDS}
     figures["cores"] = HostFigure(available_cores(), "detected", "affinity, and the quota of control groups")
-    return _with_measurements(HostFigures(class_name, figures, _detect_caches(caches)))
+    host = HostFigures(class_name, figures, _detect_caches(caches))
+    return _with_measurements(_with_microarchitecture(host))
+
+
+def _with_microarchitecture(host: HostFigures) -> HostFigures:
+    """The figures with those of the processor's microarchitecture in place of the class's, where it has some."""
+    model = processor_model()
+    file = read_device_file(_MICROARCHITECTURES, _MICROARCHITECTURES.name, [], MicroarchitectureFile)
+    for each in file.microarchitectures:
+        if each.class_ == host.class_name and each.includes(model):
+            figures = {name: _of_file(figure, each.name) for name, figure in each.figures.items()}
+            rates = {level: _of_file(figure, each.name) for level, figure in each.bandwidths.items()}
+            return host.with_figures(figures, rates)
+    return host
+
+
+def _of_file(figure: Figure, source: str) -> HostFigure:
+    """A figure of other machines of this kind: what was measured on one of them is assumed here."""
+    return HostFigure(figure.value, "assumed" if figure.origin == "measured" else figure.origin, source)
 
 
 def _detect_caches(caches: tuple[HostCache, ...]) -> tuple[HostCache, ...]:
@@ -166,16 +197,16 @@ def forget_measurements() -> bool:
 
 def _with_measurements(host: HostFigures) -> HostFigures:
     """The figures with the measured ones in place of those of the class. A damaged file counts as none."""
-    source = "eqfuse device measure"
-    figures, caches = dict(host.figures), list(host.caches)
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         measurements = json.loads(measurements_path().read_text(encoding="utf-8"))
-        for name, value in measurements["figures"].items():
-            if name in figures and float(value) > 0:
-                figures[name] = HostFigure(float(value), "measured", source)
-        rates = {int(level): float(rate) for level, rate in measurements["bandwidths"].items() if float(rate) > 0}
-        for place, cache in enumerate(caches):
-            if cache.level in rates:
-                caches[place] = replace(cache, bandwidth=HostFigure(rates[cache.level], "measured", source))
-        return HostFigures(host.class_name, figures, tuple(caches))
+        figures = {name: _measured(value) for name, value in measurements["figures"].items() if name in host.figures}
+        rates = {int(level): _measured(rate) for level, rate in measurements["bandwidths"].items()}
+        return host.with_figures(figures, rates)
     return host
+
+
+def _measured(value: Any) -> HostFigure:
+    """Raises ValueError for what is no positive number."""
+    if not float(value) > 0:
+        raise ValueError(value)
+    return HostFigure(float(value), "measured", "eqfuse device measure")

@@ -85,6 +85,23 @@ def processor_identity() -> str:
     return " ".join([platform.machine(), model, *sorted(processor_features()), *caches])
 
 
+@dataclass(frozen=True)
+class ProcessorModel:
+    """Vendor, family and model as an x86 processor states them; empty and 0 elsewhere."""
+
+    vendor: str = ""
+    family: int = 0
+    model: int = 0
+
+
+def processor_model() -> ProcessorModel:
+    """The model of this machine's processor, by /proc/cpuinfo."""
+    stated = _stated_facts()
+    with suppress(KeyError, ValueError):
+        return ProcessorModel(stated["vendor_id"], int(stated["cpu family"]), int(stated["model"]))
+    return ProcessorModel()
+
+
 def processor_name() -> str:
     """The processor as it calls itself, for people; its architecture where it has no name."""
     return _stated_facts().get("model name") or platform.machine()

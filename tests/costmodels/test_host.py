@@ -12,7 +12,7 @@ from eqfuse.costmodels import host
 from eqfuse.costmodels.device import DIRECTORY, Device, host_device, load_device
 from eqfuse.costmodels.host import HostMeasurements, forget_measurements, host_figures, keep_measurements
 from eqfuse.errors import UsageError
-from eqfuse.support.processor import CacheLevel
+from eqfuse.support.processor import CacheLevel, ProcessorModel
 
 CACHES = (CacheLevel(1, 64 << 10, 8, 64), CacheLevel(2, 1 << 20, 16, 128))
 
@@ -23,6 +23,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr(host, "processor_level", lambda: "x86-64-v3")
+    monkeypatch.setattr(host, "processor_model", ProcessorModel)
     monkeypatch.setattr(host, "available_cores", lambda: 5)
     monkeypatch.setattr(host, "cache_levels", lambda: CACHES)
 
@@ -83,6 +84,24 @@ def test_caches_that_cannot_be_are_those_of_the_class(
 def test_a_virtual_machine_does_not_have_all_of_its_hosts_last_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "cache_levels", lambda: (*CACHES, CacheLevel(3, 300 << 20, 20, 64)))
     assert detect_host().caches[2].size == load_device("x86-64-v3").caches[2].size
+
+
+@pytest.mark.parametrize(("model", "ports"), [(17, 1.0), (2, 2.0)])
+def test_a_microarchitecture_has_figures_of_its_own(monkeypatch: pytest.MonkeyPatch, model: int, ports: float) -> None:
+    """Zen 4 executes 512 bits as two halves; another model of its family is not Zen 4."""
+    monkeypatch.setattr(host, "processor_level", lambda: "x86-64-v4")
+    monkeypatch.setattr(host, "processor_model", lambda: ProcessorModel("AuthenticAMD", 25, model))
+    assert load_device("x86-64-v4").fma_ports == 2.0
+    assert detect_host().fma_ports == ports
+    assert host_figures(DIRECTORY).figures["clock"].origin == "assumed"
+
+
+def test_a_microarchitecture_without_the_instruction_set_has_the_figures_of_the_class(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a hypervisor hides AVX-512, what is said of it does not hold."""
+    monkeypatch.setattr(host, "processor_model", lambda: ProcessorModel("AuthenticAMD", 25, 17))
+    assert detect_host().fma_ports == load_device("x86-64-v3").fma_ports
 
 
 def test_measurements_replace_the_figures_of_the_class_until_they_are_forgotten() -> None:

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from eqfuse.support import processor
-from eqfuse.support.processor import LEVELS, CacheLevel, available_cores, cache_levels, level_features, processor_level
+from eqfuse.support.processor import (
+    LEVELS,
+    CacheLevel,
+    ProcessorModel,
+    available_cores,
+    cache_levels,
+    level_features,
+    processor_level,
+)
 
 
 @pytest.fixture
@@ -68,3 +76,18 @@ def test_the_level_is_that_of_what_the_system_shows_whatever_the_processor_is_ca
     masked = processor.processor_features() | level_features("x86-64-v3")
     monkeypatch.setattr(processor, "processor_features", lambda: masked - {"avx512f"})
     assert processor_level() == "x86-64-v3"
+
+
+@pytest.mark.parametrize(
+    ("stated", "model"),
+    [
+        ({"vendor_id": "AuthenticAMD", "cpu family": "25", "model": "17"}, ProcessorModel("AuthenticAMD", 25, 17)),
+        ({"CPU implementer": "0x41"}, ProcessorModel()),
+        ({"vendor_id": "x", "cpu family": "unknown", "model": "1"}, ProcessorModel()),
+    ],
+)
+def test_the_model_of_the_processor(
+    monkeypatch: pytest.MonkeyPatch, stated: dict[str, str], model: ProcessorModel
+) -> None:
+    monkeypatch.setattr(processor, "_stated_facts", lambda: stated)
+    assert processor.processor_model() == model
