@@ -1,8 +1,8 @@
 """Which values are feature maps: compiled code stores those that kernels hand to each other with their channels last.
 
-A feature map is a value of 3 to 5 dimensions (batch, channels, space) that a convolution or a pooling makes or reads,
-itself or through operators that work on any layout. All other values, the sequences of a transformer among them, are
-stored as ONNX has them: a matrix product packs its weights, not its activations.
+A feature map is a value of 3 to 5 dimensions (batch, channels, space) that a convolution, a pooling or an interpolation
+of many channels makes or reads, itself or through operators that work on any layout. All other values, the sequences of
+a transformer among them, are stored as ONNX has them: a matrix product packs its weights, not its activations.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from ...ir.operators import CONVOLUTIONS, ELEMENTWISE, GLOBAL_POOLS, POOLS, REDU
 from ...support.directed_graphs import connected_components
 
 _RANKS = range(3, 6)
+FEWEST_CHANNELS = 8
+"""A map of fewer channels is not copied to have them last: half a vector of AVX-512."""
 
 
 class Role(Enum):
@@ -55,9 +57,9 @@ class FeatureMaps:
         alike: dict[int, list[int]] = {value: [] for value in range(len(self.graph.values)) if self._is_map(value)}
         seeds: set[int | None] = set()
         for operator, role in zip(self.graph.operators, self.roles, strict=True):
-            if role is Role.WINDOW:
+            if role is Role.WINDOW or (role is Role.ANY and self._mixes_pixels(operator)):
                 seeds |= {operator.inputs[0], operator.outputs[0]}
-            elif role is Role.ANY:
+            if role is Role.ANY:
                 for first, second in pairwise(self._alike(operator)):
                     alike[first].append(second)
         return frozenset(v for part in connected_components(alike) if not seeds.isdisjoint(part) for v in part)
@@ -76,6 +78,13 @@ class FeatureMaps:
             return Role.ANY if self._keeps_channels(operator) else Role.PLAIN
         return Role.ANY if operator.op in ELEMENTWISE else Role.PLAIN
 
+    def _mixes_pixels(self, operator: Operator) -> bool:
+        """Whether it interpolates maps of enough channels for vectors: along rows each neighbour is one load."""
+        if not interpolates(operator):
+            return False
+        channels = _shape(self.graph.values[operator.outputs[0]])[1]
+        return isinstance(channels, int) and channels >= FEWEST_CHANNELS
+
     def _keeps_channels(self, operator: Operator) -> bool:
         if operator.inputs[0] is None:
             return False
@@ -93,6 +102,11 @@ class FeatureMaps:
     def _is_map(self, value: int) -> bool:
         """Whether it may be one. Constants are stored as it suits their readers, before any run."""
         return not self.graph.values[value].is_constant and len(_shape(self.graph.values[value])) in _RANKS
+
+
+def interpolates(operator: Operator) -> bool:
+    """Whether each element of the result is a mean of neighbours."""
+    return operator.op == "Resize" and operator.attributes.get("mode") != "nearest"
 
 
 def _shape(value: Value) -> tuple[int | str, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ...extract.partition.feature_maps import FeatureMaps
+from ...extract.partition.feature_maps import FEWEST_CHANNELS, FeatureMaps, interpolates
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import Operator, OperatorGraph, Value
 from ...ir.operators import CONVOLUTIONS, POOLS
@@ -21,8 +21,6 @@ from ...ir.operators.linear import is_convolution
 _POOLS = POOLS | {"LpPool"}
 _WINDOWS = _POOLS | CONVOLUTIONS - {"ConvTranspose"}
 _RANKS = range(3, 6)
-_FEWEST_CHANNELS = 8
-"""An input of fewer channels is not copied."""
 _AXIS = 1
 
 _COPY = "eqfuse.copy"
@@ -41,7 +39,7 @@ def copy_maps(graph: OperatorGraph, kernels: Iterable[Sequence[int]]) -> tuple[O
     inputs = [v for v in read if values[v].producer is None and not values[v].is_constant and not values[v].is_output]
     written, inputs = ([v for v in each if _is_compiled(graph, copied, v)] for each in (written, inputs))
     for value in inputs:
-        if _has_pixels(graph, value, _FEWEST_CHANNELS):
+        if _has_pixels(graph, value, FEWEST_CHANNELS):
             graph = _copy_input(graph, value)
             copied = [(0,), *(tuple(member + 1 for member in kernel) for kernel in copied)]
     for value in written:
@@ -63,18 +61,14 @@ def name_in_model(value: Value) -> str:
 
 def _has_windows(operator: Operator) -> bool:
     """Whether each element of the result is a sum or an extreme of neighbours."""
-    return operator.op in _WINDOWS or _interpolates(operator)
-
-
-def _interpolates(operator: Operator) -> bool:
-    return operator.op == "Resize" and operator.attributes.get("mode") != "nearest"
+    return operator.op in _WINDOWS or interpolates(operator)
 
 
 def _window_operands(graph: OperatorGraph, kernel: Members) -> Iterator[int]:
     """The first operands of windows over single channels; a product reads a map in any order."""
     for operator in (graph.operators[member] for member in kernel):
         grouped = is_convolution(operator.op) and operator.attributes.get("group", 1) != 1
-        if (operator.op in _POOLS or grouped or _interpolates(operator)) and operator.inputs[0] is not None:
+        if (operator.op in _POOLS or grouped or interpolates(operator)) and operator.inputs[0] is not None:
             yield operator.inputs[0]
 
 

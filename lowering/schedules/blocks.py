@@ -27,6 +27,8 @@ class BufferAccess:
     iterators: tuple[frozenset[int], ...]
     steps: tuple[frozenset[int], ...] = ()
     """For each dimension the iterators that are a term of the index: one more of them is the next place."""
+    is_computed: bool = False
+    """Whether a place along some dimension is computed, so that its index says nothing of the iterators in it."""
 
     @property
     def name(self) -> str:
@@ -166,7 +168,8 @@ def _inspect_access(region: Any, variables: Mapping[Any, int], function: Any) ->
     iterators = tuple(numbers(walk(index)) for index in indices)
     shape = tuple(extent_of(extent, function) for extent in region.source.shape)
     steps = tuple(numbers(_summands(index)) for index in indices)
-    return BufferAccess(region.source, shape, indices, iterators, steps)
+    is_computed = not all(isinstance(r.extent, tirx.IntImm) and int(r.extent) == 1 for r in region.region)
+    return BufferAccess(region.source, shape, indices, iterators, steps, is_computed)
 
 
 def _summands(index: Any) -> Iterator[Any]:

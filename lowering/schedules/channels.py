@@ -27,7 +27,7 @@ from .tails import overlap_tails
 from .tiling.borders import find_border, peel_borders
 from .tiling.bounds import BOUNDED, end_with_axes
 from .tiling.register_tile import reduce_in_registers, share
-from .tiling.tiles import FLOAT_BYTES, largest_divisor
+from .tiling.tiles import FLOAT_BYTES, largest_divisor, shrink_tile
 
 MOST_ROWS = 6
 """Rows of a tile; more would not fit the registers together with the window."""
@@ -65,12 +65,14 @@ def channels(draft: Draft) -> Scheduled | None:
 
 
 def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, tile: Tile, *, by_rows: bool) -> Draft:
-    """The draft by these tiles; maps that are decided by a call and narrower than one are computed by smaller ones."""
-    smaller = None
-    rows = max((rows for rows in FEWER_ROWS if rows < tile.rows), default=0)
-    if rows and by_rows and is_symbolic(_row_length(anchor)):
+    """The draft by these tiles; rows and columns that are decided by a call and fewer than a tile has are computed by
+    smaller ones."""
+    smaller, is_narrow = None, is_symbolic(anchor.extents[list_axes(anchor)[-1]])
+    is_short = (by_rows or is_narrow) and is_symbolic(_row_length(anchor))
+    less = shrink_tile(tile, FEWER_ROWS, is_short=is_short, is_narrow=is_narrow)
+    if less != tile:
         own = replace(draft.copy(), trace=Trace())
-        smaller = _tile(own, anchor, epilogue, replace(tile, rows=rows), by_rows=by_rows)
+        smaller = _tile(own, anchor, epilogue, less, by_rows=by_rows)
     _schedule(draft, anchor, epilogue, tile, by_rows=by_rows)
     return overlap_tails(end_with_axes(draft), smaller)
 

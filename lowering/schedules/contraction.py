@@ -37,7 +37,7 @@ from .preparation import find_anchor
 from .tails import PACKED, overlap_tails
 from .tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
 from .tiling.taps import find_outside, leave_out_taps, list_taps
-from .tiling.tiles import FLOAT_BYTES
+from .tiling.tiles import FLOAT_BYTES, shrink_tile
 from .winograd.match import find_convolution
 from .winograd.rule import winograd
 
@@ -45,8 +45,6 @@ BLOCKS = (2, 4, 8, 16, 32)
 """Numbers of tiles in a block that a search tries."""
 FEWER_ROWS = (1, 4)
 """Rows of the tiles for extents that are decided by a call and shorter than the usual tile."""
-NARROW_LANES = 4
-"""Elements of the vectors for columns that are decided by a call and fewer than a vector of the device has."""
 LARGER = 2
 """Times the typical rows and columns that a plane of free size has where Winograd's filters are considered."""
 
@@ -84,11 +82,9 @@ def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) 
     Where a call decides about the number of rows or columns, fewer than a tile has are computed by smaller tiles. Those
     of one row leave out what their windows see outside of the map.
     """
-    smaller, outside, tile = None, None, plan.tile
-    if is_symbolic(anchor.extents[plan.row]):
-        tile = replace(tile, rows=max((rows for rows in FEWER_ROWS if rows < tile.rows), default=tile.rows))
-    if is_symbolic(anchor.extents[plan.column]):
-        tile = replace(tile, vectors=1, lanes=tile.lanes if tile.vectors > 1 else min(tile.lanes, NARROW_LANES))
+    smaller, outside = None, None
+    is_short, is_narrow = (is_symbolic(anchor.extents[axis]) for axis in (plan.row, plan.column))
+    tile = shrink_tile(plan.tile, FEWER_ROWS, is_short=is_short, is_narrow=is_narrow)
     if tile != plan.tile:
         own = replace(draft.copy(), trace=Trace())
         smaller = _tile(own, anchor, epilogue, replace(plan, tile=tile))

@@ -163,7 +163,7 @@ def count_contiguous_axes(block: BlockInfo, lanes: int) -> int:
 def _runs_along(access: BufferAccess, suffix: range, block: BlockInfo) -> bool:
     """Whether the access has none of the iterators, or exactly these, one by one, as its last full dimensions."""
     if not access.used & set(suffix):
-        return access is not block.write
+        return access is not block.write and (not access.is_computed or len(suffix) == 1)
     tail = access.iterators[len(access.iterators) - len(suffix) :]
     if len(tail) != len(suffix) or any(u & set(suffix) for u in access.iterators[: -len(suffix)]):
         return False

@@ -23,6 +23,18 @@ def test_what_is_computed_element_by_element_around_a_convolution_are_feature_ma
     assert FeatureMaps(builder.graph()).values == {x, before, y, after}
 
 
+@pytest.mark.parametrize(
+    ("mode", "channels", "are_maps"), [("linear", 8, True), ("linear", 3, False), ("nearest", 8, False)]
+)
+def test_an_interpolation_of_many_channels_makes_and_reads_feature_maps(
+    mode: str, channels: int, are_maps: bool
+) -> None:
+    builder = Builder()
+    x = builder.input(1, channels, 4, 4)
+    y = builder.op("Resize", x, shape=(1, channels, 8, 8), mode=mode)
+    assert FeatureMaps(builder.graph()).values == ({x, y} if are_maps else frozenset())
+
+
 def test_what_a_reshape_makes_of_a_feature_map_is_none() -> None:
     builder = Builder()
     flat = builder.op("Reshape", conv(builder, builder.input(1, 8, 4, 4), 8), shape=(1, 16, 8))

@@ -18,7 +18,7 @@ from eqfuse.lowering.schedules.contraction import contraction
 from eqfuse.lowering.schedules.extents import TYPICAL
 from eqfuse.lowering.schedules.winograd.filters import WinogradWeights
 
-from .functions import HOST, TARGET
+from .functions import HOST, TARGET, execute
 
 OUTPUTS = 40
 
@@ -121,6 +121,35 @@ def test_few_rows_are_computed_by_vectors(product: Scheduled) -> None:
     small = [kinds for is_small, kinds in list_sums(product.schedule.mod["main"].body) if is_small]
     assert small
     assert all(kinds[-1] == tirx.ForKind.VECTORIZED for kinds in small)
+
+
+@pytest.fixture(scope="module")
+def scores() -> Scheduled:
+    """Products of the rows of two inputs, as the scores of attention are; their number is free."""
+    rows = te.var("n")
+    queries, keys = (te.placeholder((2, rows, 20), name=name) for name in ("queries", "keys"))
+    turned = te.compute((2, 20, rows), lambda b, k, j: keys(b, j, k), name="turned")
+    k = te.reduce_axis((0, 20), name="k")
+    y = te.compute((2, rows, rows), lambda b, i, j: te.sum(queries(b, i, k) * turned(b, k, j), axis=k), name="y")
+    function = te.create_prim_func([queries, keys, y]).with_attr(TYPICAL, {"n": 60})
+    scheduled = channels(Draft.of(function, HOST))
+    assert scheduled is not None
+    return scheduled
+
+
+def test_few_scores_are_computed_by_narrow_vectors(scores: Scheduled) -> None:
+    """But those of fewer than four columns."""
+    small = [kinds for is_small, kinds in list_sums(scores.schedule.mod["main"].body) if is_small]
+    assert [kinds[-1] == tirx.ForKind.VECTORIZED for kinds in small] == [True] * (len(small) - 1) + [False]
+    assert len(small) > 1
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 6, 17, 33, 70])
+def test_every_number_of_scores(scores: Scheduled, rows: int) -> None:
+    generator = np.random.default_rng(rows)
+    queries, keys = (generator.standard_normal((2, rows, 20)).astype(np.float32) for _ in range(2))
+    result = execute(scores, [queries, keys, np.full((2, rows, rows), np.nan, np.float32)])
+    np.testing.assert_allclose(result, queries @ keys.transpose(0, 2, 1), atol=1e-4)
 
 
 def test_weights_stand_behind_transformed_ones() -> None:

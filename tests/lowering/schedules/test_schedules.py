@@ -330,3 +330,14 @@ def test_less_is_unrolled_where_each_product_broadcasts(device: Device, products
     trace = Trace()
     schedule(matmul(64, 96, 64), device, 1, trace)
     assert [site.option.label for site in trace.sites if site.name == "unroll"] == [products]
+
+
+def test_vectors_along_places_that_are_computed_stay_in_their_row() -> None:
+    """Rows and columns as one loop would take a division for each element."""
+    x = te.placeholder((4, 9, 10), name="x")
+
+    def element(c: Any, h: Any, w: Any) -> Any:
+        return x(c, (h.astype("float32") * 0.45).astype("int32"), (w.astype("float32") * 0.5).astype("int32"))
+
+    scheduled = check(te.create_prim_func([x, te.compute((4, 18, 20), element, name="y")]), "pointwise")
+    assert "//" not in scheduled.schedule.mod.script()
