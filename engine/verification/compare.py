@@ -121,19 +121,27 @@ def compare(
 
     ``is_saturated``: they are the ends of the range of a Sigmoid. ONNX Runtime computes it with the absolute error of
     numbers near 1, also where it is nearly 0, so smaller differences prove nothing. ``may_lack_shape``: they come from
-    what a Loop collects. If that never ran, and its body declares no shape, ONNX Runtime gives it the shape [0],
-    the sum of which is a number.
+    what a Loop collects. If that never ran, ONNX Runtime gives it the shape that its body declares, with 0 for
+    unknown dimensions, or [0] where it declares none; the sum of which is a number.
     """
     wanted, results = leaves(expected), leaves(actual)
     if len(wanted) != len(results):
         return _mismatch(f"{len(results)} item(s) instead of {len(wanted)}")
     total = EQUAL
     for left, right in zip(wanted, results, strict=True):
-        is_sum = left.shape == () and right.size == 0
-        if may_lack_shape and (is_sum or (left.shape == (0,) and right.shape[:1] == (0,))):
+        if may_lack_shape and _lacks_shape(left, right):
             left = np.empty(right.shape, left.dtype)
         total = total.worst(_compare_arrays(left, right, tolerance, spread, 1.0 if is_saturated else 0.0))
     return total
+
+
+def _lacks_shape(expected: NDArray[Any], actual: NDArray[Any]) -> bool:
+    """Whether both are the rows of a loop that never ran, or their sum."""
+    if actual.size:
+        return False
+    if expected.ndim == actual.ndim:
+        return all(size in (0, known) for size, known in zip(expected.shape, actual.shape, strict=True))
+    return expected.ndim == 0 or (expected.shape == (0,) and actual.shape[0] == 0)
 
 
 def _mismatch(reason: str) -> Difference:

@@ -1,9 +1,11 @@
-"""Kernels inside of plain loops: what the bodies of Loop and Scan compute.
+"""Kernels inside of plain loops: what the bodies of Loop and Scan compute, and what follows sizes that values decide.
 
     for i: { A = f(X, A) as loops }  =>  for i: { A = kernel(X, A) }
+    n = NonZero(X); Y = f(Z, n) as loops  =>  n = NonZero(X); Y = kernel(Z, n)
 
 Each graph of a program of loops is cut like a model of its own: what it reads from the graphs around it are its inputs,
-and constants of these are known. A kernel stands in it as one node of the domain `KERNEL_DOMAIN`.
+and constants of these are known. A kernel stands in it as one node of the domain `KERNEL_DOMAIN`. Where an operator
+decides a size by values, whatever meets this size is a model of its own, of which the size is a free dimension.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from ...engine.bodies.inference import infer_flat
 from ...engine.bodies.nest import nest
 from ...engine.onnx.inference import infer
 from ...engine.onnx.model import Model, read
-from ...engine.onnx.typing import dtype_of
+from ...engine.onnx.typing import NAMELESS, dtype_of
 from ...errors import EqfuseError
 from ...extract.partition.kernels import KernelModel
 from ...extract.partition.operator_graph import operator_graph
@@ -42,6 +44,7 @@ from ..target import Target
 from ..weights import Weights
 from .channels_last import channels_last_values, last_shape
 from .fallback import LoopCall, loop_call
+from .measured import is_open, measured_sizes, reach
 from .messages import Answer
 from .prim_funcs import DistinctKernels, KernelCall, KernelFunction
 from .steps import Kernel, steps
@@ -102,28 +105,40 @@ class GraphKernels:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """Nodes of a graph, by their places in it, and their kernels if they have some."""
+
+    places: tuple[int, ...]
+    kernels: GraphKernels | None = None
+
+    def nodes(self, nodes: Sequence[onnx.NodeProto], answers: Mapping[str, Answer]) -> Iterator[onnx.NodeProto]:
+        """Its nodes, of all `nodes` of the graph, with kernels in the place of those that they compute."""
+        own = [nodes[place] for place in self.places]
+        return iter(own) if self.kernels is None else self.kernels.nodes(own, answers)
+
+
+@dataclass(frozen=True)
 class LoopKernels:
-    """A program of loops as a model, and the kernels of each of its graphs (`_graphs`)."""
+    """A program of loops as a model, and each of its graphs (`_graphs`) in stages."""
 
     model: onnx.ModelProto
-    graphs: tuple[GraphKernels | None, ...]
+    graphs: tuple[tuple[Stage, ...], ...]
 
     @property
     def symbols(self) -> tuple[str, ...]:
         """The kernels that the program calls."""
-        calls = (call for graph in self.graphs if graph is not None for call in graph.calls.values())
-        return tuple(dict.fromkeys(call.symbol for call in calls))
+        kernels = (stage.kernels for stages in self.graphs for stage in stages if stage.kernels is not None)
+        return tuple(dict.fromkeys(call.symbol for each in kernels for call in each.calls.values()))
 
     def with_answers(self, answers: Mapping[str, Answer]) -> onnx.ModelProto:
         """The model with a node for each kernel that could be compiled."""
         result = onnx.ModelProto()
         result.CopyFrom(self.model)
-        for graph, kernels in list(zip(_graphs(result.graph), self.graphs, strict=True)):
-            if kernels is not None:
-                nodes = list(kernels.nodes(graph.node, answers))
-                copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-                del graph.node[:]
-                graph.node.extend(copies)
+        for graph, stages in list(zip(_graphs(result.graph), self.graphs, strict=True)):
+            nodes = [node for stage in stages for node in stage.nodes(graph.node, answers)]
+            copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+            del graph.node[:]
+            graph.node.extend(copies)
         return result
 
 
@@ -156,24 +171,26 @@ def _is_solvable(graph: OperatorGraph, last: frozenset[int], members: Members, f
 
 
 def find_kernels(step: LoopCall, distinct: DistinctKernels, target: Target) -> LoopKernels | None:
-    """The kernels of a program with bodies, as functions of `distinct`; None where it has none.
+    """The kernels of a program with bodies or measured sizes, as functions of `distinct`; None where it has none.
 
     Types are inferred for all bodies at once, and what these decide is taken out.
     """
-    if not any(node.op_type in _BODIES for node in step.model.graph.node):
+    has_bodies = any(node.op_type in _BODIES for node in step.model.graph.node)
+    if not has_bodies and not measured_sizes(step.model.graph):
         return None
     with suppress(EqfuseError):
         flat = flatten(read(step.model))
         infer_flat(flat)
         nested = nest(flat.model, flat)
         typed = flatten(nested)
-        types = infer_flat(typed).types
+        knowledge = infer_flat(typed)
+        types = {name: _known_sizes(type_, knowledge.symbols) for name, type_ in knowledge.types.items()}
         model = serde.serialize_model(nested.ir)
         for own, given in ((model.graph.input, step.model.graph.input), (model.graph.output, step.model.graph.output)):
             del own[:]
             own.extend(given)
         graphs = tuple(
-            _find(graph, constants, types, model, distinct, target)
+            tuple(_find_stages(graph, constants, types, model, distinct, target))
             for graph, constants in _with_constants(model.graph, {})
         )
         kernels = LoopKernels(model, graphs)
@@ -250,14 +267,62 @@ def _port(name: str, types: Mapping[str, TensorType]) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, int(dtype_of(types[name].dtype)), types[name].shape)
 
 
-def _find(
+def _known_sizes(type_: TensorType, symbols: Collection[str]) -> TensorType:
+    """The type without names of sizes that are no symbols: these mean nothing."""
+    if type_.shape is None:
+        return type_
+    return replace(type_, shape=tuple(d if isinstance(d, int) or d in symbols else NAMELESS for d in type_.shape))
+
+
+def _find_stages(
     graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto], types: Mapping[str, TensorType],
     model: onnx.ModelProto, distinct: DistinctKernels, target: Target,
-) -> GraphKernels | None:  # fmt: skip
+) -> Iterator[Stage]:  # fmt: skip
+    """The nodes of a graph in running order: each stage has known sizes, or decides some that the next ones meet."""
+    left: Sequence[int] = range(len(graph.node))
+    while left:
+        part = _take_nodes(graph, left)
+        own = _as_model(part, constants, types, model)
+        operators = operator_graph(own, infer(own), distinct.graph.sizes)
+        deciding = _find_deciding(operators)
+        beyond = reach({after for n in deciding for after in operators.successors[n]}, operators.successors)
+        producers = {operators.values[v].name: n for n, o in enumerate(operators.operators) for v in o.outputs}
+        makers = {place: producers.get(next(filter(None, graph.node[place].output), "")) for place in left}
+        first = tuple(place for place in left if makers[place] not in deciding | beyond)
+        if first and len(first) < len(left):
+            own = _as_model(_take_nodes(graph, first), constants, types, model)
+            operators = operator_graph(own, infer(own), distinct.graph.sizes)
+        if first:
+            yield Stage(first, _find(own, operators, distinct, target))
+        yield Stage(tuple(place for place in left if makers[place] in deciding - beyond))
+        left = [place for place in left if makers[place] in beyond]
+
+
+def _find_deciding(graph: OperatorGraph) -> set[int]:
+    """The operators with a result whose size does not follow from the shapes of what they read."""
+    unknown = {number for number, value in enumerate(graph.values) if is_open(value)}
+    return {
+        number for number, operator in enumerate(graph.operators)
+        if unknown.isdisjoint(operator.inputs) and not unknown.isdisjoint(operator.outputs)
+    }  # fmt: skip
+
+
+def _take_nodes(graph: onnx.GraphProto, places: Sequence[int]) -> onnx.GraphProto:
+    """Some nodes of a graph, which returns what others read of them or it returns itself."""
+    if len(places) == len(graph.node):
+        return graph
+    taken = set(places)
+    part, others = onnx.GraphProto(), [node for place, node in enumerate(graph.node) if place not in taken]
+    part.node.extend(graph.node[place] for place in places)
+    read_names = {*_reads(others), *(output.name for output in graph.output)}
+    made = dict.fromkeys(name for node in part.node for name in node.output if name in read_names)
+    part.output.extend(onnx.ValueInfoProto(name=name) for name in made)
+    return part
+
+
+def _find(own: Model, typical: OperatorGraph, distinct: DistinctKernels, target: Target) -> GraphKernels | None:
     """The kernels of one graph; None where it has none."""
-    own = _as_model(graph, constants, types, model)
     weights = Weights(own)
-    typical = operator_graph(own, infer(own), distinct.graph.sizes)
     operators = typical.at_call
     alone = [n for n, operator in enumerate(operators.operators) if not has_lowering(operator, operators)]
     if len(alone) == len(operators):

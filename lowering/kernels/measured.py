@@ -41,12 +41,12 @@ def join_measured(
 
     So are those on a way from one of them to another.
     """
-    unknown = {number for number, value in enumerate(graph.values) if value.producer is not None and _is_open(value)}
+    unknown = {number for number, value in enumerate(graph.values) if value.producer is not None and is_open(value)}
     if not unknown:
         return graph, tuple(groups)
     touching = {i for i, o in enumerate(graph.operators) if not unknown.isdisjoint((*o.inputs, *o.outputs))}
-    onwards = _reach(touching, graph.successors)
-    inside = onwards & _reach(touching, graph.predecessors)
+    onwards = reach(touching, graph.successors)
+    inside = onwards & reach(touching, graph.predecessors)
     behind = onwards - inside
     values = tuple(_named(n, v) if n in unknown and v.is_output else v for n, v in enumerate(graph.values))
     first = (tuple(m for m in group if m not in onwards) for group in groups)
@@ -54,7 +54,7 @@ def join_measured(
     return replace(graph, values=values), (*filter(None, first), tuple(sorted(inside)), *filter(None, last))
 
 
-def _reach(starts: Set[int], neighbours: Sequence[Sequence[int]]) -> set[int]:
+def reach(starts: Set[int], neighbours: Sequence[Sequence[int]]) -> set[int]:
     """The operators that are reached from some, these included."""
     reached, waiting = set(starts), list(starts)
     while waiting:
@@ -65,7 +65,8 @@ def _reach(starts: Set[int], neighbours: Sequence[Sequence[int]]) -> set[int]:
     return reached
 
 
-def _is_open(value: Value) -> bool:
+def is_open(value: Value) -> bool:
+    """Whether a size of the value is unknown."""
     shape = value.type.shape if value.type is not None else None
     return value.type is not None and shape is not None and None in map(dimension_as_size, shape)
 

@@ -45,9 +45,6 @@ class Context:
         self._library = library
         self._weights = weights  # which the context reads
         self._inputs = tuple(_Slot(number, port) for number, port in enumerate(inputs))
-        self._outputs = tuple(_Slot(number, port) for number, port in enumerate(outputs))
-        given = {name for port in inputs for name in port.names}
-        self._measured = tuple(slot for slot in self._outputs if not slot.port.names <= given)
         self._is_static = all(port.is_static for port in (*inputs, *outputs))
         self._failure: BaseException | None = None
         self._fallbacks = fallbacks
@@ -61,12 +58,19 @@ class Context:
         self._given = (ctypes.c_void_p * max(len(inputs), 1))()
         self._taken = (ctypes.c_void_p * max(len(outputs), 1))()
         self._run: Any = functions.eqfuse_run
-        self._output_shape: Any = functions.eqfuse_output_shape
-        self._output_shape.restype = ctypes.POINTER(ctypes.c_int64)
+        output_shape: Any = functions.eqfuse_output_shape
         self._output: Any = functions.eqfuse_output
-        self._output.restype = ctypes.c_void_p
         self._output_bytes: Any = functions.eqfuse_output_bytes
-        self._output_bytes.restype = ctypes.c_size_t
+        output_shape.restype, self._output.restype, self._output_bytes.restype = (
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_size_t,
+        )
+        self._outputs = tuple(
+            _OutputSlot(number, port, output_shape(self._handle, number)) for number, port in enumerate(outputs)
+        )
+        given = {name for port in inputs for name in port.names}
+        self._measured = tuple(slot for slot in self._outputs if not slot.port.names <= given)
         self._arguments = (self._handle, ctypes.byref(self._given), ctypes.byref(self._taken))
         if fallbacks:
             self._callback = CALLBACK(self._call_back)
@@ -129,21 +133,18 @@ class Context:
             slot.resize(shape)
             self._given[slot.number] = slot.address
         for slot in self._outputs:
-            slot.resize(self._shape_of(slot))
+            slot.resize(slot.extents)
+            slot.is_unbounded = self._output_bytes(self._handle, slot.number) == _UNBOUNDED
             self._taken[slot.number] = slot.address
 
-    def _shape_of(self, slot: _Slot) -> tuple[int, ...]:
-        """The shape that an output has now: before a run the largest, where it follows from values."""
-        return tuple(self._output_shape(self._handle, slot.number)[: len(slot.port.shape)])
-
-    def _cut(self, memory: Array, slot: _Slot) -> Array:
+    def _cut(self, memory: Array, slot: _OutputSlot) -> Array:
         """The output in its memory, which may be larger, or is the context's where nothing bounds its size."""
-        if self._output_bytes(self._handle, slot.number) == _UNBOUNDED:
-            own = empty(self._shape_of(slot), slot.dtype)
+        if slot.is_unbounded:
+            own = empty(slot.extents, slot.dtype)
             if own.size:
                 ctypes.memmove(address(own), self._output(self._handle, slot.number), own.nbytes)
             return own
-        result: Array = np.ndarray(self._shape_of(slot), slot.dtype, memory)
+        result: Array = np.ndarray(slot.extents, slot.dtype, memory)
         return result.copy() if slot.is_small or 2 * result.nbytes < memory.nbytes else result
 
     def run_bound(self) -> None:
@@ -195,3 +196,20 @@ class _Slot:
             return
         self.shape, self.own = shape, empty(shape, self.dtype)
         self.address, self.is_small = address(self.own), self.own.nbytes <= SMALL
+
+
+class _OutputSlot(_Slot):
+    """An output."""
+
+    is_unbounded = False
+    """Whether its content is in memory of the context's, which grows as it needs to."""
+
+    def __init__(self, number: int, port: Port, extents: int | None) -> None:
+        """`extents`: the address of its shape in the context."""
+        super().__init__(number, port)
+        self._extents = (ctypes.c_int64 * len(port.shape)).from_address(extents or 0)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The shape that it has now: before a run the largest, where it follows from values."""
+        return tuple(self._extents[:])

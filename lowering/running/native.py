@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class Tensor(ctypes.Structure):
     def array(self) -> Array:
         """The memory of the tensor as an array, for as long as that is there."""
         shape, dtype = tuple(self.shape[: self.rank]), _DTYPES[self.code, self.bits]
-        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        size = dtype.itemsize * prod(shape)
         if not size:
             return np.empty(shape, dtype)
         memory: Any = (ctypes.c_char * size).from_address(self.data)
@@ -67,8 +68,7 @@ def address(array: Array) -> int:
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An array of that type whose elements begin at a multiple of ALIGNMENT."""
-    size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    memory = np.empty(size + ALIGNMENT, np.uint8)
+    memory = np.empty(dtype.itemsize * prod(shape) + ALIGNMENT, np.uint8)
     return np.ndarray(shape, dtype, memory, -address(memory) % ALIGNMENT)
 
 

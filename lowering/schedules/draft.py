@@ -22,7 +22,7 @@ from .blocks import (
     parameter_index,
     walk,
 )
-from .extents import extent_of
+from .extents import extent_of, is_symbolic
 from .packing import Packing
 
 CONSTANTS = "eqfuse.constants"
@@ -142,6 +142,13 @@ class Draft:
     def inline(self, block: BlockInfo) -> None:
         """Write the block's expression wherever its output is read."""
         self.schedule.compute_inline(block.block)
+
+    def start_reduction(self, block: BlockInfo, loop: Any) -> None:
+        """Write the first value of a reduction in front of the loop, if a call decides about its length: the first
+        step of a loop that does not run cannot write it."""
+        is_free = any(is_symbolic(block.extents[i]) for i in block.reduced)
+        if is_free and self.schedule.get(block.block).init is not None:
+            self.schedule.decompose_reduction(block.block, loop)
 
     def compute_at(self, block: Any, loop: Any) -> None:
         """Move a block into a loop; the loops of its own that have one iteration stay."""

@@ -81,8 +81,9 @@ def _cycles(store: _Store, device: Device) -> float:
     iterations = prod(int(loop.extent) for loop in store.loops)
     if not store.loops:
         return 1.0
-    if isinstance(store.statement.indices[-1], tirx.Ramp):
-        return iterations * int(store.statement.indices[-1].lanes) * SHUFFLED
+    last = next(reversed(store.statement.indices), None)
+    if isinstance(last, tirx.Ramp):
+        return iterations * int(last.lanes) * SHUFFLED
     unrolled = [loop for loop in store.loops if loop.kind == tirx.ForKind.UNROLLED]
     if store.loops[-1].kind == tirx.ForKind.VECTORIZED:
         return iterations / int(store.loops[-1].extent) * _vector_cycles(store, unrolled, device)

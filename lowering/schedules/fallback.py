@@ -39,6 +39,9 @@ def fallback(draft: Draft) -> Scheduled:
         except s_tir.ScheduleError:
             continue
         draft = attempt
+    for block in draft.blocks():
+        if loops := draft.loops(block):
+            draft.start_reduction(block, loops[0])
     narrow = replace(original.device, vector_bits=NARROW_BITS)
     if not typical_sizes(draft.function) or original.device.lanes <= narrow.lanes:
         return finish(draft, "fallback")
@@ -94,6 +97,8 @@ def plain(draft: Draft) -> Scheduled:
         loops = draft.loops(block)
         spatial = [loops[i] for i in block.spatial] if len(loops) == len(block.extents) else []
         if not spatial:
+            if loops:
+                draft.start_reduction(block, loops[0])
             continue
         reduced = [loops[i] for i in sorted(block.reduced)]
         schedule.reorder(*spatial, *reduced)

@@ -119,6 +119,7 @@ def _schedule(draft: Draft, blocks: list[BlockInfo], shared: int, widest: int) -
                 *_, elements = loops = draft.loops(info)
                 _vectorise(draft, result, loops[-1 - len(info.reduced)], elements)
                 nests.append(result)
+            draft.start_reduction(block, draft.loops(block)[shared])
         elif own := draft.loops(block)[shared:]:
             schedule_pointwise(draft.serial(), block, own)
         nests.append(block.block)

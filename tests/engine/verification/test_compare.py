@@ -79,7 +79,7 @@ def test_type_and_shape_must_match() -> None:
 
 
 def test_rows_of_a_loop_that_never_ran_may_lack_their_shape() -> None:
-    """ONNX Runtime gives them the shape [0] where the body declares none."""
+    """ONNX Runtime gives them the shape [0] where the body declares none, and 0 in place of unknown sizes."""
     none = np.zeros(0, np.float32)
     assert compare(none, np.zeros((0, 8), np.float32), DEFAULT, may_lack_shape=True).equal
     assert not compare(none, np.zeros((0, 8), np.float32), DEFAULT).equal
@@ -87,6 +87,8 @@ def test_rows_of_a_loop_that_never_ran_may_lack_their_shape() -> None:
     assert not compare(np.zeros((0, 8), np.float32), none, DEFAULT, may_lack_shape=True).equal
     assert compare(np.zeros((), np.float32), np.zeros((0, 8), np.float32), DEFAULT, may_lack_shape=True).equal
     assert not compare(np.zeros((), np.float32), np.zeros((1, 8), np.float32), DEFAULT, may_lack_shape=True).equal
+    assert compare(np.zeros((0, 8, 0)), np.zeros((0, 8, 9)), DEFAULT, may_lack_shape=True).equal
+    assert not compare(np.zeros((0, 8, 0)), np.zeros((0, 7, 9)), DEFAULT, may_lack_shape=True).equal
 
 
 def test_only_what_depends_on_rows_of_a_loop_may_lack_its_shape() -> None:

@@ -1,4 +1,4 @@
-"""Kernels in the bodies of Loop and Scan."""
+"""Kernels in the bodies of Loop and Scan, and behind sizes that values decide."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.groups import unfused
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
+from eqfuse.lowering.kernels.measured import join_measured
 from eqfuse.lowering.program.plan import Call
 from eqfuse.lowering.program.planning import plan_program
 from eqfuse.lowering.running.context import Context
@@ -26,6 +27,7 @@ from ..small_models import expected, weights
 
 value = helper.make_tensor_value_info
 node = helper.make_node
+HOST = target_of("host", 1)
 
 
 def recurrent() -> onnx.ModelProto:
@@ -75,7 +77,7 @@ def recurrent() -> onnx.ModelProto:
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[CompiledKernels, Context]:
     model, folder = settle_bodies(read(recurrent())), tmp_path_factory.mktemp("bodies")
     graph = operator_graph(model, infer(model))
-    kernels = compile_kernels(graph, unfused(graph).members, Weights(model), target_of("host", 1), folder, 2)
+    kernels = compile_kernels(graph, unfused(graph).members, Weights(model), HOST, folder, 2)
     return kernels, linked(kernels, folder)
 
 
@@ -105,7 +107,7 @@ def of_free_sizes(tmp_path_factory: pytest.TempPathFactory) -> tuple[CompiledKer
     proto, folder = free_recurrence(), tmp_path_factory.mktemp("free")
     model = settle_bodies(read(proto))
     graph = operator_graph(model, infer(model)).at_call
-    kernels = compile_kernels(graph, unfused(graph).members, Weights(model), target_of("host", 1), folder, 2)
+    kernels = compile_kernels(graph, unfused(graph).members, Weights(model), HOST, folder, 2)
     return kernels, linked(kernels, folder)
 
 
@@ -139,6 +141,37 @@ def test_kernels_of_bodies_take_free_sizes(
     assert any("matmul" in kernel for kernel in plan.kernels)
 
 
+def selected() -> onnx.ModelProto:
+    """Rows that are chosen by values, their product, and the product of those whose results are positive."""
+    nodes = [
+        node("Compress", ["x", "keep"], ["some"], axis=0),
+        node("MatMul", ["some", "w"], ["first"]),
+        node("ReduceSum", ["first"], ["score"], keepdims=0, axes=[1]),
+        node("Greater", ["score", "zero"], ["good"]),
+        node("Compress", ["first", "good"], ["better"], axis=0),
+        node("MatMul", ["better", "w"], ["second"]),
+        node("Tanh", ["second"], ["y"]),
+    ]
+    inputs = [value("x", 1, ["N", 24]), value("keep", TensorProto.BOOL, ["N"])]
+    stored = {"w": weights(24, 24), "zero": np.float32(0)}
+    tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in stored.items()]
+    graph = helper.make_graph(nodes, "selected", inputs, [value("y", 1, ["k", 24])], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=8)
+
+
+def test_what_meets_sizes_that_values_decide_are_kernels(tmp_path: Path) -> None:
+    model = read(selected())
+    graph = operator_graph(model, infer(model)).at_call
+    kernels = compile_kernels(*join_measured(graph, unfused(graph).members), Weights(model), HOST, tmp_path, 2)
+    (program,) = (name for name in kernels.objects if name.startswith("loop"))
+    assert program.endswith("_compress_matmul_reducesum_greater")
+    assert sum("_matmul" in name for name in kernels.objects if name != program) == 2
+    context = linked(kernels, tmp_path)
+    for kept in (0, 1, 7, 40):
+        inputs = {"x": weights(40, 24, seed=kept), "keep": np.arange(40) < kept}
+        np.testing.assert_allclose(context.run(inputs)["y"], expected(selected(), inputs)["y"], rtol=1e-5, atol=1e-5)
+
+
 def test_bodies_without_work_for_kernels_stay_loops(tmp_path: Path) -> None:
     proto = recurrent()
     del proto.graph.node[0].attribute[0].g.node[:5]
@@ -150,7 +183,7 @@ def test_bodies_without_work_for_kernels_stay_loops(tmp_path: Path) -> None:
     del proto.graph.node[1:], proto.graph.output[1:]
     model = settle_bodies(read(proto))
     graph = operator_graph(model, infer(model))
-    kernels = compile_kernels(graph, unfused(graph).members, Weights(model), target_of("host", 1), tmp_path, 1)
+    kernels = compile_kernels(graph, unfused(graph).members, Weights(model), HOST, tmp_path, 1)
     assert [name.split("_")[0] for name in kernels.objects] == ["loop"]
     results = linked(kernels, tmp_path).run({"x": np.float32(2.0), "trips": np.array(3)})
     np.testing.assert_allclose(results["y"], -2.0)

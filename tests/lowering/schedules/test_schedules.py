@@ -15,7 +15,7 @@ from tvm import te, tirx, topi
 from eqfuse.costmodels.device import Device, load_device
 from eqfuse.costmodels.register_tiles import register_tiles, tile_cycles
 from eqfuse.lowering.compute import elementary
-from eqfuse.lowering.schedules import Draft, Repack, Trace, fallback, mark_constants, schedule
+from eqfuse.lowering.schedules import Draft, Repack, Trace, fallback, list_candidates, mark_constants, schedule
 from eqfuse.lowering.schedules.extents import TYPICAL
 from eqfuse.lowering.target import target_of
 from eqfuse.support.processor import X86
@@ -323,6 +323,21 @@ def test_a_short_reduction_of_free_length_keeps_a_loop() -> None:
     left, right = (generator.standard_normal(shape).astype(np.float32) for shape in ((40, 21), (21, 15)))
     result = execute(scheduled, [left, right, np.full((40, 15), np.nan, np.float32)])
     np.testing.assert_allclose(result, left @ right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_sums_of_nothing_are_zero(is_whole: bool) -> None:
+    """A loop that does not run writes no first value."""
+    length = te.var("k")
+    x, i, k = te.placeholder((5, length), name="x"), te.reduce_axis((0, 5)), te.reduce_axis((0, length))
+    rows = te.compute((5,), lambda i: te.sum(x[i, k], axis=k), name="rows")
+    whole = te.compute((), lambda: te.sum(x[i, k], axis=[i, k]), name="whole")
+    function = te.create_prim_func([x, whole if is_whole else rows])
+    (plainest,) = list_candidates(function, HOST, 1, with_rules=False)
+    for scheduled in (schedule(function, HOST), plainest(Trace())):
+        assert scheduled is not None
+        result = np.full(() if is_whole else 5, np.nan, np.float32)
+        np.testing.assert_array_equal(execute(scheduled, [np.zeros((5, 0), np.float32), result]), 0)
 
 
 @pytest.mark.parametrize(("device", "products"), [(SERVER, "72"), (ARM, "288")])
