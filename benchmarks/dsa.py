@@ -132,7 +132,7 @@ def _tell(text: str) -> None:
 
 
 def all_results(cells: Sequence[Cell], clusters: int, options: argparse.Namespace) -> Results:
-    """Of all cells, in their order; the file of --json has what there is so far."""
+    """Of all cells, in their order; the file of --json has the results so far."""
     labels = list(dict.fromkeys(cell.label for cell in cells))
     found: list[Run | Failure] = []
     with ThreadPoolExecutor(options.jobs) as pool:

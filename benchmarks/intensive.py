@@ -103,7 +103,7 @@ def time_model(name: str, model: Path, options: argparse.Namespace, scratch: Pat
 
 
 def count_model(name: str, model: Path, root: Arm64Root | None) -> Iterator[tuple[str, ...]]:
-    """Rows of what one inference executes on the emulated board."""
+    """Rows with the counts of one inference on the emulated board."""
     inputs = random_inputs(inputs_of(read(model)), 0)
     counts: dict[str, Counts] = {}
     for who, way in WAYS.items():
@@ -121,7 +121,7 @@ def count_model(name: str, model: Path, root: Arm64Root | None) -> Iterator[tupl
 
 
 def count_with_cachegrind(name: str, model: Path, scratch: Path) -> Iterator[tuple[str, ...]]:
-    """Rows of what an inference after the first executes on a simulated processor with AVX2.
+    """Rows with the counts of an inference after the first on a simulated processor with AVX2.
 
     Cachegrind counts a process; of one that runs the model three times and one that runs it once the difference is two
     inferences.

@@ -178,7 +178,7 @@ def _count(found: Comparison, model: Path, jobs: dict[str, Job], options: argpar
 
 
 def measured(options: argparse.Namespace) -> Results:
-    """All models of a part; the file of --json and the pictures have what there is so far."""
+    """All models of a part; the file of --json and the pictures have the results so far."""
     found: list[Comparison] = []
     for name, source in sources(options).items():
         found.append(compared(name, source, options))

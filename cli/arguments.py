@@ -137,7 +137,7 @@ def add_dimensions(parser: argparse.ArgumentParser) -> None:
     """What the user knows of the free dimensions of inputs."""
     parser.add_argument(
         "--dim", action="append", default=[], metavar="H=32k|N>=1|N=4",
-        help="what is true of a free dimension: it is a multiple of 32, at least 1, or 4; the result need not work for "
+        help="a fact about a free dimension: it is a multiple of 32, at least 1, or 4; the result need not work for "
         "other sizes; repeatable",
     )  # fmt: skip
 
@@ -146,11 +146,11 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
     """Sizes of free dimensions that count."""
     parser.add_argument(
         "--typical", action="append", default=[], metavar="H=640",
-        help="the size of a free dimension that choices are made for, and kernels of a compiled model too; repeatable",
+        help="the usual size of a free dimension: choices are made for it, and compiled kernels too; repeatable",
     )  # fmt: skip
     parser.add_argument(
         "--range", action="append", default=[], metavar="H=32..1280:32",
-        help="the sizes of a free dimension that occur, from, to and in steps of; others are right, too; repeatable",
+        help="the sizes that a free dimension takes: from, to and step; others give right results too; repeatable",
     )  # fmt: skip
 
 

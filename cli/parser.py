@@ -98,8 +98,8 @@ def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
     add_pricing(parser)
     parser.add_argument(
         "--runtime", metavar="NAME|FILE.toml",
-        help="the runtime the result is for: onnxruntime, onnxruntime-1.22, none, or a file that says what it runs as "
-        "a single kernel (default onnxruntime)",
+        help="the runtime the result is for: onnxruntime, onnxruntime-1.22, none, or a file that lists what it runs "
+        "as a single kernel (default onnxruntime)",
     )  # fmt: skip
     add_time_limit(parser)
     parser.add_argument("--no-verify", dest="verify", action="store_false", help="do not compare result and original")
@@ -181,19 +181,19 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=positive(int), help="threads to run on (default: the cores of the target)")
     parser.add_argument(
         "--batch", type=whole_numbers, metavar="1,4,16",
-        help="sizes of the batch that get kernels of their own beside those for all sizes, the first for choices; a "
-        "model for one sample takes several then; for an accelerator one number, the samples in all (default: the "
+        help="sizes of the batch that get kernels of their own, beside kernels for all sizes; choices are made for the "
+        "first; a model for one sample then takes several; for an accelerator one number: all samples (default: the "
         "model's)",
     )  # fmt: skip
     parser.add_argument(
         "--format", choices=("bundle", "c"),
         help="a folder that Python loads, or a C project (default: a bundle where this machine can load it)",
     )  # fmt: skip
-    parser.add_argument("--prefix", metavar="P", help="what names in a C project begin with (default eqfuse)")
+    parser.add_argument("--prefix", metavar="P", help="the beginning of all names in a C project (default eqfuse)")
     parser.add_argument(
         "--partition", choices=get_args(PartitionMethod), default="joint",
         help="cut the model into fused kernels; joint: choose graph and kernels together (default joint); a model that "
-        "records its partition is compiled as it is, but for none",
+        "records its partition keeps it, except with none",
     )  # fmt: skip
     parser.add_argument(
         "--cost", choices=("roofline", "profile"), default="roofline",
@@ -244,8 +244,8 @@ def _bench(commands: Commands) -> None:  # type: ignore[type-arg]
     parser.add_argument("bundle", type=Path, help="the folder that `eqfuse compile` wrote")
     parser.add_argument(
         "--against", choices=("ort", *DSA_VARIANTS),
-        help="ort: take turns with ONNX Runtime on the original model; others: schedule a program for an accelerator "
-        "anew in that variant, for the same samples in each run of a cluster",
+        help="ort: take turns with ONNX Runtime on the original model; other names: schedule a program for an "
+        "accelerator anew in that variant, with the same samples in each run of a cluster",
     )  # fmt: skip
     parser.add_argument(
         "--trace", type=Path, metavar="FILE.json", help="write the simulated run of a program for an accelerator"
@@ -257,7 +257,7 @@ def _bench(commands: Commands) -> None:  # type: ignore[type-arg]
     )  # fmt: skip
     parser.add_argument(
         "--throughput", type=positive(int), metavar="CLIENTS",
-        help="let so many threads call the model at once, and count calls a second",
+        help="let this number of threads call the model at once, and count calls a second",
     )  # fmt: skip
     parser.add_argument(
         "--batch", type=positive(int), help="samples in a run of a bundle with a free batch (default: its typical size)"
@@ -341,7 +341,7 @@ def _rules(commands: Commands) -> None:  # type: ignore[type-arg]
     find.add_argument("--size", type=positive(int), default=3, help="operators in the largest term (default 3)")
     find.add_argument(
         "--no-catalogue", dest="catalogue", action="store_false",
-        help="find also what the shipped rules derive; a rule that is one of them is written as a comment",
+        help="also find rules that the shipped ones derive; a shipped rule is written as a comment",
     )  # fmt: skip
     find.add_argument("--output", type=Path, metavar="FILE", help="the rule file to write (default: standard output)")
 

@@ -49,8 +49,8 @@ class Cache:
     line: int = CACHE_LINE
 
     def holds(self, lines: int, stride: int) -> bool:
-        """Whether so many lines, `stride` bytes apart, stay in it together. Those whose stride is a multiple of a power
-        of two share few of its sets, of which it has a power of two."""
+        """Whether this number of lines, `stride` bytes apart, stay in it together. The cache has a power of two of
+        sets, so lines whose stride is a multiple of a power of two share few of them."""
         period = self.line << ((self.size // (self.ways * self.line)).bit_length() - 1)
         return lines * max(gcd(stride, period), self.line) <= self.ways * period
 

@@ -185,8 +185,8 @@ def _window_cycles(operation: Operation, device: Device) -> float | None:
 
 @lru_cache(maxsize=1 << 12)
 def _pixel_row_cycles(length: int, vectors: int, window: int, across: int, device: Device) -> float:
-    """Of a row of pixels, whose windows are so many elements wide, by the tile of pixels and vectors of channels that
-    takes the fewest."""
+    """The cycles of a row of pixels with windows of `across` elements in a row, by the tile of pixels and vectors of
+    channels that takes the fewest."""
 
     def cycles(pixels: int, wide: int) -> float:
         held = wide * (2 * pixels + 2 * across - 1)

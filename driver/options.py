@@ -187,7 +187,7 @@ class Options(PricingOptions):
 
     @property
     def sizes(self) -> Sizes:
-        """What is said of the sizes of free dimensions. Raises OptionError for what says nothing."""
+        """The user's facts about the sizes of free dimensions. Raises OptionError for a text of another form."""
         return Sizes.of(self.typical, self.range)
 
     @property

@@ -1,4 +1,4 @@
-"""What users say of the sizes of free dimensions: typical ones, and those that occur."""
+"""The sizes of free dimensions that a user names: typical ones, and those that occur."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Sizes:
 
 
 def batch_sizes(batch: int | Sequence[int]) -> tuple[int, ...]:
-    """Sizes of a batch, each once. Raises OptionError for what is no number above 0."""
+    """Sizes of a batch, each once. Raises OptionError for one that is no whole number above 0."""
     given: Sequence[Any] = batch if isinstance(batch, list | tuple) else (batch,)
     for size in given:
         if isinstance(size, bool) or not isinstance(size, Integral) or int(size) < 1:

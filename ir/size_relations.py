@@ -23,7 +23,7 @@ class Relation:
 
     @property
     def text(self) -> str:
-        """What is wrong where it does not hold."""
+        """The complaint where it does not hold."""
         wrong = {"equal": "is not", "least": "is below", "most": "is above", "broadcast": "is neither 1 nor"}
         return f"a size of {self.left} {wrong[self.name]} {self.right}"
 

@@ -56,7 +56,7 @@ class IntegerProgram:
         return len(self.costs) - 1
 
     def minimise(self, deadline: float, nodes: int | None = None) -> Optimum:
-        """The cheapest values that HiGHS finds, and its bound, by the deadline (time.monotonic) and in at most so many
+        """The cheapest values that HiGHS finds, and its bound, by the deadline (time.monotonic) and within `nodes`
         nodes of its search tree."""
         import highspy  # here, as numpy: importing them takes longer than most extractions
         import numpy

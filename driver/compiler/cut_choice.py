@@ -73,7 +73,7 @@ def _fastest(attempts: Sequence[Attempt], times: Sequence[Times], region: frozen
 
 
 def _choices(first: Choices, fastest: Mapping[frozenset[int], Attempt]) -> Choices:
-    """What is decided about the kernels of regions, each by the cut that it is taken from."""
+    """The decisions about the kernels of regions, each from the cut that the region is taken from."""
     decisions = {}
     for region, attempt in fastest.items():
         keys = {attempt.prepared.keys[c.symbol] for c in attempt.prepared.calls if region.issuperset(c.members)}

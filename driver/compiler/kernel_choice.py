@@ -62,7 +62,7 @@ class Workshop(Protocol):
         ...
 
     def find_wrong(self, attempt: Attempt, symbols: Collection[str]) -> Mapping[str, str]:
-        """Those of the kernels that compute something else than their operators, and what is wrong with them."""
+        """The kernels that compute something else than their operators, with the difference in words."""
         ...
 
 
@@ -275,7 +275,7 @@ class Memory:
 
     @staticmethod
     def of(device: str, threads: int, tell: Callable[[str], None]) -> Memory:
-        """What is known now."""
+        """The measurements that the profile database has now."""
         name = device if threads == 1 else f"{device}/{threads}"
         try:
             return Memory(name, tell, ProfileDatabase.open().schedules(name, _software()))
@@ -284,7 +284,7 @@ class Memory:
             return Memory(name, tell)
 
     def recall(self, graph: OperatorGraph, suspect: Suspect) -> Recalled | None:
-        """What is known of a kernel; None where no variant of it was measured, or not the one that decides a doubt."""
+        """The measured variants of a kernel; None without any, or without the one that decides a doubt."""
         seconds_by_variant = self.known.get(subgraph_key(graph, suspect.calls[0]) or "", {})
         seconds = {variant: s for t, s in seconds_by_variant.items() if (variant := Variant.of(t)) is not None}
         usual = seconds.pop(Variant(), inf)

@@ -351,7 +351,7 @@ class BundleWorkshop:
         return call_isolated(RUN_SECONDS, call_times, folders, inputs, threads, self.seconds, self.rounds)
 
     def find_wrong(self, attempt: Attempt, symbols: Collection[str]) -> Mapping[str, str]:
-        """Those of the kernels that compute something else than their operators, and what is wrong with them."""
+        """The kernels that compute something else than their operators, with the difference in words."""
         from ...lowering.running.blame import suspects
 
         library, threads = attempt.folder / LIBRARY, self.processor.target.threads

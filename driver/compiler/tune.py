@@ -39,7 +39,7 @@ NOTICEABLE = 1.01
 ROUNDS = 31
 """Pairs of runs, the untuned bundle and the tuned one, that decide which is kept, at least."""
 SECONDS, MOST_ROUNDS = 4.0, 1001
-"""Of a fast model there are more pairs, in so many seconds: how often another process disturbs them goes by time."""
+"""A fast model has more pairs, as many as take these seconds: disturbances by other processes come by the clock."""
 KERNEL_ROUNDS = 101
 """Runs of each bundle, at most, that decide which schedules are the fastest in the model."""
 
@@ -147,7 +147,7 @@ class _ScheduleSearch:
         return Cut(kernels, replace(self.cut.choices, decisions=decisions))
 
     def _fastest_parts(self, cuts: Sequence[Cut]) -> Cut:
-        """What is fastest of each in the running model."""
+        """A cut with each part of the model as the cut has it that is fastest there, in the running model."""
         with self.compilation.clock.phase("combine"), scratch_folder("combined") as scratch:
             workshop = BundleWorkshop(
                 self.processor, self.compilation, self.result, Path(scratch), SECONDS, KERNEL_ROUNDS

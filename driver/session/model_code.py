@@ -52,14 +52,14 @@ class ModelCode:
         self._loading = threading.Lock()
 
     def may_begin(self, calls: int, all_calls: int) -> bool:
-        """Whether to look for compiled code for sizes of so many calls, of so many in all; it counts as begun then."""
+        """Whether to look for compiled code for sizes that had `calls` of all calls; if so, they count as begun."""
         if calls < PATIENCE or all_calls < SHARE * self._begun:
             return False
         self._begun += 1
         return True
 
     def identify(self) -> str:
-        """What decides about what is compiled: digests of the model and of this software. Raises UsageError."""
+        """Digests of the model and of this software, which the compiled code depends on. Raises UsageError."""
         if self._identity:
             return self._identity
         from ...lowering.bundle.bundle import versions
@@ -111,7 +111,7 @@ class ModelCode:
 
 
 def stamp_of(model: Any) -> Stamp | None:
-    """What changes where a file is written anew; None for what is no file."""
+    """Size, time and number of a file, one of which changes where it is written anew; None for other models."""
     if not isinstance(model, str) or not os.path.exists(model):
         return None
     status = os.stat(model)

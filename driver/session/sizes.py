@@ -50,7 +50,7 @@ class SizeGroup:
         self._key = ""
 
     def run(self, runtime: Runtime, names: Sequence[str], feeds: Feeds, all_calls: int) -> list[Any]:
-        """The outputs of these names; the session had so many calls in all. Raises what ONNX Runtime raises.
+        """The outputs of these names; `all_calls` counts those of the session. Raises what ONNX Runtime raises.
 
         The runtime is given for each call: a group that kept it would keep its session from being freed.
         """

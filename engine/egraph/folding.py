@@ -107,7 +107,7 @@ class Folder:
         }
 
     def _compute(self, owner: int, node: ENode, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The value by the operator table: of movements in their own type, of what rules made in float64; else {}."""
+        """The value by the operator table: movements in their own type, nodes that rules made in float64; else {}."""
         is_movement = node.op in _MOVEMENT
         if multiple_outputs(node.op) or not (is_movement or self.origin.find(owner, node, node.children) is None):
             return {}

@@ -121,7 +121,7 @@ def _identity(site: Site) -> Contents:
 
 
 def _cast(site: Site) -> Contents:
-    """Between the types that are followed; of the two floating-point ones each holds what is known of the other."""
+    """Between the types that are followed; the contents of one floating-point type are those of the other."""
     data = site.content(0)
     if site.dtype == "bool":
         return _each(lambda e: e if isinstance(e, bool) else _is_truth(site, e), data)

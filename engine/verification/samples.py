@@ -13,7 +13,7 @@ from .values import RunError
 
 
 def find_mixed_samples(original: Path, freed: Path, batch: str, seed: int) -> str:
-    """What is wrong with the model whose inputs begin with a free `batch`, seen in ONNX Runtime; "" if nothing is.
+    """How the model whose inputs begin with a free `batch` differs in ONNX Runtime; "" if it does not.
 
     Both run on the same samples, the original on one after the other.
     """

@@ -138,7 +138,7 @@ class _Direction:
         return [Expression(self.arithmetic, array) for array in arrays]
 
     def _gate(self, position: int, x: Expression) -> Expression:
-        """An activation of what is bounded before."""
+        """An activation of `x`, which the cell's clip bounds first."""
         clip = self.cell.clip
         return _activate(self.activations[position], x if clip is None else x.clipped(-clip, clip))
 

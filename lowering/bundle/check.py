@@ -102,7 +102,7 @@ def _compare(
 def _verification(
     original: Path, compiled: Runnable, tolerated: Tolerated, rewritten: Path | None = None
 ) -> Verification:
-    """On drawn sizes, and on those of `tolerated`; what is wrong for some is wrong. Refused sizes say nothing."""
+    """The verdict over drawn sizes and those of `tolerated`: wrong if wrong for one. Refused sizes do not count."""
     started = time.perf_counter()
     source = read_source(original, "original")
     made_from = None if rewritten is None else read_source(rewritten, "rewritten")

@@ -24,7 +24,7 @@ class Gates:
     keep: Callable[[Expr], Expr]
 
     def activate(self, position: int, total: Expr) -> Expr:
-        """An activation of what a gate sums up, which is bounded before."""
+        """An activation of the sum of a gate, which the clip bounds first."""
         clip = self.cell.clip
         return _apply(self.activations[position], total if clip is None else between(total, -clip, clip))
 

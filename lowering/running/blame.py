@@ -28,7 +28,7 @@ from .isolated_model import IsolatedKernels
 
 _KERNEL_TOLERANCE = Tolerance()
 _ROUNDING = {"winograd": "right by itself, but minimal filters round more than products"}
-"""Schedule rules whose kernels add larger numbers than their operators do, and what is said of these."""
+"""Schedule rules whose kernels add larger numbers than their operators do, with the remark about such a kernel."""
 KERNEL_SECONDS = 60.0
 """How long a call of a kernel may take; the largest ones take seconds."""
 

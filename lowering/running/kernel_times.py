@@ -89,7 +89,7 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class CallTime:
-    """The seconds of a call of a kernel, or of what ONNX Runtime runs: the median of `runs` runs of the model, and
+    """The seconds of a call of a kernel, or of a part in ONNX Runtime: the median of `runs` runs of the model, and
     their interquartile range. Where the model has several calls of it, the mean of these."""
 
     seconds: float
@@ -146,7 +146,7 @@ def call_times(
 
 @dataclass(frozen=True)
 class _Stopwatch:
-    """A model with its inputs, and the seconds that all calls of a kernel, or of what ONNX Runtime runs, `spent` in
+    """A model with its inputs, and the seconds that all calls of a kernel, or of a part in ONNX Runtime, `spent` in
     each run, by its symbol. The clock is CPU time for one thread, and the wall's for more."""
 
     context: Context

@@ -47,8 +47,8 @@ class Throughput:
 def serve_in_turns(
     contestants: Mapping[str, Callable[[], Any]], clients: int, slices: int
 ) -> dict[str, list[Service]]:
-    """What each contestant serves to so many clients, in slices in turns; the order is the opposite one every other
-    time, so that what else the machine does hits all."""
+    """The services of each contestant to this number of clients, in slices that take turns. The order is reversed every
+    other time, so that other work on the machine meets all alike."""
     order = list(contestants.items())
     services: dict[str, list[Service]] = {name: [] for name in contestants}
     with ThreadPoolExecutor(clients) as pool:

@@ -1,4 +1,4 @@
-"""Timing functions in turns, so that what else the machine does meets all of them alike."""
+"""Timing functions in turns, so that other work on the machine meets all of them alike."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def wait_until_idle() -> None:
 def take_turns(
     contestants: Mapping[str, Callable[[], Any]], warm_up: int = _WARM_UP
 ) -> Iterator[dict[str, tuple[float, float]]]:
-    """Wall-clock and CPU seconds of each, again and again; the order is the opposite one every other time, so that what
-    else the machine does hits all."""
+    """Wall-clock and CPU seconds of each, again and again; the order is reversed every other time, so that other work
+    on the machine meets all alike."""
     for _ in range(warm_up):
         for call in contestants.values():
             call()

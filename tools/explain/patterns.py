@@ -201,9 +201,9 @@ class _Builder:
         return self.sorts.get(node.text, "")
 
     def template(self, node: Node, sort: str, inside: frozenset[str] = frozenset()) -> Template:
-        """The expression as a template; a variable that the facts define becomes what it is defined as.
+        """The expression as a template; a variable that the facts define becomes its definition.
 
-        What a primitive or function gives becomes a hole.
+        The value of a primitive or function becomes a hole.
         """
         if isinstance(node, Atom):
             if not is_variable(node):

@@ -1,4 +1,4 @@
-"""Ways to run a network on an accelerator: the full one, the steps that lead to it, and what it is compared with.
+"""Ways to run a network on an accelerator: the full one, the steps that lead to it, and its baselines.
 
 Section 5.3 of GraphTurbo (OSDI 2023) turns its parts on one after another: outputs in LLB (GB), outputs in L1 (LB),
 sub-graph instances, across-layer instruction scheduling.

@@ -1,4 +1,4 @@
-"""The process that compiles tiles, and what it is asked. Light to import."""
+"""The process that compiles tiles, and its requests. Light to import."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def random_shape(random: Random, rank: int | None = None) -> tuple[int, ...]:
 
 
 def image(draft: OperatorDraft) -> tuple[int, ...]:
-    """A shape of feature maps (batch, channels, space), near the wished one where that has such a rank."""
+    """A shape of feature maps (batch, channels, space), near the wished shape where its rank allows that."""
     rank = len(draft.wish.shape)
     if rank in (3, 4, 5):
         least = (1, 1, 2, 2, 2)
