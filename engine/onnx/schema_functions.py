@@ -1,7 +1,8 @@
 """Operators that ONNX defines by other ones, as local functions: ``Model -> Model``.
 
 Attention, losses, windows and others are functions in ONNX's standard. Those that no row of the operator table
-describes become calls of local functions, which are put in place like those of the model itself.
+describes become calls of local functions, which are put in place like those of the model itself. So do some operators
+of classical machine learning (`classical_functions.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from onnx_ir import serde
 
 from ...ir.operators import OPERATORS
 from ...ir.types import TensorType
+from ..shapes.classical import is_classical
+from .classical_functions import classical_function, is_expandable_classical
 from .einsum import einsum_function
 from .model import Model
 from .nodes import RANDOM_OPERATORS, is_standard
@@ -55,7 +58,8 @@ def expand_operators(model: Model, types: Mapping[str, TensorType]) -> Model:
         result.ir.opset_imports.setdefault(DOMAIN, 1)
         for domain, version in defined.opset_imports.items():
             result.ir.opset_imports.setdefault(domain, version)
-        node.attributes.update({a.name: a for a in _defaults(node, model.opset) if a.name not in node.attributes})
+        if is_standard(node):
+            node.attributes.update({a.name: a for a in _defaults(node, model.opset) if a.name not in node.attributes})
         for name in [name for name in node.attributes if name not in defined.attributes]:
             del node.attributes[name]
         node.domain, node.op_type = DOMAIN, defined.name
@@ -63,6 +67,8 @@ def expand_operators(model: Model, types: Mapping[str, TensorType]) -> Model:
 
 
 def _is_expandable(node: ir.Node) -> bool:
+    if is_expandable_classical(node):
+        return True
     if is_standard(node) and (node.op_type == EINSUM or (node.op_type == CLIP and node.attributes)):
         return True
     if not is_standard(node) or node.op_type in OPERATORS or node.op_type in _KEPT or not defs.has(node.op_type):
@@ -73,6 +79,8 @@ def _is_expandable(node: ir.Node) -> bool:
 
 def _function_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
     """The function of a node, for the model's version; None where ONNX has none for it."""
+    if is_classical(node):
+        return classical_function(node, opset, types.get(node.inputs[0].name or "") if node.inputs[0] else None)
     if node.op_type == EINSUM:
         return _einsum_of(node, opset, types)
     if node.op_type == CLIP:

@@ -181,7 +181,7 @@ class _Check:
                     self.type(item, where)
 
     def type(self, type_: onnx.TypeProto, where: str) -> None:
-        """The element type must exist and sizes may not be negative, also inside sequences."""
+        """The element type must exist and sizes may not be negative, also inside sequences. Nothing reads maps."""
         kind = type_.WhichOneof("value")
         if kind in ("tensor_type", "sparse_tensor_type"):
             tensor = getattr(type_, kind)
@@ -192,7 +192,7 @@ class _Check:
         elif kind in ("sequence_type", "optional_type"):
             self.type(getattr(type_, kind).elem_type, where)
         elif kind == "map_type":
-            self.type(type_.map_type.value_type, where)
+            self.fail(where, "is a map, and maps are not read; skl2onnx writes tensors with options={'zipmap': False}")
 
     def _sizes(self, sizes: list[int], where: str, element_type: int) -> None:
         negative = next((size for size in sizes if size < 0), None)

@@ -119,6 +119,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda m: setattr(m.graph.output[0], "name", "x"),
         "output 'x': is an input that is declared with another type or shape",
     ),
+    "map": (
+        lambda m: m.graph.output[0].type.sequence_type.elem_type.map_type.SetInParent(),
+        "output 'y': is a map, and maps are not read; skl2onnx writes tensors with options={'zipmap': False}",
+    ),
     "cycle": (
         lambda m: m.graph.node[0].input.append("y"),
         "node of 'c' (Concat): reads 'y', which is made later; nodes must be topologically sorted",
