@@ -82,16 +82,13 @@ def _scores(node: ir.Node, rows: int) -> Nodes | None:
     ]
 
 
-def _transform(node: ir.Node, result: str) -> onnx.NodeProto | None:
-    operator = _TRANSFORMS.get(_attribute(node, "post_transform", "NONE"))
-    return None if operator is None else helper.make_node(operator, ["scores"], [result])
-
-
 def _regress(node: ir.Node, rank: int) -> Nodes | None:
+    """Without a transform: of one target, ONNX Runtime takes none but PROBIT."""
     del rank
     scores = _scores(node, _attribute(node, "targets", 1))
-    last = _transform(node, "y0")
-    return None if scores is None or last is None else [*scores, last]
+    if scores is None or _attribute(node, "post_transform", "NONE") != "NONE":
+        return None
+    return [*scores, helper.make_node("Identity", ["scores"], ["y0"])]
 
 
 def _classify(node: ir.Node, rank: int) -> Nodes | None:
@@ -99,9 +96,10 @@ def _classify(node: ir.Node, rank: int) -> Nodes | None:
     del rank
     labels = _attribute(node, "classlabels_ints", ())
     scores = _scores(node, len(labels)) if len(labels) > 1 else None
-    last = _transform(node, "y1")
-    if scores is None or last is None:
+    transform = _TRANSFORMS.get(_attribute(node, "post_transform", "NONE"))
+    if scores is None or transform is None:
         return None
+    last = helper.make_node(transform, ["scores"], ["y1"])
     best = helper.make_node("ArgMax", ["scores"], ["best"], axis=1, keepdims=0)
     label = helper.make_node("Gather", ["labels", "best"], ["y0"])
     return [*scores, _constant("labels", labels, "int64"), best, label, last]

@@ -47,11 +47,14 @@ def run(proto: Any, x: np.ndarray[Any, Any]) -> list[Any]:
         ("ArrayFeatureExtractor", [X, np.array([2, 0])], {}),
         ("ArrayFeatureExtractor", [X[0], np.array([[1], [1]])], {}),
         ("LinearRegressor", [X], {"coefficients": WEIGHTS, "intercepts": [0.1, 0.2], "targets": 2}),
-        ("LinearRegressor", [X], {"coefficients": WEIGHTS[:3], "post_transform": "LOGISTIC"}),
+        ("LinearRegressor", [X], {"coefficients": WEIGHTS[:3]}),
         ("LinearClassifier", [X], {"coefficients": WEIGHTS, "intercepts": [0.1, 0.2], "classlabels_ints": [7, 3]}),
         ("LinearClassifier", [X], {
             "coefficients": [*WEIGHTS, 1.0, 2.0, 3.0], "intercepts": [0.1, 0.2, 0.0], "classlabels_ints": [0, 1, 2],
             "post_transform": "SOFTMAX",
+        }),
+        ("LinearClassifier", [X], {
+            "coefficients": WEIGHTS, "intercepts": [0.1, 0.2], "classlabels_ints": [0, 1], "post_transform": "LOGISTIC",
         }),
         ("OneHotEncoder", [np.round(X)], {"cats_int64s": [-1, 0, 1]}),
         ("Imputer", [HOLES], {"imputed_value_floats": [9.0, 8.0, 7.0], "replaced_value_float": float("nan")}),
@@ -74,7 +77,7 @@ def test_the_parts_compute_the_same(operator: str, inputs: Any, attributes: Any)
     [
         ("LinearClassifier", {"coefficients": WEIGHTS[:3], "classlabels_ints": [0, 1]}),
         ("LinearClassifier", {"coefficients": WEIGHTS, "classlabels_strings": ["a", "b"]}),
-        ("LinearRegressor", {"coefficients": WEIGHTS[:3], "post_transform": "PROBIT"}),
+        ("LinearRegressor", {"coefficients": WEIGHTS[:3], "post_transform": "LOGISTIC"}),
         ("OneHotEncoder", {"cats_strings": ["a"]}),
         ("OneHotEncoder", {"cats_int64s": [1], "zeros": 0}),
         ("Imputer", {"imputed_value_int64s": [1]}),
