@@ -31,7 +31,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -113,7 +113,7 @@ class Record:
         ratio, samples = self.ratio(who), self.samples[who]
         return {
             "tool": who[0], "threads": who[1], "compile_seconds": self.compiling.get(who), "seconds": self.median(who),
-            "ratio": ratio.as_dict() if ratio else None,
+            "ratio": asdict(ratio) if ratio else None,
             "wall": [sample.wall for sample in samples], "cpu": [sample.cpu for sample in samples],
         }  # fmt: skip
 

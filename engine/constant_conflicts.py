@@ -55,7 +55,6 @@ _MOST_NAMED = 3
 class Conflict:
     """Two e-nodes of one class that compute different constants; `first` and `second` say which and their values."""
 
-    owner: int
     first: str
     second: str
 
@@ -180,7 +179,7 @@ class _Values:
             if owner in self.first:
                 if isinstance(value, np.ndarray) and (at := self.difference(owner, node, value)) is not None:
                     first = self.describe(self.first[owner], self.values[owner], at)
-                    yield Conflict(owner, first, self.describe(node, value, at))
+                    yield Conflict(first, self.describe(node, value, at))
                 continue
             self.values[owner], self.first[owner] = value, node
             ready += waiting.provide(owner)

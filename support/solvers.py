@@ -43,17 +43,10 @@ class Optimum(NamedTuple):
 
 @dataclass
 class IntegerProgram:
-    """Columns with values from 0 to 1, each with its cost, integral or not, and rows that they must satisfy."""
+    """Columns with the values 0 or 1, each with its cost, and rows that they must satisfy."""
 
-    costs: list[float] = field(default_factory=list)
-    is_integral: list[bool] = field(default_factory=list)
+    costs: list[float]
     rows: list[Row] = field(default_factory=list)
-
-    def add_column(self, cost: float, *, is_integral: bool) -> int:
-        """Add a column and return its number."""
-        self.costs.append(cost)
-        self.is_integral.append(is_integral)
-        return len(self.costs) - 1
 
     def minimise(self, deadline: float, nodes: int | None = None) -> Optimum:
         """The cheapest values that HiGHS finds, and its bound, by the deadline (time.monotonic) and within `nodes`
@@ -80,12 +73,11 @@ class IntegerProgram:
         """The program as HiGHS takes it."""
         import highspy
 
-        kinds = highspy.HighsVarType
         program = highspy.HighsLp()
         program.num_col_, program.num_row_ = len(self.costs), len(self.rows)
         program.col_cost_ = self.costs
         program.col_lower_, program.col_upper_ = [0.0] * len(self.costs), [1.0] * len(self.costs)
-        program.integrality_ = [kinds.kInteger if integral else kinds.kContinuous for integral in self.is_integral]
+        program.integrality_ = [highspy.HighsVarType.kInteger] * len(self.costs)
         program.row_lower_, program.row_upper_ = [row.lower for row in self.rows], [row.upper for row in self.rows]
         matrix = program.a_matrix_
         matrix.format_ = highspy.MatrixFormat.kRowwise

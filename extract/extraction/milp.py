@@ -101,7 +101,6 @@ class _SelectionProgram:
         # Choices that cost more than the answer at hand are all alike, and none of an optimum: they cost twice that
         # answer, for huge coefficients would leave HiGHS a bound that is off by more than the tolerance.
         self.program = IntegerProgram([min(own * self.scale, 2 * cost * self.scale) for own in costs])
-        self.program.is_integral = [True] * len(costs)
         roots = frozenset(core.roots)
         for number in classes:
             own = self._terms(((number, position) for position in kept[number]), 1.0)

@@ -45,10 +45,6 @@ class Middle:
         lower, _, upper = quantiles(numbers, method="inclusive")
         return Middle(median(numbers), lower, upper)
 
-    def as_dict(self) -> dict[str, float]:
-        """Plain data for JSON."""
-        return {"median": self.median, "lower": self.lower, "upper": self.upper}
-
 
 def quantile(numbers: Sequence[float], share: float) -> float:
     """The number that at least this share of the numbers does not exceed: one of them, not between two."""

@@ -62,6 +62,12 @@ class CommandLine:
         out, err = self.captured.readouterr()
         return Outcome(code, out, err)
 
+    def fail(self, code: int, *arguments: object) -> str:
+        """The error of a command that ends with this exit code."""
+        outcome = self.run(*arguments)
+        assert outcome.code == code, outcome
+        return outcome.error
+
     def spawn(self, *arguments: object, before: Callable[[], None] | None = None, columns: int = 80) -> Outcome:
         """Run a command in a process of its own; `before` runs in it first. What a slow machine says meanwhile is left
         out."""

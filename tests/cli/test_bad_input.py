@@ -36,9 +36,7 @@ def broken_file(eqfuse: CommandLine, kind: str) -> bytes:
 @pytest.mark.parametrize("kind", NO_MODELS)
 def test_a_file_that_is_no_model(eqfuse: CommandLine, kind: str) -> None:
     content = broken_file(eqfuse, kind)
-    outcome = eqfuse.run("optimize", "in.onnx", "out.onnx")
-    assert outcome.code == 1
-    assert outcome.error.startswith("in.onnx: ")
+    assert eqfuse.fail(1, "optimize", "in.onnx", "out.onnx").startswith("in.onnx: ")
     assert eqfuse.files() == ["in.onnx"]
     assert (eqfuse.folder / "in.onnx").read_bytes() == content
 
@@ -47,15 +45,11 @@ def test_a_file_that_is_no_model(eqfuse: CommandLine, kind: str) -> None:
 def test_every_command_says_which_model_is_missing(eqfuse: CommandLine, command: str) -> None:
     eqfuse.small()
     models = ("in.onnx", "missing.onnx") if command in ("verify", "diff") else ("missing.onnx",)
-    outcome = eqfuse.run(command, *models)
-    assert outcome.code == 1
-    assert outcome.error == "missing.onnx: no such file"
+    assert eqfuse.fail(1, command, *models) == "missing.onnx: no such file"
 
 
 def test_a_folder_as_input(eqfuse: CommandLine) -> None:
-    outcome = eqfuse.run("optimize", ".")
-    assert outcome.code == 1
-    assert outcome.error == ".: is a folder, not an ONNX file"
+    assert eqfuse.fail(1, "optimize", ".") == ".: is a folder, not an ONNX file"
 
 
 def node(kind: str, inputs: str, outputs: str, **attributes: object) -> NodeProto:
@@ -77,10 +71,9 @@ def node(kind: str, inputs: str, outputs: str, **attributes: object) -> NodeProt
 )
 def test_a_model_that_fails_the_checker(eqfuse: CommandLine, nodes: list[NodeProto], message: str) -> None:
     eqfuse.model("in.onnx", nodes)
-    outcome = eqfuse.run("optimize", "in.onnx", "out.onnx")
-    assert outcome.code == 1
-    assert outcome.error.startswith("in.onnx: ")
-    assert message in outcome.error
+    error = eqfuse.fail(1, "optimize", "in.onnx", "out.onnx")
+    assert error.startswith("in.onnx: ")
+    assert message in error
     assert eqfuse.files() == ["in.onnx"]
 
 
@@ -107,9 +100,7 @@ def test_a_destination_that_cannot_be_written(
 ) -> None:
     content = eqfuse.small().read_bytes()
     (eqfuse.folder / "link.onnx").symlink_to("in.onnx")
-    outcome = eqfuse.run("optimize", "in.onnx", "-o", destination.format(folder=eqfuse.folder.name))
-    assert outcome.code == code
-    assert message in outcome.error
+    assert message in eqfuse.fail(code, "optimize", "in.onnx", "-o", destination.format(folder=eqfuse.folder.name))
     assert eqfuse.files() == ["in.onnx", "link.onnx"]
     assert (eqfuse.folder / "in.onnx").read_bytes() == content
 
@@ -175,9 +166,7 @@ def test_an_option_that_does_not_fit(eqfuse: CommandLine, options: tuple[str, ..
     eqfuse.small()
     eqfuse.write("broken.toml", "= = =")
     (eqfuse.folder / "folder").mkdir()
-    outcome = eqfuse.run("optimize", "in.onnx", *options)
-    assert outcome.code == code
-    assert message in outcome.error
+    assert message in eqfuse.fail(code, "optimize", "in.onnx", *options)
     assert eqfuse.files() == ["broken.toml", "folder", "in.onnx"]
 
 
@@ -198,27 +187,22 @@ def test_an_option_that_does_not_fit(eqfuse: CommandLine, options: tuple[str, ..
 def test_a_rule_file_with_a_fault(eqfuse: CommandLine, command: tuple[str, ...], text: str, place: str) -> None:
     eqfuse.small()
     eqfuse.write("bad.egg", text)
-    outcome = eqfuse.run(*command, "bad.egg")
-    assert outcome.code == 4
-    assert outcome.error.startswith(f"bad.egg:{place}")
+    assert eqfuse.fail(4, *command, "bad.egg").startswith(f"bad.egg:{place}")
     assert eqfuse.files() == ["bad.egg", "in.onnx"]
 
 
 def test_a_rule_file_that_is_nested_too_deep(eqfuse: CommandLine) -> None:
     eqfuse.small()
     eqfuse.write("deep.egg", f"{RECORD}{'(' * 5000}{')' * 5000}")
-    outcome = eqfuse.run("optimize", "in.onnx", "out.onnx", "--rules", "deep.egg")
-    assert outcome.code == 4
-    assert outcome.error.startswith("deep.egg:7:101: parentheses are nested deeper than 100 levels")
+    error = eqfuse.fail(4, "optimize", "in.onnx", "out.onnx", "--rules", "deep.egg")
+    assert error.startswith("deep.egg:7:101: parentheses are nested deeper than 100 levels")
 
 
 @pytest.mark.parametrize("command", [("optimize", "in.onnx"), ("bisect", "in.onnx"), ("rules", "list")])
 def test_a_rule_file_that_is_a_pipe(eqfuse: CommandLine, command: tuple[str, ...]) -> None:
     eqfuse.small()
     os.mkfifo("endless.egg")
-    outcome = eqfuse.run(*command, "--rules", "endless.egg")
-    assert outcome.code == 4
-    assert outcome.error == "endless.egg: is a device or a pipe, not a rule file"
+    assert eqfuse.fail(4, *command, "--rules", "endless.egg") == "endless.egg: is a device or a pipe, not a rule file"
 
 
 @pytest.mark.parametrize(("target", "code"), [([-1, -1], 1), ([2, 3], 4)])
@@ -227,9 +211,8 @@ def test_a_rule_is_blamed_only_where_the_model_itself_runs(eqfuse: CommandLine, 
     eqfuse.rule("bad.egg", '(rewrite (Transpose x p) x :ruleset explore :name "flat-earth")')
     shape = node("Constant", "", "shape", value=numpy_helper.from_array(np.array(target)))
     eqfuse.model("in.onnx", [node("Transpose", "x", "t", perm=[1, 0]), shape, node("Reshape", "t shape", "y")])
-    outcome = eqfuse.run("optimize", "in.onnx", "out.onnx", "--rules", "bad.egg", "--trust-rules")
-    assert outcome.code == code
-    assert ("bad.egg:7:1: rule flat-earth united two terms" in outcome.error) == (code == 4)
+    error = eqfuse.fail(code, "optimize", "in.onnx", "out.onnx", "--rules", "bad.egg", "--trust-rules")
+    assert ("bad.egg:7:1: rule flat-earth united two terms" in error) == (code == 4)
     assert eqfuse.files() == ["bad.egg", "in.onnx"]
 
 
@@ -238,9 +221,8 @@ def test_a_model_without_outputs(eqfuse: CommandLine, options: tuple[str, ...]) 
     model = onnx.load(eqfuse.small())
     del model.graph.output[:]
     eqfuse.write("in.onnx", model.SerializeToString())
-    outcome = eqfuse.run("optimize", "in.onnx", "out.onnx", *options)
-    assert outcome.code == 1
-    assert outcome.error == "in.onnx: the graph has no outputs, so there is nothing to compute; name some"
+    error = eqfuse.fail(1, "optimize", "in.onnx", "out.onnx", *options)
+    assert error == "in.onnx: the graph has no outputs, so there is nothing to compute; name some"
     assert eqfuse.files() == ["in.onnx"]
 
 

@@ -69,9 +69,8 @@ def test_a_bundle_that_does_not_say_what_its_kernels_are(eqfuse: CommandLine) ->
     manifest = read_manifest(Path("build"))
     files = {name: digest for name, digest in manifest.files.items() if name != KERNELS}
     write_manifest(Path("build"), replace(manifest, files=files))
-    outcome = eqfuse.run("bench", "build", "--kernels")
-    assert outcome.code == 1
-    assert outcome.error == f"build: does not say what its kernels are (no {KERNELS}); compile the model again"
+    error = eqfuse.fail(1, "bench", "build", "--kernels")
+    assert error == f"build: does not say what its kernels are (no {KERNELS}); compile the model again"
 
 
 # --- their table
@@ -166,18 +165,16 @@ def test_kernels_beyond_the_twentieth_are_added_up(eqfuse: CommandLine, monkeypa
 @pytest.mark.parametrize("option", ["--repeat=1", pytest.param("--kernels", marks=pytest.mark.conformance)])
 def test_without_emulation_a_bundle_for_arm_says_what_to_do(eqfuse: CommandLine, option: str) -> None:
     compile_chain(eqfuse, "arm-cortex-a76")
-    outcome = eqfuse.run("bench", "build", option)
-    assert outcome.code == 1
-    assert outcome.error.startswith("build: is a C project for arm-cortex-a76;")
-    assert outcome.error.endswith("`eqfuse bench --emulate`")
+    error = eqfuse.fail(1, "bench", "build", option)
+    assert error.startswith("build: is a C project for arm-cortex-a76;")
+    assert error.endswith("`eqfuse bench --emulate`")
 
 
 @pytest.mark.conformance
 def test_a_bundle_for_this_machine_is_not_emulated(eqfuse: CommandLine) -> None:
     compile_chain(eqfuse)
-    outcome = eqfuse.run("bench", "build", "--emulate")
-    assert outcome.code == 2
-    assert outcome.error.startswith("build: was compiled for host, which needs no emulation")
+    error = eqfuse.fail(2, "bench", "build", "--emulate")
+    assert error.startswith("build: was compiled for host, which needs no emulation")
 
 
 @pytest.mark.parametrize(
@@ -196,25 +193,20 @@ def test_a_bundle_for_this_machine_is_not_emulated(eqfuse: CommandLine) -> None:
     ],
 )
 def test_options_that_do_not_go_together(eqfuse: CommandLine, arguments: str, code: int, message: str) -> None:
-    outcome = eqfuse.run("bench", "build", *arguments.split())
-    assert outcome.code == code
-    assert message in outcome.error
+    assert message in eqfuse.fail(code, "bench", "build", *arguments.split())
 
 
 def test_a_bundle_that_was_edited_is_refused(eqfuse: CommandLine) -> None:
     compile_chain(eqfuse, "arm-cortex-a76")
     Path("build/main.c").write_text("int main(void) { return 0; }\n")
-    outcome = eqfuse.run("bench", "build", "--emulate")
-    assert outcome.code == 1
-    assert outcome.error.startswith("build/main.c: was changed")
+    assert eqfuse.fail(1, "bench", "build", "--emulate").startswith("build/main.c: was changed")
 
 
 def test_missing_tools_are_named_all_at_once(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_chain(eqfuse, "arm-cortex-a76")
     monkeypatch.setenv("PATH", str(eqfuse.folder))
-    outcome = eqfuse.run("bench", "build", "--emulate")
-    assert outcome.code == 1
-    assert outcome.error.startswith("aarch64-linux-gnu-gcc, qemu-aarch64, gcc: not found; on Debian or Ubuntu: apt-get")
+    error = eqfuse.fail(1, "bench", "build", "--emulate")
+    assert error.startswith("aarch64-linux-gnu-gcc, qemu-aarch64, gcc: not found; on Debian or Ubuntu: apt-get")
 
 
 # --- several clients

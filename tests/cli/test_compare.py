@@ -31,9 +31,7 @@ def test_a_difference_has_its_exit_code_and_names_the_tensor(eqfuse: CommandLine
 
 def test_what_was_not_verified_does_not_pass(eqfuse: CommandLine) -> None:
     eqfuse.model("in.onnx", [helper.make_node("Sub", ["x", "x"], ["y"])])
-    outcome = eqfuse.run("verify", "in.onnx", "in.onnx", "-q")
-    assert outcome.code == 1
-    assert "in.onnx: was not verified" in outcome.error
+    assert "in.onnx: was not verified" in eqfuse.fail(1, "verify", "in.onnx", "in.onnx", "-q")
 
 
 def test_a_tolerance_decides(eqfuse: CommandLine) -> None:
@@ -49,9 +47,7 @@ def test_a_tolerance_decides(eqfuse: CommandLine) -> None:
 )
 def test_shapes_that_do_not_fit(eqfuse: CommandLine, shape: str, message: str) -> None:
     eqfuse.small()
-    outcome = eqfuse.run("verify", "in.onnx", "in.onnx", "--input-shapes", shape)
-    assert outcome.code == 2
-    assert message in outcome.error
+    assert message in eqfuse.fail(2, "verify", "in.onnx", "in.onnx", "--input-shapes", shape)
 
 
 def test_inspect_describes_the_model(eqfuse: CommandLine) -> None:

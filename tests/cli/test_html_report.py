@@ -275,9 +275,7 @@ def test_json_is_printed_all_the_same(eqfuse: CommandLine) -> None:
 def test_what_cannot_be_written_is_found_first(eqfuse: CommandLine, name: str, message: str) -> None:
     eqfuse.small()
     (eqfuse.folder / "folder").mkdir()
-    outcome = eqfuse.run("optimize", "in.onnx", "-o", "out.onnx", "--report", name)
-    assert outcome.code == 2
-    assert message in outcome.error
+    assert message in eqfuse.fail(2, "optimize", "in.onnx", "-o", "out.onnx", "--report", name)
     assert eqfuse.files() == ["folder", "in.onnx"]
 
 

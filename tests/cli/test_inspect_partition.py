@@ -112,9 +112,8 @@ def test_z3_checks_the_groups(eqfuse: CommandLine, name: str) -> None:
 
 def test_there_must_be_something_to_certify(eqfuse: CommandLine) -> None:
     eqfuse.small()
-    outcome = eqfuse.run("inspect", "in.onnx", "--certify")
-    assert outcome.code == 2
-    assert outcome.error == "--certify: in.onnx records no partition; --partition METHOD makes one"
+    error = eqfuse.fail(2, "inspect", "in.onnx", "--certify")
+    assert error == "--certify: in.onnx records no partition; --partition METHOD makes one"
 
 
 @pytest.mark.parametrize("model", ["in.onnx", "out.onnx"])
@@ -146,9 +145,7 @@ def test_a_wrong_certificate_is_refused_by_its_field(
     eqfuse: CommandLine, partitioned: Partition, before: str, after: str, message: str
 ) -> None:
     eqfuse.write("c.json", certificate_of(partitioned).to_json().replace(before, after, 1))
-    outcome = eqfuse.run("inspect", "in.onnx", "--certificate", "c.json")
-    assert outcome.code == 1
-    assert outcome.error.startswith(message)
+    assert eqfuse.fail(1, "inspect", "in.onnx", "--certificate", "c.json").startswith(message)
 
 
 def test_a_certificate_with_a_cycle_names_it(eqfuse: CommandLine, partitioned: Partition) -> None:
@@ -177,9 +174,7 @@ def test_a_certificate_that_is_not_there(eqfuse: CommandLine) -> None:
 )
 def test_a_partition_edited_by_hand_is_refused(eqfuse: CommandLine, number: str | None, message: str) -> None:
     edit(eqfuse.folder / "out.onnx", 1, number)
-    outcome = eqfuse.run("inspect", "out.onnx")
-    assert outcome.code == 1
-    assert outcome.error == message
+    assert eqfuse.fail(1, "inspect", "out.onnx") == message
 
 
 @pytest.mark.usefixtures("partitioned")
@@ -198,6 +193,5 @@ def test_quiet_prints_nothing(eqfuse: CommandLine) -> None:
 
 def test_a_certificate_and_a_method_exclude_each_other(eqfuse: CommandLine) -> None:
     eqfuse.small()
-    outcome = eqfuse.run("inspect", "in.onnx", "--partition", "ago", "--certificate", "c.json")
-    assert outcome.code == 2
-    assert "not allowed with argument --partition" in outcome.error
+    error = eqfuse.fail(2, "inspect", "in.onnx", "--partition", "ago", "--certificate", "c.json")
+    assert "not allowed with argument --partition" in error

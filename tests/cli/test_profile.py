@@ -74,9 +74,8 @@ def test_import_keeps_what_is_newer(eqfuse: CommandLine, database: ProfileDataba
 def test_import_names_the_bad_field(eqfuse: CommandLine, database: ProfileDatabase) -> None:
     eqfuse.run("profile", "export", "out.json")
     eqfuse.write("out.json", Path("out.json").read_text().replace('"latency": 2.5e-05', '"latency": "fast"'))
-    outcome = eqfuse.run("profile", "import", "out.json", "--database", "other.db")
-    assert outcome.code == 1
-    assert outcome.error == "out.json: field measurements[1].latency: must be a number, not 'fast'"
+    error = eqfuse.fail(1, "profile", "import", "out.json", "--database", "other.db")
+    assert error == "out.json: field measurements[1].latency: must be a number, not 'fast'"
     assert "other.db" not in eqfuse.files()
 
 

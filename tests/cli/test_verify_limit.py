@@ -35,10 +35,9 @@ def endless(eqfuse: CommandLine) -> None:
 )
 def test_a_limit_ends_it(eqfuse: CommandLine, command: tuple[str, ...], advice: str) -> None:
     endless(eqfuse)
-    outcome = eqfuse.run(*command, "--verify-limit", "1")
-    assert outcome.code == 3
-    assert outcome.error.startswith("in.onnx")
-    assert outcome.error.endswith(f"verification took longer than 1 s; --verify-limit gives it more{advice}")
+    error = eqfuse.fail(3, *command, "--verify-limit", "1")
+    assert error.startswith("in.onnx")
+    assert error.endswith(f"verification took longer than 1 s; --verify-limit gives it more{advice}")
     assert eqfuse.files() == ["in.onnx"]
 
 

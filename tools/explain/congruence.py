@@ -6,7 +6,7 @@ order in which they were stated, and the congruences that follow from them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ...engine.egraph.graph import ENode
@@ -63,10 +63,6 @@ class Congruence:
     def find(self, term: int) -> int:
         """The oldest term that equals this one."""
         return self._oldest[self._root(term)]
-
-    def members(self, term: int) -> Sequence[int]:
-        """All terms that equal this one."""
-        return self._members[self._root(term)]
 
     def equal_node(self, node: ENode) -> int | None:
         """The oldest term that equals the node, if there is any; the node is not added."""

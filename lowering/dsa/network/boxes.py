@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 Interval = tuple[int, int]
@@ -62,12 +61,6 @@ def counterpart(part: Box, whole: Box, other: Box) -> Box | None:
         return None
     intervals = dict(zip(others, (part[axis] for axis in axes), strict=True))
     return tuple(intervals.get(axis, interval) for axis, interval in enumerate(other))
-
-
-def pieces(shape: Shape, factors: Sequence[int]) -> Iterator[Box]:
-    """The equal parts of a tensor, row by row, when each axis is cut into its factor. Factors divide the extents."""
-    for place in product(*(range(factor) for factor in factors)):
-        yield piece(shape, factors, place)
 
 
 def piece(shape: Shape, factors: Sequence[int], place: Sequence[int]) -> Box:

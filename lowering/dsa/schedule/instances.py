@@ -77,11 +77,6 @@ class InstanceGraph:
         return tuple(tuple(sorted({t.producer for t in transfers})) for transfers in self.transfers)
 
     @cached_property
-    def consumers(self) -> tuple[tuple[int, ...], ...]:
-        """Per instance, those that read what it makes, ascending."""
-        return _invert(self.producers)
-
-    @cached_property
     def readers(self) -> Mapping[Part, tuple[int, ...]]:
         """Per part, the instances that read some of it, ascending."""
         readers: dict[Part, list[int]] = {}
@@ -99,16 +94,6 @@ class InstanceGraph:
     def later(self) -> tuple[tuple[int, ...], ...]:
         """`earlier` the other way round."""
         return _invert(self.earlier)
-
-    @cached_property
-    def inherited(self) -> int:
-        """How many edges there would be between instances had none been eliminated."""
-        pairs = {
-            (self.instances[source].subgraph, instance.subgraph)
-            for instance, sources in zip(self.instances, self.producers, strict=True)
-            for source in sources
-        }
-        return sum(self.groups[a].split.factor * self.groups[b].split.factor for a, b in pairs)
 
 
 def instance_graph(network: Network, groups: Sequence[Group]) -> InstanceGraph:

@@ -10,7 +10,7 @@ from ....costmodels.dsa_device import DsaDevice
 from ....ir.graph import OperatorGraph
 from ..errors import DsaError
 from ..network.batches import with_batch
-from ..network.core_factors import Binding, core_count
+from ..network.core_factors import Binding
 from ..network.graph import Network
 from ..network.subgraphs import Layer
 from .best_order import best_order, footprint_order
@@ -54,10 +54,6 @@ class Schedule:
     def binding(self, instance: int) -> Binding:
         """Over how many cores an instance's primary output is divided, along each axis."""
         return self.bindings.binding[Part(instance, self.group(instance).subgraph.primary)]
-
-    def cores(self, instance: int) -> int:
-        """How many cores an instance runs on."""
-        return core_count(self.binding(instance))
 
 
 def schedule(

@@ -101,9 +101,8 @@ def test_nothing_is_written_where_verification_fails(eqfuse: CommandLine, monkey
     eqfuse.small()
     wrong = Verification("failed", (), None, "output 'y' differs", 0.0)
     monkeypatch.setattr(check, "verify_compiled", lambda original, compiled, *_: (wrong, compiled))
-    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--seed", "7")
-    assert outcome.code == 3
-    assert "output 'y' differs; each kernel by itself is right" in outcome.error
+    error = eqfuse.fail(3, "compile", "in.onnx", "-o", "build", "--seed", "7")
+    assert "output 'y' differs; each kernel by itself is right" in error
     assert eqfuse.files() == ["in.onnx"]
 
 
@@ -116,10 +115,9 @@ def test_verification_may_be_left_out(eqfuse: CommandLine) -> None:
 
 def test_a_dynamic_shape_for_an_accelerator_comes_with_a_hint(eqfuse: CommandLine) -> None:
     eqfuse.model("in.onnx", [helper.make_node("Relu", ["x"], ["y"])], ("N", 3))
-    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--target", "dsa-edge-npu")
-    assert outcome.code == 1
-    assert "input 'x' has the shape [N, 3]" in outcome.error
-    assert outcome.error.endswith("--input-shapes x:1,3")
+    error = eqfuse.fail(1, "compile", "in.onnx", "-o", "build", "--target", "dsa-edge-npu")
+    assert "input 'x' has the shape [N, 3]" in error
+    assert error.endswith("--input-shapes x:1,3")
 
 
 @pytest.mark.conformance
@@ -133,18 +131,15 @@ def test_a_fixed_shape_helps(eqfuse: CommandLine) -> None:
 
 def test_an_unknown_target_comes_with_what_was_meant(eqfuse: CommandLine) -> None:
     eqfuse.small()
-    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--target", "arm-cortex-a67")
-    assert outcome.code == 2
-    assert "the targets are host, arm-" in outcome.error
-    assert "did you mean 'arm-cortex-a" in outcome.error
+    error = eqfuse.fail(2, "compile", "in.onnx", "-o", "build", "--target", "arm-cortex-a67")
+    assert "the targets are host, arm-" in error
+    assert "did you mean 'arm-cortex-a" in error
 
 
 @pytest.mark.parametrize("model", ["missing.onnx", "text.onnx"])
 def test_what_is_no_model_is_named(eqfuse: CommandLine, model: str) -> None:
     eqfuse.write("text.onnx", "hello")
-    outcome = eqfuse.run("compile", model, "-o", "build")
-    assert outcome.code == 1
-    assert outcome.error.startswith(model)
+    assert eqfuse.fail(1, "compile", model, "-o", "build").startswith(model)
 
 
 def test_a_file_is_no_place_for_a_bundle(eqfuse: CommandLine) -> None:
@@ -219,9 +214,7 @@ def test_numbers_replace_a_file_once_they_are_all_written(eqfuse: CommandLine, m
 def test_inputs_and_outputs_that_do_not_fit(eqfuse: CommandLine, arguments: tuple[object, ...], message: str) -> None:
     compiled(eqfuse)
     np.save("x.npy", np.zeros((2, 3)))
-    outcome = eqfuse.run("run", "build", *arguments)
-    assert outcome.code == 2
-    assert message in outcome.error
+    assert message in eqfuse.fail(2, "run", "build", *arguments)
 
 
 # --- bench
@@ -244,9 +237,7 @@ def test_it_takes_turns_with_onnx_runtime(eqfuse: CommandLine) -> None:
 def test_the_original_has_to_be_the_same(eqfuse: CommandLine) -> None:
     compiled(eqfuse)
     eqfuse.chain(2)
-    outcome = eqfuse.run("bench", "build", "--against", "ort")
-    assert outcome.code == 2
-    assert "is not the model that build was compiled from" in outcome.error
+    assert "is not the model that build was compiled from" in eqfuse.fail(2, "bench", "build", "--against", "ort")
 
 
 def test_the_original_may_have_moved(eqfuse: CommandLine) -> None:

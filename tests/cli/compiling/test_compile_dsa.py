@@ -138,9 +138,8 @@ def test_a_program_that_is_wrong_is_not_published(
 
     monkeypatch.setattr(IsolatedSimulation, "run_programs", wrong)
     monkeypatch.setattr(check, "call_isolated", lambda _, function, *arguments: function(*arguments))
-    outcome = eqfuse.run("compile", "in.onnx", "--target", TARGET, "-o", "build", "--floats", floats, "--seed", 11)
-    assert outcome.code == 3
-    assert "the program differs from the original" in outcome.error
+    error = eqfuse.fail(3, "compile", "in.onnx", "--target", TARGET, "-o", "build", "--floats", floats, "--seed", 11)
+    assert "the program differs from the original" in error
     assert not Path("build").exists()
 
 
@@ -148,9 +147,7 @@ def test_a_damaged_bundle_is_named(eqfuse: CommandLine) -> None:
     written(transformer())
     compiled(eqfuse, "--no-verify")
     Path("build/constants.bin").write_bytes(b"")
-    outcome = eqfuse.run("run", "build", "--random", 0)
-    assert outcome.code == 1
-    assert "build/constants.bin: was changed" in outcome.error
+    assert "build/constants.bin: was changed" in eqfuse.fail(1, "run", "build", "--random", 0)
 
 
 # --- bench
@@ -189,17 +186,13 @@ def test_a_variant_is_compared_with(eqfuse: CommandLine, variant: str) -> None:
 def test_what_bench_cannot_do(eqfuse: CommandLine, arguments: tuple[str, ...], message: str) -> None:
     written(transformer())
     compiled(eqfuse, "--no-verify")
-    outcome = eqfuse.run("bench", "build", *arguments)
-    assert outcome.code == 2
-    assert message in outcome.error
+    assert message in eqfuse.fail(2, "bench", "build", *arguments)
 
 
 def test_other_bundles_have_no_variants(eqfuse: CommandLine) -> None:
     eqfuse.small()
     eqfuse.run("compile", "in.onnx", "-o", "build", "-q", "--no-verify")
-    outcome = eqfuse.run("bench", "build", "--against", "tvm")
-    assert outcome.code == 2
-    assert "--against tvm: is for programs of an accelerator" in outcome.error
+    assert "--against tvm: is for programs of an accelerator" in eqfuse.fail(2, "bench", "build", "--against", "tvm")
 
 
 # --- refusals

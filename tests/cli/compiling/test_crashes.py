@@ -99,9 +99,8 @@ def test_the_kernel_in_which_a_model_crashes_is_named(eqfuse: CommandLine, spoil
     spoil(CRASH, True)
     assert compiled(eqfuse, 103, "--no-verify", "-q").code == 0
     for command in (("run", "build", "--random", 0), ("bench", "build"), ("bench", "build", "--kernels")):
-        outcome = eqfuse.run(*command)
-        assert outcome.code == 1
-        assert re.match(r"build: the compiled model crashed \(SIGILL\) in kernel_\w{8}_matmul; ", outcome.error)
+        error = eqfuse.fail(1, *command)
+        assert re.match(r"build: the compiled model crashed \(SIGILL\) in kernel_\w{8}_matmul; ", error)
 
 
 @pytest.mark.parametrize("command", [("run", "--random", 0), ("bench",), ("bench", "--kernels")])
@@ -112,9 +111,8 @@ def test_a_model_that_crashes_ends_no_command_by_a_signal(eqfuse: CommandLine, c
     port, origin = Port("x", "float32", (2,)), Provenance("", "0" * 64, {}, 0, "none", 1, 1, 1, "", (), False)
     here = Platform("host", platform.machine(), "", "", ())
     write_manifest(folder, Manifest((port,), (port,), here, "exact", 1, origin, (), versions(), digests(folder)))
-    outcome = eqfuse.run(command[0], "build", *command[1:])
-    assert outcome.code == 1
-    assert outcome.error.startswith("build: the compiled model crashed (SIGILL); compile it again")
+    error = eqfuse.fail(1, command[0], "build", *command[1:])
+    assert error.startswith("build: the compiled model crashed (SIGILL); compile it again")
 
 
 @pytest.mark.conformance
@@ -127,7 +125,6 @@ def test_a_program_for_an_accelerator_whose_simulation_crashes_is_not_written(
 
     monkeypatch.setattr("eqfuse.driver.compiler.accelerator.store_kernels", crashing_kernels)
     eqfuse.chain(1)
-    outcome = eqfuse.run("compile", "in.onnx", "--target", "dsa-edge-npu", "-o", "build", "--seed", 104)
-    assert outcome.code == 3
-    assert "the program does not run: crashed (SIGILL)" in outcome.error
+    error = eqfuse.fail(3, "compile", "in.onnx", "--target", "dsa-edge-npu", "-o", "build", "--seed", 104)
+    assert "the program does not run: crashed (SIGILL)" in error
     assert eqfuse.files() == ["in.onnx"]

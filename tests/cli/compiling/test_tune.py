@@ -136,23 +136,18 @@ def test_a_limit_of_time_ends_the_search_and_what_cannot_be_compared_is_not_kept
 )
 def test_options_that_say_nothing_together(eqfuse: CommandLine, options: tuple[str, ...], error: str) -> None:
     eqfuse.small()
-    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", *options)
-    assert outcome.code == 2
-    assert outcome.error.startswith(error)
+    assert eqfuse.fail(2, "compile", "in.onnx", "-o", "build", *options).startswith(error)
 
 
 def test_accelerators_have_no_schedules_to_search_for(eqfuse: CommandLine) -> None:
     eqfuse.small()
-    outcome = eqfuse.run("tune", "in.onnx", "-o", "build", "--target", "dsa-stcp920")
-    assert outcome.code == 2
-    assert outcome.error.startswith("--target dsa-stcp920: schedules are searched for processors")
+    error = eqfuse.fail(2, "tune", "in.onnx", "-o", "build", "--target", "dsa-stcp920")
+    assert error.startswith("--target dsa-stcp920: schedules are searched for processors")
 
 
 def test_a_tracker_that_is_not_there(eqfuse: CommandLine, pair: Path) -> None:
     options = ("--tracker", "127.0.0.1:1", "--device-key", "board")
-    outcome = eqfuse.run("tune", pair, "-o", "build", "--trials", 4, *options)
-    assert outcome.code == 1
-    assert "127.0.0.1:1" in outcome.error
+    assert "127.0.0.1:1" in eqfuse.fail(1, "tune", pair, "-o", "build", "--trials", 4, *options)
     assert "build" not in eqfuse.files()
 
 
@@ -163,9 +158,7 @@ def test_what_a_search_lacks_is_said_before_the_work(
     monkeypatch.delattr(Compilation, "optimize")
     monkeypatch.setattr(builders, "_CONNECT_SECONDS", 0.2)
     key = ("--device-key", "board") if option == "--tracker" else ()
-    outcome = eqfuse.run("tune", pair, "-o", "build", option, "127.0.0.1:1", *key)
-    assert outcome.code == 1
-    assert outcome.error.startswith("127.0.0.1:1: no ")
+    assert eqfuse.fail(1, "tune", pair, "-o", "build", option, "127.0.0.1:1", *key).startswith("127.0.0.1:1: no ")
 
 
 @pytest.mark.parametrize(("learned", "lines"), [(True, 1), (False, 2)])

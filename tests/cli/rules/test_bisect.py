@@ -91,9 +91,7 @@ def test_nothing_to_find(eqfuse: CommandLine) -> None:
 
 
 def test_a_model_that_cannot_be_read_is_no_rules_fault(eqfuse: CommandLine) -> None:
-    outcome = eqfuse.run("bisect", "missing.onnx")
-    assert outcome.code == 1
-    assert outcome.error == "missing.onnx: no such file"
+    assert eqfuse.fail(1, "bisect", "missing.onnx") == "missing.onnx: no such file"
 
 
 @given(st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1), min_size=1))))

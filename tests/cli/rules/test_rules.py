@@ -62,15 +62,11 @@ def test_show_as_json(eqfuse: CommandLine) -> None:
 
 def test_show_suggests_a_name(eqfuse: CommandLine) -> None:
     eqfuse.rule("own.egg", OWN)
-    outcome = eqfuse.run("rules", "show", "made-upp", "--rules", "own.egg")
-    assert outcome.code == 2
-    assert "did you mean made-up?" in outcome.error
+    assert "did you mean made-up?" in eqfuse.fail(2, "rules", "show", "made-upp", "--rules", "own.egg")
 
 
 def test_an_unknown_tag(eqfuse: CommandLine) -> None:
-    outcome = eqfuse.run("rules", "list", "--tag", "distributiv")
-    assert outcome.code == 2
-    assert "did you mean distributive?" in outcome.error
+    assert "did you mean distributive?" in eqfuse.fail(2, "rules", "list", "--tag", "distributiv")
 
 
 @pytest.mark.parametrize("path", ["own.egg", "."])
@@ -153,9 +149,7 @@ def test_check_as_json(eqfuse: CommandLine) -> None:
 @pytest.mark.parametrize(("path", "message"), [("no.egg", "no.egg: "), ("empty", "empty: no .egg file")])
 def test_check_of_what_is_not_there(eqfuse: CommandLine, path: str, message: str) -> None:
     (eqfuse.folder / "empty").mkdir()
-    outcome = eqfuse.run("rules", "check", path)
-    assert outcome.code == 4
-    assert outcome.error.startswith(message)
+    assert eqfuse.fail(4, "rules", "check", path).startswith(message)
 
 
 def test_quiet_lists_nothing(eqfuse: CommandLine) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from eqfuse.lowering.dsa.network.boxes import (
     contains,
     counterpart,
     hull,
     intersection,
-    pieces,
+    piece,
     shape_of,
     size,
     whole,
@@ -15,7 +17,7 @@ from eqfuse.lowering.dsa.network.boxes import (
 
 
 def test_pieces_share_nothing_and_are_everything() -> None:
-    found = list(pieces((4, 6), (2, 3)))
+    found = [piece((4, 6), (2, 3), place) for place in product(range(2), range(3))]
     assert len(found) == 6
     assert {shape_of(box) for box in found} == {(2, 2)}
     assert sum(map(size, found)) == 24

@@ -41,7 +41,7 @@ def stages() -> Schedule:
 
 def test_instances_of_the_stages_run_on_all_cores() -> None:
     found = stages()
-    assert [found.cores(i) for i in range(len(found.graph))] == [8] * 15
+    assert [core_count(found.binding(i)) for i in range(len(found.graph))] == [8] * 15
     assert found.binding(0) == (1, 8, 1, 1)
     assert found.binding(14) == (8, 1, 1, 1)
 

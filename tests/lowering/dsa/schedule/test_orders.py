@@ -26,10 +26,6 @@ def test_figure_6_has_these_edges_and_no_others() -> None:
     }  # fmt: skip
 
 
-def test_the_edges_that_sub_graphs_would_hand_down_are_more() -> None:
-    assert stages().inherited == 8 * 4 + 4 * 2 + 2 * 1
-
-
 def test_figure_7a_is_the_order_of_bfs() -> None:
     assert [NAMES[i] for i in bfs_order(stages())] == NAMES
 
