@@ -62,6 +62,8 @@ def canonical(
     return Call(operator, _operands(site, operator), values, site.auto_pad)
 
 
+_SAY_RESULT = frozenset({"shape", "ends"})
+"""Attributes that follow from the shape of the result: the target of a Reshape or Expand, the ends of a Slice."""
 _FURTHER_INPUTS = VARIADIC | {"Pad", "Resize"}
 """Operators whose canonical form, or the encoder, deals with inputs beyond their signature."""
 
@@ -84,7 +86,7 @@ def _literals(site: Site, operator: OperatorSchema) -> dict[str, Any]:
 
 def _literal(site: Site, attribute: Attribute) -> Literal | None:
     if attribute.input_since is not None and site.opset >= attribute.input_since:
-        says_result = attribute.name == "shape"
+        says_result = attribute.name in _SAY_RESULT
         array = site.target(attribute.position) if says_result else site.constant(attribute.position)
         return None if array is None else tuple(int(v) for v in np.atleast_1d(array).ravel())
     value = site.raw.pop(attribute.name, attribute.default)

@@ -238,6 +238,8 @@ _NO_END = 2**31 - 1
 def _slice(site: Site, literals: Literals) -> Literals:
     shape = site.shape()
     starts, ends = literals["starts"], literals["ends"]
+    if site.follows_result and starts is not None and ends is None and min(starts) >= 0:
+        ends = (_NO_END,) * len(starts)
     _require(starts is not None and ends is not None, "a Slice of opset 9, with attributes")
     axes = tuple(site.axis(a) for a in literals["axes"] or range(len(starts)))
     steps = literals["steps"] or (1,) * len(starts)
@@ -251,6 +253,8 @@ def _slice(site: Site, literals: Literals) -> Literals:
             first, last, _ = slice(start, end, step).indices(size)
         elif (start, end, step) == (0, 1, 1) and size in site.knowledge.nonempty:
             first, last = 0, 1
+        elif site.follows_result and start >= 0:
+            first, last = start, _NO_END
         else:
             raise NotEncodable("a slice of a symbolic dimension")
         bounds.append((first, max(first, last), axis, step))

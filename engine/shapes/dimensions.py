@@ -293,6 +293,17 @@ def _scale_axes(site: Site, shape: list[Size | None], axes: list[int], scales: l
     return tuple(shape)
 
 
+def _largest(site: Site) -> list[Shape]:
+    """Of a TopK: as many elements as are asked for, which the axis has at least."""
+    shape, axis = list(site.shape()), site.axis(site.attribute("axis", -1))
+    count = site.attribute("k")
+    kept = require_size(site.content(1).flat[0]) if count is None else number(count)
+    if kept.number is not None:
+        site.require(shape[axis], kept.number)
+    shape[axis] = kept
+    return [tuple(shape)] * 2
+
+
 def _depth_to_space(site: Site) -> Shape:
     block = site.attribute("blocksize")
     batch, channels, *positions = site.shape()
@@ -359,6 +370,7 @@ _RULES: dict[str, Callable[[Site], Shape | list[Shape]]] = {
     "Range": _range,
     "Resize": _resize,
     "Upsample": _upsample,
+    "TopK": _largest,
     "DepthToSpace": _depth_to_space,
     "SpaceToDepth": _space_to_depth,
     "Shape": _like_content,

@@ -34,7 +34,7 @@ class Role(Enum):
 _WINDOWS = CONVOLUTIONS | POOLS | GLOBAL_POOLS | {"LpPool"}
 _BY_AXIS = """
 Sum Mean Dropout Identity BatchNormalization InstanceNormalization GroupNormalization LayerNormalization LRN
-Softmax LogSoftmax Hardmax CumSum Concat Split Slice Pad Gather Tile Expand
+Softmax LogSoftmax Hardmax CumSum Concat Split Slice Pad Gather Tile Expand GridSample
 """
 _ANY = frozenset(_BY_AXIS.split()) | REDUCTIONS
 """Operators that name the axes they work on; each axis is another one in another layout."""
@@ -92,9 +92,9 @@ class FeatureMaps:
         return len(source) == 2 and source == result
 
     def _alike(self, operator: Operator) -> list[int]:
-        """Values whose axes correspond: those of the rank of the first output, or both ends of a view."""
+        """Values whose axes correspond: those of the rank of the first output, or the ends of a view or GridSample."""
         values = [v for v in (*operator.inputs, *operator.outputs) if v is not None and self._is_map(v)]
-        if operator.op in VIEWS:
+        if operator.op in VIEWS or operator.op == "GridSample":
             return [v for v in values if v in (operator.inputs[0], operator.outputs[0])]
         rank = len(_shape(self.graph.values[operator.outputs[0]]))
         return [v for v in values if len(_shape(self.graph.values[v])) == rank]

@@ -108,9 +108,21 @@ def _describe_node(node: ir.Node, model: Model, knowledge: Knowledge, for_kernel
         return _Described(node, attributes, reads, not is_standard(node))
     if has_body(node):
         names += [v.name for v in outer_values(node, model.graph)]
+    if for_kernels and _counts_up(node, knowledge):
+        names[1] = None
     plain = _plain_attributes(node)
     is_opaque = plain is None or node.op_type in OPERATORS or not is_standard(node)
     return _Described(node, plain or {}, names, is_opaque)
+
+
+def _counts_up(node: ir.Node, knowledge: Knowledge) -> bool:
+    """Whether a node makes the numbers below the size of its result."""
+    type_ = knowledge.types.get(node.outputs[0].name or "")
+    if node.op_type != "Range" or not is_standard(node) or type_ is None or type_.shape is None:
+        return False
+    given = [knowledge.constants.get(v.name or "") if v is not None else None for v in node.inputs[::2]]
+    is_known = all(isinstance(d, int) or d in knowledge.symbols for d in type_.shape)
+    return is_known and type_.dtype == "int64" and [array.item() for array in given if array is not None] == [0, 1]
 
 
 def _assume_equal(sizes: dict[str, int], equal: Iterable[tuple[Size, Size]]) -> dict[str, int]:

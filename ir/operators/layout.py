@@ -28,7 +28,7 @@ from ..index_maps import (
 from ..operation import Operation
 from .arithmetic import Arithmetic, Array, Unsupported
 from .resize import resize
-from .schema import Family, no_flops
+from .schema import Family, no_flops, per_output
 
 Ints = tuple[int, ...]
 
@@ -310,6 +310,19 @@ def _gather_elements_maps(call: OperatorCall) -> IndexMaps:
     return IndexMaps(call.axes, ((*call.axes[:along], picked, *call.axes[along + 1 :]), call.axes))
 
 
+def _range_maps(call: OperatorCall) -> IndexMaps:
+    """Start and step are read for each element; the limit says how many there are."""
+    return IndexMaps(call.axes, tuple(None if n == 1 else () for n in range(len(call.operands))))
+
+
+def _grid_sample_maps(call: OperatorCall) -> IndexMaps:
+    """All channels of a pixel are read at the place that the grid says, a list of coordinates."""
+    batch, channel, *plane = call.axes
+    places: OperandMap = (batch, *plane, Reduction(len(call.axes), len(plane)))
+    picked = (Unknown((batch, *plane), extent) for extent in call.data[2:])
+    return IndexMaps(call.axes, ((batch, channel, *picked), places))
+
+
 def _gather_nd_maps(call: OperatorCall) -> IndexMaps:
     """Tuples of indices along the last axis: each decides on one element of the result or more."""
     indices = call.operand(1) or ()
@@ -368,5 +381,7 @@ OPERATORS = (
     *_layout.hidden("ScatterElements ScatterND", index_maps=_scatter_maps),
     *_layout.hidden("OneHot", index_maps=_one_hot_maps),
     *Family("layout", _reverse_sequence_maps).hidden("ReverseSequence"),
-    *_layout.hidden("Range ConstantOfShape EyeLike Compress"),
+    *_layout.hidden("Range", index_maps=_range_maps),
+    *_layout.hidden("ConstantOfShape EyeLike Compress"),
+    *Family("layout", _grid_sample_maps, per_output(8)).hidden("GridSample"),
 )

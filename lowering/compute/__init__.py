@@ -23,7 +23,7 @@ from tvm import te
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.size_names import dimension_as_size
 from ...ir.types import TensorType
-from . import elementwise, layout, normalisation, pooling, products, recurrent, reductions, resize
+from . import elementwise, layout, normalisation, pooling, products, recurrent, reductions, resize, sampling
 from .call import ANCHOR, OPERATOR, Immediate, Lowering, NotLowered, Operand, Tensor, TensorCall
 from .extents import Extents, UnknownExtent
 
@@ -40,6 +40,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     **pooling.LOWERINGS,
     **layout.LOWERINGS,
     **resize.LOWERINGS,
+    **sampling.LOWERINGS,
     **recurrent.LOWERINGS,
 }
 """By operator: what makes its stages."""

@@ -278,6 +278,22 @@ def _gather_nd(call: TensorCall) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
+def _gather_elements(call: TensorCall) -> te.Tensor:
+    x, places = call.source(0), call.source(1)
+    axis = call.integer("axis", 0) % len(x.shape)
+
+    def element(*indices: Expr) -> Expr:
+        place = _wrap_negative(places(*indices), sizes(x)[axis])
+        return x(*indices[:axis], place, *indices[axis + 1 :])
+
+    return call.stage(call.shape, element)
+
+
+def _range(call: TensorCall) -> te.Tensor:
+    start, step = (call.source(n)() for n in (0, 2))
+    return call.stage(call.shape, lambda i: start + i.astype(call.dtype) * step)
+
+
 LOWERINGS: Mapping[str, Lowering] = {
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"), _reshape),
     "Transpose": _transpose,
@@ -293,4 +309,6 @@ LOWERINGS: Mapping[str, Lowering] = {
     "Dropout": _dropout,
     "Gather": _gather,
     "GatherND": _gather_nd,
+    "GatherElements": _gather_elements,
+    "Range": _range,
 }

@@ -26,7 +26,7 @@ from ..interface import known_type
 from ..loops.program import Program, loop_program
 from ..loops.size_nodes import SizeNodes
 from ..program.plan import LOOP
-from ..program.sizes import Extent, extents_of
+from ..program.sizes import Extent, extents_of, size_of
 from ..weights import Weights
 from .map_copies import is_copy, name_in_model
 from .measured import find_bounds, measured_sizes
@@ -189,7 +189,7 @@ def _cut_out(
     producers = {output.name: node for node in weights.model.graph for output in node.outputs if output.name}
     nodes = [producers[name_in_model(graph.values[graph.operators[index].outputs[0]])] for index in inside]
     computed = {output.name for node in nodes for output in node.outputs if output.name}
-    sizes, protos = _compute_targets(graph, inside, nodes, weights.model)
+    sizes, protos = _compute_targets(graph, inside, nodes, weights)
     outer = [v.name or "" for node in nodes if has_body(node) for v in outer_values(node, weights.model.graph)]
     reads = (*sizes.read, *(name for proto in protos for name in proto.input), *outer)
     read = dict.fromkeys(name for name in reads if name and name not in computed | sizes.results)
@@ -237,25 +237,39 @@ def is_constant(graph: OperatorGraph, number: int, model: Model) -> bool:
 
 
 def _compute_targets(
-    graph: OperatorGraph, inside: Sequence[int], nodes: Sequence[ir.Node], model: Model
+    graph: OperatorGraph, inside: Sequence[int], nodes: Sequence[ir.Node], weights: Weights
 ) -> tuple[SizeNodes, list[onnx.NodeProto]]:
     """The nodes of operators, and those that compute what they read and kernels do not: the shapes of results."""
+    model = weights.model
     given = [n for n, value in enumerate(graph.values) if value.producer is None and not is_constant(graph, n, model)]
     sizes = SizeNodes()
     protos = [serde.serialize_node(node) for node in nodes]
     for index, proto in zip(inside, protos, strict=True):
         operator, place = graph.operators[index], _TARGETS.get(proto.op_type, len(proto.input))
-        if operator.is_opaque or place >= len(proto.input) or not _is_computed(proto.input[place], model):
+        is_read = operator.is_opaque or any(v is not None for v in operator.inputs[place : place + 1])
+        if is_read or place >= len(proto.input) or not _is_computed(proto.input[place], model):
             continue
-        shape = _extents(graph, operator.outputs[0])
-        axes = next((a.ints for a in proto.attribute if a.name == "axes"), range(len(shape)))
         proto.input[place] += f".{index}"
         sizes.tensors = sizes.tensors or {name_in_model(graph.values[n]): _extents(graph, n) for n in given}
         try:
-            sizes.add_shape(proto.input[place], [shape[axis] for axis in axes])
+            sizes.add_shape(proto.input[place], _target(proto, _extents(graph, operator.outputs[0]), weights))
         except ValueError as unknown:
             raise LoweringError(f"{operator.name}: its size {unknown} follows from no input") from None
     return sizes, protos
+
+
+def _target(node: onnx.NodeProto, shape: Sequence[Extent], weights: Weights) -> list[Extent]:
+    """What an input says that decides about the shape of a result."""
+    if node.op_type != "Slice":
+        axes = next((a.ints for a in node.attribute if a.name == "axes"), range(len(shape)))
+        return [shape[axis] for axis in axes]
+    starts = weights[node.input[1]].tolist()
+    axes, steps = (
+        weights[node.input[n]].tolist() if len(node.input) > n and node.input[n] else other
+        for n, other in ((3, range(len(starts))), (4, [1] * len(starts)))
+    )
+    ends = zip(starts, axes, steps, strict=True)
+    return [size_of(shape[axis]).scale(step) + size_of(start) for start, axis, step in ends]
 
 
 def _is_computed(name: str, model: Model) -> bool:
@@ -267,8 +281,9 @@ def _extents(graph: OperatorGraph, value: int) -> tuple[Extent, ...]:
     return extents_of(known_type(graph, value).shape or ())
 
 
-_TARGETS = {"Reshape": 1, "Expand": 1, "Resize": 3}
-"""The input that says the shape of the result; kernels do without where it is computed."""
+_TARGETS = {"Reshape": 1, "Expand": 1, "Resize": 3, "Range": 1, "Slice": 2}
+"""The input that decides about the shape of the result; kernels do without where it is computed. The end of a Range is
+its size where it counts from 0, as it does in kernels without."""
 
 
 def _make_port(graph: OperatorGraph, value: int, name: str, anything: bool = False) -> onnx.ValueInfoProto:

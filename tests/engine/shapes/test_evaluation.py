@@ -383,3 +383,11 @@ def test_contents_that_are_the_same_for_all_sizes_are_constants() -> None:
     knowledge = infer(read(model(nodes, [value("x", ["N", "H"])], [value("y", [1], TensorProto.INT32)], weights)))
     assert knowledge.constants["y"].tolist() == [2]
     assert knowledge.constants["y"].dtype == np.int32
+
+
+def test_the_largest_of_a_free_axis_are_as_many_as_are_asked_for() -> None:
+    node = helper.make_node("TopK", ["x", "k"], ["y", "places"])
+    outputs = [value("y", None), value("places", None, TensorProto.INT64)]
+    knowledge = infer(read(model([node], [value("x", ["N", "H"])], outputs, {"k": np.asarray([5])})))
+    assert [knowledge.types[name].shape for name in ("y", "places")] == [("N", 5)] * 2
+    assert dict(knowledge.symbolic.equations.lowest) == {"H": 5}

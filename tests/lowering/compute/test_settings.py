@@ -152,6 +152,18 @@ def indices() -> Iterator[Call]:
     yield single("Gather", {"x": x(3, 4), "i": scalar(-1, "int64")}, ["i"], axis=1)
     yield single("GatherND", {"x": x(3, 4, 2), "i": np.array([[0, 1], [2, -1]])})
     yield single("GatherND", {"x": x(2, 3, 4), "i": np.array([[[0]], [[-1]]])}, batch_dims=1)
+    for axis in (0, -1):
+        yield single("GatherElements", {"x": x(3, 4), "i": np.array([[0, -1, 2], [2, -3, 1]])}, axis=axis)
+
+
+def samples() -> Iterator[Call]:
+    """At places inside, on the border and outside; of maps of two and of three axes."""
+    for mode, padding, aligned in product(("linear", "nearest"), ("zeros", "border"), (0, 1)):
+        settings = {"mode": mode, "padding_mode": padding, "align_corners": aligned}
+        yield single("GridSample", {"x": x(2, 3, 4, 5), "grid": 1.3 * x(2, 3, 2, 2)}, **settings)
+    yield single("GridSample", {"x": x(1, 2, 3, 4, 5), "grid": 1.3 * x(1, 2, 3, 2, 3)})
+    corners = np.array([[[[-1, -1], [1, 1], [0, 0], [9, -9], [np.nan, np.inf]]]], np.float32)
+    yield single("GridSample", {"x": x(1, 2, 4, 4), "grid": corners}, align_corners=1)
 
 
 def reductions() -> Iterator[Call]:
@@ -194,7 +206,7 @@ def further() -> Iterator[Call]:
 
 
 FAMILIES = (
-    gemms, convolutions, pools, large_windows, casts, integers, truth_values, clips, powers, layouts, indices,
+    gemms, convolutions, pools, large_windows, casts, integers, truth_values, clips, powers, layouts, indices, samples,
     reductions, normalisations, further,
 )  # fmt: skip
 

@@ -42,10 +42,15 @@ def enlarged(**settings: Any) -> onnx.ModelProto:
         node("Shape", ["x"], ["plane"], start=2),
         node("Concat", ["batch", "heads", "plane"], ["cut"], axis=0),
         node("Reshape", ["x", "cut"], ["r"]),
+        node("Gather", ["plane", "first"], ["width"]),
+        node("Range", ["zero", "width", "step"], ["counted"]),
+        node("Slice", ["x", "begin", "plane", "beside", "steps"], ["s"]),
     ]
-    results = {"z": ["N", 6, "K", "L"], "r": ["N", 2, 3, "H", "W"]}
+    results = {"z": ["N", 6, "K", "L"], "r": ["N", 2, 3, "H", "W"], "s": ["N", 6, None, None], "counted": ["W"]}
     inputs = {"x": ["N", 6, "H", "W"], "y": ["N", 1, "K", "L"]}
-    return model(nodes, inputs, results, heads=np.array([2, 3]))
+    numbers = {"heads": [2, 3], "first": 1, "zero": 0, "step": 1, "begin": [1, 0], "beside": [2, 3], "steps": [2, 1]}
+    stored = {name: np.array(values) for name, values in numbers.items()}
+    return model(nodes, inputs, results, ["counted"], **stored)
 
 
 def kernel_graph(proto: onnx.ModelProto) -> OperatorGraph:
@@ -55,16 +60,16 @@ def kernel_graph(proto: onnx.ModelProto) -> OperatorGraph:
 
 def test_kernels_read_no_shapes() -> None:
     graph = kernel_graph(enlarged(**SETTINGS[0]))
-    assert [(operator.op, len(operator.inputs), operator.is_opaque) for operator in graph.operators] == [
-        ("Resize", 1, False), ("Reshape", 1, False),
-    ]  # fmt: skip
+    assert [operator.op for operator in graph.operators] == ["Resize", "Reshape", "Range", "Slice"]
+    assert not any(operator.is_opaque for operator in graph.operators)
+    assert all(graph.values[v].producer is None for o in graph.operators for v in o.inputs if v is not None)
 
 
 def test_models_are_cut_with_all_that_they_compute() -> None:
     source = read(enlarged(**SETTINGS[0]))
     graph = operator_graph(source, infer(source))
-    assert len(graph) == 8
-    assert [operator.op for operator in graph.operators if operator.is_opaque] == ["Resize", "Reshape"]
+    assert len(graph) == 11
+    assert [operator.op for operator in graph.operators if operator.is_opaque] == ["Resize", "Reshape", "Slice"]
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: "-".join(s.values()))
@@ -81,7 +86,22 @@ def test_resized_to_sizes_of_the_call_as_in_onnx_runtime(settings: dict[str, Any
         np.testing.assert_allclose(result.numpy(), wanted, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_kernels_compute_what_onnx_runtime_does(place: int) -> None:
+    proto = enlarged(**SETTINGS[0])
+    graph = kernel_graph(proto)
+    x = np.random.default_rng(0).standard_normal((2, 6, 4, 5)).astype(np.float32)
+    wanted = expected(proto, {"x": x, "y": np.zeros((2, 1, 7, 9), np.float32)})
+    stored = {1: [x], 2: [np.array(0), np.array(1)], 3: [x]}[place]
+    function = lower_kernel(graph, [place], "kernel")
+    kernel = tvm.compile(tvm.IRModule({"kernel": function.prim_func}), target="llvm")["kernel"]
+    answer = wanted[graph.values[function.outputs[0]].name]
+    result = tvm.runtime.tensor(np.empty(answer.shape, answer.dtype))
+    kernel(*map(tvm.runtime.tensor, stored), result)
+    np.testing.assert_array_equal(result.numpy(), answer)
+
+
+@pytest.mark.parametrize("place", range(4))
 def test_what_no_kernel_does_computes_them(place: int) -> None:
     proto = enlarged(**SETTINGS[0])
     graph = kernel_graph(proto)

@@ -33,7 +33,8 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
         int64_t first[MAX_RANK];
         double at[MAX_RANK];
         for (int64_t i = 0; i < axes; ++i) {
-            const double x = (double)IN(1)[np * axes + axes - 1 - i], extent = (double)size[i];
+            const double said = (double)IN(1)[np * axes + axes - 1 - i], extent = (double)size[i];
+            const double x = fabs(said) < 0x1p61 ? said : -1; /* no number and no size: as in ONNX Runtime */
             const double low = A_align_corners ? 0 : -0.5, high = A_align_corners ? extent - 1 : extent - 0.5;
             at[i] = A_align_corners ? (x + 1) / 2 * (extent - 1) : ((x + 1) * extent - 1) / 2;
             if (nearest) at[i] = rint(at[i]);
