@@ -256,7 +256,10 @@ def _spell_out(model: Model) -> Model:
     for _ in range(_NESTED_FUNCTIONS):
         if not list_expandable(model):
             break
-        model = inline_functions(expand_operators(model, infer_form(model)[1].types))
+        expanded = expand_operators(model, infer_form(model)[1].types)
+        if not expanded.ir.functions:
+            break  # what stays has no definition that fits
+        model = inline_functions(expanded)
     return settle_bodies(model)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from math import prod
 from string import ascii_letters
 from typing import Any
@@ -23,6 +24,8 @@ from ...ir.types import Dimension
 
 _FREE = 32
 """The size of a free dimension for the order of the products."""
+_ALLOWS_ZERO = 14
+"""The first opset in which a Reshape may make an axis of no elements that its operand does not have there."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,7 @@ def einsum_function(
 ) -> onnx.FunctionProto | None:
     """The function that computes an Einsum of operands of these shapes.
 
-    None where one operand has a letter twice (a diagonal), sizes of a letter differ (broadcasting), or several free
-    dimensions would have to become one.
+    None where one operand has a letter twice (a diagonal) or sizes of a letter differ (broadcasting).
     """
     letters = _letters_of(equation, [len(shape) for shape in shapes])
     if letters is None or opset < 13:  # before, ReduceSum and Unsqueeze have their axes as attributes
@@ -52,18 +54,15 @@ def einsum_function(
                 return None
     if any(len(set(own)) < len(own) for own in (*operands, result)) or not set(result) <= sizes.keys():
         return None
-    parts = _Parts(sizes, result)
     names = [f"x{number}" for number in range(len(operands))]
     terms = [_Term(name, own) for name, own in zip(names, operands, strict=True)]
-    try:
-        for pair in _order(terms, result, sizes):
-            chosen = [terms.pop(place) for place in sorted(pair, reverse=True)][::-1]
-            while len(chosen) > 1:
-                others = "".join(term.letters for term in (*terms, *chosen[2:]))
-                chosen[:2] = [parts.join(chosen[0], chosen[1], others + result)]
-            terms += chosen
-    except ValueError:  # free dimensions that no Reshape can name
-        return None
+    parts = _Parts(sizes, result, tuple(terms), opset)
+    for pair in _order(terms, result, sizes):
+        chosen = [terms.pop(place) for place in sorted(pair, reverse=True)][::-1]
+        while len(chosen) > 1:
+            others = "".join(term.letters for term in (*terms, *chosen[2:]))
+            chosen[:2] = [parts.join(chosen[0], chosen[1], others + result)]
+        terms += chosen
     parts.finish(parts.sum_out(terms[0], result))
     return helper.make_function("", "einsum", names, ["y"], parts.nodes, [helper.make_opsetid("", opset)])
 
@@ -99,6 +98,8 @@ class _Parts:
 
     sizes: dict[str, Dimension]
     result: str
+    operands: tuple[_Term, ...]
+    opset: int
     nodes: list[onnx.NodeProto] = field(default_factory=list)
 
     def join(self, left: _Term, right: _Term, needed: str) -> _Term:
@@ -146,23 +147,38 @@ class _Parts:
         """Each group of axes as one."""
         if all(len(group) == 1 for group in groups):
             return term
-        sizes = [self._size_of(group) for group in groups]
-        return _Term(self._shape(term.name, batch, sizes), term.letters)
+        return _Term(self._shape(term.name, batch, groups), term.letters)
 
     def _reshape(self, term: _Term, batch: str, rest: str) -> _Term:
-        return _Term(self._shape(term.name, batch, [self._size_of(letter) for letter in rest]), term.letters)
+        return _Term(self._shape(term.name, batch, rest), term.letters)
 
-    def _size_of(self, group: str) -> int:
-        """Elements of some axes; -1 where one of them is free."""
-        sizes = [self.sizes[letter] for letter in group]
-        numbers = [size for size in sizes if isinstance(size, int)]
-        return prod(numbers) if len(numbers) == len(sizes) else -1
+    def _shape(self, name: str, batch: str, groups: Sequence[str]) -> str:
+        """A Reshape that keeps the axes of the batch, with each of the groups of letters as one axis."""
+        free = [group for group in groups if not self._is_fixed(group)]
+        if len(free) <= 1 and self._is_fixed(batch):
+            sizes = [-1 if group in free else self._fixed_size(group) for group in groups]
+            return self._add("Reshape", name, self._numbers([*map(self._fixed_size, batch), *sizes]))
+        if not free:
+            return self._add("Reshape", name, self._numbers([*(0 for _ in batch), *map(self._fixed_size, groups)]))
+        target = self._add("Concat", *map(self._size_of, (*batch, *groups)), axis=0)
+        return self._add("Reshape", name, target, **({"allowzero": 1} if self.opset >= _ALLOWS_ZERO else {}))
 
-    def _shape(self, name: str, batch: str, rest: Sequence[int]) -> str:
-        """A Reshape that keeps the axes of the batch. Raises ValueError where more than one other size is free."""
-        if list(rest).count(-1) > 1:
-            raise ValueError(f"{list(rest).count(-1)} free sizes")
-        return self._add("Reshape", name, self._numbers([*(0 for _ in batch), *rest]))
+    def _is_fixed(self, group: str) -> bool:
+        return all(isinstance(self.sizes[letter], int) for letter in group)
+
+    def _fixed_size(self, group: str) -> int:
+        return prod(int(self.sizes[letter]) for letter in group)
+
+    def _size_of(self, group: str) -> str:
+        """The elements of a group of letters, by the shapes of the operands."""
+        if self._is_fixed(group):
+            return self._numbers([self._fixed_size(group)])
+        sizes = []
+        for letter in group:
+            operand = next(term for term in self.operands if letter in term.letters)
+            shape = self._add("Shape", operand.name)
+            sizes.append(self._add("Gather", shape, self._numbers([operand.letters.index(letter)])))
+        return reduce(lambda one, other: self._add("Mul", one, other), sizes)
 
     def _numbers(self, numbers: Sequence[int]) -> str:
         return self._add("Constant", value_ints=list(numbers))

@@ -70,17 +70,22 @@ def test_the_parts_compute_the_same(operator: str, opset: int, inputs: Any, attr
         ("i,j->ij", ["3", "4"]),
         ("bi,bj->bij", ["23", "25"]),
         ("ab,abc->ac", ["23", "234"]),
+        ("btd,edh->bteh", ["234", "546"]),
+        ("xay,aby->bxya", ["234", "354"]),
         ("ijk->ki", ["234"]),
         ("ij->", ["23"]),
     ],
 )
-@pytest.mark.parametrize("free", [False, True], ids=["known sizes", "a free batch"])
-def test_an_einsum_is_products(equation: str, shapes: list[str], free: bool) -> None:
+@pytest.mark.parametrize("free", ["known sizes", "a free batch", "free sizes"])
+def test_an_einsum_is_products(equation: str, shapes: list[str], free: str) -> None:
     arrays = [np.random.default_rng(n).standard_normal(tuple(map(int, s))) for n, s in enumerate(shapes)]
     proto = model_of("Einsum", 18, arrays, equation=equation)
     for port, letters in zip(proto.graph.input, equation.split(","), strict=True):
-        if free and letters[0] == equation[0]:
-            port.type.tensor_type.shape.dim[0].dim_param = "n"
+        dimensions = port.type.tensor_type.shape.dim
+        if free == "a free batch" and letters[0] == equation[0]:
+            dimensions[0].dim_param = "n"
+        for dimension in dimensions if free == "free sizes" else ():
+            dimension.dim_param = f"n{dimension.dim_value}"
     model = read(proto)
     expanded = inline_functions(expand_operators(model, infer(model).types))
     assert all(node.op_type != "Einsum" for node in expanded.ir.graph)

@@ -18,7 +18,8 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.groups import unfused
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.sizes import number, symbol
-from eqfuse.lowering.kernels.compilation import compile_kernels
+from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
+from eqfuse.lowering.kernels.fallback import LoopCall
 from eqfuse.lowering.kernels.measured import find_bounds, join_measured
 from eqfuse.lowering.program.plan import Measure
 from eqfuse.lowering.program.planning import plan_program
@@ -27,7 +28,8 @@ from eqfuse.lowering.target import target_of
 from eqfuse.lowering.weights import Weights
 
 from ..linked import linked
-from ..small_models import Array, expected
+from ..small_models import Array, expected, weights
+from ..small_models import model as small_model
 
 
 def filtered(height: int | str = 3, width: int | str = 4) -> onnx.ModelProto:
@@ -64,10 +66,14 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
 
 
 def _compiled(proto: onnx.ModelProto, folder: Path) -> Context:
+    return linked(_kernels(proto, folder), folder)
+
+
+def _kernels(proto: onnx.ModelProto, folder: Path) -> CompiledKernels:
     model = settle_bodies(read(proto))
     graph = operator_graph(model, infer(model)).at_call
     graph, groups = join_measured(graph, unfused(graph).members)
-    return linked(compile_kernels(graph, groups, Weights(model), target_of("host", 1), folder, 2), folder)
+    return compile_kernels(graph, groups, Weights(model), target_of("host", 1), folder, 2)
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +120,48 @@ def test_bounds_are_polynomials_of_free_sizes() -> None:
     chosen = [node("Compress", ["x", "c"], ["v"]), node("Compress", ["x", "c"], ["u"])]
     added = [*flags, *chosen, node("Add", ["v", "u"], ["y"])]
     assert _bounds(added, 1, all=np.array([-1])) == "H*W"
+
+
+def regulated() -> onnx.ModelProto:
+    """Rows of h, each as often as its duration says, and their products with w; then those that are not zero."""
+    node = helper.make_node
+    nodes = [
+        node("CumSum", ["durations", "zero"], ["ends"]),
+        node("Sub", ["ends", "durations"], ["starts"]),
+        node("ReduceMax", ["ends"], ["count"], keepdims=0),
+        node("Range", ["zero", "count", "one"], ["t"]),
+        node("Unsqueeze", ["t", "last"], ["times"]),
+        node("Less", ["times", "ends"], ["before"]),
+        node("GreaterOrEqual", ["times", "starts"], ["behind"]),
+        node("And", ["before", "behind"], ["is_row"]),
+        node("Cast", ["is_row"], ["chosen"], to=1),
+        node("MatMul", ["chosen", "h"], ["rows"]),
+        node("MatMul", ["rows", "w"], ["y"]),
+        node("NonZero", ["y"], ["places"]),
+        node("Transpose", ["places"], ["n"]),
+        node("GatherND", ["y", "n"], ["v"]),
+        node("Unsqueeze", ["v", "last"], ["column"]),
+        node("MatMul", ["column", "u"], ["z"]),
+    ]
+    stored = {
+        "zero": np.int64(0), "one": np.int64(1), "last": np.array([1]), "w": weights(24, 40), "u": weights(1, 16),
+    }  # fmt: skip
+    inputs = {"durations": ["S"], "h": ["S", 24]}
+    return small_model(nodes, inputs, {"y": [None, 40], "z": [None, 16]}, ["durations"], **stored)
+
+
+def test_kernels_take_the_sizes_that_values_decide(tmp_path: Path) -> None:
+    """Between the operators that decide sizes, products are kernels: plain loops take 30 times as long."""
+    kernels = _kernels(regulated(), tmp_path)
+    called = [symbol for step in kernels.steps if isinstance(step, LoopCall) for symbol in step.called]
+    assert sum(symbol.count("matmul") for symbol in called) == 3
+    context = linked(kernels, tmp_path)
+    for durations in ([3], [2, 0, 5], [40, 1], [0, 0]):
+        inputs = {"durations": np.array(durations), "h": weights(len(durations), 24)}
+        for name, wanted in expected(regulated(), inputs).items():
+            result = context.run(inputs)[name]
+            assert result.shape == wanted.shape
+            np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
 
 
 def branching(then: Sequence[onnx.NodeProto], otherwise: Sequence[onnx.NodeProto]) -> onnx.NodeProto:
