@@ -80,6 +80,7 @@ class _Types:
         for value in self.flat.graph.inputs:
             if value.name in self.flat.states:
                 value.shape = None
+        self.type_formals()
         while True:
             knowledge = infer(self.flat.model)
             self.knowledge = knowledge
@@ -90,6 +91,16 @@ class _Types:
             self.is_complete = True
             if not self.update():
                 return knowledge
+
+    def type_formals(self) -> None:
+        """Give states that their body declares without a type, as ONNX allows, the type that they begin with."""
+        for node in self.flat.graph:
+            region = region_of(node, self.flat.regions)
+            if region is not None:
+                formals = [self.flat.inputs[name] for name in region.formals][region.first_state :]
+                for begin, formal in zip(node.inputs[region.first_state :], formals, strict=False):
+                    if formal.type is None and begin is not None:
+                        formal.type = begin.type
 
     def annotate(self) -> None:
         """Write known types to values, for `nest` asks what can fail."""

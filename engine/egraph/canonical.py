@@ -62,7 +62,7 @@ def canonical(
     return Call(operator, _operands(site, operator), values, site.auto_pad)
 
 
-_SAY_RESULT = frozenset({"shape", "ends"})
+_SAY_RESULT = frozenset({"shape", "ends", "repeats"})
 """Attributes that follow from the shape of the result: the target of a Reshape or Expand, the ends of a Slice."""
 _FURTHER_INPUTS = VARIADIC | {"Pad", "Resize"}
 """Operators whose canonical form, or the encoder, deals with inputs beyond their signature."""

@@ -238,7 +238,8 @@ _NO_END = 2**31 - 1
 def _slice(site: Site, literals: Literals) -> Literals:
     shape = site.shape()
     starts, ends = literals["starts"], literals["ends"]
-    if site.follows_result and starts is not None and ends is None and min(starts) >= 0:
+    is_computed = ends is None and site.follows_result
+    if is_computed and starts is not None and min(starts) >= 0:
         ends = (_NO_END,) * len(starts)
     _require(starts is not None and ends is not None, "a Slice of opset 9, with attributes")
     axes = tuple(site.axis(a) for a in literals["axes"] or range(len(starts)))
@@ -247,19 +248,25 @@ def _slice(site: Site, literals: Literals) -> Literals:
     bounds = []
     for start, end, axis, step in sorted(zip(starts, ends, axes, steps, strict=True), key=lambda s: s[2]):
         size = shape[axis]
-        if start == 0 and step == 1 and end >= _NO_END:
+        if start == 0 and step == 1 and end >= _NO_END and not is_computed:
             continue
-        if isinstance(size, int):
+        if isinstance(size, int) and not is_computed:
             first, last, _ = slice(start, end, step).indices(size)
         elif (start, end, step) == (0, 1, 1) and size in site.knowledge.nonempty:
             first, last = 0, 1
-        elif site.follows_result and start >= 0:
+        elif site.follows_result:  # the shape of the result says where the slice ends
             first, last = start, _NO_END
         else:
             raise NotEncodable("a slice of a symbolic dimension")
         bounds.append((first, max(first, last), axis, step))
     columns = zip(*bounds, strict=True) if bounds else ((), (), (), ())
     return dict(zip(("starts", "ends", "axes", "steps"), (tuple(c) for c in columns), strict=True))
+
+
+def _tile(site: Site, literals: Literals) -> Literals:
+    """Without repeats, where the shape of the result says them."""
+    is_computed = literals["repeats"] is None and site.follows_result
+    return literals | ({"repeats": ()} if is_computed else {})
 
 
 def _pad(site: Site, literals: Literals) -> Literals:
@@ -345,6 +352,7 @@ FORMS: dict[str, Form] = {
     "Unsqueeze": _unsqueeze,
     "Transpose": _transpose,
     "Slice": _slice,
+    "Tile": _tile,
     "Pad": _pad,
     "Split": _split,
     "Resize": _resize,

@@ -26,11 +26,15 @@ from .nodes import RANDOM_OPERATORS, is_standard
 from .typing import type_proto
 
 DOMAIN = "eqfuse.expanded"
-EINSUM, CLIP = "Einsum", "Clip"
+EINSUM, CLIP, STFT = "Einsum", "Clip", "STFT"
+_LONGEST_FRAME = 2048
+"""Elements of a frame of an STFT at most whose waves are constants: 17 MB of them."""
 _BOUNDS = (("Max", "min"), ("Min", "max"))
 """What a Clip of before opset 11 does, by the attributes that it has."""
 _BROADCASTING = 8
 """The opset since which Max and Min repeat a number."""
+_AXES_INPUT = 13
+"""The opset since which Constant takes lists of integers, and all operators have the forms used here."""
 _KEPT = RANDOM_OPERATORS | {"DynamicQuantizeLinear", "Range", "SequenceMap"}
 """Operators that stay: their parts are of no use to anyone."""
 
@@ -69,7 +73,7 @@ def expand_operators(model: Model, types: Mapping[str, TensorType]) -> Model:
 def _is_expandable(node: ir.Node) -> bool:
     if is_expandable_classical(node):
         return True
-    if is_standard(node) and (node.op_type == EINSUM or (node.op_type == CLIP and node.attributes)):
+    if is_standard(node) and (node.op_type in (EINSUM, STFT) or (node.op_type == CLIP and node.attributes)):
         return True
     if not is_standard(node) or node.op_type in OPERATORS or node.op_type in _KEPT or not defs.has(node.op_type):
         return False
@@ -83,6 +87,8 @@ def _function_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> 
         return classical_function(node, opset, types.get(node.inputs[0].name or "") if node.inputs[0] else None)
     if node.op_type == EINSUM:
         return _einsum_of(node, opset, types)
+    if node.op_type == STFT:
+        return _stft_of(node, opset, types)
     if node.op_type == CLIP:
         return _clip_of(node, opset, types)
     schema: Any = defs.get_schema(node.op_type, opset)  # onnx leaves methods out of its stub
@@ -108,6 +114,48 @@ def _einsum_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> on
     if len(shapes) < len(node.inputs):
         return None
     return einsum_function(node.attributes["equation"].as_string(), shapes, opset)
+
+
+def _stft_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
+    """A short-time Fourier transform of real numbers as a convolution: ``Y[f, k] = sum of X[f*s + t] * W[k, t]``.
+
+    None where step, window or the length of a frame is computed, and for signals of complex numbers.
+    """
+    signal = types.get(node.inputs[0].name or "") if node.inputs[0] is not None else None
+    step, window, length = (_constant(node, place) for place in (1, 2, 3))
+    given = (len(node.inputs) > place and node.inputs[place] is not None for place in (2, 3))
+    is_known = all((array is not None) == there for array, there in zip((window, length), given, strict=True))
+    if step is None or not is_known or (window is None and length is None):
+        return None
+    count = int(length.item()) if length is not None else window.size if window is not None else 0
+    if signal is None or signal.shape is None or len(signal.shape) != 3 or signal.shape[2] != 1 or opset < _AXES_INPUT:
+        return None
+    if not 0 < count <= _LONGEST_FRAME or step.item() < 1:
+        return None
+    onesided = node.attributes["onesided"].as_int() if "onesided" in node.attributes else 1
+    bins = count // 2 + 1 if onesided else count
+    angles = 2 * np.pi * (np.arange(bins)[:, None] * np.arange(count) % count) / count
+    weighting = np.ones(count) if window is None else np.pad(window.ravel(), (0, count))[:count].astype(np.float64)
+    waves = (np.stack([np.cos(angles), -np.sin(angles)]) * weighting).reshape(2 * bins, 1, count)
+    stored = onnx.numpy_helper.from_array(waves.astype(signal.dtype), "waves")
+    make = onnx.helper.make_node
+    steps = [
+        make("Constant", [], ["waves"], value=stored),
+        make("Constant", [], ["parts"], value_ints=[0, 2, bins, -1]),
+        make("Transpose", ["signal"], ["row"], perm=[0, 2, 1]),
+        make("Conv", ["row", "waves"], ["sums"], strides=[int(step.item())]),
+        make("Reshape", ["sums", "parts"], ["split"]),
+        make("Transpose", ["split"], ["y"], perm=[0, 3, 2, 1]),
+    ]
+    names = ["signal", "step", "window", "length"][: len(node.inputs)]
+    return onnx.helper.make_function(DOMAIN, STFT, names, ["y"], steps, [onnx.helper.make_opsetid("", opset)])
+
+
+def _constant(node: ir.Node, place: int) -> np.ndarray[Any, Any] | None:
+    """The value of an input that is stored; None where it is computed or absent."""
+    value = node.inputs[place] if len(node.inputs) > place else None
+    tensor = None if value is None else ir.convenience.get_const_tensor(value)
+    return None if tensor is None else tensor.numpy()
 
 
 def _clip_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:

@@ -263,6 +263,19 @@ def _range(site: Site) -> Shape:
     return (floor_divide(site.bounds.maximum(distance, ZERO) + number(stride - 1), number(stride)),)
 
 
+def _stft(site: Site) -> Shape:
+    """Frames of a signal, their frequencies, and two parts of each."""
+    signal = site.shape()
+    step, size = require_number(require_size(site.content(1).item())), require_size(signal[1])
+    length = require_size(site.content(3).item() if site.name(3) else site.shape(2)[0])
+    if step < 1:
+        raise Undecided
+    site.require(size, length.number or 1)
+    frames = floor_divide(size - length, number(step)) + ONE
+    bins = floor_divide(length, number(2)) + ONE if site.attribute("onesided", 1) else length
+    return (signal[0], frames, bins, number(2))
+
+
 def _resize(site: Site) -> Shape:
     shape = list(site.shape())
     if site.opset < 11 or site.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
@@ -368,6 +381,7 @@ _RULES: dict[str, Callable[[Site], Shape | list[Shape]]] = {
     "Tile": _tile,
     "ConstantOfShape": _constant_of_shape,
     "Range": _range,
+    "STFT": _stft,
     "Resize": _resize,
     "Upsample": _upsample,
     "TopK": _largest,

@@ -105,12 +105,18 @@ def _tile(call: TensorCall) -> te.Tensor:
 
 def _slice(call: TensorCall) -> te.Tensor:
     x = call.source(0)
-    cuts = dict(zip(call.ints("axes"), zip(call.ints("starts"), call.ints("steps"), strict=True), strict=True))
+    starts = [_begin(start, sizes(x)[axis]) for start, axis in zip(call.ints("starts"), call.ints("axes"), strict=True)]
+    cuts = dict(zip(call.ints("axes"), zip(starts, call.ints("steps"), strict=True), strict=True))
 
     def element(*indices: Expr) -> Expr:
         return x(*(i * cuts[a][1] + cuts[a][0] if a in cuts else i for a, i in enumerate(indices)))
 
     return call.stage(call.shape, element)
+
+
+def _begin(start: int, size: Extent) -> Expr:
+    """Where a slice begins; a negative start counts from the end of an axis, which may be shorter."""
+    return start if start >= 0 else te.max(as_number(size + start, "int32"), tirx.const(0, "int32"))
 
 
 def _pad(call: TensorCall) -> te.Tensor:
@@ -308,7 +314,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "Shape": _shape,
     "Dropout": _dropout,
     "Gather": _gather,
-    "GatherND": _gather_nd,
     "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
     "Range": _range,
 }

@@ -19,8 +19,8 @@ from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, outer_values
 from ...engine.onnx.typing import dtype_of
 from ...engine.summary import layer_nodes
-from ...ir.graph import OperatorGraph
-from ...ir.sizes import Size
+from ...ir.graph import Operator, OperatorGraph
+from ...ir.sizes import Size, floor_divide
 from ..errors import LoweringError
 from ..interface import known_type
 from ..loops.program import Program, loop_program
@@ -252,14 +252,18 @@ def _compute_targets(
         proto.input[place] += f".{index}"
         sizes.tensors = sizes.tensors or {name_in_model(graph.values[n]): _extents(graph, n) for n in given}
         try:
-            sizes.add_shape(proto.input[place], _target(proto, _extents(graph, operator.outputs[0]), weights))
+            sizes.add_shape(proto.input[place], _target(proto, graph, operator, weights))
         except ValueError as unknown:
             raise LoweringError(f"{operator.name}: its size {unknown} follows from no input") from None
     return sizes, protos
 
 
-def _target(node: onnx.NodeProto, shape: Sequence[Extent], weights: Weights) -> list[Extent]:
+def _target(node: onnx.NodeProto, graph: OperatorGraph, operator: Operator, weights: Weights) -> list[Extent]:
     """What an input says that decides about the shape of a result."""
+    shape = _extents(graph, operator.outputs[0])
+    if node.op_type == "Tile" and operator.inputs[0] is not None:
+        before = _extents(graph, operator.inputs[0])
+        return [floor_divide(size_of(n), size_of(m)) for n, m in zip(shape, before, strict=True)]
     if node.op_type != "Slice":
         axes = next((a.ints for a in node.attribute if a.name == "axes"), range(len(shape)))
         return [shape[axis] for axis in axes]
@@ -281,7 +285,7 @@ def _extents(graph: OperatorGraph, value: int) -> tuple[Extent, ...]:
     return extents_of(known_type(graph, value).shape or ())
 
 
-_TARGETS = {"Reshape": 1, "Expand": 1, "Resize": 3, "Range": 1, "Slice": 2}
+_TARGETS = {"Reshape": 1, "Expand": 1, "Resize": 3, "Range": 1, "Slice": 2, "Tile": 1}
 """The input that decides about the shape of the result; kernels do without where it is computed. The end of a Range is
 its size where it counts from 0, as it does in kernels without."""
 

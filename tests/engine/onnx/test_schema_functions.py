@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx_ir import serde
 
@@ -99,6 +99,32 @@ def test_diagonals_and_broadcast_letters_stay_an_einsum(equation: str, shapes: l
     arrays = [np.ones(tuple(map(int, shape))) for shape in shapes]
     model = read(model_of("Einsum", 18, arrays, equation=equation))
     assert [node.op_type for node in expand_operators(model, infer(model).types).ir.graph] == ["Einsum"]
+
+
+@pytest.mark.parametrize("onesided", [0, 1])
+@pytest.mark.parametrize(
+    ("count", "window", "frames"), [(6, 6, "L//3 - 1"), (7, 5, "(L + 2)//3 - 2"), (None, 8, "(L + 1)//3 - 2")]
+)
+def test_a_short_time_fourier_transform_is_a_convolution(
+    count: int | None, window: int, frames: str, onesided: int
+) -> None:
+    signal, shape = np.random.default_rng(0).standard_normal((2, 25, 1)).astype(np.float32), np.hanning(window + 2)
+    stored: dict[str, Any] = {"step": np.int64(3), "window": shape[1:-1].astype(np.float32)}
+    stored |= {} if count is None else {"count": np.int64(count)}
+    node = helper.make_node("STFT", ["x", *stored], ["y"], onesided=onesided)
+    ports = [helper.make_tensor_value_info("x", 1, ["B", "L", 1])], [helper.make_tensor_value_info("y", 1, None)]
+    graph = helper.make_graph([node], "stft", *ports, [numpy_helper.from_array(a, n) for n, a in stored.items()])
+    model = read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    types = infer(model).types
+    expanded = inline_functions(expand_operators(model, types))
+    assert all(node.op_type != "STFT" for node in expanded.ir.graph)
+    (computed,) = ReferenceEvaluator(serde.serialize_model(expanded.ir)).run(None, {"x": signal})
+    length = count or window
+    weights = np.pad(stored["window"], (0, length - window))
+    parts = np.stack([signal[:, at : at + length, 0] * weights for at in range(0, 26 - length, 3)], 1)
+    wanted = (np.fft.rfft if onesided else np.fft.fft)(parts)
+    np.testing.assert_allclose(computed, np.stack([wanted.real, wanted.imag], -1), rtol=1e-4, atol=1e-5)
+    assert types["y"].shape == ("B", frames, length // 2 + 1 if onesided else length, 2)
 
 
 @pytest.mark.parametrize("operator", ["Relu", "Softmax", "Range"])

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 import tvm
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
@@ -18,7 +18,7 @@ from eqfuse.lowering.kernels.fallback import fallback
 from eqfuse.lowering.kernels.prim_funcs import lower_kernel
 from eqfuse.lowering.weights import Weights
 
-from ..small_models import expected, model
+from ..small_models import Array, expected, model
 
 node = helper.make_node
 SETTINGS: list[dict[str, Any]] = [
@@ -114,3 +114,45 @@ def test_what_no_kernel_does_computes_them(place: int) -> None:
     wanted = expected(proto, feeds)
     for name, result in results.items():
         np.testing.assert_array_equal(result, wanted[name])
+
+
+def cut() -> onnx.ModelProto:
+    """Slices that begin and end by the size of a map, and rows that are repeated as often as another one has."""
+    nodes = [
+        node("Slice", ["x", "first", "minus", "last"], ["a"]),
+        node("Slice", ["x", "minus_three", "end", "last"], ["b"]),
+        node("Shape", ["y"], ["k"]),
+        node("Add", ["k", "first"], ["behind"]),
+        node("Slice", ["table", "first", "behind"], ["c"]),
+        node("Concat", ["k", "first"], ["repeats"], axis=0),
+        node("Tile", ["table", "repeats"], ["d"]),
+    ]
+    stored = {
+        "first": np.array([1]), "minus": np.array([-1]), "last": np.array([-1]), "minus_three": np.array([-3]),
+        "end": np.array([2**62]), "table": np.arange(80, dtype=np.float32).reshape(40, 2),
+    }  # fmt: skip
+    results = {"a": ["N", None], "b": ["N", None], "c": [None, 2], "d": [None, 2]}
+    return model(nodes, {"x": ["N", "W"], "y": ["K"]}, results, **stored)
+
+
+def test_slices_and_tiles_of_the_call_as_in_onnx_runtime() -> None:
+    proto = cut()
+    graph = kernel_graph(proto)
+    assert [(o.op, len(o.inputs), o.is_opaque) for o in graph.operators if o.op != "Slice"] == [("Tile", 1, False)]
+    for width, count in ((5, 3), (2, 1), (9, 7)):
+        feeds = {"x": np.random.default_rng(0).standard_normal((2, width)).astype(np.float32)}
+        feeds["y"] = np.zeros(count, np.float32)
+        for place, (name, wanted) in enumerate(expected(proto, feeds).items()):
+            loops = fallback(graph, (place,), Weights(read(proto)), "test").model
+            computed = expected(loops, {port.name: feeds[port.name] for port in loops.graph.input})
+            np.testing.assert_array_equal(computed[name], wanted)
+            lowered = lower_kernel(graph, [place], "kernel")
+            kernel = tvm.compile(tvm.IRModule({"kernel": lowered.prim_func}), target="llvm")["kernel"]
+            given = [feeds.get(graph.values[v].name, proto_table(proto)) for v in lowered.inputs]
+            result = tvm.runtime.tensor(np.empty(wanted.shape, np.float32))
+            kernel(*map(tvm.runtime.tensor, given), result)
+            np.testing.assert_array_equal(result.numpy(), wanted)
+
+
+def proto_table(proto: onnx.ModelProto) -> Array:
+    return next(numpy_helper.to_array(t) for t in proto.graph.initializer if t.name == "table")
