@@ -31,7 +31,7 @@ from eqfuse.lowering.weights import Weights
 
 from ..small_models import model, weights
 
-TARGET = target_of("host", 1)
+TARGET = target_of("x86-64-v4", 1)
 TRIALS, FEW = 48, 24
 GAIN = 0.9
 """What every decision that is not the analytic one makes of the seconds of a kernel."""
