@@ -55,8 +55,8 @@ def measure_host(device: Device, observer: Observer) -> HostMeasurements:
         figures["clock"] = clock
         figures["fma_ports"] = float(max(1, round(rate / (2 * device.lanes * clock))))
     observer("overheads of operators")
-    figures["launch_overhead"] = _slope("Neg", 1)
-    figures["view_overhead"] = _slope("Reshape", 1)
+    figures["launch_overhead"] = _slope("Neg")
+    figures["view_overhead"] = _slope("Reshape")
     observer("bandwidth of memory")
     farther = _bandwidth(min(_LARGEST, 4 * device.caches[-1].size), figures["launch_overhead"])
     figures["dram_bandwidth"] = farther
@@ -88,9 +88,9 @@ def _probe(compiler: str, device: Device) -> tuple[float, float]:
     return clock, rate
 
 
-def _slope(operator: str, elements: int) -> float:
-    """Seconds that ONNX Runtime takes for one more operator in a chain."""
-    short, long = (_chain(operator, elements, links) for links in _LINKS)
+def _slope(operator: str) -> float:
+    """Seconds that ONNX Runtime takes for one more operator in a chain, on one element."""
+    short, long = (_chain(operator, 1, links) for links in _LINKS)
     pairs = [(_seconds(short), _seconds(long)) for _ in range(_ROUNDS)]
     return max(1e-9, median(late - early for early, late in pairs) / (_LINKS[1] - _LINKS[0]))
 

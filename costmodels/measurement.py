@@ -74,20 +74,13 @@ class Measurement:
 
     @classmethod
     def of_times(
-        cls,
-        key: str,
-        device: str,
-        times: Sequence[float],
-        versions: Mapping[str, str],
-        *,
-        schedule: str = "",
-        subgraph: str = "",
+        cls, key: str, device: str, times: Sequence[float], versions: Mapping[str, str], subgraph: str = ""
     ) -> Measurement:
         """From the seconds of each run, measured now."""
         if not times:
             raise FieldError("runs", "must be at least 1, not 0")
         lower, _, upper = quantiles(times, method="inclusive") if len(times) > 1 else (0.0, 0.0, 0.0)
-        return cls(key, device, median(times), upper - lower, len(times), versions, schedule, subgraph)
+        return cls(key, device, median(times), upper - lower, len(times), versions, subgraph=subgraph)
 
 
 FIELDS = tuple(f.name for f in fields(Measurement))

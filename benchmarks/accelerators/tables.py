@@ -84,9 +84,9 @@ def speed_ups(results: Results, variant: str, over: str) -> list[float]:
     return [each for each in found if each is not None]
 
 
-def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A table; all columns but the first `left` are numbers."""
-    rule = ["---"] * left + ["---:"] * (len(heads) - left)
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; all columns but the first are numbers."""
+    rule = ["---"] + ["---:"] * (len(heads) - 1)
     return "\n".join("| " + " | ".join(row) + " |" for row in (heads, rule, *rows))
 
 

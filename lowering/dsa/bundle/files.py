@@ -109,21 +109,21 @@ def read_constants(folder: Path, program: Program) -> dict[str, Array]:
         raise _damage_error(path, error) from None
 
 
-def read_kernels(folder: Path, opset: int, observer: Observer = lambda line: None) -> dict[str, Kernel]:
+def read_kernels(folder: Path, opset: int) -> dict[str, Kernel]:
     """The kernels of a program: the compiled ones where this machine can run them, else they are compiled now.
 
     Raises BundleError.
     """
-    return program_kernels(_read(folder / USES, dict[str, KernelUse]), _tile_kernels(folder, opset, observer))
+    return program_kernels(_read(folder / USES, dict[str, KernelUse]), _tile_kernels(folder, opset))
 
 
-def _tile_kernels(folder: Path, opset: int, observer: Observer) -> dict[str, Kernel]:
+def _tile_kernels(folder: Path, opset: int) -> dict[str, Kernel]:
     from ..tiles.compiled_kernels import TileLibrary, compiled_kernels, loaded_kernels
 
     graphs = _read_graphs(folder)
     library = _read(folder / LIBRARY, _LibraryFile) if (folder / LIBRARY).is_file() else None
     if library is None or library.made_for != made_for():
-        return compiled_kernels(graphs, observer, opset)
+        return compiled_kernels(graphs, opset=opset)
     return loaded_kernels(graphs, TileLibrary(library.functions, library.left), folder / TILES, opset)
 
 

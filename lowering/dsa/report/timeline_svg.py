@@ -24,7 +24,7 @@ COLOURS = {
 }
 """By kind of instruction, told apart in grey too."""
 
-_ROW, _BAR = 14, 11
+_WIDTH, _ROW, _BAR = 1200, 14, 11
 _LEFT, _TOP, _RIGHT, _BOTTOM = 76, 44, 64, 22
 _GAP = 8
 """Between clusters."""
@@ -43,25 +43,24 @@ class _Span:
 
 @dataclass(frozen=True)
 class _View:
-    """Pixels, and pixels per cycle."""
+    """The height in pixels, and pixels per cycle."""
 
-    width: int
     height: int
     scale: float
 
 
-def timeline_svg(timeline: Timeline, width: int = 1200) -> str:
-    """The picture, `width` pixels wide. A span shorter than a pixel joins the one before it of its kind."""
+def timeline_svg(timeline: Timeline) -> str:
+    """The picture. A span shorter than a pixel joins the one before it of its kind."""
     engines = timeline.program.engines()
     rows = _rows(engines)
     height = max((*rows.values(), _TOP)) + _ROW + _BOTTOM
-    view = _View(width, height, (width - _LEFT - _RIGHT) / (timeline.cycles or 1.0))
+    view = _View(height, (_WIDTH - _LEFT - _RIGHT) / (timeline.cycles or 1.0))
     spans = _spans(timeline, 0.5 / view.scale)
     shares = {engine: busy / (timeline.cycles or 1.0) for engine, busy in busy_cycles(timeline).items()}
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
         'font-family="system-ui, sans-serif" font-size="11">',
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
         *_legend({span.kind for each in spans.values() for span in each}),
         *_axis(timeline, view),
         *(part for engine, row in rows.items() for part in _row(engine, row, spans[engine], shares[engine], view)),
@@ -129,7 +128,7 @@ def _round_step(wanted: float) -> float:
 
 def _row(engine: Engine, top: int, spans: list[_Span], share: float, view: _View) -> Iterator[str]:
     yield f'<text x="{_LEFT - 6}" y="{top + _BAR - 1}" fill="#222" text-anchor="end">{engine}</text>'
-    yield f'<text x="{view.width - _RIGHT + 6}" y="{top + _BAR - 1}" fill="#555">{share:.0%}</text>'
+    yield f'<text x="{_WIDTH - _RIGHT + 6}" y="{top + _BAR - 1}" fill="#555">{share:.0%}</text>'
     thin: dict[str, list[str]] = {}
     for span in spans:
         x, length = _LEFT + span.start * view.scale, max((span.end - span.start) * view.scale, 0.6)

@@ -7,7 +7,6 @@ all that is left waits for all that has run.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -44,16 +43,15 @@ def footprint_order(graph: InstanceGraph) -> Order:
     return _footprint_order(problem_of(graph))
 
 
-def best_order(graph: InstanceGraph, deadline_seconds: float = float("inf"), *, effort: int = _EFFORT) -> BestOrder:
+def best_order(graph: InstanceGraph, *, effort: int = _EFFORT) -> BestOrder:
     """The order with the smallest peak, and of those the smallest sum (MemoryUse), that is found.
 
     It is never worse than breadth first, depth first, `footprint_order` and `demand_order`. `effort` is the number of
-    steps, of about a microsecond each, for searches that cannot be proven to end soon; where these end before the
-    deadline, the result is the same on every machine.
+    steps, of about a microsecond each, for searches that cannot be proven to end soon, so that the result is the same
+    on every machine.
     """
-    limit = Effort(effort, time.monotonic() + deadline_seconds)
     problem = problem_of(graph)
-    order, proven = best_order_of_jobs(problem, (dfs_order(graph), bfs_order(graph)), limit)
+    order, proven = best_order_of_jobs(problem, (dfs_order(graph), bfs_order(graph)), Effort(effort))
     return BestOrder(order, memory_use(graph, order), proven)
 
 

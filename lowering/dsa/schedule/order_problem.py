@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -108,24 +107,20 @@ class OrderProblem:
 
 @dataclass
 class Effort:
-    """Steps that may still be spent, one of about a microsecond: a limit that does not depend on the machine.
-
-    At the `deadline` (time.monotonic) searches end too, and then results do depend on it.
-    """
+    """Steps that may still be spent, one of about a microsecond: a limit that does not depend on the machine."""
 
     left: int
-    deadline: float = field(default=float("inf"))
 
     def spend(self, steps: int) -> bool:
-        """Take off some steps, and say whether there were that many left, and time."""
+        """Take off some steps, and say whether there were that many left."""
         self.left -= steps
-        return self.left >= 0 and time.monotonic() < self.deadline
+        return self.left >= 0
 
     def part(self, steps: int) -> Effort:
         """Take off some of the steps, as far as there are that many left, for a search of its own."""
         steps = max(0, min(steps, self.left))
         self.left -= steps
-        return Effort(steps, self.deadline)
+        return Effort(steps)
 
 
 def problem_of(graph: InstanceGraph) -> OrderProblem:

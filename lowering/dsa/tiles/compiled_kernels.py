@@ -45,10 +45,7 @@ class TileLibrary:
 
 
 def compiled_kernels(
-    graphs: Mapping[str, OperatorGraph],
-    observer: Observer = lambda line: None,
-    opset: int | None = None,
-    processes: int | None = None,
+    graphs: Mapping[str, OperatorGraph], observer: Observer = lambda line: None, opset: int | None = None
 ) -> dict[str, Kernel]:
     """A function for each tile's graph, by name. Narrow floats are computed as float32, whatever arrays hold them.
 
@@ -57,20 +54,15 @@ def compiled_kernels(
     """
     with scratch_folder("tiles") as folder:
         library = Path(folder) / "tiles.so"
-        return loaded_kernels(graphs, build_kernels(graphs, library, observer, processes), library, opset)
+        return loaded_kernels(graphs, build_kernels(graphs, library, observer), library, opset)
 
 
-def build_kernels(
-    graphs: Mapping[str, OperatorGraph],
-    library: Path,
-    observer: Observer = lambda line: None,
-    processes: int | None = None,
-) -> TileLibrary:
+def build_kernels(graphs: Mapping[str, OperatorGraph], library: Path, observer: Observer) -> TileLibrary:
     """Compile what TVM can into the file `library`, which is not written where there is nothing to compile."""
     wide = {name: _widen(graph) for name, graph in graphs.items() if not _operators(graph).keys() <= VIEWS}
     functions, reasons = _functions(wide)
     with scratch_folder("tiles") as folder:
-        objects, problems = _objects(functions, Path(folder), processes or available_cores())
+        objects, problems = _objects(functions, Path(folder))
         if objects:
             _link(objects, library)
     observer(f"{len(functions) - len(problems)} tile kernels compiled, {len(graphs) - len(wide)} only copy")
@@ -145,7 +137,7 @@ def _functions(graphs: Mapping[str, OperatorGraph]) -> tuple[dict[str, Any], dic
     return found, reasons
 
 
-def _objects(functions: Mapping[str, Any], folder: Path, processes: int) -> tuple[list[Path], dict[str, str]]:
+def _objects(functions: Mapping[str, Any], folder: Path) -> tuple[list[Path], dict[str, str]]:
     """Object files of the functions, and by name why some are not in them.
 
     A process that dies or takes too long costs its functions a second try, each by itself with the plainest schedule.
@@ -156,7 +148,7 @@ def _objects(functions: Mapping[str, Any], folder: Path, processes: int) -> tupl
 
     target = target_of("host", 1)
     texts = {name: tvm.ir.save_json(function.prim_func) for name, function in functions.items()}
-    shares = _shares(texts, min(processes, len(texts)))
+    shares = _shares(texts, min(available_cores(), len(texts)))
     jobs = [TileJob(share, target.device, target.description, str(folder / f"{n}.o")) for n, share in enumerate(shares)]
     with ThreadPoolExecutor(max(1, len(jobs))) as pool:
         results = list(pool.map(_run, jobs))
