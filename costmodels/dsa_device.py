@@ -36,7 +36,7 @@ class Dataflow(Enum):
 
 
 DATAFLOWS = (Dataflow.OUTPUT_STATIONARY,)
-"""What a matrix unit whose file does not say can run."""
+"""The dataflows of a matrix unit whose file names none."""
 
 
 @dataclass(frozen=True)

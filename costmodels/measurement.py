@@ -32,7 +32,7 @@ class FieldError(DatabaseError):
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a sub-graph took on a device under a schedule. Raises FieldError for content that no measurement has.
+    """The time of a sub-graph on a device under a schedule. Raises FieldError for content that no measurement has.
 
     `key` is the sub-graph's canonical key (64 hex digits) and `subgraph` the readable text behind it. A compiled kernel
     has the `template` that made it, and the `estimate` of its seconds; otherwise these are "" and 0. `latency` is the

@@ -96,7 +96,7 @@ class ProfileDatabase:
 
     @property
     def path(self) -> Path:
-        """Where it is, or would be."""
+        """The path of the file, whether it exists or not."""
         return self.file.path
 
     def best(self, key: str, device: str, versions: Mapping[str, str] | None = None) -> Measurement | None:

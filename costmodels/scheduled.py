@@ -104,7 +104,7 @@ def is_along_last(operation: Operation) -> bool:
 
 
 def _reduced_row_cycles(operation: Operation, device: Device) -> float | None:
-    """Of an operator along rows; None where their length is not known."""
+    """The cycles of an operator along rows; None where their length is not known."""
     if not operation.output.elements:
         return None
     length = operation.output.dimensions[-1]
@@ -118,7 +118,7 @@ def run_seconds(operation: Operation, device: Device) -> float:
 
 
 def _product_cycles(operation: Operation, device: Device) -> float | None:
-    """Of a matrix product or a convolution; None where its sizes are not known."""
+    """The cycles of a matrix product or a convolution; None where its sizes are not known."""
     result, weights = operation.output.dimensions, operation.operand(1).dimensions
     if not result or not operation.output.elements or not weights:
         return None
@@ -141,7 +141,7 @@ def _product_cycles(operation: Operation, device: Device) -> float | None:
 
 
 def _filter_cycles(operation: Operation, direct: float, device: Device) -> float:
-    """Of a 3x3 convolution by a minimal filter, if that is clearly faster than its `direct` products."""
+    """The cycles of a 3x3 convolution by a minimal filter, if clearly fewer than its `direct` products take."""
     weights, result = operation.operand(1).dimensions, operation.output.dimensions
     steps = (*operation.integers("strides"), *operation.integers("dilations"))
     if weights[2:] != _FILTERED or operation.group != 1 or any(step != 1 for step in steps):
@@ -170,7 +170,7 @@ def border_seconds(operation: Operation, device: Device) -> float:
 
 
 def _window_cycles(operation: Operation, device: Device) -> float | None:
-    """Of a convolution of single channels, or of pooling; None where its sizes or its window are not known."""
+    """The cycles of a convolution of single channels, or of pooling; None where sizes or window are not known."""
     result, maps = operation.output.dimensions, operation.operand(0).dimensions
     if len(result) < 3 or len(maps) != len(result) or not operation.output.elements:
         return None

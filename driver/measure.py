@@ -185,7 +185,7 @@ class _Candidate:
 
     @property
     def timed(self) -> TimedCandidate:
-        """By the times of the last rounds alone, as soon as they are enough for limits."""
+        """The candidate with its ratio: that of the last rounds alone, as soon as these are enough for limits."""
         ratios = self.again if isfinite(Estimate.of(self.again or (1.0,)).upper) else self.first + self.again
         return TimedCandidate(self.name, self.layers, Estimate.of(ratios) if ratios else None, self.problem)
 
@@ -218,7 +218,7 @@ class _Search:
 
     @property
     def deadline(self) -> float:
-        """Where the search for candidates ends."""
+        """The time at which the search for candidates ends."""
         return self.started + _SEARCH_SHARE * self.budget
 
     def run(self) -> None:

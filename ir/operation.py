@@ -20,7 +20,7 @@ _IMAGE_RANK = 4
 _COLOURS = (1, 3, 4)
 """Numbers of channels of an image that is stored channels last and may come without a batch."""
 _LENGTH = re.compile("seq|len|time|frame|token|height|width", re.IGNORECASE)
-"""What the name of a dimension holds that is no batch."""
+"""Parts of names of dimensions that are no batch."""
 
 VARIADIC = frozenset({"Concat", "Max", "Min"})
 """Operators that ONNX writes with any number of operands: here they are chains, whose links have two."""

@@ -28,7 +28,7 @@ _OWN_ADVICE = {
     "datatype": _OF_ANOTHER_DOMAIN,
     "datatype*": _OF_ANOTHER_DOMAIN,
 }
-"""What to do instead of a declaration that a file beside the shipped ones may not have."""
+"""The advice in place of a declaration that a file beside the shipped ones may not have."""
 
 
 @dataclass(frozen=True, order=True)
@@ -172,7 +172,7 @@ class _Linter:
                 self.places[name] = f"{source.path.name}:{source.document.position(form.start)[0]}"
 
     def _egglog_problems(self, files: Sequence[RuleFile]) -> Iterator[Problem]:
-        """What egglog itself says of each command that seems in order: all declarations, then all rules."""
+        """The complaints of egglog itself about commands that seem in order: all declarations, then all rules."""
         scratch = load().EGraph()
         execute(scratch, self.base)
         commands: list[tuple[Path, Command | Rule]] = [(f.path, d) for f in files for d in f.declarations]

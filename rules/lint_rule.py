@@ -1,4 +1,4 @@
-"""What can be wrong inside one rule: its expressions, its variables, its record."""
+"""Mistakes inside one rule: in its expressions, its variables, its record."""
 
 from __future__ import annotations
 

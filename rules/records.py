@@ -35,7 +35,7 @@ __all__ = [
 
 FIELDS = ("property", "sound", "requires", "source", "example", "commutes", "domain")  # `@each` is gone by then
 SHARED_FIELDS = ("@property", "@sound", "@domain")
-"""What the head of a file says for all of its rules that do not say otherwise."""
+"""The fields that the head of a file may give for all of its rules that do not say otherwise."""
 DERIVING = "analysis"
 RULE_COMMANDS = ("rewrite", "birewrite", "rule")
 
@@ -93,7 +93,7 @@ class Rule:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """What it can be selected by: topic, properties, name, and the author's name of a variant."""
+        """The names that select it: topic, properties, name, and the author's name of a variant."""
         return tuple(dict.fromkeys((self.topic, *self.properties, self.base, self.name)))
 
 
@@ -113,7 +113,7 @@ def option(form: Form, key: str) -> str:
 
 
 def conditions(form: Form) -> tuple[Node, ...]:
-    """What a rewrite asks for besides its left side: the items behind ``:when``."""
+    """The conditions of a rewrite besides its left side: the items behind ``:when``."""
     value = _option(form, ":when")
     return value.items if isinstance(value, Form) else ()
 

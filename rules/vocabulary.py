@@ -47,7 +47,7 @@ RULES = frozenset({"rewrite", "birewrite", "rule"})
 RUN = ("simplify", "explore", "analysis")
 """The rulesets of a run that a rule may be in."""
 OWN_DECLARATIONS = frozenset({"sort", "function", "relation"})
-"""What a file beside the shipped ones may declare."""
+"""The kinds of declaration that a file beside the shipped ones may have."""
 ACTIONS = frozenset({"let", "set", "union", "delete", "subsume", "panic"})
 TOP_LEVEL = DECLARATIONS | RULES | {"set", "condition"}
 

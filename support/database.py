@@ -29,7 +29,7 @@ Work = Callable[[sqlite3.Connection], Result]
 _MAGIC = b"SQLite format 3\0"
 _HEADER = 100
 _APPLICATION_ID = slice(68, 72)
-"""Where it stands in the header of the file."""
+"""The place of the application's number in the header of the file."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """The last is a missing table or an unknown format: the statements are ours, so the file is wrong."""
@@ -80,7 +80,7 @@ class DatabaseFile:
     elsewhere: str
 
     def read(self, work: Work[Result], nothing: Result) -> Result:
-        """What `work` reads; `nothing` where there is no file. Makes no file; a damaged one is moved aside."""
+        """The result of `work`; `nothing` where there is no file. Makes no file; a damaged one is moved aside."""
         return self._with_repair(lambda: self._read(work, nothing))
 
     def write(self, work: Work[Result]) -> Result:

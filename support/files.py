@@ -27,7 +27,7 @@ def check_destination(path: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """Where everything is kept between runs: ``$XDG_CACHE_HOME/eqfuse``, by default under ``~/.cache``."""
+    """The folder of everything that is kept between runs: ``$XDG_CACHE_HOME/eqfuse``, by default under ``~/.cache``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "eqfuse"
 
 
@@ -73,7 +73,7 @@ def replace_folder(folder: Path, path: Path) -> None:
 
 
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
-"""What systems say where a folder with something in it, or a link to one, has the name."""
+"""The error codes of systems where a folder that is not empty, or a link to one, has the name."""
 _CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2

@@ -19,7 +19,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Bound:
-    """What the numbers of a field have in common."""
+    """A bound of the numbers of a field."""
 
     least: float
     is_excluded: bool

@@ -17,7 +17,7 @@ from .files import cache_folder
 from .scratch import staging_folder
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What systems say where a disk is full."""
+"""The error codes of systems where a disk is full."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Store:
         return Store(cache_folder() / name, most)
 
     def path(self, key: str) -> Path:
-        """Where the entry is, if it is there."""
+        """The path of the entry, whether it exists or not."""
         return self.folder / key
 
     def keep(self, key: str, write: Callable[[Path], object]) -> None:
@@ -59,7 +59,7 @@ class Store:
         self.keep(key, lambda path: path.write_bytes(sha256(content).digest() + content))
 
     def read_bytes(self, key: str) -> bytes | None:
-        """What `keep_bytes` kept; None where there is nothing, or the file was damaged."""
+        """The content that `keep_bytes` kept; None without one, or where the file was damaged."""
         try:
             stored = self.path(key).read_bytes()
         except OSError:

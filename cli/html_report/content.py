@@ -51,7 +51,7 @@ class PricedGraph:
 
     @property
     def seconds(self) -> float:
-        """Of one run."""
+        """The seconds of one run."""
         return sum(self.shares)
 
     @cached_property

@@ -24,7 +24,7 @@ from ..progress import Progress
 from ..terminal import write
 
 _LISTED = 60
-"""Of more rules than this, the table of verdicts is shown with --verbose only."""
+"""With more rules than this the table of verdicts is shown with --verbose only."""
 _SHOWN = 200
 """Characters of each tensor of a counterexample."""
 _SHORT = 40

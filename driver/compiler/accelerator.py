@@ -110,7 +110,7 @@ class Accelerator:
 
     @property
     def lowering(self) -> AcceleratorKernels:
-        """What it knows of kernels."""
+        """Its answers to the partition: which kernels it can make, and which operators stay alone."""
         return AcceleratorKernels()
 
     def identity(self, options: Options) -> Mapping[str, Any]:

@@ -141,7 +141,7 @@ class Compilation:
 
     @property
     def label(self) -> str:
-        """Where the model is, or its name."""
+        """The path of the model, or its name."""
         return str(self.model.path.absolute()) if self.model.path else self.model.label
 
     def key(self, backend: BackEnd) -> str:
@@ -209,7 +209,7 @@ class BackEnd(Protocol):
 
     @property
     def lowering(self) -> Lowering:
-        """What it knows of kernels."""
+        """Its answers to the partition: which kernels it can make, and which operators stay alone."""
         ...
 
     def identity(self, options: Options) -> Mapping[str, Any]:

@@ -51,7 +51,7 @@ class Attempt:
 
 
 class Workshop(Protocol):
-    """What builds, measures and checks bundles for a target."""
+    """Builds, measures and checks bundles for a target."""
 
     def build(self, cut: Cut) -> Attempt:
         """A bundle of a cut, in a folder of its own. Raises EqfuseError."""
@@ -71,7 +71,7 @@ class Workshop(Protocol):
 
 @dataclass
 class _Trials:
-    """What was tried for a suspect, and which variants are left.
+    """The variants that were tried for a suspect, and those that are left.
 
     `costs` are ratios of their times to the suspect's; for a wrong one, which has no time, seconds; infinite where they
     were not timed.
@@ -103,7 +103,7 @@ class _Trials:
         self.record.append((variant, Trial(str(variant), None, problem)))
 
     def summary(self) -> KernelTrials:
-        """For the manifest."""
+        """The trials, for the manifest."""
         return _summary(self.suspect, self.best, tuple(trial for _, trial in self.record))
 
 

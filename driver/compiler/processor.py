@@ -72,7 +72,7 @@ class Processor:
 
     @property
     def lowering(self) -> ProcessorKernels:
-        """What it knows of kernels."""
+        """Its answers to the partition: which kernels it can make, and which operators stay alone."""
         return ProcessorKernels(self.target)
 
     def identity(self, options: Options) -> Mapping[str, Any]:

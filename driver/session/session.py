@@ -138,7 +138,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._look_at_session()
 
     def report(self) -> SessionReport:
-        """What runs where, and why."""
+        """Which sizes run in compiled code, which in ONNX Runtime, and why."""
         label = "a model in memory" if isinstance(self._model, bytes) else self._model
         groups = tuple(group.report() for group in list(self._groups.values()))
         return SessionReport(label, groups, self._other_calls, self._note)
@@ -205,7 +205,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     @property
     def _sess(self) -> Any:
-        """What ONNX Runtime's class calls so: its session, as this process can run it."""
+        """ONNX Runtime's class keeps its session under this name: here the one that this process can run."""
         if self._process != os.getpid():
             self._reopen()
         return self._runtime_session

@@ -68,7 +68,7 @@ class SizeGroup:
         return results
 
     def report(self) -> SizeReport:
-        """What runs where, and why."""
+        """Whether these sizes run in compiled code or in ONNX Runtime, and why."""
         takeover = self._takeover
         return SizeReport(
             self._inputs,

@@ -53,12 +53,12 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """As JSON."""
+        """The verdict as JSON."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def of(text: str) -> Verdict:
-        """Of such a text. Raises ValueError."""
+        """The verdict of which `text` is the JSON. Raises ValueError."""
         return convert_json(parse_json(text), Verdict)
 
 
@@ -94,7 +94,7 @@ class Verdicts:
         return None
 
     def bundle(self, key: str) -> Path:
-        """Where the bundle is that the verdict speaks of."""
+        """The folder of the bundle that the verdict is about."""
         return self._store.path(key) / BUNDLE
 
     def keep(self, key: str, verdict: Verdict, bundle: Path | None = None) -> bool:

@@ -322,7 +322,7 @@ _RESIZE_DEFAULTS = {
 
 
 def _recurrence(site: Site, literals: Literals) -> Literals:
-    """What few models give goes into one string, without the attributes that say what holds anyway."""
+    """Attributes that few models give go into one string, without those that have their default values."""
     hidden = site.shape(2)[-1]
     _require(literals["hidden_size"] in (None, hidden), "another size")
     config = {k: list(v) if isinstance(v, (list, tuple)) else v for k, v in site.raw.items()}

@@ -52,7 +52,7 @@ class Model:
 
     @property
     def source(self) -> Path | onnx_ir.Model:
-        """What runs as this model: its file, unless that holds another one."""
+        """The model as a runtime takes it: its file, unless that holds another model."""
         return self.ir if self.path is None or self.is_changed else self.path
 
     @property

@@ -30,7 +30,7 @@ EINSUM, CLIP, STFT = "Einsum", "Clip", "STFT"
 _LONGEST_FRAME = 2048
 """Elements of a frame of an STFT at most whose waves are constants: 17 MB of them."""
 _BOUNDS = (("Max", "min"), ("Min", "max"))
-"""What a Clip of before opset 11 does, by the attributes that it has."""
+"""The operators that a Clip before opset 11 stands for, each with its attribute."""
 _BROADCASTING = 8
 """The opset since which Max and Min repeat a number."""
 _AXES_INPUT = 13

@@ -15,7 +15,7 @@ from ...ir.types import Dimension, TensorType
 NAMELESS = "?"
 """The dimension of a type that nothing is known of; one is not equal to another."""
 _FAILURES = (onnx.checker.ValidationError, onnx.defs.SchemaError, RuntimeError, KeyError, ValueError)
-"""What onnx raises where it infers nothing from the types of a node's operands."""
+"""The errors of onnx where it infers nothing from the types of a node's operands."""
 
 
 def dtype_name(dtype: ir.DataType) -> str:

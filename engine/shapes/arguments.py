@@ -149,7 +149,7 @@ def _reshape(call: _Call) -> _Arguments:
 
 
 _FLATTENED: _Arguments = {1: None}
-"""Of a Reshape that becomes a Flatten, which knows the sizes of a tensor without elements, too."""
+"""The arguments of a Reshape that becomes a Flatten, which knows the sizes of a tensor without elements, too."""
 
 
 def reshape_target(source: Shape, result: Shape | None, bounds: Bounds) -> list[int] | None:

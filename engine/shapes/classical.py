@@ -12,11 +12,11 @@ from .site import Shape, Site, Undecided
 
 DOMAIN = "ai.onnx.ml"
 _ELEMENTWISE = frozenset({"Scaler", "Normalizer", "Imputer", "Binarizer", "LabelEncoder"})
-"""What has the shape of its operand."""
+"""Operators whose result has the shape of the operand."""
 _FLOATS = frozenset(
     {"Scaler", "Normalizer", "LinearRegressor", "SVMRegressor", "TreeEnsembleRegressor", "OneHotEncoder"}
 )
-"""What returns float32 whatever it takes."""
+"""Operators that return float32 for every type of operand."""
 _TABLES = {"LabelEncoder": "values_", "Imputer": "imputed_value_"}
 """How the attribute begins whose entries become elements."""
 _TARGETS = {"LinearRegressor": "targets", "TreeEnsembleRegressor": "n_targets", "TreeEnsemble": "n_targets"}

@@ -313,4 +313,4 @@ def _on_reals(function: Callable[..., Real | None]) -> Callable[[Site], Contents
 
 
 _FLOAT_RULES = {name: _RULES[name] for name in _MOVEMENTS} | {n: _on_reals(f) for n, f in ARITHMETIC.items()}
-"""Of operators that compute floating-point numbers."""
+"""The rules of operators that compute floating-point numbers."""

@@ -27,7 +27,7 @@ FOLLOWED = FLOATS | {"int32", "int64", "bool"}
 
 
 class Undecided(Exception):
-    """What a node computes depends on more than is known here."""
+    """The result of a node depends on more than is known here."""
 
 
 class Equations:
@@ -45,7 +45,7 @@ class Equations:
         return len(self._plainer) + sum(self.lowest.values())
 
     def plainest(self, size: Size) -> Size:
-        """What stands for a size."""
+        """The size that stands for all that are equal to this one."""
         while size in self._plainer:
             size = self._plainer[size]
         return size

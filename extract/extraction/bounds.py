@@ -1,4 +1,4 @@
-"""What any extraction of a class costs at least, and which choices can therefore be left out.
+"""Lower bounds of the cost of extracting a class, and the choices that can therefore be left out.
 
 A class contains its must-set (see dominance.py), so the cheapest choices of that are a bound; so is the cheapest choice
 of the class together with the best bound of a child, plus whatever of the other children's must-sets cannot be below
@@ -107,7 +107,7 @@ class Space:
         return self.price(self.required & ~sum(self.parts))
 
     def least_cost(self) -> float:
-        """What any selection costs at least."""
+        """A lower bound of the cost of any selection."""
         return self.settled_cost() + math.fsum(map(self.least_below, self.parts))
 
     def _compute_tables(self, ranks: range) -> None:
@@ -204,7 +204,7 @@ class Space:
         return price
 
     def least_below(self, classes: int) -> float:
-        """What some classes cost at least with all that is below them."""
+        """A lower bound of the cost of some classes with everything below them."""
         required = self.must_contain(classes)
         least = self.price(required)
         disjoint, reached = 0.0, 0

@@ -49,7 +49,7 @@ class Frontier(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """What completing a frontier costs at least and at most, and how for the latter."""
+    """Bounds of the cost of completing a frontier: the lower one, and the upper one with its choices."""
 
     low: float
     high: float
@@ -79,7 +79,7 @@ class _Expansion:
     best: Step | None = None
 
     def limit(self) -> float:
-        """What a completion must stay below to be of interest."""
+        """The cost that a completion must stay below to be of interest."""
         return min(self.budget, self.high)
 
     def finish_step(self, after: Completion) -> None:
@@ -165,7 +165,7 @@ class FrontierSearch:
         return Step(pick.cost + low, pick.cost, rank, pick.position, after)
 
     def least(self, frontier: Frontier) -> float:
-        """What completing a frontier costs at least, without any search."""
+        """A lower bound of the cost of completing a frontier, without any search."""
         space = self.space
         if not frontier.decided:
             return space.least_below(frontier.open)

@@ -22,7 +22,7 @@ _VISITS_PER_CLASS = 20
 """The greedy DAG looks at a class this often on average, then stops. A bound in steps, unlike one in time, gives the
 same answer every time."""
 _MORE_VISITS = 20_000
-"""Of large cores, the visits beyond one to each class."""
+"""Visits of a large core beyond one to each class."""
 
 
 def extract_greedily(core: Core, deadline: float = math.inf) -> Answer:

@@ -31,7 +31,7 @@ _FILL_BYTES = 128
 
 @dataclass(frozen=True)
 class Pricing:
-    """What decides between e-nodes: the cost model, and a price per stored byte that keeps files from growing.
+    """The criteria between e-nodes: the cost model, and a price per stored byte that keeps files from growing.
 
     Constants of fewer bytes than `free_below`, and those of one value, cost nothing: where many layers share one, its
     price would tie their otherwise independent choices together.
@@ -148,7 +148,7 @@ def _operation(
     constant: tuple[bool, ...],
     continued: tuple[int, ...],
 ) -> Operation:
-    """What a cost model prices: the operator, its attributes by name, and its operands."""
+    """The operation that a cost model prices: the operator, its attributes by name, and its operands."""
     if node.op == "Op":
         return Operation.of(opaque_type(node), {}, operands, output, constant)
     operator = OPERATORS[node.op]

@@ -45,7 +45,7 @@ OPERATORS: Mapping[str, OperatorSchema] = {name: row for name, row in SCHEMAS.it
 """The operators that rules can look into: each has a constructor in the e-graph."""
 
 STANDARD: Mapping[str, OperatorSchema] = {name: row for name, row in OPERATORS.items() if not row.domain}
-"""Those of ONNX's own domain."""
+"""The operators of ONNX's own domain."""
 
 DOMAINS = tuple(dict.fromkeys(row.domain for row in OPERATORS.values() if row.domain))
 """The other domains."""

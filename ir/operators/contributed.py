@@ -126,7 +126,7 @@ def _and_bias(count: float) -> CountFlops:
 
 
 def _product_flops(extra: float) -> CountFlops:
-    """Of a product: those of its sum, and `extra` for each element."""
+    """The FLOPs of a product: those of its sum, and `extra` for each element."""
 
     def count(operation: Operation) -> float:
         first, second = operation.operand(0).dimensions, operation.operand(1).dimensions

@@ -81,7 +81,7 @@ class DsaProgram:
 
     @cached_property
     def kernels(self) -> dict[str, OperatorGraph]:
-        """What each tile kernel of the program computes."""
+        """The operators of each tile kernel of the program."""
         used = {use.tile for use in self.generated.uses.values()}
         return {name: graph for name, graph in self.generated.kernels.graphs.items() if name in used}
 

@@ -37,7 +37,7 @@ _SETTINGS = {
     "verbosity": 0,
 }
 THREADS = 1
-"""That learning uses: kernels are built and measured on the same machine."""
+"""Threads that learning uses: kernels are built and measured on the same machine."""
 
 
 class CostModel(Protocol):

@@ -36,7 +36,7 @@ class Join:
 
     @property
     def together(self) -> tuple[Members, ...]:
-        """What replaces them."""
+        """The kernels that replace them."""
         return (self.whole, *self.rest)
 
     def saving(self, seconds: Callable[[Members], float]) -> float:

@@ -117,7 +117,7 @@ class Laboratory:
 
     @property
     def device(self) -> str:
-        """What records are of: the device, and how many threads."""
+        """The name under which records are kept: the device, and the number of threads."""
         return f"{self.target.device.name}/{self.target.threads}"
 
     @property

@@ -110,7 +110,7 @@ def _best(rows: Iterable[_Row]) -> dict[_Group, float]:
 
 
 def _usable(rows: Sequence[_Row]) -> list[_Row]:
-    """Those with features, of groups where there is something to compare and something that ran."""
+    """The records with features, of groups where at least one ran and another can be compared with it."""
     featured = [row for row in rows if len(row.columns)]
     best = _best(featured)
     counts: dict[_Group, int] = {}

@@ -119,7 +119,7 @@ class RecordDatabase:
 
     @property
     def path(self) -> Path:
-        """Where it is, or would be."""
+        """The path of the file, whether it exists or not."""
         return self.file.path
 
     def add(self, *records: Record) -> int:

@@ -64,7 +64,7 @@ class TaskTable:
         return Counter(key for kernel in kernels if (key := self.key(kernel)) is not None)
 
     def constant_bytes(self, kernels: Iterable[Members]) -> int:
-        """Of all constants that a run of these kernels reads."""
+        """Bytes of all constants that a run of these kernels reads."""
         return sum(
             count * sum(self.tasks[key].parameters[place].bytes() for place in self.tasks[key].constants)
             for key, count in self.calls(kernels).items()

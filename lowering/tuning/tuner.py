@@ -27,7 +27,7 @@ Observer = Callable[[str], None]
 BATCH = 16
 """Candidates that are built at once."""
 SPLIT_SHARE = 0.5
-"""Of the trials, or of the time, after which kernels are joined even if their parts still get better."""
+"""Share of the trials, or of the time, after which kernels are joined even if their parts still get better."""
 LEADERS = 3
 """The fastest candidates of a task, which are measured again beside the analytic one."""
 HOPELESS, FIRST_TRIALS = 1.15, 3
@@ -198,7 +198,7 @@ class Tuner:
             self.searches[key].suggest(start)
 
     def _parts(self, join: Join) -> list[Decisions]:
-        """What the products and windows of the parts decided, each site of them."""
+        """The decisions of the products and windows of the parts, site by site."""
         parts: list[Decisions] = []
         for kernel in join.apart:
             key = self.table.key(kernel)

@@ -19,7 +19,7 @@ from .values import draw_setting, fingerprint
 
 @dataclass(frozen=True, order=True)
 class Cost:
-    """What a term takes: elements computed, distinct operators, loads of leaves."""
+    """The cost of a term: elements computed, distinct operators, loads of leaves."""
 
     flops: int
     operators: int
@@ -132,7 +132,7 @@ class Enumeration:
         yield Pair(left, right, level, both and not is_mirror_image(left, right))
 
     def cost(self, term: Node) -> Cost:
-        """What the term takes where every leaf has one shape; what it uses twice is computed once."""
+        """The cost of the term where every leaf has one shape; parts that it uses twice are computed once."""
         distinct = {t for t in subterms(term) if isinstance(t, Form) and t.head != "Full"}
         return Cost(sum(map(self._work, distinct)), len(distinct), sum(name in _LEAVES for name in _atoms(term)))
 

@@ -123,7 +123,7 @@ class _Search:
                 ready = self._open(ready)
 
     def _open(self, waiting: Sequence[_Candidate]) -> list[_Candidate]:
-        """Those that do not follow from the rules so far."""
+        """The candidates that do not follow from the rules so far."""
         answers = self.deriver.derive("\n".join(self.deriving), [c.question for c in waiting])
         self.result.derived += sum(answers)
         return [c for c, follows in zip(waiting, answers, strict=True) if not follows]

@@ -1,4 +1,4 @@
-"""What the record of a discovered rule says: its formula, its property, its conditions in words."""
+"""The record of a discovered rule: its formula, its property, its conditions in words."""
 
 from __future__ import annotations
 

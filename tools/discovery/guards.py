@@ -1,4 +1,4 @@
-"""What two terms need to be equal: predicted from numbers, for the checker to confirm."""
+"""The conditions under which two terms are equal: predicted from numbers, for the checker to confirm."""
 
 from __future__ import annotations
 

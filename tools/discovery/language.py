@@ -25,7 +25,7 @@ VARIABLES = ("a", "b", "c")
 _ATTRIBUTES = {"axes": "axes", "keepdims": "k", "direction": '"LEFT"'}
 """How attributes without a default, and those that a rule should leave open, are written."""
 _RING = frozenset({"Mul", "Div", "Reciprocal"})
-"""Where one of these is, the number one is a leaf."""
+"""Operators beside which the number one is a leaf."""
 
 
 def parse_term(text: str) -> Node:

@@ -1,4 +1,4 @@
-"""What terms are on random tensors."""
+"""The values of terms on random tensors."""
 
 from __future__ import annotations
 

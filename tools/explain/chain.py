@@ -56,7 +56,7 @@ def _parts(proof: Proof, equations: Iterable[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class _Closure:
-    """What follows from some of a proof's equations."""
+    """The equalities that follow from some of a proof's equations."""
 
     terms: Congruence
     numbers: dict[int, int]

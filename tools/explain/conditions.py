@@ -170,7 +170,7 @@ class _Taker:
 
 
 def _positions(form: Form) -> list[str]:
-    """What each argument of a constructor is called."""
+    """The name of each argument of a constructor."""
     operator = OPERATORS.get(form.head)
     if operator is None:
         return [f"argument {i} of {form.head}" for i in range(1, len(form.items))]

@@ -1,4 +1,4 @@
-"""What a session asks of its process."""
+"""The requests of a session to its process."""
 
 from __future__ import annotations
 

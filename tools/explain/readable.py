@@ -60,7 +60,7 @@ class Writer:
         return self.spell(term)
 
     def _nameless(self, terms: Iterable[int]) -> list[int]:
-        """Those of the terms that have neither a name nor a number."""
+        """The terms that have neither a name nor a number."""
         return [t for t in terms if t not in self.names and t not in self.defined]
 
     def spell(self, term: int) -> str:

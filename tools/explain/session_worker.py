@@ -1,4 +1,4 @@
-"""What the process behind a session does: it runs programs and reads tables."""
+"""The process behind a session, which runs programs and reads tables."""
 
 from __future__ import annotations
 

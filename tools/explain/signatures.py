@@ -1,4 +1,4 @@
-"""What the catalogue declares: the sorts of every constructor, function and relation."""
+"""The declarations of the catalogue: the sorts of every constructor, function and relation."""
 
 from __future__ import annotations
 

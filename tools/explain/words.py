@@ -39,7 +39,7 @@ class Words:
         return names
 
     def values(self) -> dict[str, str]:
-        """What each variable of the rule is bound to."""
+        """The term that each variable of the rule is bound to."""
         made_up = ("part.", "any.", ROOT)
         return {name: self._value(name) for name in self.cells if not name.startswith(made_up)}
 
@@ -55,7 +55,7 @@ class Words:
         return "; ".join((f"{condition.shown}: not known{self._declaration(condition)}", *self._bindings(condition)))
 
     def _declaration(self, condition: Condition) -> str:
-        """Where to read what a function or relation means."""
+        """The place where the meaning of a function or relation is written."""
         called = next((n.head for n in (*condition.fact.items, condition.fact) if isinstance(n, Form)), "")
         place = self.tables[called].place if called in self.tables else ""
         return f" (see {place})" if place else ""
@@ -99,7 +99,7 @@ class Words:
     # --- what variables are bound to
 
     def _bindings(self, condition: Condition) -> Iterator[str]:
-        """What the expressions in a condition are known to be."""
+        """The known values of the expressions in a condition."""
         if condition.kind == "lookup":
             names = sorted(condition.variables)
         else:

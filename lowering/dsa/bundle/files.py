@@ -80,7 +80,7 @@ def store_kernels(folder: Path, observer: Observer) -> None:
 
 
 def made_for() -> dict[str, Any]:
-    """What has to be the same where compiled kernels are loaded."""
+    """The processor and versions that have to be the same where compiled kernels are loaded."""
     from ....support.processor import processor_features
     from ...bundle.bundle import versions
 

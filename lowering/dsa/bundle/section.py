@@ -56,7 +56,7 @@ class Section:
 
 
 def section_of(data: Mapping[str, Any] | None, label: str) -> Section:
-    """What `as_dict` gave. Raises BundleError, which names the field, for anything else."""
+    """The section of which `data` is `as_dict`. Raises BundleError, which names the field, for anything else."""
     if data is None:
         raise BundleError(f"{label}: holds no program for an accelerator")
     try:

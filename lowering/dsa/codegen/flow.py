@@ -1,4 +1,4 @@
-"""What flows between layers: the steps of a schedule in running order, and who reads which part of a value.
+"""The flow between layers: the steps of a schedule in running order, and who reads which part of a value.
 
 A step is one layer of one instance, on all cores. What an instance makes of a value is a `Part`; its consumers are
 steps of the same instance, and of others that it is handed to.
@@ -110,7 +110,7 @@ class Flow:
         )
 
     def read(self, step: int, core: int, value: int, box: Box) -> Read:
-        """That a core reads a box of a value for a step."""
+        """The read of a box of a value by a core for a step."""
         return Read(step, core, value, box, self.sources(self.steps[step].instance, value, box))
 
     def sources(self, instance: int, value: int, box: Box) -> tuple[Source, ...]:
@@ -175,7 +175,7 @@ def cut_between_sources(flow: Flow, sharing: Sharing) -> Piecewise:
 
 
 def _tile_reads(flow: Flow, sharing: Sharing, number: int, factor: int) -> dict[ReadKey, tuple[Read, ...]]:
-    """What each core reads for each of `factor` tiles along the first axis."""
+    """The reads of each core for each of `factor` tiles along the first axis."""
     reads: dict[ReadKey, tuple[Read, ...]] = {}
     for core, part in enumerate(flow.steps[number].cores):
         for tile in [] if part is None else _tiles(sharing, flow.steps[number], part, factor):

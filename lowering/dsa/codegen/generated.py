@@ -1,4 +1,4 @@
-"""What the kernel generator gives: a program, and what its names stand for."""
+"""The result of the kernel generator: a program, and the meaning of its names."""
 
 from __future__ import annotations
 

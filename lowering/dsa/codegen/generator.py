@@ -127,7 +127,7 @@ class _Generator:
     arrivals: dict[tuple[Part, int], Contents] = field(default_factory=dict)
     """By core."""
     passing: dict[tuple[int, int], Contents] = field(default_factory=dict)
-    """What was last brought to a core of a value."""
+    """The contents that were last brought to a core of a value."""
     whole_values: dict[Role, dict[int, Contents]] = field(default_factory=dict)
     """Inputs, outputs and tables in DDR, by value."""
     names: dict[KernelUse, str] = field(default_factory=dict)
@@ -254,7 +254,7 @@ class _Generator:
         return _Operand(value, View(arrival, enclosing(arrival.box, stored)))
 
     def _result(self, number: int, position: int, core: int, value: int, box: Box) -> View:
-        """Where a tile writes."""
+        """The place that a tile writes."""
         address = self.plan.memory.local[core].get(TileSlot(SlotKind.OUTPUT, number, position, value))
         if address is not None:
             return View(self._local(core, address, value, box), self._stored_box(value, box))

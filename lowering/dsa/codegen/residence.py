@@ -1,4 +1,4 @@
-"""Where what layers hand on is kept: in the LBs of the cores, in the GB, in DDR (GraphTurbo, OSDI 2023, section 4.3).
+"""The place of values between layers: in the LBs of the cores, in the GB, in DDR (GraphTurbo, OSDI 2023, section 4.3).
 
 Everything starts at the fastest level. Where a level cannot hold all that is live, some of it gives way to the next:
 what lives longest, as in the text, or what costs least to move. What an instance reads from elsewhere more than once
@@ -58,7 +58,7 @@ class Residence:
     tiles: Sequence[TiledStep]
 
     def passing_inputs(self, step: int, core: int, inputs: Boxes) -> Iterator[tuple[int, Box]]:
-        """What a tile reads that has to be brought for it alone."""
+        """The reads of a tile that have to be brought for it alone."""
         for value, box in inputs.items():
             arrival = self.arrivals.get(Part(self.flow.steps[step].instance, value))
             held = None if arrival is None else arrival.boxes[core]
@@ -74,7 +74,7 @@ class Residence:
         return position
 
     def passing_outputs(self, step: int, core: int, made: Boxes) -> Iterator[tuple[int, Box]]:
-        """What a tile makes that is moved out at once, or is no single region of where it stays."""
+        """The results of a tile that are moved out at once, or are no single region of the place where they stay."""
         for value, box in made.items():
             part, axes = Part(self.flow.steps[step].instance, value), self.flow.graph.network.axes[value]
             held = self.flow.fragments[part][core]

@@ -21,7 +21,7 @@ from .pieces import Pieces, Place
 
 
 class Part(NamedTuple):
-    """What an instance makes of a value."""
+    """The part of a value that an instance makes."""
 
     instance: int
     value: int

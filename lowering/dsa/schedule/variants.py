@@ -58,6 +58,6 @@ ALTERNATIVES = (
     replace(FULL, abreast=True),
     replace(FULL, abreast=True, split_for=Level.GB),
 )
-"""What FULL tries."""
+"""The variants of which FULL takes the fastest."""
 
 VARIANTS = {v.name: v for v in (TVM, ASTITCH, OUTPUTS_IN_GB, OUTPUTS_IN_LB, INSTANCES, GRAPHTURBO, FULL)}

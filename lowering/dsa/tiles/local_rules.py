@@ -68,7 +68,7 @@ def _softmax(site: LocalSite) -> LocalPart:
 
 
 def _kept(count: int) -> Rule:
-    """What makes whole axes of the result but for the first ones."""
+    """The rule of operators that make whole axes of the result, except the first `count`."""
 
     def rule(site: LocalSite) -> LocalPart:
         box = (*site.box[:count], *whole(site.network.shapes[site.result][count:]))

@@ -31,7 +31,7 @@ class LocalSite:
 
     @property
     def attributes(self) -> dict[str, Attribute]:
-        """Those of the operator in the network."""
+        """The attributes of the operator in the network."""
         return dict(self.operator.attributes)
 
     def integers(self, name: str) -> tuple[int, ...]:

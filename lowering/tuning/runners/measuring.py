@@ -44,7 +44,7 @@ class KernelObject:
 
     @property
     def digest(self) -> str:
-        """Of the code, whatever it is called. Raises OSError where the file cannot be read."""
+        """A digest of the code without its name. Raises OSError where the file cannot be read."""
         return sha256(self.object_file.read_bytes().replace(self.symbol.encode(), b"")).hexdigest()
 
 

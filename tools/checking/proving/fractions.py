@@ -8,7 +8,7 @@ from functools import reduce
 from .polynomial import Atom, Monomial, Number, Polynomial, monomial_of, multiply_monomials, of, power, product, total
 
 _MOST_STEPS = 100
-"""Of a division, each of which gives one term of the quotient; longer quotients are given up."""
+"""Steps of a division, each of which gives one term of the quotient; longer quotients are given up."""
 
 
 def clear_denominators(polynomial: Polynomial) -> tuple[Polynomial, dict[Atom, int]]:

@@ -16,7 +16,7 @@ from .polynomial import ANY, NOTHING, ONE, POSITIVE, ZERO, Polynomial, atom, num
 
 _PLAIN = Algebra()
 _LARGEST_FRACTION = 2**36
-"""Of numerator times denominator: by chance one float in ten thousand is so near to such a fraction."""
+"""The largest product of both parts: by chance one float in ten thousand is so near to such a fraction."""
 _LARGEST_SQUARE = 100
 """The largest denominator of a fraction whose square root is recognised."""
 _SHORT_DIGITS = 9

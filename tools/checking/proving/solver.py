@@ -24,9 +24,9 @@ _MOST_SIGNS = 6
 _MONOTONE = 4
 """Each exponential is stated to be larger than an earlier one exactly where its argument is, for this many."""
 _STEPS = 600_000
-"""Of z3, for one question: about 0.3 s. Counting steps rather than seconds keeps answers independent of load."""
+"""Steps of z3 for one question: about 0.3 s. Counting steps rather than seconds keeps answers independent of load."""
 _PATIENCE_MS = 3_000
-"""By the clock, for one question: only a machine that stands still needs it."""
+"""Milliseconds by the clock for one question: only a machine that stands still needs this limit."""
 
 
 class Untranslatable(Exception):

@@ -29,7 +29,7 @@ from .types import CLASSES, ElementType, cases
 from .world import Renaming, Truth
 
 _MOST_BINDERS = 3
-"""Of a reduction: all their orders are tried."""
+"""Binders of a reduction at most: all their orders are tried."""
 _SAME = Renaming(lambda at: at, lambda at: at)
 
 

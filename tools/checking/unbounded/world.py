@@ -29,7 +29,7 @@ times: more times are tried where fewer give no answer."""
 _MOST_USES = 900
 """Facts are used at most this often in one case: a proof that needs more is given up."""
 _PATIENCE_MS = 60_000
-"""By the clock, for one question: z3 counts its steps, so that only a machine that stands still needs this."""
+"""Milliseconds by the clock for one question: z3 counts its steps, so only a machine that stands still needs it."""
 _MOST_QUESTIONS = 300
 
 
