@@ -192,9 +192,10 @@ class Site:
             if self._is_capped(capped, whole):
                 self.equations.equate((capped, whole))
                 return self._broadcast_dimension(tuple(s and self.equations.plainest(s) for s in sizes))
-        if len(definite) == len(distinct) and all(self.bounds.is_at_least(size, 1) for size in definite):
-            return self.bounds.maximum(*definite)  # they are equal, or one is 1
-        return None
+        if len(definite) < len(distinct):
+            return None
+        longest = self.bounds.maximum(*definite)  # they are equal, or one is 1
+        return longest * self.bounds.minimum(*definite, ONE)  # none are left of 1 and 0
 
     def _is_capped(self, size: Size, whole: Size) -> bool:
         """Whether a size is the least of another and of some of at least 2: where both broadcast, they are equal."""

@@ -330,6 +330,18 @@ def test_declared_expressions_of_declared_names(declared: str, is_same: bool) ->
     assert (halved == size) == is_same
 
 
+def test_free_sizes_that_broadcast_are_equal_or_one_is_1() -> None:
+    """Scores over the positions that are past and new, and a bias as long as the mask."""
+    inputs = [value("x", ["S", "A"]), value("z", ["B"]), value("v", ["B", 4])]
+    nodes = [helper.make_node("Add", ["x", "z"], ["y"]), helper.make_node("MatMul", ["y", "v"], ["p"])]
+    (_, longest) = infer(read(model(nodes[:1], inputs, ["y"]))).symbolic.shapes["y"]
+    for a, b, wanted in ((1, 1, 1), (5, 5, 5), (1, 7, 7), (7, 1, 7), (0, 1, 0), (1, 0, 0), (0, 0, 0)):
+        assert longest is not None
+        assert longest.value({"A": a, "B": b}.__getitem__) == wanted
+    demanded = infer(read(model(nodes, inputs, ["p"]))).types["y"].shape
+    assert demanded == ("S", "B")
+
+
 def test_unknown_dimensions_are_equal_to_nothing() -> None:
     add = helper.make_node("Identity", ["x"], ["y"])
     inputs = [value("x", ["?", -1, None]), value("z", ["?"])]
