@@ -140,8 +140,11 @@ class Site:
         return [float(element) for element in array.ravel()]
 
     def sizes(self, index: int) -> list[Size | None]:
-        """The elements of an input of rank 0 or 1."""
-        return list(self.content(index).ravel())
+        """The elements of an input of rank 0 or 1. Raises Undecided for truth values, which are no sizes."""
+        elements = list(self.content(index).ravel())
+        if any(isinstance(element, bool) for element in elements):
+            raise Undecided
+        return elements
 
     def integers(self, index: int) -> list[int]:
         """The elements of an input that are the same for all sizes. Raises Undecided where they are not."""

@@ -87,12 +87,12 @@ class CompiledModel(LoadedModel):
     def _map_weights(self) -> Array:
         """The weights, whose checksum is that of what is mapped, whatever becomes of the file."""
         path = self.path / WEIGHTS
+        if not path.is_file():
+            raise missing_file(path)
         try:
             with path.open("rb") as file:
                 is_empty = path.stat().st_size == 0
                 content = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except FileNotFoundError:
-            raise missing_file(path) from None
         except OSError as error:
             raise BundleError(f"{path}: cannot be mapped: {error.strerror or error}") from None
         if sha256(content).hexdigest() != self.manifest.files.get(WEIGHTS):

@@ -350,6 +350,13 @@ def test_unknown_dimensions_are_equal_to_nothing() -> None:
     assert knowledge.types["z"].shape == ("z.0",)
 
 
+def test_truth_values_are_no_sizes() -> None:
+    """ONNX's checker lets a Tile be repeated so often."""
+    tile, weights = helper.make_node("Tile", ["x", "often"], ["y"]), {"often": np.array([True, True])}
+    type_ = infer(read(model([tile], [value("x", ["N", 3])], ["y"], weights))).types.get("y")
+    assert type_ is None or type_.shape is None or set(type_.shape) == {"?"}
+
+
 @pytest.mark.parametrize(
     ("factor", "rounding", "expected"),
     [(0.5, "Floor", "H//2"), (0.5, "Ceil", "(H + 1)//2"), (0.5, "", "H//2"), (3.0, "", "3*H"), (0.1, "Floor", None)],

@@ -279,6 +279,13 @@ def test_a_processor_that_lacks_instructions_is_refused(bundle: Path) -> None:
     assert "this processor has no avx1024" in refused
 
 
+def test_weights_that_are_a_pipe_are_missing(bundle: Path) -> None:
+    """Opening one would wait for somebody to write."""
+    (bundle / "weights.bin").unlink()
+    os.mkfifo(bundle / "weights.bin")
+    assert refusal(bundle) == "bundle/weights.bin: is missing; compile the model again"
+
+
 def test_weights_that_were_changed_are_refused(bundle: Path) -> None:
     content = bytearray((bundle / "weights.bin").read_bytes())
     content[0] ^= 1
