@@ -24,5 +24,6 @@ def shrink_tile(tile: Tile, fewer_rows: Iterable[int], *, is_short: bool, is_nar
     if is_short:
         tile = replace(tile, rows=max((rows for rows in fewer_rows if rows < tile.rows), default=tile.rows))
     if is_narrow:
-        tile = replace(tile, vectors=1, lanes=tile.lanes if tile.vectors > 1 else min(tile.lanes, NARROW_LANES))
+        lanes = tile.lanes if tile.vectors > 1 else NARROW_LANES if tile.lanes > NARROW_LANES else 1
+        tile = replace(tile, vectors=1, lanes=lanes)
     return tile

@@ -137,11 +137,10 @@ def scores() -> Scheduled:
     return scheduled
 
 
-def test_few_scores_are_computed_by_narrow_vectors(scores: Scheduled) -> None:
-    """But those of fewer than four columns."""
+def test_few_scores_are_computed_by_narrow_vectors_without_guards(scores: Scheduled) -> None:
     small = [kinds for is_small, kinds in list_sums(scores.schedule.mod["main"].body) if is_small]
-    assert [kinds[-1] == tirx.ForKind.VECTORIZED for kinds in small] == [True] * (len(small) - 1) + [False]
-    assert len(small) > 1
+    assert small
+    assert all(kinds[-1] == tirx.ForKind.VECTORIZED for kinds in small)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 4, 6, 17, 33, 70])
