@@ -23,7 +23,13 @@ from tvm.s_tir import stmt as s_stmt
 
 from .blocks import FUNCTION, BlockInfo, is_selection, walk
 from .draft import Draft, Scheduled
-from .pointwise import count_contiguous_axes, inline_pointwise, schedule_pointwise, vector_width
+from .pointwise import (
+    count_contiguous_axes,
+    count_vector_axes,
+    inline_pointwise,
+    schedule_pointwise,
+    vector_width,
+)
 from .preparation import PARALLEL_ELEMENTS
 from .rewriting import conjuncts, point, rebuild, with_body
 from .tails import finish
@@ -196,7 +202,7 @@ def _vectorise(draft: Draft, block: BlockInfo, loops: list[Any]) -> None:
     """Make vectors of the contiguous ones among the last of these loops; share the others where no loop around is."""
     count = 0
     if not block.has_booleans():
-        count = min(count_contiguous_axes(block, draft.device.lanes) or int(_runs_along_last(block)), len(loops))
+        count = min(count_vector_axes(draft, block) or int(_runs_along_last(block)), len(loops))
     outer, inner = (loops[:-count], loops[-count:]) if count else (loops[:-1], loops[-1:])
     loop, vector = draft.fuse(inner), None
     width = vector_width(draft.extent(loop), draft.device) if count else 1

@@ -17,6 +17,7 @@ from tvm import tirx
 from ...costmodels.device import Device
 from .blocks import BlockInfo, BufferAccess
 from .draft import Draft, Scheduled
+from .extents import is_symbolic
 from .preparation import PARALLEL_ELEMENTS, pad_in_place
 from .tails import finish
 from .tiling.tiles import largest_divisor
@@ -47,7 +48,7 @@ def inline_pointwise(draft: Draft) -> bool:
 def schedule_pointwise(draft: Draft, block: BlockInfo, loops: list[Any]) -> None:
     """Schedule the block's own `loops` (one for each iterator; further out nothing is touched)."""
     schedule = draft.schedule
-    fused = count_contiguous_axes(block, draft.device.lanes)
+    fused = count_vector_axes(draft, block)
     selective = block.is_selective()
     other = None if fused or selective else _transposed_axis(block)
     if other is not None and len(loops) == len(block.extents):
@@ -89,7 +90,8 @@ def _schedule_transposition(draft: Draft, block: BlockInfo, loops: list[Any], ot
     schedule = draft.schedule
     *outer, last = loops
     along = outer.pop(other)
-    if other != len(loops) - 2 and _are_one_axis(block, len(loops) - 2):
+    is_divided = is_symbolic(block.extents[-1]) and _is_inside(draft, block)
+    if other != len(loops) - 2 and not is_divided and _are_one_axis(block, len(loops) - 2):
         last = schedule.fuse(outer.pop(), last)
     blocks, inside = schedule.split(along, [None, largest_divisor(block.extents[other], BLOCK_ALONG)])
     columns, column = schedule.split(last, [None, largest_divisor(draft.extent(last), BLOCK_COLUMNS)])
@@ -142,14 +144,33 @@ def vector_width(extent: int, device: Device) -> int:
     return max(width, 1)
 
 
-def count_contiguous_axes(block: BlockInfo, lanes: int) -> int:
-    """The number of trailing iterators that become one vectorised loop; 0 if not even the last one can.
+def count_vector_axes(draft: Draft, block: BlockInfo) -> int:
+    """The number of trailing iterators that become one vectorised loop.
 
-    No more than it takes for whole vectors, and at most two that are longer than 1: TVM does not find the flat index
-    again behind more.
+    Not rows and columns where their number would have to be divided by a width that a call decides about: that of a
+    buffer inside of the function, whose places `join_pixels` leaves alone.
+    """
+    count = count_contiguous_axes(block, draft.device.lanes)
+    is_divided = any(map(is_symbolic, block.extents[len(block.extents) - count + 1 :]))
+    return (
+        count_contiguous_axes(block, draft.device.lanes, most=1) if is_divided and _is_inside(draft, block) else count
+    )
+
+
+def _is_inside(draft: Draft, block: BlockInfo) -> bool:
+    """Whether it reads or writes a buffer that no caller of the function gives."""
+    outside = draft.parameters_outside()
+    return any(not any(a.buffer.same_as(p) for p in outside) for a in (*block.reads, *block.writes))
+
+
+def count_contiguous_axes(block: BlockInfo, lanes: int, most: int | None = None) -> int:
+    """The number of trailing iterators that every access runs along as one; 0 if not even along the last one.
+
+    No more than `most`, than it takes for whole vectors, and than two that are longer than 1: TVM does not find the
+    flat index again behind more.
     """
     count = elements = 0
-    for size in range(1, len(block.extents) + 1):
+    for size in range(1, len(block.extents[:most]) + 1):
         suffix = range(len(block.extents) - size, len(block.extents))
         extents = [block.extents[i] for i in suffix]
         if not all(_runs_along(access, suffix, block) for access in (*block.reads, block.write)):

@@ -9,6 +9,7 @@ import pytest
 from tvm import te, topi
 
 from eqfuse.lowering.schedules import Draft, Trace, fallback, list_candidates, mark_constants
+from eqfuse.lowering.schedules.draft import BETWEEN
 from eqfuse.lowering.schedules.estimate import estimate_cycles, least_cycles
 from eqfuse.lowering.schedules.extents import TYPICAL
 from eqfuse.lowering.schedules.fallback import plain
@@ -143,3 +144,17 @@ def test_a_convolution_of_few_outputs_and_free_width_has_vectors_along_its_pixel
 
 def test_a_convolution_whose_outputs_fill_a_vector_reads_its_map_as_it_is() -> None:
     check(colours(12, 20, 16, 16, 5), "contraction", SERVER)
+
+
+@pytest.mark.parametrize("between", [[], [0]])
+def test_a_stage_behind_another_divides_no_place_by_a_width_of_free_size(between: list[int]) -> None:
+    """What it reads is allocated inside of the function: there rows and columns as one loop are not joined again."""
+    shape = (2, 24, te.var("w"))
+    x, y = (te.placeholder(shape, name=name) for name in "xy")
+    function = te.create_prim_func([x, y, te.compute(shape, lambda *i: x(*i) + y(*i), name="added")])
+    marked = function.with_attr(TYPICAL, {"w": 50}).with_attr(BETWEEN, between)
+    scheduled = pointwise(Draft.of(marked, SERVER))
+    assert scheduled is not None
+    text = scheduled.schedule.mod.script()
+    assert "% w" not in text
+    assert "T.vectorized(16)" in text
