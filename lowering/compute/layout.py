@@ -219,6 +219,22 @@ def _split(call: TensorCall) -> tuple[te.Tensor, ...]:
     return tuple(part(start, number, size) for number, (start, size) in enumerate(zip(starts, parts, strict=False)))
 
 
+def _trilu(call: TensorCall) -> te.Tensor:
+    """The elements above or below a diagonal, and zeros."""
+    x, offset, is_upper = call.source(0), call.optional(1), call.integer("upper", 1)
+    diagonal: Expr = tirx.const(0, "int32")
+    if offset is not None:
+        low, high = (tirx.const(bound, "int64") for bound in (-(2**30), 2**30))  # beyond any axis, in 32 bits
+        diagonal = te.max(te.min(offset(*(0 for _ in offset.shape)), high), low).astype("int32")
+
+    def element(*indices: Expr) -> Expr:
+        distance = indices[-1] - indices[-2] - diagonal
+        is_kept = tirx.GE(distance, 0) if is_upper else tirx.LE(distance, 0)
+        return tirx.Select(is_kept, x(*indices), call.constant(0))
+
+    return call.stage(call.shape, element)
+
+
 def _shape(call: TensorCall) -> te.Tensor:
     """A list of numbers, and of extents that a call decides about."""
     end = None if call.operator.attributes.get("end") is None else call.integer("end")
@@ -311,6 +327,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "SpaceToDepth": _space_to_depth,
     "Concat": _concat,
     "Split": _split,
+    "Trilu": _trilu,
     "Shape": _shape,
     "Dropout": _dropout,
     "Gather": _gather,

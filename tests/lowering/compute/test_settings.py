@@ -144,6 +144,9 @@ def layouts() -> Iterator[Call]:
     yield unary("Split", x(2, 7), axis=1, num_outputs=3, outputs=3)
     cut = {"starts": ints(-3, 1), "ends": ints(1000, -1), "axes": ints(-1, 0), "steps": ints(2, 1)}
     yield single("Slice", {"x": x(4, 5), **cut}, list(cut))
+    for upper, k in product((0, 1), (-2, 0, 3, 2**40)):
+        yield single("Trilu", {"x": x(2, 4, 5), "k": scalar(k, "int64")}, ["k"] if k else [], upper=upper)
+    yield unary("Trilu", np.arange(12).reshape(3, 4), upper=0)
 
 
 def indices() -> Iterator[Call]:
