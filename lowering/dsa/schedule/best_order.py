@@ -8,7 +8,6 @@ all that is left waits for all that has run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import accumulate, chain
 
@@ -17,21 +16,12 @@ from .instances import InstanceGraph
 from .order_moves import improve_by_moves
 from .order_problem import Effort, OrderProblem, problem_of, series
 from .order_search import OrderSearch
-from .orders import MemoryUse, Order, bfs_order, dfs_order, memory_use
+from .orders import MemoryUse, Order, bfs_order, dfs_order
 
 _EFFORT = 1_500_000
 """Steps of about a microsecond for searches that cannot be proven to end soon."""
 _LARGEST_SEARCH = 400
 """Pieces of more instances are not searched: they have far too many sets of instances."""
-
-
-@dataclass(frozen=True)
-class BestOrder:
-    """An order, its use of memory, and whether no order has a smaller peak, or the same and a smaller sum."""
-
-    order: Order
-    use: MemoryUse
-    proven: bool
 
 
 def footprint_order(graph: InstanceGraph) -> Order:
@@ -43,16 +33,14 @@ def footprint_order(graph: InstanceGraph) -> Order:
     return _footprint_order(problem_of(graph))
 
 
-def best_order(graph: InstanceGraph, *, effort: int = _EFFORT) -> BestOrder:
-    """The order with the smallest peak, and of those the smallest sum (MemoryUse), that is found.
+def best_order(graph: InstanceGraph, *, effort: int = _EFFORT) -> tuple[Order, bool]:
+    """The order found with the smallest peak, and of those the smallest sum (MemoryUse), and whether none is better.
 
     It is never worse than breadth first, depth first, `footprint_order` and `demand_order`. `effort` is the number of
     steps, of about a microsecond each, for searches that cannot be proven to end soon, so that the result is the same
     on every machine.
     """
-    problem = problem_of(graph)
-    order, proven = best_order_of_jobs(problem, (dfs_order(graph), bfs_order(graph)), Effort(effort))
-    return BestOrder(order, memory_use(graph, order), proven)
+    return best_order_of_jobs(problem_of(graph), (dfs_order(graph), bfs_order(graph)), Effort(effort))
 
 
 def best_order_of_jobs(problem: OrderProblem, known: Sequence[Order], effort: Effort) -> tuple[Order, bool]:

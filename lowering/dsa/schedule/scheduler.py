@@ -25,7 +25,7 @@ _ORDERS: Mapping[OrderName, Callable[[InstanceGraph], Order]] = {
     "bfs": bfs_order,
     "dfs": dfs_order,
     "footprint": footprint_order,
-    "best": lambda graph: best_order(graph).order,
+    "best": lambda graph: best_order(graph)[0],
 }
 
 
