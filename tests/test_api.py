@@ -15,7 +15,7 @@ from typing import Any, get_args
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import eqfuse
 from eqfuse.cli.parser import build_parser
@@ -25,16 +25,17 @@ from eqfuse.engine.choices import CostName, Extraction, PartitionMethod
 from eqfuse.errors import EqfuseError
 from eqfuse.rules.vocabulary import Precision
 
+from .engine.models import model, value
+
 
 def layers(count: int) -> onnx.ModelProto:
     """A chain of pairs of Relu and Add."""
-    tensor, nodes = helper.make_tensor_value_info, []
+    nodes = []
     for number in range(count):
         nodes.append(helper.make_node("Relu", [f"h{number}"], [f"r{number}"]))
         nodes.append(helper.make_node("Add", [f"r{number}", "w"], [f"h{number + 1}"]))
-    ends = [tensor("h0", TensorProto.FLOAT, [2, 3])], [tensor(f"h{count}", TensorProto.FLOAT, [2, 3])]
-    graph = helper.make_graph(nodes, "graph", *ends, [numpy_helper.from_array(np.ones((1, 3), np.float32), "w")])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    ends = [value("h0", [2, 3])], [value(f"h{count}", [2, 3])]
+    return model(nodes, *ends, {"w": np.ones((1, 3), np.float32)})
 
 
 @pytest.mark.parametrize(

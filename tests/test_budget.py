@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 import eqfuse
 from eqfuse.cli import main
@@ -28,6 +28,8 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.extract.extraction.select import Pricing
 from eqfuse.support.worker_process import WorkerDiedError
 
+from .engine.models import model, value
+
 OPERATORS = ["Neg", "Neg", "Identity", "Relu"]
 
 
@@ -35,10 +37,8 @@ def chain(folder: Path) -> Path:
     """A model that rules and the encoding alone would both make smaller."""
     names = ["x", "a", "b", "c", "y"]
     nodes = [helper.make_node(op, [names[i]], [names[i + 1]]) for i, op in enumerate(OPERATORS)]
-    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3])] for name in "xy"]
-    graph = helper.make_graph(nodes, "small", *ends)
     path = folder / "in.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(model(nodes, [value("x", [2, 3])], [value("y", [2, 3])]), path)
     return path
 
 

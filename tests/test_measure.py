@@ -16,7 +16,7 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import eqfuse
 from eqfuse.cli.parser import MEASURE_SECONDS, build_parser
@@ -26,6 +26,8 @@ from eqfuse.engine.verification.baseline import draw_typical
 from eqfuse.errors import EqfuseError
 from eqfuse.lowering.running.onnx_runtime import are_enough, read_profile, subtract_profiling
 from eqfuse.lowering.running.turns import Estimate, take_turns
+
+from .engine.models import model, value
 
 
 def candidate(name: str, layers: int, ratio: float, width: float = 0.002, problem: str = "") -> TimedCandidate:
@@ -116,15 +118,10 @@ def test_turns_reverse_their_order() -> None:
 # --- inputs
 
 
-def tensor(name: str, shape: Sequence[int | str | None]) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-
-
 def save(folder: Path, nodes: Sequence[onnx.NodeProto], shape: Sequence[int | str], **weights: Any) -> Path:
-    stored = [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in weights.items()]
-    graph = helper.make_graph(nodes, "graph", [tensor("x", shape)], [tensor("y", [None] * len(shape))], stored)
+    stored = {name: np.asarray(array, np.float32) for name, array in weights.items()}
     path = folder / "in.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(model(nodes, [value("x", shape)], [value("y", [None] * len(shape))], stored), path)
     return path
 
 
@@ -245,11 +242,7 @@ def test_a_real_run_says_what_was_timed_and_keeps_the_times_of_operators(tmp_pat
 
 def test_an_original_that_does_not_run_is_one_line(tmp_path: Path) -> None:
     nodes = [helper.make_node("Gather", ["x", "far"], ["y"]), helper.make_node("Relu", ["y"], ["z"])]
-    graph = helper.make_graph(
-        nodes, "graph", [tensor("x", ["n"])], [tensor("z", [])],
-        [numpy_helper.from_array(np.array(10**6), "far")],
-    )  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "in.onnx")
+    onnx.save(model(nodes, [value("x", ["n"])], [value("z", [])], {"far": np.array(10**6)}), tmp_path / "in.onnx")
     with pytest.raises(EqfuseError, match=r"in\.onnx: nothing was measured: .*; --inputs gives other inputs$"):
         eqfuse.optimize(tmp_path / "in.onnx", measure=1, verify=False)
 

@@ -21,13 +21,13 @@ from eqfuse.benchmarks.optimize import (
     named_size,
 )
 
+from ..engine.models import model, value
+
 
 def save(path: Path, *operators: str) -> Path:
     names = ["x", *(f"h{n}" for n in range(1, len(operators))), "y"]
     nodes = [helper.make_node(op, [names[n]], [names[n + 1]]) for n, op in enumerate(operators)]
-    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", "m"])] for name in "xy"]
-    graph = helper.make_graph(nodes, "graph", *ends)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(model(nodes, *([value(name, ["n", "m"])] for name in "xy")), path)
     return path
 
 

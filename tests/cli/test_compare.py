@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
+from ..engine.models import model, value
 from .command_line import CommandLine
 
 
@@ -35,8 +36,8 @@ def test_what_was_not_verified_does_not_pass(eqfuse: CommandLine) -> None:
 
 
 def test_a_tolerance_decides(eqfuse: CommandLine) -> None:
-    for name, value in (("a.onnx", 1.0), ("b.onnx", 1.01)):
-        eqfuse.model(name, [helper.make_node("Add", ["x", "w"], ["y"])], w=value)
+    for name, number in (("a.onnx", 1.0), ("b.onnx", 1.01)):
+        eqfuse.model(name, [helper.make_node("Add", ["x", "w"], ["y"])], w=number)
     assert eqfuse.run("verify", "a.onnx", "b.onnx", "-q").code == 3
     assert eqfuse.run("verify", "a.onnx", "b.onnx", "-q", "--atol", "0.1").code == 0
 
@@ -78,17 +79,12 @@ def with_assumptions(path: Path) -> None:
         helper.make_node("IsNaN", ["largest"], ["c"]),
         helper.make_node("If", ["c"], ["y"], **bodies),
     ]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "length", 8]) for name in "xy"]
-    graph = helper.make_graph(nodes, "graph", ends[:1], ends[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, path)
+    onnx.save(model(nodes, *([value(name, ["batch", "length", 8])] for name in "xy")), path)
 
 
 def test_batches_without_a_name_count_once(eqfuse: CommandLine) -> None:
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 3, "H", None]) for name in "xy"]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "graph", ends[:1], ends[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, eqfuse.folder / "in.onnx")
+    ends = ([value(name, [None, 3, "H", None])] for name in "xy")
+    onnx.save(model([helper.make_node("Relu", ["x"], ["y"])], *ends), eqfuse.folder / "in.onnx")
     assert "assumed sizes: unnamed batches = 1; H, unnamed dimensions = 128" in eqfuse.run("inspect", "in.onnx").out
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from eqfuse.driver.bench import read_inputs
 from eqfuse.errors import UsageError
 from eqfuse.lowering.ports import Port
 
+from ..engine.models import model, value
 from .command_line import CommandLine
 
 
@@ -31,12 +32,8 @@ def choosy(eqfuse: CommandLine, name: str = "in.onnx", factor: float = 2.0) -> P
         make("Mul", ["second", "factor"], ["y"]),
     ]
     weights = {"rates": np.array([8000, 16000]), "one": np.array(1), "factors": np.array([factor], np.float32)}
-    tensor = helper.make_tensor_value_info
-    ends = [tensor("x", TensorProto.FLOAT, [2, 3]), tensor("rate", TensorProto.INT64, [])]
-    stored = [numpy_helper.from_array(array, key) for key, array in weights.items()]
-    graph = helper.make_graph(nodes, "graph", ends, [tensor("y", TensorProto.FLOAT, [2, 3])], stored)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return eqfuse.write(name, made.SerializeToString())
+    inputs = [value("x", [2, 3]), value("rate", [], TensorProto.INT64)]
+    return eqfuse.write(name, model(nodes, inputs, [value("y", [2, 3])], weights).SerializeToString())
 
 
 def sample(eqfuse: CommandLine, name: str = "real.npz", rate: int = 16000) -> None:
@@ -165,23 +162,18 @@ def test_operators_that_saw_one_side_are_reported(eqfuse: CommandLine) -> None:
 
 def test_what_the_evaluator_of_onnx_cannot_run_is_said_in_plain_words(eqfuse: CommandLine) -> None:
     """A loop that never runs stacks nothing, which numpy refuses; x / -0 is another infinity than x / +0."""
-    make, tensor = helper.make_node, helper.make_tensor_value_info
-    carried, kept, last = (tensor(name, TensorProto.FLOAT, [2, 3]) for name in ("h", "k", "h2"))
+    make = helper.make_node
+    carried, kept, last = (value(name, [2, 3]) for name in ("h", "k", "h2"))
     body = helper.make_graph(
         [make("Identity", ["go"], ["on"]), make("Relu", ["h"], ["h2"]), make("Relu", ["h"], ["k"])], "body",
-        [tensor("i", TensorProto.INT64, []), tensor("go", TensorProto.BOOL, []), carried],
-        [tensor("on", TensorProto.BOOL, []), last, kept],
+        [value("i", [], TensorProto.INT64), value("go", [], TensorProto.BOOL), carried],
+        [value("on", [], TensorProto.BOOL), last, kept],
     )  # fmt: skip
     nodes = [make("Loop", ["never", "yes", "x"], ["last", "stacked"], body=body)]
-    ends = [tensor("x", TensorProto.FLOAT, [2, 3])]
-    stored = [numpy_helper.from_array(np.array(0), "never"), numpy_helper.from_array(np.array(True), "yes"),
-              numpy_helper.from_array(np.array(-0.0, np.float32), "low"),
-              numpy_helper.from_array(np.array(0.0, np.float32), "high")]  # fmt: skip
-    outputs = [tensor("y", TensorProto.FLOAT, [2, 3]), tensor("last", TensorProto.FLOAT, [2, 3])]
+    stored = {"never": np.array(0), "yes": np.array(True), "low": np.float32(-0.0), "high": np.float32(0.0)}
+    ends = [value("x", [2, 3])], [value("y", [2, 3]), value("last", [2, 3])]
     for name, zero in (("in.onnx", "low"), ("out.onnx", "high")):
-        graph = helper.make_graph([*nodes, make("Div", ["x", zero], ["y"])], "graph", ends, outputs, stored)
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-        onnx.save(made, eqfuse.folder / name)
+        onnx.save(model([*nodes, make("Div", ["x", zero], ["y"])], *ends, stored), eqfuse.folder / name)
     outcome = eqfuse.run("verify", "in.onnx", "out.onnx")
     assert outcome.code == 3
     assert "output 'y' differs: infinities of opposite signs" in outcome.out

@@ -17,11 +17,13 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, load, numpy_helper, save
+from onnx import helper, load, save
 
 import eqfuse
 from eqfuse.driver.session.verdicts import Verdicts, try_lock
 
+from ..engine.models import model as build
+from ..engine.models import value
 from .programs import SECONDS, install
 
 pytestmark = pytest.mark.conformance
@@ -53,13 +55,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A chain of element-wise operators, which is faster as one kernel."""
     nodes = [helper.make_node("Mul", ["x", "w"], ["v0"])]
     nodes += [helper.make_node(op, [f"v{n}"], [f"v{n + 1}"]) for n, op in enumerate(["Neg", "Abs", "Sqrt", "Relu"] * 3)]
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [256, 512])],
-        [helper.make_tensor_value_info(f"v{len(nodes) - 1}", TensorProto.FLOAT, [256, 512])],
-        [numpy_helper.from_array(np.linspace(0.5, 2, 512, dtype=np.float32), "w")],
-    )  # fmt: skip
+    weights = {"w": np.linspace(0.5, 2, 512, dtype=np.float32)}
     path = tmp_path_factory.mktemp("model") / "model.onnx"
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    save(build(nodes, [value("x", [256, 512])], [value(f"v{len(nodes) - 1}", [256, 512])], weights), path)
     return path
 
 
@@ -133,8 +131,8 @@ for rows in (8, 200, 300):
 def test_sizes_that_vary(model: Path, cache: Path, tmp_path: Path) -> None:
     """The first has code of its own, all others share one."""
     proto = load(model)
-    for value in (*proto.graph.input, *proto.graph.output):
-        value.type.tensor_type.shape.dim[0].dim_param = "N"
+    for port in (*proto.graph.input, *proto.graph.output):
+        port.type.tensor_type.shape.dim[0].dim_param = "N"
     save(proto, tmp_path / "free.onnx")
     command = [sys.executable, "-c", FREE, tmp_path / "free.onnx"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS + 60)

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper, save
+from onnx import TensorProto, helper, save
 
 import eqfuse
 from eqfuse.driver.session.verdicts import Job, Verdict, Verdicts
+
+from ..engine.models import model as build
+from ..engine.models import value
 
 ROWS = 3
 
@@ -20,26 +23,15 @@ ROWS = 3
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``y = Relu(x W)``, ``z = table[i]``; i has free size N."""
     random = np.random.default_rng(0)
-    weights = {"w": random.standard_normal((8, 4)), "table": random.standard_normal((5, 2))}
-    graph = helper.make_graph(
-        [
-            helper.make_node("MatMul", ["x", "w"], ["xw"]),
-            helper.make_node("Relu", ["xw"], ["y"]),
-            helper.make_node("Gather", ["table", "i"], ["z"], axis=0),
-        ],
-        "g",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, [ROWS, 8]),
-            helper.make_tensor_value_info("i", TensorProto.INT64, ["N"]),
-        ],
-        [
-            helper.make_tensor_value_info("y", TensorProto.FLOAT, [ROWS, 4]),
-            helper.make_tensor_value_info("z", TensorProto.FLOAT, ["N", 2]),
-        ],
-        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
-    )
+    weights = {"w": random.standard_normal((8, 4), np.float32), "table": random.standard_normal((5, 2), np.float32)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["xw"]),
+        helper.make_node("Relu", ["xw"], ["y"]),
+        helper.make_node("Gather", ["table", "i"], ["z"], axis=0),
+    ]
+    inputs = [value("x", [ROWS, 8]), value("i", ["N"], TensorProto.INT64)]
     path = tmp_path_factory.mktemp("model") / "model.onnx"
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    save(build(nodes, inputs, [value("y", [ROWS, 4]), value("z", ["N", 2])], weights), path)
     return path
 
 
