@@ -85,7 +85,7 @@ class Linker:
 
     def compile(self, source: Path, compiled: Path) -> Path:
         """The object of C that may use the runtime's header."""
-        options = ("-x", "c", "-std=gnu11", "-O2", "-fPIC", f"-I{RUNTIME}")
+        options = ("-x", "c", "-std=gnu11", "-Werror=implicit-function-declaration", "-O2", "-fPIC", f"-I{RUNTIME}")
         self._run(*options, "-c", str(source), "-o", str(compiled))
         return compiled
 

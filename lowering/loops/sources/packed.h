@@ -71,6 +71,13 @@ static inline int64_t eqfuse_floor(int64_t dividend, int64_t divisor) {
     return quotient - (dividend % divisor && (dividend < 0) != (divisor < 0));
 }
 
+static inline int64_t eqfuse_times(int64_t a, int64_t b) {
+    const int64_t most = (int64_t)1 << 56; /* as in eqfuse_runtime.c: sums of some stay below 2^63 */
+    int64_t product;
+    if (!__builtin_mul_overflow(a, b, &product) && product <= most && product >= -most) return product;
+    return (a < 0) == (b < 0) ? most : -most;
+}
+
 static inline int64_t eqfuse_least(int64_t a, int64_t b) { return MIN_OF(a, b); }
 
 static inline int64_t eqfuse_greatest(int64_t a, int64_t b) { return MAX_OF(a, b); }
