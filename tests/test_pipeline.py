@@ -13,29 +13,20 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import eqfuse
 from eqfuse.errors import VerificationError
 
+from .engine.models import model as build
+from .engine.models import value
+
 
 def model(
-    nodes: Sequence[onnx.NodeProto],
-    weights: Mapping[str, Any] = {},
-    shape: Sequence[int | str] = (2, 3),
-    opset: int = 17,
-    output: str = "y",
-    ir_version: int = 8,
+    nodes: Sequence[onnx.NodeProto], weights: Mapping[str, Any] = {}, shape: Sequence[int | str] = (2, 3)
 ) -> onnx.ModelProto:
-    """A float model with one input ``x`` and one output."""
-    graph = helper.make_graph(
-        list(nodes),
-        "small",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(shape))],
-        [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
+    """A float model with one input ``x`` and one output ``y``."""
+    return build(nodes, [value("x", shape)], ["y"], weights)
 
 
 def save(made: onnx.ModelProto, folder: Path, name: str = "in.onnx") -> Path:

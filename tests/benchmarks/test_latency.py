@@ -8,12 +8,15 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 from eqfuse.benchmarks import latency
 from eqfuse.benchmarks.latency import OURS, REFERENCE, Record
 from eqfuse.benchmarks.measuring.busy import Load
 from eqfuse.benchmarks.measuring.contestants import Contestant, ContestantError, Sample, Setup
+
+from ..engine.models import model as build
+from ..engine.models import value
 
 
 def record(name: str, family: str, ours: float, theirs: float) -> Record:
@@ -26,10 +29,8 @@ def record(name: str, family: str, ours: float, theirs: float) -> Record:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (2, 3)) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "small", ports[:1], ports[1:])
     path = tmp_path / "small.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(build([helper.make_node("Relu", ["x"], ["y"])], *([value(name, (2, 3))] for name in "xy")), path)
     return path
 
 

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
+
+from ..engine.models import model as build
+from ..engine.models import value
 
 Array = np.ndarray[Any, Any]
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
@@ -35,13 +38,9 @@ def model(
     """A model of opset 17; inputs and outputs are floats but for those among `integers`."""
 
     def port(name: str, shape: Sequence[int | str | None]) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(name, INT if name in integers else FLOAT, shape)
+        return value(name, shape, INT if name in integers else FLOAT)
 
-    graph = helper.make_graph(
-        nodes, "small", [port(*i) for i in inputs.items()], [port(*o) for o in outputs.items()],
-        [numpy_helper.from_array(array, name) for name, array in stored.items()],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return build(nodes, [port(*i) for i in inputs.items()], [port(*o) for o in outputs.items()], stored)
 
 
 def graph_of(proto: onnx.ModelProto) -> OperatorGraph:

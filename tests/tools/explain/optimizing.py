@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 from numpy.typing import ArrayLike
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from eqfuse.driver.observe import Observation, explain_value, observe_model
 from eqfuse.driver.options import Options
 from eqfuse.tools.explain.explanation import Explanation
+
+from ...engine.models import model as build
+from ...engine.models import value
 
 RECORD = """
 ; made for a test
@@ -38,13 +41,9 @@ def model(
     shape: Sequence[int | str] = (2, 3), **weights: ArrayLike,
 ) -> Path:  # fmt: skip
     """A model from `x` to `outputs`."""
-    stored = [numpy_helper.from_array(np.asarray(w, np.float32), n) for n, w in weights.items()]
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
-    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
-    graph = helper.make_graph(nodes, "graph", inputs, results, stored)
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    stored = {name: np.asarray(weight, np.float32) for name, weight in weights.items()}
     path = folder / "model.onnx"
-    path.write_bytes(proto.SerializeToString())
+    onnx.save(build(nodes, [value("x", shape)], outputs, stored), path)
     return path
 
 
