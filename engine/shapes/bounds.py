@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...ir.sizes import Atom, Size, exact_quotient, extremum, floor_divide, number, rebuild, symbol
+from ...ir.sizes import ZERO, Atom, Size, exact_quotient, extremum, floor_divide, number, rebuild, symbol
 
 _DEEPEST = 6
 """Floors, mins and maxes that are taken apart for one bound; each doubles the work."""
@@ -62,8 +62,11 @@ class Bounds:
         quotient = exact_quotient(dividend, divisor)
         if quotient is not None or not divisor.terms:
             return quotient
-        is_rounded_down = self.is_at_least(dividend, 0) and self.is_at_least(divisor, 0)
-        return floor_divide(dividend, divisor) if is_rounded_down else None
+        if self.is_at_least(dividend, 0) and self.is_at_least(divisor, 0):
+            return floor_divide(dividend, divisor)
+        if (steps := divisor.number) is not None and steps > 0 and self.is_at_least(dividend, 1 - steps):
+            return self.maximum(floor_divide(dividend, divisor), ZERO)
+        return None
 
     def _shift(self, size: Size) -> Size:
         if not self.lowest:
@@ -72,12 +75,17 @@ class Bounds:
 
 
 def _least(size: Size, depth: int) -> int | None:
-    """A lower bound where every symbol is 0 or more."""
-    for factors, coefficient in size.terms:
-        if len(factors) == 1 and factors[0].kind != "symbol":
+    """A lower bound where every symbol is 0 or more.
+
+    An atom is taken apart before those inside of it, of which some may then be left out: `X - min(X, 3)` is `X - X`.
+    """
+    apart = {factors[0]: c for factors, c in size.terms if len(factors) == 1 and factors[0].kind != "symbol"}
+    inside = {inner for atom in apart for part in atom.parts for inner in part.atoms()}
+    for atom, coefficient in apart.items():
+        if atom not in inside:
             if depth == 0:
                 return None
-            bounds = [take(size, factors[0], coefficient, depth) for take in (_least_without, _least_apart)]
+            bounds = [take(size, atom, coefficient, depth) for take in (_least_without, _least_apart)]
             return max((bound for bound in bounds if bound is not None), default=None)
     is_bounded = all(c > 0 and all(_is_natural(a, depth) for a in f) for f, c in size.terms if f)
     return size.constant if is_bounded else None

@@ -17,7 +17,7 @@ from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph, Value
 from ...ir.operation import NO_SIZES, VARIADIC, assume_sizes, dimension_size
 from ...ir.operators import OPERATORS
-from ...ir.sizes import Size, symbol
+from ...ir.sizes import ZERO, Size, symbol
 from ...ir.types import TensorType
 from .size_relations import fit_sizes, raise_sizes
 
@@ -108,8 +108,11 @@ def _describe_node(node: ir.Node, model: Model, knowledge: Knowledge, for_kernel
         return _Described(node, attributes, reads, not is_standard(node))
     if has_body(node):
         names += [v.name for v in outer_values(node, model.graph)]
-    if for_kernels and _counts_up(node, knowledge):
-        names[1] = None
+    if for_kernels and is_standard(node) and _has_known_shape(node, knowledge):
+        if _counts_up(node, knowledge):
+            names[1] = None
+        if node.op_type == "Pad" and (axes := _padded_axes(node, knowledge)):
+            return _Described(node, {"axes": axes}, names, False)
     plain = _plain_attributes(node)
     is_opaque = plain is None or node.op_type in OPERATORS or not is_standard(node)
     return _Described(node, plain or {}, names, is_opaque)
@@ -117,12 +120,25 @@ def _describe_node(node: ir.Node, model: Model, knowledge: Knowledge, for_kernel
 
 def _counts_up(node: ir.Node, knowledge: Knowledge) -> bool:
     """Whether a node makes the numbers below the size of its result."""
-    type_ = knowledge.types.get(node.outputs[0].name or "")
-    if node.op_type != "Range" or not is_standard(node) or type_ is None or type_.shape is None:
-        return False
     given = [knowledge.constants.get(v.name or "") if v is not None else None for v in node.inputs[::2]]
-    is_known = all(isinstance(d, int) or d in knowledge.symbols for d in type_.shape)
-    return is_known and type_.dtype == "int64" and [array.item() for array in given if array is not None] == [0, 1]
+    return node.op_type == "Range" and [array.item() for array in given if array is not None] == [0, 1]
+
+
+def _padded_axes(node: ir.Node, knowledge: Knowledge) -> tuple[int, ...]:
+    """The axes that a padding with a constant, by computed amounts for all axes, may change; () for other nodes."""
+    pads = node.inputs[1].name if len(node.inputs) in (2, 3) and node.inputs[1] is not None else None
+    said = knowledge.symbolic.contents.get(pads or "")
+    if said is None or said.ndim != 1 or node.attributes.get_string("mode", "constant") != "constant":
+        return ()
+    half = said.size // 2
+    return tuple(axis for axis in range(half) if any(s is None or s != ZERO for s in said[axis::half]))
+
+
+def _has_known_shape(node: ir.Node, knowledge: Knowledge) -> bool:
+    """Whether the shape of the first result follows from the sizes of a call."""
+    type_ = knowledge.types.get(node.outputs[0].name or "")
+    shape = None if type_ is None else type_.shape
+    return shape is not None and all(isinstance(d, int) or d in knowledge.symbols for d in shape)
 
 
 def _assume_equal(sizes: dict[str, int], equal: Iterable[tuple[Size, Size]]) -> dict[str, int]:

@@ -311,7 +311,7 @@ def _gather_elements_maps(call: OperatorCall) -> IndexMaps:
 
 
 def _range_maps(call: OperatorCall) -> IndexMaps:
-    """Start and step are read for each element; the limit says how many there are."""
+    """Start and step are read for each element; the end says how many there are."""
     return IndexMaps(call.axes, tuple(None if n == 1 else () for n in range(len(call.operands))))
 
 

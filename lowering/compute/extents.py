@@ -84,7 +84,7 @@ class Extents:
         return self.expressions[size]
 
     def _derive(self, size: Size) -> Extent:
-        """From sizes that differ by a number or a factor, from those of its symbols, or from its terms."""
+        """From sizes that differ by a number, a factor or fewer terms, from those of its symbols, or from its terms."""
         known = [(other, value) for other, value in self.expressions.items() if isinstance(value, tirx.Var)]
         for other, value in known:
             if (distance := (size - other).number) is not None:
@@ -95,6 +95,12 @@ class Extents:
             quotient = exact_quotient(size, other)
             if quotient is not None:
                 return value * self._express(quotient)
+        shorter = ((size - other, value) for other, value in known)
+        for rest, value in ((rest, value) for rest, value in shorter if len(rest.terms) < len(size.terms)):
+            try:
+                return value + self._express(rest)
+            except UnknownExtent:
+                continue
         terms = []
         for factors, coefficient in size.terms:
             parts = [self._express(Size((((factor,), 1),))) for factor in factors]

@@ -120,6 +120,8 @@ def _begin(start: int, size: Extent) -> Expr:
 
 
 def _pad(call: TensorCall) -> te.Tensor:
+    if "pads" not in call.operator.attributes:
+        return _pad_by_operand(call)
     x, pads, mode = call.source(0), call.ints("pads"), call.text("mode", "constant")
     before, after = pads[: len(x.shape)], pads[len(x.shape) :]
     fill = call.optional(1)
@@ -130,6 +132,21 @@ def _pad(call: TensorCall) -> te.Tensor:
     value = call.constant(0) if fill is None else fill(*(0 for _ in fill.shape))
     result = pad_around(call, x, before, after, value, call.shape)
     return result if any(pads) else call.stage(call.shape, lambda *i: result(*i))
+
+
+def _pad_by_operand(call: TensorCall) -> te.Tensor:
+    """Padding by as much along some `axes` as an operand says."""
+    x, pads, fill = call.source(0), call.source(1), call.optional(2)
+    value = call.constant(0) if fill is None else fill(*(0 for _ in fill.shape))
+
+    def element(*indices: Expr) -> Expr:
+        places, inside = list(indices), []
+        for axis in call.ints("axes"):
+            places[axis] = indices[axis] - pads(axis).astype("int32")
+            inside += [tirx.GE(places[axis], 0), tirx.LT(places[axis], sizes(x)[axis])]
+        return te.if_then_else(tirx.all(*inside), x(*places), value)
+
+    return call.stage(call.shape, element)
 
 
 def _pad_with_own(call: TensorCall, before: Sequence[int], after: Sequence[int], mode: str) -> te.Tensor:
@@ -312,6 +329,8 @@ def _gather_elements(call: TensorCall) -> te.Tensor:
 
 
 def _range(call: TensorCall) -> te.Tensor:
+    if call.optional(1) is not None:
+        raise NotLowered("its end may be computed")
     start, step = (call.source(n)() for n in (0, 2))
     return call.stage(call.shape, lambda i: start + i.astype(call.dtype) * step)
 

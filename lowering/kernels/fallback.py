@@ -251,8 +251,9 @@ def _compute_targets(
             continue
         proto.input[place] += f".{index}"
         sizes.tensors = sizes.tensors or {name_in_model(graph.values[n]): _extents(graph, n) for n in given}
+        dtype = known_type(graph, operator.outputs[0]).dtype if proto.op_type == "Range" else "int64"
         try:
-            sizes.add_shape(proto.input[place], _target(proto, graph, operator, weights))
+            sizes.add_shape(proto.input[place], _target(proto, graph, operator, weights), dtype)
         except ValueError as unknown:
             raise LoweringError(f"{operator.name}: its size {unknown} follows from no input") from None
     return sizes, protos

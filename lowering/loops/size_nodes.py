@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from ...engine.onnx.typing import dtype_of
 from ...ir.sizes import Atom, Size
 from ..program.sizes import Extent, Solution, size_of, solve_sizes
 
@@ -22,10 +24,11 @@ class SizeNodes:
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     _names: dict[Size, str] = field(default_factory=dict)
 
-    def add_shape(self, name: str, shape: Iterable[Extent]) -> None:
+    def add_shape(self, name: str, shape: Iterable[Extent], dtype: str = "int64") -> None:
         """A list of sizes as the value `name`. Raises ValueError with the name of a size that no tensor tells."""
         sizes = [self._size(size_of(extent)) for extent in shape]
-        self.nodes.append(helper.make_node("Concat", sizes, [name], axis=0))
+        joined = self._add("Concat", *sizes, axis=0)
+        self.nodes.append(helper.make_node("Cast", [joined], [name], to=int(dtype_of(dtype))))
 
     @property
     def results(self) -> set[str]:
@@ -75,9 +78,9 @@ class SizeNodes:
         self.nodes.append(helper.make_node("Constant", [], [name], value=value))
         return name
 
-    def _add(self, op_type: str, *inputs: str) -> str:
+    def _add(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         name = f"{_PREFIX}{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op_type, inputs, [name]))
+        self.nodes.append(helper.make_node(op_type, inputs, [name], **attributes))
         return name
 
 

@@ -14,6 +14,8 @@ from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.ir.types import TensorType
+from eqfuse.lowering.compute import Extents
 from eqfuse.lowering.kernels.fallback import fallback
 from eqfuse.lowering.kernels.prim_funcs import lower_kernel
 from eqfuse.lowering.weights import Weights
@@ -43,14 +45,15 @@ def enlarged(**settings: Any) -> onnx.ModelProto:
         node("Concat", ["batch", "heads", "plane"], ["cut"], axis=0),
         node("Reshape", ["x", "cut"], ["r"]),
         node("Gather", ["plane", "first"], ["width"]),
-        node("Range", ["zero", "width", "step"], ["counted"]),
+        node("Cast", ["width"], ["end"], to=onnx.TensorProto.FLOAT),
+        node("Range", ["zero", "end", "step"], ["counted"]),
         node("Slice", ["x", "begin", "plane", "beside", "steps"], ["s"]),
     ]
     results = {"z": ["N", 6, "K", "L"], "r": ["N", 2, 3, "H", "W"], "s": ["N", 6, None, None], "counted": ["W"]}
     inputs = {"x": ["N", 6, "H", "W"], "y": ["N", 1, "K", "L"]}
-    numbers = {"heads": [2, 3], "first": 1, "zero": 0, "step": 1, "begin": [1, 0], "beside": [2, 3], "steps": [2, 1]}
+    numbers = {"heads": [2, 3], "first": 1, "begin": [1, 0], "beside": [2, 3], "steps": [2, 1]}
     stored = {name: np.array(values) for name, values in numbers.items()}
-    return model(nodes, inputs, results, ["counted"], **stored)
+    return model(nodes, inputs, results, zero=np.array(0, np.float32), step=np.array(1, np.float32), **stored)
 
 
 def kernel_graph(proto: onnx.ModelProto) -> OperatorGraph:
@@ -68,7 +71,7 @@ def test_kernels_read_no_shapes() -> None:
 def test_models_are_cut_with_all_that_they_compute() -> None:
     source = read(enlarged(**SETTINGS[0]))
     graph = operator_graph(source, infer(source))
-    assert len(graph) == 11
+    assert len(graph) == 12
     assert [operator.op for operator in graph.operators if operator.is_opaque] == ["Resize", "Reshape", "Slice"]
 
 
@@ -92,7 +95,7 @@ def test_kernels_compute_what_onnx_runtime_does(place: int) -> None:
     graph = kernel_graph(proto)
     x = np.random.default_rng(0).standard_normal((2, 6, 4, 5)).astype(np.float32)
     wanted = expected(proto, {"x": x, "y": np.zeros((2, 1, 7, 9), np.float32)})
-    stored = {1: [x], 2: [np.array(0), np.array(1)], 3: [x]}[place]
+    stored = {1: [x], 2: [np.array(0, np.float32), np.array(1, np.float32)], 3: [x]}[place]
     function = lower_kernel(graph, [place], "kernel")
     kernel = tvm.compile(tvm.IRModule({"kernel": function.prim_func}), target="llvm")["kernel"]
     answer = wanted[graph.values[function.outputs[0]].name]
@@ -156,3 +159,43 @@ def test_slices_and_tiles_of_the_call_as_in_onnx_runtime() -> None:
 
 def proto_table(proto: onnx.ModelProto) -> Array:
     return next(numpy_helper.to_array(t) for t in proto.graph.initializer if t.name == "table")
+
+
+def padded() -> onnx.ModelProto:
+    """A map padded to the size of another one."""
+    nodes = [
+        node("Shape", ["y"], ["wanted"], start=2),
+        node("Shape", ["x"], ["given"], start=2),
+        node("Sub", ["wanted", "given"], ["missing"]),
+        node("Div", ["missing", "two"], ["before"]),
+        node("Sub", ["missing", "before"], ["after"]),
+        node("Concat", ["none", "before", "none", "after"], ["pads"], axis=0),
+        node("Pad", ["x", "pads"], ["p"]),
+        node("Concat", ["p", "y"], ["z"], axis=1),
+    ]
+    inputs = {"x": ["N", 6, "H", "W"], "y": ["N", 6, "K", "L"]}
+    return model(nodes, inputs, {"z": ["N", 12, "K", "L"]}, two=np.array([2]), none=np.array([0, 0]))
+
+
+@pytest.mark.parametrize(("before", "after"), [((4, 5), (7, 10)), ((1, 3), (1, 6)), ((6, 7), (5, 9))])
+def test_paddings_that_a_call_decides(before: tuple[int, int], after: tuple[int, int]) -> None:
+    proto = padded()
+    graph = kernel_graph(proto)
+    (pad,) = (n for n, operator in enumerate(graph.operators) if operator.op == "Pad")
+    function = lower_kernel(graph, [pad], "kernel").prim_func
+    kernel = tvm.compile(tvm.IRModule({"kernel": function}), target="llvm")["kernel"]
+    x = np.random.default_rng(0).standard_normal((2, 6, *before)).astype(np.float32)
+    missing = np.array(after) - before
+    begins = np.trunc(missing / 2).astype(np.int64)
+    pads = np.array([0, 0, *begins, 0, 0, *(missing - begins)])
+    result = tvm.runtime.tensor(np.empty((2, 6, *after), np.float32))
+    kernel(tvm.runtime.tensor(x), tvm.runtime.tensor(pads), result)
+    wanted = expected(proto, {"x": x, "y": np.zeros((2, 6, *after), np.float32)})["z"][:, :6]
+    np.testing.assert_array_equal(result.numpy(), wanted)
+
+
+def test_a_part_of_a_size_of_several_terms_follows_from_it() -> None:
+    padded = "7*(H//4) - 7*((6*(H//4))//7)"
+    extents = Extents.of([TensorType("float32", (padded,))])
+    rest = extents.extent(f"{padded} - min({padded}, 3)")
+    assert [str(variable) for variable in tvm.tirx.analysis.undefined_vars(rest)] == list(extents.variables)
