@@ -189,10 +189,6 @@ def progress(line: str) -> None:
 # --- tables
 
 
-def mark(text: str, good: bool) -> str:
-    return text if good else f"{text} ✗"
-
-
 def kernel_table(records: Sequence[Record]) -> Table:
     heads = ("model", "operators", "rewritten", *OTHERS, "joint", "Table 5", "TVM", "DNNF", "rate", "DNNF's")
     table = Table(*heads, title="Fused kernels (sub-graphs)")
@@ -201,7 +197,7 @@ def kernel_table(records: Sequence[Record]) -> Table:
         row = [record.name, str(record.operators), str(record.rewritten), *cuts]
         if printed := TABLE5.get(record.name):
             row += [str(printed.original), str(printed.tvm or "-"), str(printed.dnnf)]
-            row += [mark(f"{record.rate:.2f}", record.rate > printed.rate), f"{printed.rate:.2f}"]
+            row += [f"{record.rate:.2f}", f"{printed.rate:.2f}"]
         else:
             row += ["-", "-", "-", f"{record.rate:.2f}", "-"]
         table.add_row(*row)
@@ -215,8 +211,7 @@ def byte_table(records: Sequence[Record]) -> Table:
         cuts = [f"{record.cuts[m].intermediate / 1e6:.1f}" for m in (*OTHERS, "joint")]
         row = [record.name, f"{record.intermediate / 1e6:.1f}", *cuts]
         if printed := TABLE5.get(record.name):
-            row += [mark(f"{record.ratio:.1%}", record.ratio < printed.ratio)]
-            row += [str(printed.before), str(printed.after), f"{printed.ratio:.1%}"]
+            row += [f"{record.ratio:.1%}", str(printed.before), str(printed.after), f"{printed.ratio:.1%}"]
         else:
             row += [f"{record.ratio:.1%}", "-", "-", "-"]
         table.add_row(*row)
@@ -230,7 +225,6 @@ def price_table(records: Sequence[Record]) -> Table:
         steps = [getattr(record.prices, name) * 1e6 for name in heads]
         cuts = [record.cuts[method].price * 1e6 for method in OTHERS]
         row = [f"{value:.0f}" for value in (*cuts, *steps)]
-        row[len(OTHERS) + 4] = mark(row[len(OTHERS) + 4], record.joint.price <= min(cuts))
         table.add_row(record.name, *row)
     return table
 
