@@ -106,7 +106,7 @@ def _multiply(bounds: Bounds, a: Real, b: Real) -> Real | None:
 
 def _divide(bounds: Bounds, a: Real, b: Real) -> Real | None:
     one, other = _parts(a), _parts(b)
-    if one is None or other is None or not (bounds.is_at_least(one[0], 0) and bounds.is_at_least(other[0], 1)):
+    if one is None or other is None or not bounds.is_at_least(other[0], 1):
         return None
     numerator, divisor = one[0].scale(other[1]), other[0].scale(one[1])
     if (steps := divisor.number) is not None:

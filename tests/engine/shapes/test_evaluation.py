@@ -390,6 +390,22 @@ def test_positions_that_are_counted_backwards(step: int, expected: str) -> None:
     assert knowledge.types["y"].shape == (expected,)
 
 
+def test_frames_that_a_last_window_is_padded_to() -> None:
+    """As audio codecs compute them: ceil((T - 4) / 4 + 1) windows, where T - 4 may be negative."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Sub", ["s", "reach"], ["n"]),
+        helper.make_node("Cast", ["n"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Div", ["f", "four"], ["q"]),
+        helper.make_node("Add", ["q", "one"], ["m"]),
+        helper.make_node("Ceil", ["m"], ["c"]),
+        helper.make_node("Cast", ["c"], ["t"], to=TensorProto.INT64),
+        helper.make_node("Expand", ["one", "t"], ["y"]),
+    ]
+    weights = {"reach": np.array([4]), "four": np.float32([4]), "one": np.ones(1, np.float32)}
+    assert infer(read(model(nodes, [value("x", ["T"])], ["y"], weights))).types["y"].shape == ("(T + 3)//4",)
+
+
 def test_contents_that_are_the_same_for_all_sizes_are_constants() -> None:
     nodes = [
         helper.make_node("Shape", ["x"], ["s"]),
