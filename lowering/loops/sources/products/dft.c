@@ -1,21 +1,32 @@
 /* Operators: DFT STFT */
 
+/* The cosines and sines of all angles, in pairs; NULL if there is no memory. */
+static double *LOCAL(waves)(int64_t whole, bool inverse) {
+    double *waves = malloc((size_t)(2 * whole + 1) * sizeof *waves);
+    for (int64_t i = 0; waves != NULL && i < whole; ++i) {
+        const double angle = (inverse ? 2 : -2) * 3.14159265358979323846 * (double)i / (double)whole;
+        waves[2 * i] = cos(angle);
+        waves[2 * i + 1] = sin(angle);
+    }
+    return waves;
+}
+
 /* One transform of `count` results from `length` numbers (complex: `parts` is 2), zeros behind them up to `whole`. */
 static void LOCAL(transform)(const I0 *x, int64_t step, int64_t length, int64_t whole, int64_t parts,
-                             const double *window, O0 *y, int64_t y_step, int64_t y_parts, int64_t count,
-                             bool inverse, bool hermitian) {
+                             const double *window, const double *waves, O0 *y, int64_t y_step, int64_t y_parts,
+                             int64_t count, bool inverse, bool hermitian) {
     for (int64_t k = 0; k < count; ++k) {
         double real = 0, imaginary = 0;
-        for (int64_t i = 0; i < whole; ++i) {
+        int64_t turn = 0;  /* i * k % whole */
+        for (int64_t i = 0; i < whole; ++i, turn = turn + k < whole ? turn + k : turn + k - whole) {
             const bool mirrored = hermitian && i > whole / 2;
             const int64_t place = mirrored ? whole - i : i;
             if (place >= length) continue;
-            const double angle =
-                (inverse ? 2 : -2) * 3.14159265358979323846 * (double)(i * k % whole) / (double)whole;
+            const double c = waves[2 * turn], s = waves[2 * turn + 1];
             const double w = window ? window[i] : 1, a = w * (double)x[place * step];
             const double b = parts == 2 ? (mirrored ? -w : w) * (double)x[place * step + 1] : 0;
-            real += a * cos(angle) - b * sin(angle);
-            imaginary += a * sin(angle) + b * cos(angle);
+            real += a * c - b * s;
+            imaginary += a * s + b * c;
         }
         y[k * y_step] = (O0)(inverse ? real / (double)whole : real);
         if (y_parts == 2) y[k * y_step + 1] = (O0)(inverse ? imaginary / (double)whole : imaginary);
@@ -37,24 +48,32 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     TRY(allocate(out[0], rank, shape, sizeof(O0)));
     const int64_t inner = product(rank - axis - 2, shape + axis + 1), outer = product(axis, shape),
                   length = in[0]->shape[axis];
+    double *waves = LOCAL(waves)(whole, A_inverse);
+    if (waves == NULL) return "out of memory";
     for (int64_t i = 0; i < outer * inner; ++i)
         LOCAL(transform)(IN(0) + (i / inner * length * inner + i % inner) * parts, inner * parts, length, whole,
-                         parts, NULL, OUT(0) + (i / inner * results * inner + i % inner) * y_parts, inner * y_parts,
-                         y_parts, results, A_inverse, back);
+                         parts, NULL, waves, OUT(0) + (i / inner * results * inner + i % inner) * y_parts,
+                         inner * y_parts, y_parts, results, A_inverse, back);
+    free(waves);
 #else
     const int64_t step = (int64_t)*IN(1), signal = shape[1];
     const int64_t whole = HAS(3) ? (int64_t)((const I3 *)in[3]->data)[0] : HAS(2) ? count_elements(in[2]) : signal;
     const int64_t frames = signal < whole ? 0 : (signal - whole) / step + 1,
                   results = A_onesided ? whole / 2 + 1 : whole;
-    double *window = malloc((size_t)(whole + 1) * sizeof *window);
-    if (window == NULL) return "out of memory";
+    double *window = malloc((size_t)(whole + 1) * sizeof *window), *waves = LOCAL(waves)(whole, false);
+    if (window == NULL || waves == NULL) {
+        free(window);
+        free(waves);
+        return "out of memory";
+    }
     for (int64_t i = 0; i < whole; ++i)
         window[i] = !HAS(2) ? 1 : i < count_elements(in[2]) ? (double)((const I0 *)in[2]->data)[i] : 0;
     const char *problem = allocate(out[0], 4, (int64_t[]){shape[0], frames, results, 2}, sizeof(O0));
     for (int64_t i = 0; i < shape[0] * frames && !problem; ++i)
         LOCAL(transform)(IN(0) + (i / frames * signal + i % frames * step) * parts, parts, whole, whole, parts,
-                         window, OUT(0) + i * results * 2, 2, 2, results, false, false);
+                         window, waves, OUT(0) + i * results * 2, 2, 2, results, false, false);
     free(window);
+    free(waves);
     TRY(problem);
 #endif
     return NULL;
