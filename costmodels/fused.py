@@ -20,6 +20,8 @@ from .traffic import VIEWS, traffic
 _REDUCING = ("linear", "pooling", "normalization", "reduction", "recurrent")
 ANCHORS = frozenset(o.name for o in OPERATORS.values() if o.category in _REDUCING) - {"BatchNormalization"} | {"LRN"}
 """Anchor ops: each output element needs many elements, so that their operands stay in memory or in a tile."""
+_IN_PLACE = frozenset({"Concat", "Split", "Slice"})
+"""Operators that move nothing where kernels make or read their parts in place."""
 
 CostKey = tuple[Any, ...]
 
@@ -77,9 +79,7 @@ class ArithmeticCost:
     unit: str = "s"
 
     def price(self, operation: Operation) -> float:
-        """Arithmetic and copying alone."""
-        if operation.op in LEAVES:
-            return 0.0
-        if operation.is_folded:
+        """Arithmetic and copying alone; nothing for what may be done in place."""
+        if operation.op in LEAVES or operation.op in _IN_PLACE or operation.is_folded:
             return 0.0
         return scheduled_seconds(operation, self.device) + run_seconds(operation, self.device)

@@ -178,17 +178,17 @@ class Processor:
         clock = compilation.clock
         with scratch_folder("kernels") as scratch:
 
-            def compile_at(sizes: Mapping[str, int], last: frozenset[int] | None) -> CompiledKernels:
+            def compile_at(sizes: Mapping[str, int], alike: CompiledKernels | None = None) -> CompiledKernels:
                 folder_at = Path(scratch) / "_".join(map(str, sizes.values()))
                 folder_at.mkdir(exist_ok=True)
                 return compile_kernels(
                     graph.at_sizes(sizes), cut.kernels, weights, self.target, folder_at, available_cores(),
-                    lambda line: clock.tell("compile", line), cut.choices, None if sizes else lowered, last,
+                    lambda line: clock.tell("compile", line), cut.choices, None if sizes else lowered, alike,
                 )  # fmt: skip
 
-            prepared = compile_at({}, None)
+            prepared = compile_at({})
             listed = compilation.options.sizes.list_special(graph, compilation.free)
-            special = (SpecialKernels(sizes, compile_at(sizes, prepared.channels_last)) for sizes in listed)
+            special = (SpecialKernels(sizes, compile_at(sizes, prepared)) for sizes in listed)
             prepared = replace(prepared, special=tuple(special))
             clock.tell("compile", "linking")
             self._link(prepared, folder)

@@ -65,7 +65,7 @@ class KernelModel:
     @cached_property
     def within(self) -> KernelGraph:
         """What templates ask about the graph."""
-        return KernelGraph(self.graph, self.device, self.threads, self.views_apart)
+        return KernelGraph(self.graph, self.device, self.threads, self.views_apart, self.alone)
 
     # --- prices
 
@@ -79,6 +79,8 @@ class KernelModel:
 
     def launched(self, members: Members) -> float:
         """Seconds of one kernel, its launch, and the views at its border; infinite where the operators are none."""
+        if len(members) == 1 and not self.within.in_place.isdisjoint(members):
+            return VIEW_SECONDS
         cut = without_border_views(self.within, members)
         views = VIEW_SECONDS * (len(cut.front) + len(cut.behind))
         return views + (self.kernel(cut.core) + call_seconds(self.device) if cut.core else 0.0)
@@ -119,9 +121,10 @@ class KernelModel:
         One launch, or one view; arithmetic, and what copies cost beyond bytes, counted in full; of bytes nothing. What
         was measured may be faster than that.
         """
-        if self.measured is not None or self.factors:
+        if self.measured is not None or self.factors or not len(self.graph):
             return 0.0
-        return VIEW_SECONDS + sum(self.within.compute) + sum(self.within.copying) if len(self.graph) else 0.0
+        moving = (m for m in range(len(self.graph)) if m not in self.within.in_place)
+        return VIEW_SECONDS + sum(self.within.compute[m] + self.within.copying[m] for m in moving)
 
     def kernel(self, members: Members) -> float:
         """Seconds of a kernel without its launch; infinite where no template makes it."""
@@ -181,8 +184,8 @@ class KernelModel:
         return self._cuts[members]
 
     def is_view(self, members: Members) -> bool:
-        """Whether a group is no kernel but a view, which moves nothing."""
-        return all(map(self.within.is_view, members))
+        """Whether a group is no kernel but a view, or an operator whose parts are made or read in place."""
+        return self.within.is_no_kernel(members)
 
 
 _NO_PRICE = _Price(inf, None)

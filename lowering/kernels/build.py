@@ -10,17 +10,18 @@ result where numbers do not compare, so there it makes two, and of a Clip four.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from math import prod
 from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import tirx
+from tvm import ir, tirx
 
 from ...support.processor import ARM
 from .lanes import load_lanes
+from .messages import Part
 
 LARGEST_LOCAL = 4096
 """Bytes of a local buffer on the stack: twice the vector registers of any processor."""
@@ -30,6 +31,51 @@ _EXTREMES = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
 """LLVM's functions for operators of TVM: NaN where an operand is NaN."""
 _ON_STACK = "disable_lower_builtin"
 """TVM's annotation of a buffer that stays where it is declared."""
+
+
+def place_parts(function: tirx.PrimFunc, parts: Iterable[Part]) -> tirx.PrimFunc:
+    """The function with whole tensors in the place of the dense parameters that are `parts` of them.
+
+    Y[n, h, w, c]    =>    J[n, h, w, c + first]
+
+    Raises RuntimeError where the function takes such a parameter otherwise than by loads and stores.
+    """
+    params, shifts = list(function.params), []
+    for part in parts:
+        dense = params[part.parameter]
+        shape = [*dense.shape[: part.axis], part.extent, *dense.shape[part.axis + 1 :]]
+        params[part.parameter] = tirx.decl_buffer(shape, str(dense.dtype), str(dense.name))
+        shifts.append((dense, params[part.parameter], part))
+
+    def find(buffer: Any) -> tuple[Any, Part] | None:
+        return next(((whole, part) for dense, whole, part in shifts if dense.same_as(buffer)), None)
+
+    def shift(indices: Any, part: Part) -> list[Any]:
+        return [index + part.first if axis == part.axis else index for axis, index in enumerate(indices)]
+
+    def place_load(load: Any) -> Any:
+        found = find(load.source)
+        return load if found is None else tirx.BufferLoad(found[0], shift(load.indices, found[1]))
+
+    def place_store(store: Any) -> Any:
+        found = find(store.buffer)
+        return store if found is None else tirx.BufferStore(found[0], store.value, shift(store.indices, found[1]))
+
+    def place_region(region: Any) -> Any:
+        found = find(region.source)
+        if found is None:
+            return region
+        firsts = shift([each.min for each in region.region], found[1])
+        ranges = map(ir.Range.from_min_extent, firsts, (each.extent for each in region.region))
+        return tirx.BufferRegion(found[0], list(ranges))
+
+    changes = [(ir.TensorLoad, place_load), (tirx.BufferStore, place_store), (ir.TensorRegion, place_region)]
+    body = tvm_ffi.structural_map(function.body, changes)
+    seen: list[Any] = []
+    tvm_ffi.structural_walk(body, [(tirx.Var, seen.append)])
+    if any(find(variable) for variable in seen):
+        raise RuntimeError("a parameter that is a part of a tensor is no place for single elements")
+    return tirx.PrimFunc(params, body, function.ret_type, function.attrs)
 
 
 def build(module: tvm.IRModule, target: tvm.target.Target) -> Any:

@@ -50,6 +50,11 @@ def last_shape(shape: tuple[D, ...]) -> tuple[D, ...]:
     return (shape[0], *shape[2:], shape[1])
 
 
+def last_axis(axis: int, rank: int) -> int:
+    """The axis in memory of an axis of a value of that rank."""
+    return axis if axis == 0 else (rank - 1 if axis == 1 else axis - 1)
+
+
 def to_last(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The elements in memory order."""
     return np.ascontiguousarray(np.moveaxis(array, 1, -1))

@@ -15,6 +15,7 @@ from typing import Any
 
 import tvm
 
+from ...extract.partition.placement import Place
 from ...ir.graph import OperatorGraph
 from ...ir.types import Dimension
 from ..errors import LoweringError
@@ -30,7 +31,7 @@ from .messages import Answer, Choices, Request
 from .object_store import ObjectStore
 from .pool import compile_requests
 from .prim_funcs import Array, DistinctKernels, KernelCall, LoweredKernels, LoweredStep, task_key
-from .steps import steps
+from .steps import InPlace, steps
 from .variants import Members
 
 Observer = Callable[[str], None]
@@ -59,6 +60,8 @@ class CompiledKernels:
     answers: Mapping[str, Answer]
     channels_last: frozenset[int] = frozenset()
     """Values that are stored with their channels last (see the module of that name)."""
+    places: Mapping[int, Place] = field(default_factory=dict)
+    """Values that are parts of others, and where in memory."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """The keys of the kernels' tasks (`task_key`), by symbol."""
     special: tuple[SpecialKernels, ...] = ()
@@ -69,6 +72,16 @@ class CompiledKernels:
         from those of the inputs."""
         shape = known_type(self.graph, value).shape or ()
         return last_shape(shape) if value in self.channels_last else shape
+
+    def whole_shape(self, value: int) -> tuple[Dimension, ...]:
+        """The shape in memory of the tensor that a value is, or is a part of."""
+        shape, place = self.stored_shape(value), self.places.get(value)
+        return shape if place is None else (*shape[: place.axis], place.extent, *shape[place.axis + 1 :])
+
+    @property
+    def in_place(self) -> frozenset[int]:
+        """The operators whose parts kernels make or read in place."""
+        return frozenset(member for step in self.steps if isinstance(step, InPlace) for member in step.members)
 
     @property
     def calls(self) -> tuple[KernelCall, ...]:
@@ -126,22 +139,28 @@ def compile_kernels(
     observer: Observer = lambda line: None,
     choices: Choices | None = None,
     lowered: LoweredKernels | None = None,
-    last: frozenset[int] | None = None,
+    alike: CompiledKernels | None = None,
+    refused: frozenset[int] = frozenset(),
 ) -> CompiledKernels:
     """Compile the kernels of a graph into `folder`, in several processes at once; those of the object store are copied.
 
     `kernels` are the graph's operators in groups, in an order in which they can run; the device model decides about
     their schedules where the `choices` do not. `lowered` keeps functions for other cuts of the graph.
-    The values `last` have their channels last, but for those that are `plain`; by default the kernels decide. Raises
-    LoweringError where something has no fixed shape, and where an operator without a lowering cannot run elsewhere
-    either.
+    Values are stored as by the kernels `alike` if there are any, which are for calls of any size. The operators
+    `refused` are kernels, whatever makes or reads their parts. Raises LoweringError where something has no fixed shape,
+    and where an operator without a lowering cannot run elsewhere either.
     """
     choices = choices or Choices()
     groups = [tuple(kernel) for kernel in kernels]
-    distinct = DistinctKernels.of(graph, groups, weights, lowered, last)
+    distinct = DistinctKernels.of(graph, groups, weights, lowered, alike.channels_last if alike else None)
     distinct.last -= choices.plain
     runtime = {} if target.is_alone else choices.runtime
-    lowered_steps = [distinct.lower_step(step, runtime) for step in steps(distinct.graph, groups)]
+    planned = list(steps(distinct.graph, groups))
+    if alike:
+        distinct.places, distinct.in_place = alike.places, alike.in_place
+    else:
+        distinct.find_places(planned, runtime, refused)
+    lowered_steps = [distinct.lower_step(step, runtime) for step in planned]
     inner = {
         step.symbol: calls
         for step in lowered_steps
@@ -154,10 +173,15 @@ def compile_kernels(
             target.threads,
             decisions=choices.decisions.get(keys[name], {}),
             without=choices.without.get(keys[name], frozenset()),
+            parts=distinct.parts[name],
         )
         for name, function in distinct.functions.items()
     ]  # fmt: skip
     answers = _compile_all(requests, keys, processes, observer)
+    if failed := _touched_by_failed(lowered_steps, distinct, answers) if alike is None else None:
+        return compile_kernels(
+            graph, groups, weights, target, folder, processes, observer, choices, lowered, refused=refused | failed
+        )
     compiled_steps = tuple(
         call_kernels(step, inner[step.symbol], answers, distinct.graph)
         if isinstance(step, LoopCall) and step.symbol in inner
@@ -166,12 +190,24 @@ def compile_kernels(
     )
     objects = {name: folder / f"{name}.o" for name, answer in answers.items() if answer.problem is None}
     objects |= _compile_loops(compiled_steps, target, folder)
-    compiled = CompiledKernels(distinct.graph, weights, compiled_steps, objects, answers, distinct.last, keys)
+    compiled = CompiledKernels(
+        distinct.graph, weights, compiled_steps, objects, answers, distinct.last, distinct.places, keys
+    )
     if compiled.fallbacks and target.is_alone:
         reasons = "; ".join(dict.fromkeys(f"{', '.join(f.operators)}: {f.reason}" for f in compiled.fallbacks))
         count = len(compiled.fallbacks)
         raise LoweringError(f"--target {target.name}: {count} kernel(s) cannot be compiled: {reasons}")
     return compiled
+
+
+def _touched_by_failed(
+    lowered: Sequence[LoweredStep], distinct: DistinctKernels, answers: Mapping[str, Answer]
+) -> frozenset[int]:
+    """The operators whose parts kernels make or read that TVM could not compile: loops take dense tensors."""
+    failed = [step for step in lowered if isinstance(step, KernelCall) and answers[step.symbol].problem is not None]
+    values = {value for step in failed for value in (*step.inputs, *step.outputs)} & distinct.places.keys()
+    touched = (s for s in lowered if isinstance(s, InPlace) and not values.isdisjoint((*s.inputs, *s.outputs)))
+    return frozenset(member for step in touched for member in step.members)
 
 
 def _compile_all(

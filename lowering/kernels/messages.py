@@ -11,9 +11,20 @@ from ..decisions import Decisions, DecisionSite
 
 
 @dataclass(frozen=True)
+class Part:
+    """A parameter that is a part of a wider tensor: from `first` on along an axis that has `extent` elements there."""
+
+    parameter: int
+    axis: int
+    first: int
+    extent: int
+
+
+@dataclass(frozen=True)
 class Request:
     """One kernel for `threads` threads. `prim_func` is TVM's JSON of it, `target` as TVM takes it.
 
+    The parameters `parts` are dense tensors there, and the whole tensors that they are parts of in the object.
     Its schedule takes these `decisions`, as far as its rule has such sites, and is not by the rules `without`. Without
     `with_rules` it gets a plain schedule, which no compiler stumbles over.
     """
@@ -27,6 +38,7 @@ class Request:
     with_rules: bool = True
     decisions: Decisions = field(default_factory=dict)
     without: frozenset[str] = frozenset()
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Object files of kernels that were compiled before, for any model: ``Request, task key -> Answer``.
 
 An object is kept under the digest of all that decides about it: what the kernel computes, its name, the target, the
-device, the threads, the decisions, and the versions of TVM and of the sources that schedule it.
+device, the threads, the decisions, the parameters that are parts, and the versions of TVM and of the sources that
+schedule it.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class ObjectStore:
 def _key(request: Request, task: str) -> str:
     chosen = (
         request.name, request.device, sorted(request.target.items()), request.threads, request.with_rules,
-        sorted(request.decisions.items()), sorted(request.without), task, _software(),
+        sorted(request.decisions.items()), sorted(request.without), request.parts, task, _software(),
     )  # fmt: skip
     return sha256(repr(chosen).encode()).hexdigest()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
@@ -12,20 +12,29 @@ import tvm_ffi
 from tvm import te, tirx
 from tvm.s_tir import stmt as s_stmt
 
+from ...extract.partition.placement import (
+    Place,
+    Places,
+    find_in_place,
+    has_rows_or_columns,
+    parts_and_whole,
+    resolve_places,
+)
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import OperatorGraph, Value
 from ...ir.types import TensorType
 from ..compute import Extents, Immediate, Operand, Tensor, compute, lowerable, placeholder
+from ..interface import known_type
 from ..schedules import fits_rule, mark_constants
 from ..schedules.extents import TYPICAL
 from ..schedules.rewriting import with_body
 from ..target import Target
 from ..weights import Weights
 from .branches import Choice, find_choice
-from .channels_last import channels_last, channels_last_values
+from .channels_last import channels_last, channels_last_values, last_axis
 from .fallback import Fallback, LoopCall, fallback, is_constant, without_kernel
-from .messages import Answer
-from .steps import Kernel, Step, View, steps
+from .messages import Answer, Part
+from .steps import InPlace, Kernel, Step, View, steps
 
 _NAMED_OPERATORS = 4
 """Operators in the name of a kernel; more would make it too long to read."""
@@ -128,7 +137,7 @@ class KernelCall:
     outputs: tuple[int, ...]
 
 
-LoweredStep = View | KernelCall | Choice | LoopCall | Fallback
+LoweredStep = View | InPlace | KernelCall | Choice | LoopCall | Fallback
 """A step as it is run."""
 
 
@@ -144,6 +153,12 @@ class DistinctKernels:
     last: frozenset[int]
     lowered: LoweredKernels
     functions: dict[str, Any] = field(default_factory=dict)
+    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
+    """Of the functions, by name: parameters that are parts of wider tensors, which the functions know nothing of."""
+    places: Places = field(default_factory=dict)
+    """The values that are parts of others, and where in memory."""
+    in_place: frozenset[int] = frozenset()
+    """The operators that make or take these parts, and are no kernels."""
     _by_hash: dict[int, list[str]] = field(default_factory=dict)
 
     @classmethod
@@ -183,21 +198,66 @@ class DistinctKernels:
             return step
         if choice := find_choice(self.graph, step.members, self.weights.model):
             return choice
-        if runtime and all(member in runtime for member in step.members):
+        if self._is_left_to_runtime(step, runtime):
+            assert runtime is not None
             return fallback(self.graph, step.members, self.weights, runtime[step.members[0]], self.last)
-        reasons = (lowerable(self.graph.operators[member], self.graph) for member in step.members)
-        function = next((reason for reason in reasons if reason is not None), None) or self.lower(step)
+        if self.in_place.issuperset(step.members):
+            operator = self.graph.operators[step.members[0]]
+            inputs = tuple(value for value in operator.inputs if value is not None)
+            return InPlace(step.members, inputs, operator.outputs)
+        function = self._function_or_reason(step)
         if isinstance(function, str):
             return without_kernel(self.graph, step.members, self.weights, function, self.last)
         return self.call(step.members, function)
 
+    def _is_left_to_runtime(self, step: Kernel, runtime: Mapping[int, str] | None) -> bool:
+        return bool(runtime) and all(member in (runtime or {}) for member in step.members)
+
+    def _function_or_reason(self, step: Kernel) -> KernelFunction | str:
+        reasons = (lowerable(self.graph.operators[member], self.graph) for member in step.members)
+        return next((reason for reason in reasons if reason is not None), None) or self.lower(step)
+
+    def find_places(
+        self, planned: Sequence[Step], runtime: Mapping[int, str] | None, refused: Collection[int]
+    ) -> None:
+        """Find operators that are steps by themselves, but none of those `refused`, whose parts kernels make or read in
+        place, in the order that the whole has in memory."""
+        kernels = [step for step in planned if isinstance(step, Kernel)]
+        alone = {
+            member for step in kernels for member in step.members
+            if self._is_left_to_runtime(step, runtime) or isinstance(self._function_or_reason(step), str)
+        }  # fmt: skip
+        single = {step.members[0] for step in kernels if len(step.members) == 1} - set(refused)
+        found = find_in_place(self.graph, alone)
+        chosen = {n: places for n, places in found.items() if n in single and self._are_cuts(n, places)}
+        places = resolve_places(chosen.values())
+        self.places = {value: self._in_memory(value, place) for value, place in places.items()}
+        self.in_place = frozenset(chosen)
+
+    def _are_cuts(self, number: int, places: Places) -> bool:
+        """Whether the parts are rows or columns of the whole, in the order that both really have in memory."""
+        parts, whole = parts_and_whole(self.graph.operators[number])
+        assert whole is not None
+        orders, shape = {value in self.last for value in (*parts, whole)}, known_type(self.graph, whole).shape or ()
+        is_last = whole in self.last
+        return len(orders) == 1 and all(has_rows_or_columns(shape, p.axis, is_last=is_last) for p in places.values())
+
+    def _in_memory(self, value: int, place: Place) -> Place:
+        rank = len(known_type(self.graph, value).shape or ())
+        return replace(place, axis=last_axis(place.axis, rank)) if value in self.last else place
+
     def call(self, members: Members, function: KernelFunction) -> KernelCall:
         """The call of a function, which is noted."""
-        return KernelCall(self._find_equal(function), members, function.inputs, function.outputs)
+        values = enumerate((*function.inputs, *function.outputs))
+        parts = tuple(
+            Part(position, place.axis, place.first, place.extent)
+            for position, value in values if (place := self.places.get(value)) is not None
+        )  # fmt: skip
+        return KernelCall(self._find_equal(function, parts), members, function.inputs, function.outputs)
 
     def within(self, graph: OperatorGraph, weights: Weights, last: frozenset[int]) -> DistinctKernels:
         """The kernels of another graph: those that are equal are the same ones."""
-        return DistinctKernels(graph, weights, last, {}, self.functions, self._by_hash)
+        return DistinctKernels(graph, weights, last, {}, self.functions, self.parts, _by_hash=self._by_hash)
 
     def lower(self, kernel: Kernel) -> KernelFunction | str:
         """The kernel as a function, or the reason why the lowering failed."""
@@ -236,16 +296,19 @@ class DistinctKernels:
     def _is_constant(self, value: int) -> bool:
         return is_constant(self.graph, value, self.weights.model)
 
-    def _find_equal(self, function: KernelFunction) -> str:
+    def _find_equal(self, function: KernelFunction, parts: tuple[Part, ...]) -> str:
         """The name of an equal kernel that came before, or its own."""
         name = str(function.prim_func.attrs["global_symbol"])
+        name += "".join(f"_{part.first}of{part.extent}" for part in parts)
         nameless = function.prim_func.without_attr("global_symbol")
         alike = self._by_hash.setdefault(int(tvm_ffi.structural_hash(nameless)), [])
         for other in alike:
-            if tvm_ffi.structural_equal(nameless, self.functions[other].without_attr("global_symbol")):
+            is_equal = tvm_ffi.structural_equal(nameless, self.functions[other].without_attr("global_symbol"))
+            if is_equal and self.parts[other] == parts:
                 return other
         name = name if name not in self.functions else f"{name}_{len(self.functions)}"
         alike.append(name)
+        self.parts[name] = parts
         self.functions[name] = function.prim_func.with_attr("global_symbol", name)
         return name
 

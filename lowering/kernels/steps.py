@@ -25,6 +25,15 @@ class Kernel:
     members: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class InPlace:
+    """A Concat, Split or Slice whose parts kernels make or read in place."""
+
+    members: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
 Step = View | Kernel
 
 

@@ -18,7 +18,7 @@ from .branches import Choice
 from .fallback import Fallback, LoopCall
 from .map_copies import is_copy
 from .prim_funcs import KernelCall
-from .steps import View
+from .steps import InPlace, View
 
 if TYPE_CHECKING:
     from ...ir.graph import OperatorGraph
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .compilation import CompiledKernels
 
 _KINDS: dict[type, StepKind] = {
-    View: "view", KernelCall: "kernel", Choice: "choice", LoopCall: "loops", Fallback: "fallback",
+    View: "view", InPlace: "view", KernelCall: "kernel", Choice: "choice", LoopCall: "loops", Fallback: "fallback",
 }  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def step_facts(prepared: CompiledKernels) -> Iterator[StepFacts]:
         members = (graph.values[step.result].producer,) if isinstance(step, View) else step.members
         operators = [graph.operators[member] for member in members if member is not None]
         is_added = any(map(is_copy, operators))
-        symbol = "" if isinstance(step, View | Choice | Fallback) else step.symbol
+        symbol = "" if isinstance(step, View | InPlace | Choice | Fallback) else step.symbol
         kind = "copy" if is_added else _KINDS[type(step)]
         yield StepFacts(kind, tuple(operator.name for operator in operators), symbol)
 

@@ -42,8 +42,13 @@ def _compile(request: Request) -> tuple[Scheduled, Trace, Iterable[str]]:
     from tvm_ffi.serialization import from_json_graph_str
 
     from ..schedules import list_candidates
+    from ..schedules.blocks import PARTS
 
     prim_func = from_json_graph_str(request.prim_func)  # tvm.ir.load_json looks for what older versions wrote
+    if request.parts:
+        buffers = [(prim_func.params[part.parameter], part.axis) for part in request.parts]
+        names = [buffer.name for buffer, axis in buffers if axis == len(buffer.shape) - 1]
+        prim_func = prim_func.with_attr(PARTS, names)
     *better, last = list_candidates(
         prim_func, request.device, request.threads, with_rules=request.with_rules, without=request.without
     )
@@ -69,9 +74,10 @@ def _compile(request: Request) -> tuple[Scheduled, Trace, Iterable[str]]:
 def _build(scheduled: Scheduled, request: Request) -> None:
     import tvm
 
-    from .build import build
+    from .build import build, place_parts
 
     (function,) = scheduled.schedule.mod.functions.values()
+    function = place_parts(function, request.parts) if request.parts else function
     module = tvm.IRModule({request.name: function.with_attr("global_symbol", request.name)})
     executable = build(module, tvm.target.Target(request.target))
     executable.mod.write_to_file(request.object_file, "o")

@@ -25,7 +25,7 @@ class Arena:
 
 @dataclass(frozen=True)
 class Life:
-    """A buffer of the arena from the step that fills it to the last one that reads it, both included."""
+    """A buffer of the arena from the first step that fills it to the last one that reads it, both included."""
 
     buffer: int
     first: int
@@ -59,7 +59,8 @@ def lives_of(plan: Plan) -> list[Life]:
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for number, step in enumerate(plan.steps):
-        first.update(dict.fromkeys(step.outputs, number))
+        for buffer in step.outputs:
+            first.setdefault(buffer, number)
         used = (*step.inputs, *step.outputs, *plan.conditions.get(number, ()))
         last.update((storage[b], number) for b in used)
     return [Life(b, first[b], last[b]) for b in first if b not in external]

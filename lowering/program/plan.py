@@ -74,6 +74,7 @@ class Call(msgspec.Struct, frozen=True, tag="call"):
 
     `operators` are the types of the model's operators that it computes, for people. Where the sizes of a call are those
     of one of the `special` ones, that runs in its place. `called` are the kernels that it calls itself: a loop does.
+    Of the outputs `parts` it fills some elements; other calls fill the rest.
     """
 
     kernel: str
@@ -82,6 +83,7 @@ class Call(msgspec.Struct, frozen=True, tag="call"):
     operators: tuple[str, ...] = ()
     special: tuple[SpecialCall, ...] = ()
     called: tuple[str, ...] = ()
+    parts: tuple[int, ...] = ()
 
     @property
     def arguments(self) -> tuple[int, ...]:
@@ -199,8 +201,9 @@ class Plan:
     """Steps in running order; buffers by index; which of them the caller provides, receives, and the weights.
 
     Invariants (PlanError): every index exists; each buffer that is no view comes from exactly one place (the caller,
-    the weights or one step) and before it is read; the caller's outputs come from steps and share no bytes; a view has
-    the type and size of the buffer that it views, which is no view of a later line; branches do not overlap.
+    the weights, one step, or calls that fill parts of it) and before it is read; the caller's outputs come from steps
+    and share no bytes; a view has the type and size of the buffer that it views, which is no view of a later line;
+    branches do not overlap.
     """
 
     buffers: tuple[Buffer, ...]
@@ -319,6 +322,7 @@ def _check_views(plan: Plan) -> None:
 
 def _check_order(plan: Plan) -> None:
     filled: set[int] = set()
+    partly: set[int] = set()
     _fill(plan, filled, (*plan.inputs, *plan.weights), "inputs and weights")
     for number, step in enumerate(plan.steps):
         where = f"step {number} ({step.kernel if isinstance(step, Call) else type(step).__name__.lower()})"
@@ -332,7 +336,10 @@ def _check_order(plan: Plan) -> None:
         for index in plan.conditions.get(number, ()):
             if plan.storage[index] not in filled or plan.buffers[index].dtype != "bool":
                 raise PlanError(f"plan: {where}: depends on buffer {index}, which is no truth value by then")
-        _fill(plan, filled, step.outputs, where)
+        parts = set(step.parts) if isinstance(step, Call) else set()
+        whole = (index for index in step.outputs if index not in parts)
+        _fill(plan, filled, (*whole, *sorted(parts - partly)), where)
+        partly |= parts
 
 
 def _fill(plan: Plan, filled: set[int], indices: Iterable[int], where: str) -> None:

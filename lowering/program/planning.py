@@ -13,6 +13,7 @@ from ..kernels.branches import Choice, Guard, arrange
 from ..kernels.compilation import CompiledKernels
 from ..kernels.fallback import LoopCall, is_constant
 from ..kernels.prim_funcs import Array, KernelCall, LoweredStep
+from ..kernels.steps import InPlace
 from ..kernels.steps import View as GraphView
 from .plan import Branch, Buffer, Call, Callback, Choose, Copy, Measure, Plan, Requirement, SpecialCall, Step, View
 from .requirements import list_requirements
@@ -88,6 +89,9 @@ class _Buffers:
         if isinstance(step, GraphView):
             source = self._read(step.source)
             self.views.append(View(self._add_value(step.result), source))
+        elif isinstance(step, InPlace):
+            for part in (value for value in step.outputs if value in self.prepared.places):
+                self._add_value(part)
         elif isinstance(step, Choice):
             for ends in zip(step.then, step.otherwise, step.outputs, strict=True):
                 then, otherwise = map(self._read, ends[:2])
@@ -103,7 +107,9 @@ class _Buffers:
         elif isinstance(step, KernelCall):
             arguments = tuple(self._argument(step, n, self.prepared) for n in range(len(step.inputs)))
             operators = tuple(self.prepared.graph.operators[member].op for member in step.members)
-            self.steps.append(Call(step.symbol, arguments, tuple(map(self._add_value, step.outputs)), operators))
+            outputs = tuple(map(self._add_value, step.outputs))
+            parts = tuple(self.numbers[value] for value in step.outputs if value in self.prepared.places)
+            self.steps.append(Call(step.symbol, arguments, outputs, operators, parts=parts))
             self.steps[-1] = msgspec.structs.replace(self.steps[-1], special=tuple(self._special(step, place)))
         else:
             count = sum(isinstance(earlier, Callback) for earlier in self.steps)
@@ -116,6 +122,11 @@ class _Buffers:
         return self.numbers[key]
 
     def _add_value(self, value: int) -> int:
+        """The buffer of a value that a step makes: that of the tensor which it is a part of, if it is one."""
+        if place := self.prepared.places.get(value):
+            is_there = place.whole in self.numbers
+            self.numbers[value] = self.numbers[place.whole] if is_there else self._add_value(place.whole)
+            return self.numbers[value]
         type_, name = known_type(self.prepared.graph, value), self.prepared.graph.values[value].name
         return self._add(value, Buffer(name, type_.dtype, extents_of(self.prepared.stored_shape(value))))
 

@@ -101,9 +101,9 @@ def _difference(
     original = fallback(graph, call.members, prepared.weights, "compared")
     read = [v for v in call.inputs if not is_constant(graph, v, model)]
     given = {v: _random(_typical_type(graph, v), generator) for v in dict.fromkeys((*read, *original.inputs))}
-    stored = {v: to_last(a) if v in prepared.channels_last else a for v, a in given.items()}
+    stored = {v: _store(prepared, v, array) for v, array in given.items()}
     arguments = [stored[v] if v in stored else prepared.constant(call, n) for n, v in enumerate(call.inputs)]
-    shapes = [_typical_shape(graph, prepared.stored_shape(v)) for v in call.outputs]
+    shapes = [_typical_shape(graph, prepared.whole_shape(v)) for v in call.outputs]
     pairs = zip(call.outputs, shapes, strict=True)
     ports = [Port(graph.values[v].name, known_type(graph, v).dtype, shape) for v, shape in pairs]
     try:
@@ -118,12 +118,30 @@ def _difference(
     except Exception:  # whatever ONNX Runtime raises: operators of a branch that is not taken at the typical sizes
         return None
     for value, wanted in zip(original.outputs, expected, strict=True):
-        result = results[call.outputs.index(value)]
+        result = results[call.outputs.index(value)][_find_part(prepared, value)]
         result = from_last(result) if value in prepared.channels_last else result
         difference = compare(wanted, result, _KERNEL_TOLERANCE)
         if not difference.equal:
             return f"value {graph.values[value].name!r} is off by {difference}"
     return None
+
+
+def _store(prepared: CompiledKernels, value: int, array: Array) -> Array:
+    """The elements as a kernel reads them: in the order of memory, those of a part among zeros."""
+    array = to_last(array) if value in prepared.channels_last else array
+    if value not in prepared.places:
+        return array
+    whole = np.zeros(_typical_shape(prepared.graph, prepared.whole_shape(value)), array.dtype)
+    whole[_find_part(prepared, value)] = array
+    return whole
+
+
+def _find_part(prepared: CompiledKernels, value: int) -> tuple[slice, ...]:
+    """Where a value is in the tensor that it is, or is a part of."""
+    shape = _typical_shape(prepared.graph, prepared.stored_shape(value))
+    place = prepared.places.get(value)
+    firsts = [place.first if place is not None and place.axis == axis else 0 for axis in range(len(shape))]
+    return tuple(slice(first, first + extent) for first, extent in zip(firsts, shape, strict=True))
 
 
 def _typical_type(graph: OperatorGraph, value: int) -> TensorType:

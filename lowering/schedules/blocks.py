@@ -15,6 +15,8 @@ REDUCTION = 2
 """`IterVar.CommReduce`: the kind of an iterator that a block sums (or takes the maximum of) over."""
 FUNCTION = "main"
 """The name under which a schedule holds its only function."""
+PARTS = "eqfuse.parts"
+"""Attribute of a function: the names of parameters that are columns of wider tensors, so that their rows lie apart."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class BufferAccess:
     """For each dimension the iterators that are a term of the index: one more of them is the next place."""
     is_computed: bool = False
     """Whether a place along some dimension is computed, so that its index says nothing of the iterators in it."""
+    is_part: bool = False
+    """Whether the buffer is listed in the attribute PARTS."""
 
     @property
     def name(self) -> str:
@@ -169,7 +173,8 @@ def _inspect_access(region: Any, variables: Mapping[Any, int], function: Any) ->
     shape = tuple(extent_of(extent, function) for extent in region.source.shape)
     steps = tuple(numbers(_summands(index)) for index in indices)
     is_computed = not all(isinstance(r.extent, tirx.IntImm) and int(r.extent) == 1 for r in region.region)
-    return BufferAccess(region.source, shape, indices, iterators, steps, is_computed)
+    is_part = str(region.source.name) in map(str, (function.attrs or {}).get(PARTS, ()))
+    return BufferAccess(region.source, shape, indices, iterators, steps, is_computed, is_part)
 
 
 def _summands(index: Any) -> Iterator[Any]:

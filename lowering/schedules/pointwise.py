@@ -185,6 +185,8 @@ def _runs_along(access: BufferAccess, suffix: range, block: BlockInfo) -> bool:
     """Whether the access has none of the iterators, or exactly these, one by one, as its last full dimensions."""
     if not access.used & set(suffix):
         return access is not block.write and (not access.is_computed or len(suffix) == 1)
+    if access.is_part and sum(block.extents[i] > 1 for i in suffix) > 1:
+        return False
     tail = access.iterators[len(access.iterators) - len(suffix) :]
     if len(tail) != len(suffix) or any(u & set(suffix) for u in access.iterators[: -len(suffix)]):
         return False

@@ -31,7 +31,7 @@ CUT: tuple[PartitionMethod, ...] = tuple(method for method in get_args(Partition
 
 
 def network() -> onnx.ModelProto:
-    """A shuffled inverted residual, a classifier of its features, and attention over them."""
+    """A shuffled inverted residual of two branches, a classifier of its features, and attention over them."""
     nodes = [
         helper.make_node("Conv", ["x", "w1"], ["a"]),
         helper.make_node("Relu", ["a"], ["b"]),
@@ -39,7 +39,10 @@ def network() -> onnx.ModelProto:
         helper.make_node("Reshape", ["c", "groups"], ["d"]),
         helper.make_node("Transpose", ["d"], ["e"], perm=[0, 2, 1, 3, 4]),
         helper.make_node("Reshape", ["e", "planes"], ["f"]),
-        helper.make_node("Conv", ["f", "w3"], ["g"]),
+        helper.make_node("Split", ["f"], ["f1", "f2"], axis=1),
+        helper.make_node("Conv", ["f1", "w3"], ["g1"]),
+        helper.make_node("Conv", ["f2", "w5"], ["g2"], pads=[1, 1, 1, 1]),
+        helper.make_node("Concat", ["g1", "g2"], ["g"], axis=1),
         helper.make_node("Add", ["g", "x"], ["h"]),
         helper.make_node("Reshape", ["h", "rows"], ["q"]),
         helper.make_node("Transpose", ["q"], ["k"], perm=[0, 2, 1]),
@@ -52,7 +55,8 @@ def network() -> onnx.ModelProto:
         helper.make_node("MatMul", ["l", "w4"], ["z"]),
     ]
     stored = {
-        "w1": weights(32, 16, 1, 1), "w2": weights(32, 1, 3, 3), "w3": weights(16, 32, 1, 1), "w4": weights(16, 10),
+        "w1": weights(32, 16, 1, 1), "w2": weights(32, 1, 3, 3), "w3": weights(8, 16, 1, 1), "w4": weights(16, 10),
+        "w5": weights(8, 16, 3, 3),
         "groups": np.array([1, 2, 16, 8, 8]), "planes": np.array([1, 32, 8, 8]), "rows": np.array([1, 16, 64]),
         "low": np.float32(0.0), "high": np.float32(6.0),
     }  # fmt: skip

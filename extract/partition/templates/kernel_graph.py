@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,6 +15,7 @@ from ....ir.operators import OPERATORS, SCHEMAS
 from ..feature_maps import FeatureMaps
 from ..loops import Misaligned
 from ..operator_loops import OperatorLoops
+from ..placement import find_in_place
 
 _OTHERS = frozenset({"Sum", "Mean", "Dropout", "Shape", "Size", "LRN"})
 """Operators that rules cannot look into, and that may be in one kernel with others all the same."""
@@ -23,13 +25,14 @@ _OTHERS = frozenset({"Sum", "Mean", "Dropout", "Shape", "Size", "LRN"})
 class KernelGraph:
     """A graph for the kernels of a device that run on `threads` threads; what sets of its operators share.
 
-    Where views are not `views_apart`, they are operators of kernels like others.
+    Where views are not `views_apart`, they are operators of kernels like others. `alone` have no lowering.
     """
 
     graph: OperatorGraph
     device: Device
     threads: int = 1
     views_apart: bool = True
+    alone: Collection[int] = ()
     _loops: dict[int, tuple[OperatorLoops, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -55,6 +58,15 @@ class KernelGraph:
         operator = self.graph.operators[member]
         is_known = operator.op in VIEWS and not operator.is_opaque and bool(operator.inputs)
         return self.views_apart and is_known and operator.inputs[0] is not None
+
+    def is_no_kernel(self, members: Collection[int]) -> bool:
+        """Whether operators move nothing: views, or one whose parts kernels make or read in place."""
+        return all(map(self.is_view, members)) or (len(members) == 1 and not self.in_place.isdisjoint(members))
+
+    @cached_property
+    def in_place(self) -> frozenset[int]:
+        """The Concats, Splits and Slices that are no kernels if they are groups by themselves."""
+        return frozenset(find_in_place(self.graph, self.alone)) if self.views_apart else frozenset()
 
     def shape(self, value: int | None) -> tuple[int, ...]:
         """The shape of a value that is there, with the sizes that the cost models assume for free dimensions."""

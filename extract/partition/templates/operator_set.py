@@ -33,6 +33,7 @@ shorter of arithmetic and writing what leaves the second cache, whose lines are 
 steps with 2.4 MB of results takes 1.1 to 1.5 times as long as its arithmetic (AMD Zen 5)."""
 _PICKING = frozenset({"Slice", "Gather"})
 _MOVES = VIEWS | {"Transpose", "Slice", "Split", "Concat"}
+_CUTS = frozenset({"Slice", "Split"})
 
 
 @dataclass(frozen=True)
@@ -301,14 +302,15 @@ class Bordered:
 
 
 def without_border_views(within: KernelGraph, members: Members) -> Bordered:
-    """Take views off the border, where in a kernel they would copy.
+    """Take views off the border, where in a kernel they would copy; and what cuts a result whose readers can do that.
 
     But a view of a feature map that the kernel moves anyway stays, for the map has its channels last then.
     """
     graph = within.graph
     rest = set(members)
     views = [m for m in members if within.is_view(m) and not _moves_map(within, m, rest)]
-    if not views:
+    cuts = [m for m in members if m in within.in_place and graph.operators[m].op in _CUTS]
+    if not views and not cuts:
         return Bordered((), members, ())
     front: list[int] = []
     behind: list[int] = []
@@ -316,8 +318,10 @@ def without_border_views(within: KernelGraph, members: Members) -> Bordered:
         if graph.values[graph.operators[view].inputs[0] or 0].producer not in rest:
             front.append(view)
             rest.remove(view)
-    for view in reversed(views):
-        if view in rest and rest.isdisjoint(graph.consumers[graph.operators[view].outputs[0]]):
+    for view in sorted((*views, *cuts), reverse=True):
+        read = {reader for value in graph.operators[view].outputs for reader in graph.consumers[value]}
+        is_last = view in rest and rest.isdisjoint(read)
+        if is_last and (view in views or not rest.isdisjoint(graph.predecessors[view])):
             behind.insert(0, view)
             rest.remove(view)
     return Bordered(tuple(front), tuple(sorted(rest)), tuple(behind))
