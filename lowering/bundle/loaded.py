@@ -87,4 +87,4 @@ def fit_input(port: Port, value: Any) -> Array:
     )
     if not fits:
         raise UsageError(f"input {port.name!r}: must have the shape {shape_text(port.shape)}, not {list(array.shape)}")
-    return np.ascontiguousarray(array).reshape(array.shape)
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)

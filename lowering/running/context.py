@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ...errors import UsageError
 from ..bundle.loaded import Array, fit_input
 from ..errors import BundleError, LoweringError
 from ..ports import Port
-from .native import CALLBACK, WATCHER, NativeLibrary, address, empty, is_aligned
+from .native import CALLBACK, WATCHER, NativeLibrary, address, allocate, is_aligned
 
 SMALL = 1 << 14
 """Bytes that are copied in about the time in which numpy tells the address of an array."""
@@ -99,8 +100,7 @@ class Context:
         for slot in self._outputs:
             results[slot.name] = slot.own
             if not slot.is_small:
-                results[slot.name] = fresh = empty(slot.own.shape, slot.dtype)
-                self._taken[slot.number] = address(fresh)
+                results[slot.name], self._taken[slot.number] = allocate(slot.own.shape, slot.dtype)
         self.run_bound()
         for slot in self._measured:
             results[slot.name] = self._cut(results[slot.name], slot)
@@ -140,9 +140,9 @@ class Context:
     def _cut(self, memory: Array, slot: _OutputSlot) -> Array:
         """The output in its memory, which may be larger, or is the context's where nothing bounds its size."""
         if slot.is_unbounded:
-            own = empty(slot.extents, slot.dtype)
+            own, place = allocate(slot.extents, slot.dtype)
             if own.size:
-                ctypes.memmove(address(own), self._output(self._handle, slot.number), own.nbytes)
+                ctypes.memmove(place, self._output(self._handle, slot.number), own.nbytes)
             return own
         result: Array = np.ndarray(slot.extents, slot.dtype, memory)
         return result.copy() if slot.is_small or 2 * result.nbytes < memory.nbytes else result
@@ -184,6 +184,7 @@ class _Slot:
 
     def __init__(self, number: int, port: Port) -> None:
         self.number, self.port, self.name, self.dtype = number, port, port.name, np.dtype(port.dtype)
+        self._memory, self.address = allocate((0,), np.dtype(np.uint8))
         self.forget()
 
     def forget(self) -> None:
@@ -191,11 +192,13 @@ class _Slot:
         self.shape: tuple[int, ...] | None = None
 
     def resize(self, shape: tuple[int, ...]) -> None:
-        """Have this shape from now on."""
+        """Have this shape from now on. Small tensors of all shapes have the same memory."""
         if shape == self.shape:
             return
-        self.shape, self.own = shape, empty(shape, self.dtype)
-        self.address, self.is_small = address(self.own), self.own.nbytes <= SMALL
+        size = self.dtype.itemsize * prod(shape)
+        if self._memory.nbytes != (wanted := max(size, SMALL)):
+            self._memory, self.address = allocate((wanted,), self._memory.dtype)
+        self.shape, self.own, self.is_small = shape, np.ndarray(shape, self.dtype, self._memory), size <= SMALL
 
 
 class _OutputSlot(_Slot):

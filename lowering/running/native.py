@@ -66,10 +66,17 @@ def address(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, int]:
+    """An array of that type whose elements begin at a multiple of ALIGNMENT, and where they begin."""
+    memory = np.empty(dtype.itemsize * prod(shape) + ALIGNMENT, np.uint8)
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(memory.data))  # asking numpy takes several times as long
+    offset = -begin % ALIGNMENT
+    return np.ndarray(shape, dtype, memory, offset), begin + offset
+
+
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An array of that type whose elements begin at a multiple of ALIGNMENT."""
-    memory = np.empty(dtype.itemsize * prod(shape) + ALIGNMENT, np.uint8)
-    return np.ndarray(shape, dtype, memory, -address(memory) % ALIGNMENT)
+    return allocate(shape, dtype)[0]
 
 
 def is_aligned(array: Array) -> bool:

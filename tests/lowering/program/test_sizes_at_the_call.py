@@ -89,6 +89,15 @@ def test_a_size_that_is_computed_is_that_of_the_output(selecting: Context, eleme
         selecting.bind({"x": tried})
 
 
+def test_results_stay_when_other_sizes_are_given(selecting: Context) -> None:
+    """Small tensors of all sizes have the same memory in a context."""
+    first = selecting.run({"x": np.arange(4, dtype=np.float32)})["y"]
+    large = selecting.run({"x": np.ones(9000, np.float32)})["y"]
+    selecting.run({"x": np.full(2, 9, np.float32)})
+    np.testing.assert_array_equal(first, [3, 4, 5])
+    np.testing.assert_array_equal(large, np.full(9000, 3))
+
+
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
