@@ -132,3 +132,18 @@ def test_a_function_that_hands_a_part_on_is_refused() -> None:
     handing = tirx.SeqStmt([function.body, tirx.Evaluate(tirx.call_extern("int32", "f", function.params[0]))])
     with pytest.raises(RuntimeError, match="part of a tensor"):
         place_parts(function.with_body(handing), [Part(0, 1, 4, 16)])
+
+
+@pytest.mark.parametrize(("parts", "axes"), [([], 2), (["x"], 1)])
+def test_vectors_do_not_go_on_in_the_next_row_of_a_part(parts: list[str], axes: int) -> None:
+    from tvm import te
+
+    from eqfuse.lowering.schedules.blocks import PARTS
+    from eqfuse.lowering.schedules.draft import Draft
+    from eqfuse.lowering.schedules.pointwise import count_contiguous_axes
+
+    x = te.placeholder((4, 12), name="x")
+    function = te.create_prim_func([x, te.compute((4, 12), lambda i, j: x[i, j] + 1, name="y")])
+    target = target_of("host", 1)
+    (block,) = Draft.of(function.with_attr(PARTS, parts), target.device).blocks()
+    assert count_contiguous_axes(block, 16) == axes
