@@ -91,10 +91,29 @@ def lower_kernel(
         results = zip(operator.outputs, compute(operator, graph, sources, extents), strict=False)
         parameters |= dict(results)
         tensors |= parameters
+    inputs = _list_read(inputs, outputs, parameters)
     function = _unwrap_blocks(te.create_prim_func([parameters[v].tensor for v in (*inputs, *outputs)]))
     if extents.variables:
         function = function.with_attr(TYPICAL, extents.typical_sizes(graph.sizes))
     return KernelFunction(function.with_attr("global_symbol", name), inputs, outputs)
+
+
+def _list_read(inputs: tuple[int, ...], outputs: tuple[int, ...], parameters: Mapping[int, Tensor]) -> tuple[int, ...]:
+    """The inputs whose elements outputs are computed from, and those that alone tell a size: TVM takes `0 * x` for 0,
+    and the layout of what no block reads cannot be changed."""
+    reached: dict[Any, None] = dict.fromkeys(parameters[v].tensor.op for v in outputs)
+    pending = list(reached)
+    while pending:
+        sources = [source.op for source in pending.pop().input_tensors if source.op not in reached]
+        reached |= dict.fromkeys(sources)
+        pending += sources
+    read = [v for v in inputs if parameters[v].tensor.op in reached]
+
+    def free(value: int) -> set[str]:
+        return {str(extent) for extent in parameters[value].shape if not isinstance(extent, int)}
+
+    told = set().union(*(free(value) for value in (*read, *outputs)))
+    return tuple(v for v in inputs if v in read or free(v) - told)
 
 
 def _unwrap_blocks(function: tirx.PrimFunc) -> tirx.PrimFunc:

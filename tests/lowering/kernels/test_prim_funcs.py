@@ -192,3 +192,12 @@ def test_inlining_does_not_multiply_what_is_inlined() -> None:
 def test_kernels_of_one_module_do_not_meet() -> None:
     first, second = in_tvm([residual_block(), residual_block()])
     np.testing.assert_array_equal(first["y"], second["y"])
+
+
+def test_what_is_multiplied_by_zero_is_no_input() -> None:
+    """TVM takes the product for 0; a parameter that no block reads would keep its layout when all others change it."""
+    nodes = [node("Mul", ["x", "zero"], ["n"]), node("Concat", ["n", "y"], ["z"], axis=1)]
+    call = model_of(nodes, {"x": x(1, 2, 3, 4), "y": x(1, 5, 3, 4), "zero": np.zeros(1, np.float32)}, ["zero"], ["z"])
+    (zero,) = (n for n, value in enumerate(call.graph.values) if value.name == "zero")
+    function = lower_kernel(call.graph, [0, 1], "kernel", {zero: np.zeros(1, np.float32)})
+    assert [call.graph.values[value].name for value in function.inputs] == ["y"]
