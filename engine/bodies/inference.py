@@ -93,14 +93,15 @@ class _Types:
                 return knowledge
 
     def type_formals(self) -> None:
-        """Give states that their body declares without a type, as ONNX allows, the type that they begin with."""
+        """Give what a body declares without a type, as ONNX allows, its type: that which a state begins with."""
         for node in self.flat.graph:
             region = region_of(node, self.flat.regions)
             if region is not None:
-                formals = [self.flat.inputs[name] for name in region.formals][region.first_state :]
-                for begin, formal in zip(node.inputs[region.first_state :], formals, strict=False):
-                    if formal.type is None and begin is not None:
-                        formal.type = begin.type
+                first, formals = region.first_state, [self.flat.inputs[name] for name in region.formals]
+                counters = (ir.TensorType(ir.DataType.INT64), ir.TensorType(ir.DataType.BOOL))  # of a Loop
+                begins = (None if begin is None else begin.type for begin in node.inputs[first:])
+                for type_, formal in zip((*counters[:first], *begins), formals, strict=False):
+                    formal.type = formal.type or type_
 
     def annotate(self) -> None:
         """Write known types to values, for `nest` asks what can fail."""

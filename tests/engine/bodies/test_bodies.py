@@ -13,6 +13,8 @@ from onnx import parser
 
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
+from eqfuse.engine.bodies.inference import infer_form
+from eqfuse.engine.onnx.model import read as read_model
 
 X = np.asarray([[1.0, -2.0, 3.0], [-4.0, 5.0, -6.0]], np.float32)
 TARGET = np.asarray(X.shape)
@@ -311,3 +313,18 @@ def test_a_loop_beside_a_body_of_an_operator_that_is_not_known() -> None:
     source = parser.parse_model(f'<ir_version: 8, opset_import: ["": 17, "own": 1]>\nmain {text}')
     result = optimize_model(source, None, Options(verify=False)).model
     assert operators(result) == {"Repeat": 1, "Exp": 1, "Loop": 1, "Mul": 1}
+
+
+def test_a_state_that_its_body_declares_without_a_type_has_the_one_it_begins_with() -> None:
+    names = ("i", "go", "state")
+    body = onnx.helper.make_graph(
+        [onnx.helper.make_node("Relu", ["state"], ["next"]), onnx.helper.make_node("Identity", ["go"], ["on"])],
+        "body", [onnx.ValueInfoProto(name=name) for name in names],
+        [onnx.ValueInfoProto(name=name) for name in ("on", "next")],
+    )  # fmt: skip
+    port = onnx.helper.make_tensor_value_info
+    loop = onnx.helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)
+    inputs = [port("n", onnx.TensorProto.INT64, []), port("x", 1, ["N", 3])]
+    graph = onnx.helper.make_graph([loop], "loop", inputs, [port("y", 1, None)])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    assert infer_form(read_model(model))[1].types["y"].shape == ("N", 3)

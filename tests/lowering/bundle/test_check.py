@@ -14,7 +14,7 @@ import pytest
 from onnx import helper
 
 from eqfuse.errors import UsageError
-from eqfuse.lowering.bundle.check import Tolerated, _check_rare_sizes, _verification
+from eqfuse.lowering.bundle.check import Tolerated, _check_rare_sizes, _verification, fit_to_original
 from eqfuse.lowering.ports import Port
 
 from ...engine.models import model, normal, value
@@ -209,3 +209,23 @@ def test_states_after_no_steps_are_not_compared(steps: int, tmp_path: Path) -> N
     onnx.save(model([node], [value("x", ["T", 1, 4])], ["y", "c"], weights), tmp_path / "m.onnx")
     wrong, _ = _check_rare_sizes(tmp_path / "m.onnx", Steps(), Tolerated(), [{"T": steps}])
     assert (wrong is None) == (steps == 0)
+
+
+def test_typical_sizes_are_such_that_the_original_runs_on_them(tmp_path: Path) -> None:
+    """A mask is read at as many positions as are past and new, which no shape says."""
+    nodes = [
+        helper.make_node("Concat", ["past", "new"], ["all"], axis=1),
+        helper.make_node("Shape", ["all"], ["s"], start=1),
+        helper.make_node("Squeeze", ["s"], ["n"]),
+        helper.make_node("Range", ["zero", "n", "one"], ["places"]),
+        helper.make_node("Gather", ["mask", "places"], ["read"], axis=1),
+        helper.make_node("Mul", ["read", "all"], ["y"]),
+    ]
+    inputs = [value("past", ["B", "P"]), value("new", ["B", "S"]), value("mask", ["B", "M"])]
+    path, stored = tmp_path / "m.onnx", {"zero": np.asarray(0), "one": np.asarray(1)}
+    onnx.save(model(nodes, inputs, ["y"], stored), path)
+    ports = [Port(name, "float32", ("B", size)) for name, size in (("past", "P"), ("new", "S"), ("mask", "M"))]
+    sizes = fit_to_original(path, ports, {"B": 1, **dict.fromkeys("PSM", 128)}, 0, 60)
+    assert sizes["M"] >= sizes["P"] + sizes["S"]
+    fitting = {"B": 2, "P": 3, "S": 4, "M": 9}
+    assert fit_to_original(path, ports, fitting, 0, 60) == fitting
