@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from ...ir.types import Dimension
 
@@ -181,7 +181,7 @@ class _Parts:
         return reduce(lambda one, other: self._add("Mul", one, other), sizes)
 
     def _numbers(self, numbers: Sequence[int]) -> str:
-        return self._add("Constant", value_ints=list(numbers))
+        return self._add("Constant", value=numpy_helper.from_array(np.asarray(numbers, np.int64)))
 
     def _add(self, operator: str, *operands: str, **attributes: Any) -> str:
         name = f"{operator.lower()}_{len(self.nodes)}"

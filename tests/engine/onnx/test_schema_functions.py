@@ -74,6 +74,8 @@ def test_the_parts_compute_the_same(operator: str, opset: int, inputs: Any, attr
         ("xay,aby->bxya", ["234", "354"]),
         ("ijk->ki", ["234"]),
         ("ij->", ["23"]),
+        (",", ["", ""]),
+        (",i->i", ["", "3"]),
     ],
 )
 @pytest.mark.parametrize("free", ["known sizes", "a free batch", "free sizes"])
@@ -82,7 +84,7 @@ def test_an_einsum_is_products(equation: str, shapes: list[str], free: str) -> N
     proto = model_of("Einsum", 18, arrays, equation=equation)
     for port, letters in zip(proto.graph.input, equation.split(","), strict=True):
         dimensions = port.type.tensor_type.shape.dim
-        if free == "a free batch" and letters[0] == equation[0]:
+        if free == "a free batch" and dimensions and letters[0] == equation[0]:
             dimensions[0].dim_param = "n"
         for dimension in dimensions if free == "free sizes" else ():
             dimension.dim_param = f"n{dimension.dim_value}"
