@@ -12,6 +12,7 @@ faster.
     python benchmarks/peers.py FOLDER model.onnx --threads 1       # all models of a folder, and another one
     python benchmarks/peers.py det.onnx --input-shapes x:1,3,640,640
     python benchmarks/peers.py --packages --free                   # one bundle for all sizes, at five sizes each
+    python benchmarks/peers.py --only squeezenet_112 --trials 200  # tuned
     python benchmarks/peers.py --tables ago.json packages.json     # the tables of earlier runs
 
 The peers besides ONNX Runtime: pip install openvino MNN.
@@ -75,6 +76,7 @@ def measure(record: Record, model: Path, options: argparse.Namespace, scratch: P
     setups: dict[tuple[str, int], Setup] = {}
     inputs = scratch / INPUTS if (scratch / INPUTS).exists() else None
     extra = [*(["--target", options.target] if options.target else []), *(["--no-measure"] * options.no_measure)]
+    extra += ["--trials", str(options.trials)] if options.trials else []
     for threads in options.threads:
         bundle = scratch / f"bundle-{threads}"
         try:
@@ -181,6 +183,7 @@ def parser() -> argparse.ArgumentParser:
         help="with --free: shapes and values of inputs, the typical ones first, as 'audio:1,16000 fmin=46.9'",
     )  # fmt: skip
     result.add_argument("--no-measure", action="store_true", help="compile by estimates alone")
+    result.add_argument("--trials", type=int, help="candidates of a search for schedules (default: none)")
     result.add_argument("--target", help="what eqfuse compiles for, as x86-64-v3 (default: this machine)")
     result.add_argument("--cache", type=Path, metavar="FOLDER", help="keep what eqfuse compiles there for other runs")
     result.add_argument("--json", type=Path, metavar="FILE", help="write all turns, after each model")
