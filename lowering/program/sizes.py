@@ -84,6 +84,8 @@ def _bounds_of_atom(atom: Atom, bounds: Mapping[str, Size]) -> tuple[Size, Size]
             return symbol(atom.text), symbol(atom.text)
         return ZERO, _bounds_of(bounds[atom.text], bounds)[1]
     lows, highs = zip(*(_bounds_of(part, bounds) for part in atom.parts), strict=True)
+    if atom.kind == "min" and ONE in highs:
+        return extremum("min", lows), ONE  # whether there is an element at all needs no memory of its own
     if atom.kind != "floor":
         return extremum(atom.kind, lows), extremum(atom.kind, highs)
     return floor_divide(lows[0], highs[1]), floor_divide(highs[0], extremum("max", [lows[1], ONE]))
