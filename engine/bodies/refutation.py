@@ -1,7 +1,8 @@
 """Branches with which a model cannot run: the other branch is always taken.
 
 Exporters write an If where a framework drops an axis of one element if it has one. Its branches have different ranks,
-and what follows takes only one of them. A run in which the other branch is taken ends with an error.
+and what follows takes only one of them. A run in which the other branch is taken ends with an error. So does one that
+takes a branch with an operator for other sizes than the model has, as where a branch for each sampling rate is made.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ def refute_branches(flat: FlatModel, knowledge: Knowledge, infer: Inference) -> 
 
     Changes the flat model. Returns whether there were any. `infer` infers the types of a flat model that it may change.
     """
+    if _refute_invalid_branch(flat, knowledge):
+        return True
     candidates = list(_candidates(flat, knowledge))
     for branch in (1, 0) if candidates else ():
         assumed = flat.copy()
@@ -40,6 +43,20 @@ def refute_branches(flat: FlatModel, knowledge: Knowledge, infer: Inference) -> 
         for node in refuted:
             replace_by_branch(flat, node, 1 - branch)
         if refuted:
+            return True
+    return False
+
+
+def _refute_invalid_branch(flat: FlatModel, knowledge: Knowledge) -> bool:
+    """Put the other branch in the place of an If one of whose branches has an operator that cannot run, if any."""
+    for node in filter(is_flat_if, flat.graph):
+        scopes = flat.branches[node.outputs[0].name or ""]
+        fails = [
+            any(_home(flat, inner) == scope and _is_invalid(inner, knowledge, flat.model.opset) for inner in flat.graph)
+            for scope in scopes
+        ]
+        if fails.count(True) == 1:
+            replace_by_branch(flat, node, fails.index(False))
             return True
     return False
 

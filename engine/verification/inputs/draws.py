@@ -114,6 +114,9 @@ def _integers(
             values = np.ones(shape, dtype=np.int64)
             values[-1:] = -1
             return values
+        case Role.FREE if plan.mode is not None and spec.purpose.compared:
+            numbers = spec.purpose.compared
+            return np.full(shape, numbers[plan.mode % len(numbers)])
     if kind.itemsize == 1:
         # Quantised data and images use the whole range.
         limits = np.iinfo(np.uint8 if kind.kind == "u" else np.int8)

@@ -27,6 +27,9 @@ _MOST_SUMS = 32
 _SUM_SIZES = 2
 """Pairs of sizes that are tried with each of the sums."""
 
+_MOST_MODES = 8
+"""Numbers that a model compares an integer with that are tried at most as its value, as sampling rates are."""
+
 _INTEGER_BOUNDS = (10, 2, 1)
 _UNKNOWN_RANKS = (2, 1, 0, 3, 4)
 
@@ -69,7 +72,8 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Plan:
-    """The free choices behind a set of inputs."""
+    """The free choices behind a set of inputs. With a `mode`, integers that the model compares are the number at this
+    place of those that it compares them with."""
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -77,6 +81,7 @@ class Plan:
     unknown_rank: int = _UNKNOWN_RANKS[0]
     scale: float = 1.0
     temper: Temper = Temper.ORDINARY
+    mode: int | None = None
 
 
 def input_specs(structure: Structure) -> tuple[InputSpec, ...]:
@@ -147,6 +152,10 @@ def plans(
     for (first, other), (whole, *parts), bound in itertools.product(tried[:_SUM_SIZES], _sums(inner), bounds):
         sizes = {symbol: first if leads else other for symbol, leads in leading.items()}
         yield Plan({**sizes, **fixed, whole: sum(sizes[part] for part in parts)}, dict(shapes), bound)
+    modes = max((len(spec.purpose.compared) for spec in specs if spec.is_integer), default=0)
+    for (first, other), mode in itertools.product(tried, range(min(modes, _MOST_MODES))):
+        sizes = {symbol: first if leads else other for symbol, leads in leading.items()}
+        yield Plan({**sizes, **fixed}, dict(shapes), mode=mode)
 
 
 def _sums(symbols: Iterable[str]) -> Iterator[tuple[str, str, str]]:

@@ -189,6 +189,24 @@ def test_a_branch_with_which_the_model_cannot_run_is_never_taken() -> None:
     np.testing.assert_allclose(run(ir.to_proto(result), feed)[0], run(model, feed)[0], rtol=1e-6)
 
 
+def test_a_branch_for_other_sizes_than_the_model_has_is_never_taken() -> None:
+    """As in a model with a branch for each sampling rate, once the number of samples is fixed."""
+    model = read("""(float[2,3] x, bool c) => (float[a,b] y) {
+        sizes = Constant<value: tensor = int64[2] {2, 3}>()
+        r = Reshape(x, sizes)
+        w = Constant<value: tensor = float[3,2] {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}>()
+        y = If(c) <
+            then_branch = g1() => (t) { t = MatMul(r, w) },
+            else_branch = g2() => (t) { s = Transpose<perm = [1, 0]>(r)  t = MatMul(s, w) }
+        >
+    }""")
+    result = optimize_model(model, None, Options(verify=False)).model
+    assert operators(result)["If"] == 0
+    w = np.arange(1, 7, dtype=np.float32).reshape(3, 2)
+    outputs = run(ir.to_proto(result), {"x": X, "c": np.array(True)})
+    np.testing.assert_allclose(outputs[0], X @ w, rtol=1e-6)
+
+
 def test_what_fails_in_another_branch_refutes_nothing() -> None:
     model = read(SQUEEZE.format(product="""
         p = If(c) <

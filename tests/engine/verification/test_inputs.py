@@ -124,6 +124,14 @@ def test_a_dimension_may_be_the_sum_of_two_others() -> None:
     assert {"b": 2, "all": 16, "new": 8, "old": 8} in [dict(plan.sizes) for plan in plans(specs, {})]
 
 
+def test_an_integer_may_be_one_of_the_numbers_that_the_model_compares_it_with() -> None:
+    """As a sampling rate, for which a model has a branch, while it runs on no other value."""
+    nodes = [helper.make_node("Equal", ["x", "rate"], ["y"])]
+    stored = {"rate": np.array(16000)}
+    specs = input_specs(Structure(model(nodes, [value("x", [], TensorProto.INT64)], ["y"], stored)))
+    assert 16000 in [int(generate(specs, plan, 0)["x"]) for plan in plans(specs, {})]
+
+
 def test_enlarged_plan_changes_every_free_size() -> None:
     specs = input_specs(Structure(model([helper.make_node("Relu", ["x"], ["y"])], [value("x", ["b", 3, "n"])], ["y"])))
     larger = enlarge(next(plans(specs, {})), specs)
