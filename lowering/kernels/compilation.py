@@ -167,17 +167,7 @@ def compile_kernels(
         if isinstance(step, LoopCall) and (calls := find_kernels(step, distinct, target))
     }
     keys = {name: task_key(function) for name, function in distinct.functions.items()}
-    requests = [
-        Request(
-            name, tvm.ir.save_json(function), target.device, target.description, str(folder / f"{name}.o"),
-            target.threads,
-            decisions=choices.decisions.get(keys[name], {}),
-            without=choices.without.get(keys[name], frozenset()),
-            parts=distinct.parts[name],
-        )
-        for name, function in distinct.functions.items()
-    ]  # fmt: skip
-    answers = _compile_all(requests, keys, processes, observer)
+    answers = _compile_all(_make_requests(distinct, keys, choices, target, folder), keys, processes, observer)
     if failed := _touched_by_failed(lowered_steps, distinct, answers) if alike is None else None:
         return compile_kernels(
             graph, groups, weights, target, folder, processes, observer, choices, lowered, refused=refused | failed
@@ -198,6 +188,22 @@ def compile_kernels(
         count = len(compiled.fallbacks)
         raise LoweringError(f"--target {target.name}: {count} kernel(s) cannot be compiled: {reasons}")
     return compiled
+
+
+def _make_requests(
+    distinct: DistinctKernels, keys: Mapping[str, str], choices: Choices, target: Target, folder: Path
+) -> list[Request]:
+    """What the compiling processes are asked for: an object file in `folder` for each function."""
+    return [
+        Request(
+            name, tvm.ir.save_json(function), target.device, target.description, str(folder / f"{name}.o"),
+            target.threads,
+            decisions=choices.decisions.get(keys[name], {}),
+            without=choices.without.get(keys[name], frozenset()),
+            parts=distinct.parts[name],
+        )
+        for name, function in distinct.functions.items()
+    ]  # fmt: skip
 
 
 def _touched_by_failed(
