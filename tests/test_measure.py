@@ -200,6 +200,7 @@ def test_the_original_is_written_where_all_candidates_are_slower(tmp_path: Path,
     assert result.after.layers == result.before.layers == 4
 
 
+@pytest.mark.conformance
 def test_a_group_of_rules_is_left_out_where_that_is_faster(tmp_path: Path, contest: type[FakeContest]) -> None:
     contest.ratios = {("Relu", "MatMul"): 0.95, ("Relu", "MatMul", "Mul"): 0.7}
     result = eqfuse.optimize(wasteful(tmp_path), tmp_path / "out.onnx", measure=20, verify=False)

@@ -19,10 +19,12 @@ from .command_line import CommandLine
 
 
 def choosy(eqfuse: CommandLine, name: str = "in.onnx", factor: float = 2.0) -> Path:
-    """A model that runs at a rate of 8000 or 16000 only: at others an index is out of range."""
+    """A model that runs at a rate of 8000 or 16000 only, which it compares no input with: at others an index is out of
+    range."""
     make = helper.make_node
     nodes = [
-        make("Equal", ["rate", "rates"], ["known"]),
+        make("Sub", ["rate", "one"], ["less"]),
+        make("Equal", ["less", "rates"], ["known"]),
         make("Cast", ["known"], ["counted"], to=TensorProto.INT64),
         make("ReduceMax", ["counted"], ["found"], keepdims=0),
         make("Sub", ["one", "found"], ["missing"]),
@@ -31,7 +33,7 @@ def choosy(eqfuse: CommandLine, name: str = "in.onnx", factor: float = 2.0) -> P
         make("Relu", ["first"], ["second"]),
         make("Mul", ["second", "factor"], ["y"]),
     ]
-    weights = {"rates": np.array([8000, 16000]), "one": np.array(1), "factors": np.array([factor], np.float32)}
+    weights = {"rates": np.array([7999, 15999]), "one": np.array(1), "factors": np.array([factor], np.float32)}
     inputs = [value("x", [2, 3]), value("rate", [], TensorProto.INT64)]
     return eqfuse.write(name, model(nodes, inputs, [value("y", [2, 3])], weights).SerializeToString())
 

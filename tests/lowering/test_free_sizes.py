@@ -139,6 +139,7 @@ def pooled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     return bundle_of(pools(), tmp_path_factory.mktemp("pools"))
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("size", [(1, 2), (2, 2), (2, 5), (7, 2), (9, 10)])
 def test_pools_see_a_part_of_a_window_that_is_larger_than_the_map(
     pooled: tuple[Run, Run], size: tuple[int, int]
@@ -204,6 +205,7 @@ def transposed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run, set[
     return *runs, {fact.rule for fact in read_table(folder / "bundle")}
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (7, 20), (40, 33)])
 def test_transposed_convolutions(transposed: tuple[Run, Run, set[str]], size: tuple[int, int]) -> None:
     compiled, original, _ = transposed
@@ -212,6 +214,7 @@ def test_transposed_convolutions(transposed: tuple[Run, Run, set[str]], size: tu
         np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.conformance
 def test_transposed_convolutions_of_twice_the_size_are_products(transposed: tuple[Run, Run, set[str]]) -> None:
     assert "contraction" in transposed[2]
 
@@ -237,6 +240,7 @@ def test_dimensions_that_have_to_be_equal_are_free(tmp_path: Path) -> None:
     assert sizes.typical == {"n": 5, "m": 5}
 
 
+@pytest.mark.conformance
 def test_refuses_pools_without_a_window(pooled: tuple[Run, Run]) -> None:
     compiled, _ = pooled
     with pytest.raises(UsageError, match=r"MaxPool.*is below 2"):

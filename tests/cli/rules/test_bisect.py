@@ -59,6 +59,7 @@ def test_bisect_as_json(unsound: CommandLine) -> None:
     assert content["rules"] == [{"name": "made-up", "file": "bad.egg:7:1", "text": UNSOUND}]
 
 
+@pytest.mark.conformance
 def test_two_shapes_in_one_class_end_the_run(ill_shaped: CommandLine) -> None:
     outcome = ill_shaped.run("optimize", "in.onnx", "out.onnx", *BAD)
     assert outcome.code == 4

@@ -214,7 +214,7 @@ FAMILIES = (
 )  # fmt: skip
 
 
-@pytest.mark.representatives(5)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
 def test_as_onnx_runtime(family: Any) -> None:
     assert_as_onnx_runtime(list(family()))

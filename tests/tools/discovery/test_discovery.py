@@ -107,6 +107,7 @@ def test_the_file_says_what_was_looked_for(products: Discovery, beside_the_catal
     assert text.startswith(f"{first}Commutative, which no rule says but @commutes: Mul.\n\n")
 
 
+@pytest.mark.conformance
 def test_associativity_beside_the_catalogue_is_a_comment(beside_the_catalogue: Discovery) -> None:
     (regrouped,) = (one for one in beside_the_catalogue.rules if one.rule.formula == "(a * b) * c = (a * c) * b")
     assert regrouped.left_out == "Over everything this would multiply the e-graph"
