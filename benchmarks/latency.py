@@ -157,15 +157,21 @@ def measure(record: Record, model: Path, options: argparse.Namespace, scratch: P
     compete(record, setups, options)
 
 
+def enter_all(stack: ExitStack, record: Record, setups: Mapping[Who, Setup]) -> dict[Who, Contestant]:
+    """The contestants that can be started, until the stack is left; the problems of others go to the record."""
+    entered: dict[Who, Contestant] = {}
+    for who, setup in setups.items():
+        try:
+            entered[who] = stack.enter_context(Contestant(setup))
+        except ContestantError as error:
+            problem(record, f"{who[1]} thread(s): {error}")
+    return entered
+
+
 def compete(record: Record, setups: Mapping[Who, Setup], options: argparse.Namespace) -> None:
     """Load the compiled models, compare their results, and take turns."""
     with ExitStack() as stack:
-        entered: dict[Who, Contestant] = {}
-        for who, setup in setups.items():
-            try:
-                entered[who] = stack.enter_context(Contestant(setup))
-            except ContestantError as error:
-                problem(record, f"{who[1]} thread(s): {error}")
+        entered = enter_all(stack, record, setups)
         _require_equal(record, entered)
         for who, seconds in ((who, c.seconds) for who, c in entered.items() if who[0] == RELAX):
             record.compiling[who] = seconds

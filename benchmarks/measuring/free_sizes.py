@@ -16,7 +16,17 @@ from typing import Any, Self
 import numpy as np
 from rich.table import Table
 
-from eqfuse.benchmarks.latency import OURS, REFERENCE, Record, Who, compile_bundle, problem, take_rounds, wide_console
+from eqfuse.benchmarks.latency import (
+    OURS,
+    REFERENCE,
+    Record,
+    Who,
+    compile_bundle,
+    enter_all,
+    problem,
+    take_rounds,
+    wide_console,
+)
 from eqfuse.benchmarks.measuring.busy import Load
 from eqfuse.benchmarks.measuring.contestants import Array, Contestant, ContestantError, Setup
 from eqfuse.benchmarks.measuring.packages import Case, write_inputs
@@ -78,12 +88,7 @@ def measure_sizes(
     setups = _compile_all(rows[0], Setup(REFERENCE, model, 1, None, inputs), cases[0], options, scratch)
     fallback = _list_fallbacks([setup.bundle for (tool, _), setup in setups.items() if tool == OURS and setup.bundle])
     with ExitStack() as stack:
-        entered: dict[Who, Contestant] = {}
-        for who, setup in setups.items():
-            try:
-                entered[who] = stack.enter_context(Contestant(setup))
-            except ContestantError as error:
-                problem(rows[0], f"{who[1]} thread(s): {error}")
+        entered = enter_all(stack, rows[0], setups)
         for number, row in enumerate(rows):
             row.fallback = fallback
             chosen = {who: each for who, each in entered.items() if number == 0 or who[0] in (OURS, REFERENCE)}

@@ -49,12 +49,12 @@ def refute_branches(flat: FlatModel, knowledge: Knowledge, infer: Inference) -> 
 
 def _refute_invalid_branch(flat: FlatModel, knowledge: Knowledge) -> bool:
     """Put the other branch in the place of an If one of whose branches has an operator that cannot run, if any."""
-    for node in filter(is_flat_if, flat.graph):
-        scopes = flat.branches[node.outputs[0].name or ""]
-        fails = [
-            any(_home(flat, inner) == scope and _is_invalid(inner, knowledge, flat.model.opset) for inner in flat.graph)
-            for scope in scopes
-        ]
+    choices = [(node, flat.branches[node.outputs[0].name or ""]) for node in filter(is_flat_if, flat.graph)]
+    scopes = {scope for _, pair in choices for scope in pair}
+    homes = ((_home(flat, node), node) for node in flat.graph)
+    failing = {home for home, node in homes if home in scopes and _is_invalid(node, knowledge, flat.model.opset)}
+    for node, pair in choices:
+        fails = [scope in failing for scope in pair]
         if fails.count(True) == 1:
             replace_by_branch(flat, node, fails.index(False))
             return True
