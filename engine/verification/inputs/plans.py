@@ -142,19 +142,23 @@ def plans(
     tried = (_TYPICAL_SIZES if typical else _SIZES) if leading else _SIZES[:1]
     bounds = _INTEGER_BOUNDS if unbounded else _INTEGER_BOUNDS[:1]
     ranks = _UNKNOWN_RANKS if ranked else _UNKNOWN_RANKS[:1]
+
+    def sizes_at(first: int, other: int) -> dict[str, int]:
+        return {symbol: first if leads else other for symbol, leads in leading.items()}
+
     for by_order, (first, other), bound, rank in itertools.product(
         (False, True)[: 1 + bool(unnamed)], tried, bounds, ranks
     ):
-        sizes = {symbol: first if leads else other for symbol, leads in leading.items()}
+        sizes = sizes_at(first, other)
         own = {spec.name: _shape_by_order(spec, first, other) for spec in unnamed} if by_order else {}
         yield Plan({**sizes, **fixed}, {**own, **shapes}, bound, rank)
     inner = [symbol for symbol, leads in leading.items() if not leads]
     for (first, other), (whole, *parts), bound in itertools.product(tried[:_SUM_SIZES], _sums(inner), bounds):
-        sizes = {symbol: first if leads else other for symbol, leads in leading.items()}
+        sizes = sizes_at(first, other)
         yield Plan({**sizes, **fixed, whole: sum(sizes[part] for part in parts)}, dict(shapes), bound)
     modes = max((len(spec.purpose.compared) for spec in specs if spec.is_integer), default=0)
     for (first, other), mode in itertools.product(tried, range(min(modes, _MOST_MODES))):
-        sizes = {symbol: first if leads else other for symbol, leads in leading.items()}
+        sizes = sizes_at(first, other)
         yield Plan({**sizes, **fixed}, dict(shapes), mode=mode)
 
 
