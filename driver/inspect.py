@@ -211,8 +211,8 @@ def verify_models(original: Any, candidate: Any, options: VerifyOptions) -> Veri
     before, after = read(original), read(candidate)
     try:
         return verify(
-            before.path or before.ir,
-            after.path or after.ir,
+            before.source,
+            after.source,
             atol=options.atol,
             rtol=options.rtol,
             seed=options.seed,

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from ..engine.onnx.model import Model, elements
+from ..engine.onnx.model import Model
 from ..engine.onnx.nodes import is_standard
 from ..engine.onnx.typing import NAMELESS, dtype_name
 from ..errors import UsageError
@@ -20,6 +20,7 @@ from ..ir.sizes import Size
 from ..ir.types import TensorType
 from .errors import LoweringError
 from .ports import Port, shape_text
+from .weights import Weights
 
 if TYPE_CHECKING:
     from ..engine.verification.inputs import Sample
@@ -111,20 +112,18 @@ def known_type(graph: OperatorGraph, value: int) -> TensorType:
     )
 
 
-def outputs_of(model: Model, graph: OperatorGraph) -> tuple[Port, ...]:
+def outputs_of(weights: Weights, graph: OperatorGraph) -> tuple[Port, ...]:
     """What a compiled model gives, in order. An output is made by an operator, or it is an input or a constant."""
-    return tuple(_output(str(value.name), model, graph) for value in model.graph.outputs)
+    return tuple(_output(str(value.name), weights, graph) for value in weights.model.graph.outputs)
 
 
-def _output(name: str, model: Model, graph: OperatorGraph) -> Port:
-    for port in inputs_of(model):
+def _output(name: str, weights: Weights, graph: OperatorGraph) -> Port:
+    for port in inputs_of(weights.model):
         if port.name == name:
             return port
     for number, value in enumerate(graph.values):
         if value.name == name:
             type_ = known_type(graph, number)
             return Port(name, type_.dtype, type_.shape or ())
-    if name in model.stored:
-        array = elements(model.stored[name])
-        return Port(name, array.dtype.name, array.shape)
-    raise UsageError(f"output {name!r} is no tensor that is known before the run; it cannot be compiled")
+    array = weights[name]
+    return Port(name, array.dtype.name, array.shape)

@@ -186,7 +186,7 @@ class Accelerator:
     ) -> Manifest:
         device, batch, ports = self.demands.device, program.allocation.batch, compilation.ports
         section = _section(result, network, program, self.demands)
-        outputs = outputs_of(result.rewritten.model, network.graph)
+        outputs = outputs_of(Weights(result.rewritten.model), network.graph)
         if not outputs:
             raise UsageError("the model has no outputs")
         computed = {wire.port for wire in section.outputs} | {port.name for port in ports}

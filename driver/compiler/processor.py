@@ -275,7 +275,7 @@ class Processor:
         )
         return Manifest(
             inputs=compilation.ports,
-            outputs=outputs_of(prepared.weights.model, prepared.graph),
+            outputs=outputs_of(prepared.weights, prepared.graph),
             platform=Platform(target.name, target.architecture, target.triple, target.cpu, target.features),
             precision=compilation.options.precision,
             threads=target.threads,

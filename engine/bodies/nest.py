@@ -18,7 +18,8 @@ import onnx_ir as ir
 
 from ..onnx.inference import SMALL
 from ..onnx.model import Model
-from ..onnx.nodes import BODY_DOMAIN, FORMAL_KEY, body_graphs, is_flat_if
+from ..onnx.node_order import body_graphs
+from ..onnx.nodes import BODY_DOMAIN, FORMAL_KEY, is_flat_if
 from .flatten import FlatModel, region_of
 from .placement import Body, Placement
 

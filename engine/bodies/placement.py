@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from ..onnx.nodes import body_graphs, branches, has_body, is_flat_if
+from ..onnx.node_order import body_graphs
+from ..onnx.nodes import branches, has_body, is_flat_if
 from .flatten import FlatModel, region_of
 from .totality import is_total
 

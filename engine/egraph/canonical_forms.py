@@ -19,6 +19,7 @@ from ...ir.sizes import floor_divide, number
 from ...ir.types import Dimension, TensorType
 from ..onnx.inference import Knowledge
 from ..onnx.typing import dtype_name
+from ..onnx.window_sizes import share_transposed_padding, transposed_padding
 
 
 class NotEncodable(Exception):
@@ -164,9 +165,19 @@ def _convolution(site: Site, literals: Literals) -> Literals:
 
 
 def _transposed_convolution(site: Site, literals: Literals) -> Literals:
-    _require(site.raw.pop("auto_pad", "NOTSET") == "NOTSET" and "output_shape" not in site.raw, "an output_shape")
+    auto_pad, given = site.raw.pop("auto_pad", "NOTSET"), site.raw.pop("output_shape", ())
     literals = _convolution(site, literals)
-    literals["output_padding"] = literals["output_padding"] or (0,) * len(literals["kernel_shape"])
+    kernel, strides, dilations = (literals[name] for name in ("kernel_shape", "strides", "dilations"))
+    extra = literals["output_padding"] = literals["output_padding"] or (0,) * len(kernel)
+    if auto_pad == "VALID" and not given:
+        literals["pads"] = (0,) * (2 * len(kernel))
+    if given or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        sizes = [size if isinstance(size, int) else 1 for size in site.shape()[2:]]
+        is_fixed = not any(isinstance(size, str) for size in site.shape()[2:])
+        _require(is_fixed or not given, "an output_shape that is cut out of a symbolic dimension")
+        totals = transposed_padding(sizes, kernel, strides, dilations, extra, given[-len(kernel) :])
+        _require(min(totals) >= 0, "an output_shape that windows do not reach")
+        literals["pads"] = tuple(share_transposed_padding(totals, auto_pad))
     return literals
 
 

@@ -20,7 +20,8 @@ from ...ir.operation import VARIADIC
 from ...ir.operators import OPERATORS
 from ..onnx.inference import Knowledge
 from ..onnx.model import Model
-from ..onnx.nodes import body_graphs, has_body
+from ..onnx.node_order import body_graphs
+from ..onnx.nodes import has_body
 from ..onnx.typing import dtype_of
 from .emit import Emission, emit_node
 from .encode import OPAQUE, Encoding

@@ -25,7 +25,6 @@ from ...ir.types import Dimension, TensorType
 from ..shapes.bounds import Bounds
 from ..shapes.classical import classical_dtypes, is_classical
 from ..shapes.evaluation import Declared, SymbolicShapes, evaluate_shapes
-from .ceil_pools import correct_ceil_pool
 from .delicate import without_delicate_nodes
 from .evaluation import Arrays, evaluate, evaluate_by_reference
 from .model import Model, elements, first_line
@@ -41,6 +40,7 @@ from .nodes import (
     serialize_for_inference,
 )
 from .typing import NAMELESS, constant_type, dtype_of, infer_outputs, tensor_type, type_proto
+from .window_sizes import correct_window
 
 SMALL = 4096
 """Most elements of a constant that is evaluated here; larger ones stay expressions until the graph is chosen."""
@@ -223,7 +223,7 @@ class _Skeleton:
             types = self._infer_types(without_delicate_nodes(proto, types), propagate=True)
         types |= self._weight_types
         types |= {name: TensorType(array.dtype.name, array.shape) for name, array in constants.items()}
-        return self.infer(constants) if correct_ceil_pool(self._proto.graph.node, types) else types
+        return self.infer(constants) if correct_window(self._proto.graph.node, types) else types
 
     def _infer_types(self, proto: onnx.ModelProto, *, propagate: bool) -> dict[str, TensorType]:
         """Types by ONNX shape inference, which may `propagate` the values of computed shapes."""
@@ -231,8 +231,8 @@ class _Skeleton:
             graph = onnx.shape_inference.infer_shapes(proto, data_prop=propagate).graph
         except Exception as error:
             raise ModelError(f"{self._model.label}: shapes do not fit: {first_line(error)}") from None
-        types = {v.name: tensor_type(v.type) for v in (*graph.input, *graph.value_info, *graph.output)}
-        return {name: type_ for name, type_ in types.items() if type_ is not None}
+        types = ((v.name, tensor_type(v.type)) for v in (*graph.input, *graph.value_info, *graph.output))
+        return {name: type_ for name, type_ in types if type_ is not None}  # an output that is an input has none
 
 
 def find_refused_type(model: Model) -> str:

@@ -22,6 +22,8 @@ from onnx_ir import external_data, serde
 
 from ...errors import ModelError
 from ...support.scratch import staging_folder
+from .node_order import sort_nodes
+from .sparse_tensors import with_dense_constants
 from .wellformed import UNKNOWN_SIZE, check_well_formed
 
 ONNX_DOMAINS = ("", "ai.onnx")
@@ -41,8 +43,8 @@ _CONSTANT_ATTRIBUTES: Mapping[str, tuple[ir.AttributeType, type[np.generic] | No
 class Model:
     """An ONNX model. Invariant: nothing in eqfuse changes `ir` once a Model holds it.
 
-    `path` is the file it was read from, None for a model from memory; `is_changed`: the user asked for other input
-    shapes or outputs than the file has; `lowest` are bounds that the user gives for dimensions.
+    `path` is the file it was read from, None for a model from memory; `is_changed`: the file has other input shapes or
+    outputs than the user asked for, or unsorted nodes; `lowest` are bounds that the user gives for dimensions.
     """
 
     ir: onnx_ir.Model = field(repr=False)
@@ -135,8 +137,10 @@ def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model | Model) ->
         return source
     if isinstance(source, ir.Model):
         model = Model(source.clone())
+        sort_nodes(model.ir, model.label)
     elif isinstance(source, onnx.ModelProto):
         model = Model(_deserialize(source, source.graph.name or "model"))
+        sort_nodes(model.ir, model.label)
         _protect_names(model)
     elif isinstance(source, (str, os.PathLike)):
         model = _read_file(Path(source))
@@ -186,7 +190,7 @@ def _read_file(path: Path) -> Model:
         raise ModelError(f"{path}: cannot be read: {first_line(error)}") from None
     model = _deserialize(proto, str(path))
     external_data.set_base_dir(model.graph, path.parent)
-    return Model(model, path)
+    return Model(model, path, is_changed=sort_nodes(model, str(path)))
 
 
 def _deserialize(proto: onnx.ModelProto, label: str) -> ir.Model:
@@ -196,7 +200,9 @@ def _deserialize(proto: onnx.ModelProto, label: str) -> ir.Model:
         raise ModelError(f"{label}: the graph has no outputs, so there is nothing to compute; name some")
     check_well_formed(proto, label)
     try:
-        model = serde.deserialize_model(proto)
+        model = serde.deserialize_model(with_dense_constants(proto, label))
+    except ModelError:
+        raise
     except Exception as error:  # onnx-ir raises many kinds on malformed graphs
         raise ModelError(f"{label}: malformed ONNX graph: {first_line(error)}") from error
     scopes: list[onnx_ir.Graph | onnx_ir.Function] = [model.graph, *model.functions.values()]

@@ -11,6 +11,7 @@ from onnx_ir import serde
 
 from ...errors import EqfuseError, ModelError
 from .model import ONNX_DOMAINS, first_line
+from .node_order import body_graphs
 from .wellformed import node_title
 
 RANDOM_OPERATORS = frozenset(
@@ -89,15 +90,6 @@ def is_foldable(node: ir.Node) -> bool:
     """
     has_sequence = "Sequence" in node.op_type or node.op_type.startswith("Optional")
     return is_pure(node) and node.op_type not in _QUANTIZATION and not has_sequence
-
-
-def body_graphs(node: ir.Node) -> Iterator[ir.Graph]:
-    """The node's own subgraphs, not those nested in them."""
-    for attribute in node.attributes.values():
-        if attribute.type == ir.AttributeType.GRAPH:
-            yield attribute.as_graph()
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            yield from attribute.as_graphs()
 
 
 def outer_values(node: ir.Node, graph: ir.Graph) -> tuple[ir.Value, ...]:

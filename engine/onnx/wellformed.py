@@ -7,7 +7,7 @@ inference check the graph as a whole (names, operators, shapes).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import onnx
@@ -65,7 +65,6 @@ def check_well_formed(model: onnx.ModelProto, label: str) -> None:
     for function in model.functions:
         check = _Check(label, f"function {function.name!r}: ", in_function=True)
         check.nodes(function.node)
-        check.order(function.node)
         for attribute in function.attribute_proto:
             check.attribute(attribute, "", f"default of attribute {attribute.name!r}")
     _check_text(model, label, "")
@@ -113,18 +112,14 @@ class _Check:
         for output in graph.output:
             if output.name in inputs and _contradict(inputs[output.name].type, output.type):
                 self.fail(f"output {output.name!r}", "is an input that is declared with another type or shape")
+        stored = {tensor.name: tensor.dims for tensor in graph.initializer}
+        stored |= {sparse.values.name: sparse.dims for sparse in graph.sparse_initializer}
+        for name in inputs.keys() & stored.keys():
+            type_ = onnx.helper.make_tensor_type_proto(inputs[name].type.tensor_type.elem_type, stored[name])
+            if _contradict(inputs[name].type, type_):
+                shape = "x".join(map(str, stored[name]))
+                self.fail(f"initializer {name!r}", f"has the shape {shape}, and the input of this name another one")
         self.nodes(graph.node)
-        self.order(graph.node)
-
-    def order(self, nodes: Sequence[onnx.NodeProto]) -> None:
-        """No node may read a value that a later one makes, so there are no cycles."""
-        later = {name for node in nodes for name in node.output if name}
-        for node in nodes:
-            early = next((name for name in node.input if name in later), None)
-            if early is not None:
-                where = node_title(node.name, node.op_type, node.output)
-                self.fail(where, f"reads {early!r}, which is made later; nodes must be topologically sorted")
-            later.difference_update(node.output)
 
     def names(self, names: Iterable[object], where: str) -> None:
         """Names must be UTF-8, otherwise protobuf gives bytes."""
@@ -248,7 +243,8 @@ def _contradict(one: onnx.TypeProto, other: onnx.TypeProto) -> bool:
     if not (left.HasField("shape") and right.HasField("shape")) or len(dims[0]) != len(dims[1]):
         return bool(left.HasField("shape") == right.HasField("shape"))
     pairs = zip(*dims, strict=True)
-    return any(a.dim_value != b.dim_value for a, b in pairs if a.HasField("dim_value") and b.HasField("dim_value"))
+    known = ((a.dim_value, b.dim_value) for a, b in pairs if a.HasField("dim_value") and b.HasField("dim_value"))
+    return any(a != b for a, b in known if UNKNOWN_SIZE not in (a, b))
 
 
 def _raw_bytes(element_type: int, elements: int) -> int:

@@ -68,8 +68,8 @@ def transposed_convolution(site: Site) -> Shape:
     padding = site.attribute("auto_pad", "NOTSET")
 
     def spread(size: Size, extent: int, stride: int, pads: int, extra: int) -> Size:
-        if padding in ("SAME_UPPER", "SAME_LOWER"):
-            return size.scale(stride)
+        if padding in ("SAME_UPPER", "SAME_LOWER"):  # what exceeds size * stride is cut off, and nothing is added
+            return size.scale(stride) + number(min(0, extent + extra - stride))
         return (size - ONE).scale(stride) + number(extent + extra - (0 if padding == "VALID" else pads))
 
     pads = [a + b for a, b in zip(before, behind, strict=True)]

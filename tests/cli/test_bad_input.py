@@ -62,12 +62,13 @@ def node(kind: str, inputs: str, outputs: str, **attributes: object) -> NodeProt
         ([node("Frobnicate", "x", "y")], "Frobnicate"),
         ([node("Add", "x", "y")], "Add"),
         ([node("Add", "x nowhere", "y")], "nowhere"),
-        ([node("Relu", "a", "y"), node("Relu", "x", "a")], "topologically sorted"),
+        ([node("Relu", "a", "y"), node("Relu", "y", "a")], "nodes read each other's results in a circle"),
+        ([node("Add", "x y", "y")], "node of 'y' (Add) reads its own result"),
         ([node("Relu", "x", "y"), node("Exp", "x", "y")], "'y'"),
         ([node("Relu", "x", "z")], "'y'"),
         ([node("Transpose", "x", "y", perm="ab")], "perm"),
     ],
-    ids=["unknown operator", "operands", "unknown value", "order", "two producers", "no producer", "attribute type"],
+    ids=["unknown operator", "operands", "unknown value", "circle", "loop", "two producers", "no producer", "attribute type"],
 )
 def test_a_model_that_fails_the_checker(eqfuse: CommandLine, nodes: list[NodeProto], message: str) -> None:
     eqfuse.model("in.onnx", nodes)

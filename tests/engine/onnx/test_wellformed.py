@@ -125,7 +125,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "cycle": (
         lambda m: m.graph.node[0].input.append("y"),
-        "node of 'c' (Concat): reads 'y', which is made later; nodes must be topologically sorted",
+        "nodes read each other's results in a circle: ",
     ),
     "node without outputs": (
         lambda m: m.graph.node[2].ClearField("output"),

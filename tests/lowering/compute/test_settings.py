@@ -63,6 +63,12 @@ def convolutions() -> Iterator[Call]:
             operands = {"x": x(2, 4, 5, 4), "w": x(4, outputs // group, *kernel), "b": x(outputs)}
             windows = {"strides": strides, "pads": pads, "output_padding": [s - 1 for s in strides]}
             yield single("ConvTranspose", operands, group=group, **windows)
+    for padding, extra in product(("SAME_UPPER", "SAME_LOWER", "VALID"), (0, 1)):
+        for kernel, strides in (((2, 3), (3, 2)), ((1, 4), (2, 3))):  # a stride above the kernel, and one below
+            operands = {"x": x(1, 4, 5, 4), "w": x(4, 3, *kernel)}
+            more = {"output_padding": [extra, extra], "auto_pad": padding}
+            yield single("ConvTranspose", operands, strides=strides, **more)
+    yield single("ConvTranspose", {"x": x(1, 4, 5), "w": x(4, 3, 3)}, strides=[2], output_shape=[8])
     yield single("Conv", {"x": x(1, 3, 9, 9), "w": x(2, 3, 3, 3)}, auto_pad="SAME_LOWER", strides=[2, 2])
     yield single("Conv", {"x": x(1, 3, 9), "w": x(2, 3, 3)}, auto_pad="SAME_UPPER", strides=[2])
 

@@ -1,0 +1,112 @@
+"""Sizes behind windows for which shape inference says something else than runtimes compute.
+
+A pool with ``ceil_mode``: no window may begin in the pad at the end. ONNX says so since opset 22, and runtimes never had
+such windows, but shape inference counts them in the older operators. Inference gets those pools without ``ceil_mode``.
+
+A ConvTranspose with SAME padding: what exceeds ``size * stride`` is cut off, output padding included, and nothing is
+added where less is there; shape inference adds the output padding. One with an ``output_shape`` below the size of its
+operand gets no shape at all. Inference gets both with the pads that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import onnx
+
+from ...ir.types import TensorType
+from .model import ONNX_DOMAINS
+
+_POOLS = frozenset({"AveragePool", "MaxPool", "LpPool"})
+_SAME = ("SAME_UPPER", "SAME_LOWER")
+
+
+def correct_window(nodes: Iterable[onnx.NodeProto], types: Mapping[str, TensorType]) -> bool:
+    """Rewrite, in place, the first operator whose size shape inference gets wrong; False if there is none."""
+    for node in nodes:
+        if node.domain not in ONNX_DOMAINS or (node.op_type not in _POOLS and node.op_type != "ConvTranspose"):
+            continue
+        settings = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        operands = [types.get(name) for name in node.input]
+        if node.op_type == "ConvTranspose":
+            pads, replaced = _transposed_pads(settings, *operands[:2]), ("auto_pad", "output_shape", "pads")
+        else:
+            pads, replaced = _pool_pads(settings, operands[0], types.get(node.output[0])), ("ceil_mode", "pads")
+        if pads is not None:
+            others = [a for a in node.attribute if a.name not in replaced]
+            del node.attribute[:]
+            node.attribute.extend([*others, onnx.helper.make_attribute("pads", pads)])
+            return True
+    return False
+
+
+def share_transposed_padding(totals: Sequence[int], auto_pad: str) -> list[int]:
+    """The pads of a ConvTranspose, begins and ends, that cut `totals` off its axes.
+
+    ONNX Runtime gives an odd one's larger half to the begin unless ``auto_pad`` is SAME_UPPER.
+    """
+    begins = [total // 2 if auto_pad == "SAME_UPPER" else total - total // 2 for total in totals]
+    return [*begins, *(total - begin for total, begin in zip(totals, begins, strict=True))]
+
+
+def transposed_padding(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    extra: Sequence[int],
+    results: Sequence[int] = (),
+) -> list[int]:
+    """What a ConvTranspose cuts off each axis so that `results` are left, or `sizes` times the strides at most.
+
+    Below 0 where windows do not reach the result. For SAME padding it is the same for all sizes.
+    """
+    wholes = [
+        (n - 1) * s + (k - 1) * d + 1 + e
+        for n, k, s, d, e in zip(sizes, kernel, strides, dilations, extra, strict=True)
+    ]
+    if results:
+        return [whole - size for whole, size in zip(wholes, results, strict=True)]
+    return [max(0, whole - n * s) for whole, n, s in zip(wholes, sizes, strides, strict=True)]
+
+
+def _transposed_pads(
+    settings: Mapping[str, Any], data: TensorType | None, weight: TensorType | None
+) -> list[int] | None:
+    """The pads that give the right size without ``auto_pad`` and ``output_shape``; None where inference is right, or
+    nothing is known."""
+    auto_pad, results = settings.get("auto_pad", b"NOTSET").decode(), settings.get("output_shape") or ()
+    kernel = settings.get("kernel_shape") or _spatial_sizes(weight)
+    ones = [1] * len(kernel)
+    sizes = (_spatial_sizes(data) if results else ones) or ()
+    extra = settings.get("output_padding") or [0] * len(kernel)
+    is_wrong = any(r < n for r, n in zip(results, sizes, strict=False)) if results else any(extra)
+    if not is_wrong or not (results or auto_pad in _SAME) or len(sizes) != len(kernel):
+        return None
+    strides, dilations = settings.get("strides") or ones, settings.get("dilations") or ones
+    totals = transposed_padding(sizes, kernel, strides, dilations, extra, results[-len(kernel) :])
+    return share_transposed_padding(totals, auto_pad)
+
+
+def _pool_pads(settings: Mapping[str, Any], data: TensorType | None, result: TensorType | None) -> list[int] | None:
+    """The pads that give the right size without ``ceil_mode``; None if the inferred size is right or unknown."""
+    sizes, counts = _spatial_sizes(data), _spatial_sizes(result)
+    if not settings.get("ceil_mode") or settings.get("auto_pad", b"NOTSET") != b"NOTSET" or not sizes or not counts:
+        return None
+    rank = len(sizes)
+    strides = settings.get("strides") or [1] * rank
+    dilations = settings.get("dilations") or [1] * rank
+    pads = list(settings.get("pads") or [0] * (2 * rank))
+    outside = [(counts[i] - 1) * strides[i] >= sizes[i] + pads[i] for i in range(rank)]
+    for i in range(rank):
+        if not outside[i]:
+            extent = (settings["kernel_shape"][i] - 1) * dilations[i] + 1
+            pads[rank + i] = max(pads[rank + i], (counts[i] - 1) * strides[i] + extent - sizes[i] - pads[i])
+    return pads if any(outside) else None
+
+
+def _spatial_sizes(type_: TensorType | None) -> tuple[int, ...]:
+    """The dimensions behind the first two; () if one of them is unknown."""
+    shape = type_.shape[2:] if type_ is not None and type_.shape is not None else ()
+    return tuple(d for d in shape if isinstance(d, int)) if all(isinstance(d, int) for d in shape) else ()
