@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -42,6 +42,23 @@ MODELS = {
     "default of an input": "(float[2] x, float[2] w) => (float[2] y, float[2] w) <float[2] w = {1, 2}> { y = Mul(x, w) }",
 }  # fmt: skip
 FREE = 5
+NAMED = {
+    "Loop": "(float[2] x, float m) => (float[2] e, int64[A] i, float[B] s) <int64 n = {5}, bool t = {1}> "
+            "{ e, i, s = Loop (n, t, x) <body = b (int64 j, bool c, float[2] a) => (bool d, float[2] h, int64 k, float r) "
+            "{ h = Add(a, x) r = ReduceSum <keepdims = 0> (h) d = Less(r, m) k = Identity(j) }> }",
+    "Scan": "(float[T, 3] x, float[3] s) => (float[3] f, float[Steps, 3] y) { f, y = Scan <num_scan_inputs = 1, "
+            "body = b (float[3] a, float[3] e) => (float[3] c, float[3] d) { c = Add(a, e) d = Relu(c) }> (s, x) }",
+    "If": "(float[N] x, bool c) => (float[Kept] y) <int64[1] z = {0}, int64[1] o = {1}> { y = If(c) "
+          "<then_branch = t () => (float[q] u) { u = Slice(x, z, o) }, else_branch = e () => (float[q] u) { u = Exp(x) }> }",
+    "NonZero": "(float[N] x) => (int64[1, Found] y, float[Found] g) "
+               "{ r = Relu(x) y = NonZero(r) s = Squeeze(y) g = Gather(x, s) }",
+    "Compress": "(float[N] x, bool[N] c) => (float[Kept] y) { r = Identity(x) y = Compress <axis = 0> (r, c) }",
+    "other names": "(float[N, M] x) => (float[Rows, Columns] y) { r = Relu(x) y = Relu(r) }",
+    "a name and none": "(float[N, M] x) => (float[Rows, ?] y) { r = Relu(x) y = Relu(r) }",
+    "names of known sizes": "(float[4, 3] x) => (float[A, B] y) { t = Neg(x) y = Neg(t) }",
+    "computed target": "(float[N, M] x, int64[2] s) => (float[A, B] y) { y = Reshape(x, s) }",
+}  # fmt: skip
+"""Models whose outputs have names for their dimensions."""
 
 
 def parse(text: str) -> onnx.ModelProto:
@@ -117,3 +134,12 @@ def test_in_a_session(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     session = InferenceSession(str(tmp_path / "in.onnx"), providers=["CPUExecutionProvider"])
     names = [port.name for port in proto.graph.output]
     assert_same(proto, dict(zip(names, session.run(None, feeds_of(proto)), strict=True)), feeds_of(proto))
+
+
+@pytest.mark.parametrize("partition", ["none", "joint"])
+@pytest.mark.parametrize("kind", NAMED)
+def test_dimensions_keep_their_names(kind: str, partition: Literal["none", "joint"]) -> None:
+    proto = parse(NAMED[kind])
+    result = eqfuse.optimize(proto, partition=partition)
+    pairs = zip(proto.graph.output, result.graph.output, strict=True)
+    assert all(before.type.tensor_type.shape == after.type.tensor_type.shape for before, after in pairs)

@@ -22,11 +22,12 @@ from ..onnx.inference import Knowledge
 from ..onnx.model import Model
 from ..onnx.node_order import body_graphs
 from ..onnx.nodes import has_body
-from ..onnx.typing import dtype_of
+from ..onnx.typing import dtype_name, dtype_of
 from .emit import Emission, emit_node
 from .encode import OPAQUE, Encoding
 from .folding import FOLD, Array, Folder, uniform_element
 from .graph import EGraph, ENode, Selection
+from .kernel_types import copying_operator
 from .plan import PlanStep, is_value, locate_origins, missing_value_error, plan_steps
 from .spellings import Earlier, Operand
 
@@ -312,7 +313,9 @@ class _Decoder:
             return
         free = value.producer() is not None and not value.is_graph_output()
         if not free:
-            copy = ir.node("Identity", [value], name=self.fresh("Identity"))
+            operator = copying_operator(dtype_name(old.dtype)) if old.dtype is not None else "Identity"
+            attributes = {"to": int(old.dtype)} if operator == "Cast" and old.dtype is not None else {}
+            copy = ir.node(operator, [value], attributes=attributes, name=self.fresh(operator))
             self.graph.append(copy)
             value = copy.outputs[0]
         type_, shape, doc = old.type, old.shape, old.doc_string

@@ -13,11 +13,12 @@ import onnx
 import onnx_ir as ir
 
 from ...costmodels.runtime import NO_RUNTIME, Runtime
-from ...ir.operators import CONVOLUTIONS, OPERATORS, RECURRENT, REDUCTIONS, Attribute, Operand, OperatorSchema
+from ...ir.operators import OPERATORS, RECURRENT, REDUCTIONS, Attribute, Operand, OperatorSchema
 from ...ir.types import TensorType
 from ..onnx.nodes import BODY_DOMAIN
 from ..onnx.typing import dtype_of
 from .graph import EMPTY_SYMBOLS, NONEMPTY_SYMBOLS, ENode
+from .kernel_types import lacks_kernel
 from .other_domains import parse_operator_key
 from .spellings import Line, spell_out
 
@@ -90,7 +91,7 @@ def emit_node(
         inputs.pop()
     outputs = len(literals["split"]) if node.op == "Split" else operator.outputs  # type: ignore[arg-type]
     result = Emission(node.op, tuple(inputs), attributes, outputs)
-    if runs and _lacks_kernel(result, operands, opset):
+    if runs and lacks_kernel(node.op, [type_.dtype if type_ is not None else "" for type_ in operands], opset):
         return None
     return result if _is_allowed(result, operands, opset) and _is_exact(operator, literals, operands) else None
 
@@ -323,27 +324,6 @@ def _is_allowed(node: Emission, operands: Types, opset: int) -> bool:
         return False
     first = operands[0] if operands else None
     return first is None or _onnx_type(first.dtype) in _allowed_types(node.op_type, opset)
-
-
-_SINGLE_ONLY = frozenset(
-    {
-        "Erf", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Softplus", "Softsign",
-        "HardSwish", "Mish", "Elu", "Selu", "LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Gelu", "PRelu",
-        "InstanceNormalization", "Hardmax", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", *CONVOLUTIONS,
-    }
-)  # fmt: skip
-"""Operators that some supported ONNX Runtime cannot compute in float64: a graph with a new one may not run."""
-
-
-_BODY_ONLY = {"Swish": 24}
-"""Operators that ONNX Runtime 1.32 runs only by their body in ONNX, which it has only up to this opset."""
-
-
-def _lacks_kernel(node: Emission, operands: Types, opset: int) -> bool:
-    if opset > _BODY_ONLY.get(node.op_type, opset):
-        return True
-    double = any(type_ is not None and type_.dtype == "float64" for type_ in operands)
-    return double and (node.op_type in _SINGLE_ONLY or (node.op_type == "Clip" and opset < 12))
 
 
 def _is_exact(operator: OperatorSchema, literals: Mapping[str, Any], operands: Types) -> bool:

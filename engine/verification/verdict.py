@@ -81,9 +81,9 @@ class _Check:
             baseline = run_original(self.original, self.structure, self.specs, self.request)
         except RunError as error:
             refusal = self._refusal()
-            if refusal is not None:
-                return conclude("failed", f"ONNX Runtime loads the original, but not the candidate: {refusal}")
-            return conclude("unverified", str(error))
+            return conclude("failed", refusal) if refusal else conclude("unverified", str(error))
+        if baseline.on_reference and (refusal := self._refusal()):
+            return conclude("failed", refusal)
         self.question.note_running("candidate")
         try:
             results = self._run_candidate(baseline)
@@ -105,18 +105,18 @@ class _Check:
             reason += place
         return conclude(status, reason, reports, name, comparison.unmeasured, baseline.one_sided)
 
-    def _refusal(self) -> str | None:
-        """Why ONNX Runtime does not load the candidate although it loads the original; None if that is not so."""
+    def _refusal(self) -> str:
+        """Why ONNX Runtime does not load the candidate although it loads the original; "" if that is not so."""
         try:
             OnnxRuntime(self.original)
         except RunError:
-            return None
+            return ""
         self.question.note_running("candidate")
         try:
             OnnxRuntime(self.candidate)
         except RunError as error:
-            return str(error)
-        return None
+            return f"ONNX Runtime loads the original, but not the candidate: {error}"
+        return ""
 
     def _run_candidate(self, baseline: Baseline) -> list[Mapping[str, Value]]:
         try:

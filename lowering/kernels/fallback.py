@@ -149,9 +149,10 @@ def _trips(part: onnx.ModelProto, model: Model) -> dict[str, Size]:
 
 
 def _is_training(node: onnx.NodeProto, model: onnx.ModelProto) -> bool:
-    """Whether a node is a Dropout that was told to drop."""
+    """Whether a node is a Dropout that is told to drop, or may be told so in a call."""
     named = node.input[2] if node.op_type == "Dropout" and len(node.input) > 2 else ""
-    return any(tensor.name == named and numpy_helper.to_array(tensor).all() for tensor in model.graph.initializer)
+    stored = [numpy_helper.to_array(tensor).any() for tensor in model.graph.initializer if tensor.name == named]
+    return bool(named) and (not stored or bool(stored[0]))
 
 
 def list_reads(graph: onnx.GraphProto) -> Iterator[str]:
