@@ -13,7 +13,6 @@ import onnx_ir as ir
 from ..engine.onnx.model import Model
 from ..engine.onnx.nodes import is_standard
 from ..engine.onnx.typing import NAMELESS, dtype_name
-from ..errors import UsageError
 from ..ir.graph import OperatorGraph
 from ..ir.size_names import declared_sizes, dimension_as_size
 from ..ir.sizes import Size

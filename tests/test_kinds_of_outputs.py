@@ -22,7 +22,8 @@ MODELS = {
     "large constant of nodes": "(float[4] x) => (float[4] y, float[100, 100] z) <int64[2] s = {100, 100}> "
                                "{ y = Relu(x) c = ConstantOfShape(s) z = Exp(c) }",
     "stored constant": "(float[4] x) => (float[4] y, float[2] a) <float[2] a = {1, 2}> { y = Relu(x) }",
-    "Constant node": "(float[4] x) => (float[4] y, float[2] a) { y = Relu(x) a = Constant <value_floats = [1.0, 2.0]> () }",
+    "Constant node": "(float[4] x) => (float[4] y, float[2] a) "
+                     "{ y = Relu(x) a = Constant <value_floats = [1.0, 2.0]> () }",
     "number": "(float[4] x) => (float y, int64 n) { y = ReduceMax <keepdims = 0> (x) n = Size(x) }",
     "input": "(float[3] x) => (float[3] x, float[3] y) { y = Relu(x) }",
     "free input": "(float[N, 3] x) => (float[N, 3] x, float[N, 3] y) { y = Relu(x) }",
@@ -35,21 +36,25 @@ MODELS = {
     "one value by two names": "(float[N] x) => (float[N] y, float[N] z) { y = Relu(x) z = Identity(y) }",
     "twins": "(float[N] x) => (float[N] y, float[N] z) { y = Relu(x) z = Relu(x) }",
     "inner value": "(float[N] x) => (float[N] y, float[N] z) { y = Relu(x) z = Exp(y) }",
-    "view of an input": "(float[N, 4] x) => (float[N, 2, 2] y, float[N, 4] x) <int64[3] s = {0, 2, 2}> { y = Reshape(x, s) }",
+    "view of an input": "(float[N, 4] x) => (float[N, 2, 2] y, float[N, 4] x) <int64[3] s = {0, 2, 2}> "
+                        "{ y = Reshape(x, s) }",
     "view of a value": "(float[N, 4] x) => (float[N, 4] r, float[N, 2, 2] y) <int64[3] s = {0, 2, 2}> "
                        "{ r = Relu(x) y = Reshape(r, s) }",
     "shape": "(float[N, 4] x) => (int64[2] s, float[N, 4] y) { s = Shape(x) y = Relu(x) }",
-    "default of an input": "(float[2] x, float[2] w) => (float[2] y, float[2] w) <float[2] w = {1, 2}> { y = Mul(x, w) }",
+    "default of an input": "(float[2] x, float[2] w) => (float[2] y, float[2] w) <float[2] w = {1, 2}> "
+                           "{ y = Mul(x, w) }",
 }  # fmt: skip
 FREE = 5
 NAMED = {
     "Loop": "(float[2] x, float m) => (float[2] e, int64[A] i, float[B] s) <int64 n = {5}, bool t = {1}> "
-            "{ e, i, s = Loop (n, t, x) <body = b (int64 j, bool c, float[2] a) => (bool d, float[2] h, int64 k, float r) "
+            "{ e, i, s = Loop (n, t, x) "
+            "<body = b (int64 j, bool c, float[2] a) => (bool d, float[2] h, int64 k, float r) "
             "{ h = Add(a, x) r = ReduceSum <keepdims = 0> (h) d = Less(r, m) k = Identity(j) }> }",
     "Scan": "(float[T, 3] x, float[3] s) => (float[3] f, float[Steps, 3] y) { f, y = Scan <num_scan_inputs = 1, "
             "body = b (float[3] a, float[3] e) => (float[3] c, float[3] d) { c = Add(a, e) d = Relu(c) }> (s, x) }",
     "If": "(float[N] x, bool c) => (float[Kept] y) <int64[1] z = {0}, int64[1] o = {1}> { y = If(c) "
-          "<then_branch = t () => (float[q] u) { u = Slice(x, z, o) }, else_branch = e () => (float[q] u) { u = Exp(x) }> }",
+          "<then_branch = t () => (float[q] u) { u = Slice(x, z, o) }, "
+          "else_branch = e () => (float[q] u) { u = Exp(x) }> }",
     "NonZero": "(float[N] x) => (int64[1, Found] y, float[Found] g) "
                "{ r = Relu(x) y = NonZero(r) s = Squeeze(y) g = Gather(x, s) }",
     "Compress": "(float[N] x, bool[N] c) => (float[Kept] y) { r = Identity(x) y = Compress <axis = 0> (r, c) }",
@@ -72,7 +77,7 @@ def feeds_of(proto: onnx.ModelProto) -> dict[str, np.ndarray[Any, Any]]:
         shape = [d.dim_value or FREE for d in port.type.tensor_type.shape.dim]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(port.type.tensor_type.elem_type)
         drawn = np.random.default_rng(number).standard_normal(shape)
-        feeds[port.name] = (drawn > 0 if dtype == bool else 9 * drawn).astype(dtype)
+        feeds[port.name] = (drawn > 0 if dtype.kind == "b" else 9 * drawn).astype(dtype)
     return feeds
 
 

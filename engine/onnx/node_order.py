@@ -56,11 +56,10 @@ def _read_from(node: ir.Node) -> Iterator[ir.Node]:
 
 def _describe_circle(scope: ir.Graph | ir.Function) -> str:
     """The nodes of a circle of a scope that has one; what a node reads in bodies counts as read by the node itself."""
-    needed = {
-        node: {p for inner in (node, *(n for body in body_graphs(node) for n in body.all_nodes())) for p in _read_from(inner)}
-        for graph in (scope, *scope.subgraphs())
-        for node in graph
-    }
+    needed: dict[ir.Node, set[ir.Node]] = {}
+    for node in scope.all_nodes():
+        inner = (n for body in body_graphs(node) for n in body.all_nodes())
+        needed[node] = {producer for reader in (node, *inner) for producer in _read_from(reader)}
     left = dict(needed)
     while ready := [node for node, read in left.items() if not read & left.keys()]:
         for node in ready:

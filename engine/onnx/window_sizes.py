@@ -1,7 +1,8 @@
 """Sizes behind windows for which shape inference says something else than runtimes compute.
 
-A pool with ``ceil_mode``: no window may begin in the pad at the end. ONNX says so since opset 22, and runtimes never had
-such windows, but shape inference counts them in the older operators. Inference gets those pools without ``ceil_mode``.
+A pool with ``ceil_mode``: no window may begin in the pad at the end. ONNX says so since opset 22, and runtimes never
+had such windows, but shape inference counts them in the older operators. Inference gets such pools without
+``ceil_mode``.
 
 A ConvTranspose with SAME padding: what exceeds ``size * stride`` is cut off, output padding included, and nothing is
 added where less is there; shape inference adds the output padding. One with an ``output_shape`` below the size of its
@@ -20,6 +21,8 @@ from .model import ONNX_DOMAINS
 
 _POOLS = frozenset({"AveragePool", "MaxPool", "LpPool"})
 _SAME = ("SAME_UPPER", "SAME_LOWER")
+_REPLACED = frozenset({"auto_pad", "ceil_mode", "output_shape", "pads"})
+"""Attributes in whose place the pads stand."""
 
 
 def correct_window(nodes: Iterable[onnx.NodeProto], types: Mapping[str, TensorType]) -> bool:
@@ -30,11 +33,11 @@ def correct_window(nodes: Iterable[onnx.NodeProto], types: Mapping[str, TensorTy
         settings = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         operands = [types.get(name) for name in node.input]
         if node.op_type == "ConvTranspose":
-            pads, replaced = _transposed_pads(settings, *operands[:2]), ("auto_pad", "output_shape", "pads")
+            pads = _transposed_pads(settings, *operands[:2])
         else:
-            pads, replaced = _pool_pads(settings, operands[0], types.get(node.output[0])), ("ceil_mode", "pads")
+            pads = _pool_pads(settings, operands[0], types.get(node.output[0]))
         if pads is not None:
-            others = [a for a in node.attribute if a.name not in replaced]
+            others = [a for a in node.attribute if a.name not in _REPLACED]
             del node.attribute[:]
             node.attribute.extend([*others, onnx.helper.make_attribute("pads", pads)])
             return True

@@ -68,7 +68,10 @@ def node(kind: str, inputs: str, outputs: str, **attributes: object) -> NodeProt
         ([node("Relu", "x", "z")], "'y'"),
         ([node("Transpose", "x", "y", perm="ab")], "perm"),
     ],
-    ids=["unknown operator", "operands", "unknown value", "circle", "loop", "two producers", "no producer", "attribute type"],
+    ids=[
+        "unknown operator", "operands", "unknown value", "circle", "loop", "two producers", "no producer",
+        "attribute type",
+    ],
 )
 def test_a_model_that_fails_the_checker(eqfuse: CommandLine, nodes: list[NodeProto], message: str) -> None:
     eqfuse.model("in.onnx", nodes)

@@ -1,4 +1,4 @@
-"""What a rewritten graph may hold: ONNX Runtime has a kernel for every operator on every element type that is let through."""
+"""ONNX Runtime has a kernel for each operator on each element type that rewritten graphs may hold."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from onnx import helper
 
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.ir.sizes import Size, number
 from eqfuse.ir.size_names import parse_size
+from eqfuse.ir.sizes import Size, number
 
 from ..models import model, value
 
