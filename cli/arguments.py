@@ -97,11 +97,9 @@ def add_rule_trust(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_time_limit(parser: argparse.ArgumentParser) -> None:
-    """The time limit of rewriting and extraction."""
-    parser.add_argument(
-        "--time-limit", type=positive(float), help="seconds for rewriting and choosing the graph (default 30)"
-    )
+def add_time_limit(parser: argparse.ArgumentParser, bounded: str) -> None:
+    """The time limit, and what it bounds."""
+    parser.add_argument("--time-limit", type=positive(float), metavar="SECONDS", help=bounded)
 
 
 def add_pricing(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +158,8 @@ def add_verification(parser: argparse.ArgumentParser, purpose: str = "verify") -
     parser.add_argument("--rtol", type=not_negative(float), help="relative tolerance (default: by element type)")
     parser.add_argument(
         "--verify-limit", type=positive(float), metavar="SECONDS",
-        help="seconds that verification may take (default 300)",
+        help="seconds that verification may take (default 300, or what is left of --time-limit); what is not verified "
+        "by then is not written",
     )  # fmt: skip
     parser.add_argument("--seed", type=not_negative(int), help="seed of inputs and of a search (default 0)")
     add_inputs(parser, f"{purpose} on these inputs (default: random ones)")

@@ -101,7 +101,11 @@ def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
         help="the runtime the result is for: onnxruntime, onnxruntime-1.22, none, or a file that lists what it runs "
         "as a single kernel (default onnxruntime)",
     )  # fmt: skip
-    add_time_limit(parser)
+    add_time_limit(
+        parser,
+        "end after this many seconds, reading and verification included, with the best graph found by then; "
+        "--verify-limit gives verification its own (default: 30 s for rewriting and choosing the graph)",
+    )
     parser.add_argument("--no-verify", dest="verify", action="store_false", help="do not compare result and original")
     parser.add_argument(
         "--partition", choices=get_args(PartitionMethod),
@@ -131,7 +135,11 @@ def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
 def _compile(commands: Commands) -> None:  # type: ignore[type-arg]
     parser = add_command(commands, "compile", "compile a model for a processor or an accelerator", "compile.compile_")
     _add_compilation(parser)
-    add_time_limit(parser)
+    add_time_limit(
+        parser,
+        "seconds for rewriting and choosing the graph (default 30), and at most as many again for verification, to "
+        "which --verify-limit gives its own; kernels are built however long that takes",
+    )
     group = parser.add_argument_group("for an accelerator (--target dsa-...)")
     group.add_argument(
         "--floats", choices=FLOATS,
@@ -313,7 +321,7 @@ def _bisect(commands: Commands) -> None:  # type: ignore[type-arg]
     add_optimization(parser)
     add_rule_trust(parser)
     add_pricing(parser)
-    add_time_limit(parser)
+    add_time_limit(parser, "seconds that each attempt may take, verification included (default: 30 s of rewriting)")
     add_verification(parser)
 
 
@@ -358,7 +366,7 @@ def _rules(commands: Commands) -> None:  # type: ignore[type-arg]
     for parser in (explain, why, stats):
         add_optimization(parser)
         add_pricing(parser)
-        add_time_limit(parser)
+        add_time_limit(parser, "seconds for rewriting and choosing the graph (default 30)")
 
 
 def _profile(commands: Commands) -> None:  # type: ignore[type-arg]

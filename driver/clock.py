@@ -5,17 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 
 Observer = Callable[[str, str], None]
 """Called with the phase and a line of detail."""
 
 
 class Clock:
-    """Wall-clock seconds of each phase, and the observer that is told of them."""
+    """Wall-clock seconds of each phase, and the observer that is told of them.
 
-    def __init__(self, observer: Observer | None) -> None:
+    `deadline` (time.monotonic) is the end of the user's `time_limit` for all phases, which begins now; infinite without
+    one.
+    """
+
+    def __init__(self, observer: Observer | None, time_limit: float | None = None) -> None:
         self.phases: dict[str, float] = {}
         self.observer = observer
+        self.deadline = inf if time_limit is None else time.monotonic() + time_limit
         self._inner = 0.0
 
     @contextmanager

@@ -11,7 +11,7 @@ from ..engine.onnx.model import Model
 from ..engine.onnx.nodes import has_body
 from ..errors import ModelError
 from ..extract.extraction.select import Pricing
-from ..support.deadlines import is_over
+from ..support.deadlines import OutOfTime, is_over
 from .clock import Clock
 from .options import Options
 from .saturate import Saturated
@@ -91,9 +91,13 @@ def extract_model(saturated: Saturated, pricing: Pricing, options: Options, cloc
         if saturated.egraph.saturation.is_void:
             return Choice(copy_model(saturated.original), selection, pricing)
         with clock.phase("decode"):
-            result = decode(
-                saturated.settled, saturated.knowledge, saturated.encoding, saturated.egraph, selection, pricing.runtime
-            )
+            try:
+                result = decode(
+                    saturated.settled, saturated.knowledge, saturated.encoding, saturated.egraph, selection,
+                    pricing.runtime, clock.deadline,
+                )  # fmt: skip
+            except OutOfTime:
+                return Choice(copy_model(saturated.original), replace(selection, out_of_time=True), pricing)
         if attempt == _ATTEMPTS - 1 or result.file_bytes <= allowed:
             break
         if is_over(saturated.deadline):

@@ -136,11 +136,14 @@ def measure_candidates(
         RuntimeContest(path, saturated.samples, options.seed, threads) as contest,
     ):
         try:
-            shapes = contest.input_shapes(options.verify_limit)
+            shapes = contest.input_shapes(options.verification_seconds)
         except EqfuseError as error:
             raise EqfuseError(f"{model.label}: nothing was measured: {error}; --inputs gives other inputs") from None
         timed = replace(saturated, sizes=_sizes(model, shapes))
-        search = _Search(timed, options, contest, shapes, threads, Path(folder), clock, settings.measure)
+        budget = settings.measure
+        if options.time_limit is not None:
+            budget = min(budget, seconds_left(saturated.deadline))
+        search = _Search(timed, options, contest, shapes, threads, Path(folder), clock, budget)
         search.run()
         chosen = search.conclude()
         taken = time.monotonic() - search.started
@@ -230,8 +233,8 @@ class _Search:
         for options in self.other_prices():
             if not seconds_left(self.deadline):
                 return
-            limited = replace(options, time_limit=min(options.time_limit, seconds_left(self.deadline) or 1.0))
-            again = replace(self.saturated, deadline=time.monotonic() + limited.time_limit)
+            limited = replace(options, time_limit=min(options.search_seconds, seconds_left(self.deadline) or 1.0))
+            again = replace(self.saturated, deadline=time.monotonic() + limited.search_seconds)
             self.add(f"{_price_name(options)}{', timed sizes' if again.sizes else ''}", again, limited)
         self.leave_groups_out()
 
@@ -255,7 +258,7 @@ class _Search:
                 return
             best = self.best or self.candidates[0]
             options = replace(
-                best.options, skip=(*best.options.skip, *group.rules), time_limit=min(left, self.options.time_limit)
+                best.options, skip=(*best.options.skip, *group.rules), time_limit=min(left, self.options.search_seconds)
             )
             name = f"{best.name}{' and ' if best.is_reduced else ', without '}{group.name}"
             try:

@@ -181,7 +181,7 @@ def explain_value(run: Observation, value: str) -> ValueReport:
         earlier = _nearest_names(run, term, lambda t: run.encoding.terms[t].children, run.is_rewritten)
         return ValueReport(value, None, "is unchanged: the same operator over the same operands", earlier)
     try:
-        return ValueReport(value, explain(term, run.rewriting, run.options.time_limit))
+        return ValueReport(value, explain(term, run.rewriting, run.options.search_seconds))
     except (OutOfTime, Unexplained) as error:
         raise Unexplained(f"{value} cannot be explained: {error}") from error
 
@@ -249,7 +249,7 @@ def diagnose_rule(run: Observation, candidates: Sequence[Rule], node: str) -> Ve
     Raises UsageError where there is no such node.
     """
     terms = _node_terms(run, node)
-    diagnosis = diagnose(candidates, terms, run.rewriting, run.options.time_limit)
+    diagnosis = diagnose(candidates, terms, run.rewriting, run.options.search_seconds)
     results = [result for result in diagnosis.results if result.complete]
     if not results:
         return Verdict(diagnosis, "")

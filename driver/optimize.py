@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,11 @@ from ..engine.onnx.provenance import forget_partition, stamp
 from ..engine.onnx.typing import drop_annotations
 from ..engine.summary import GraphSummary, knowledge_of_result, summarize
 from ..errors import UsageError, VerificationError
+from ..support.deadlines import seconds_left
 from ..support.files import check_destination, write_text
 from .clock import Clock, Observer
 from .extract import Chosen, extract_model, pricing_for, without_bodies
-from .options import MeasureOptions, Options
+from .options import VERIFICATION_SECONDS, MeasureOptions, Options
 from .saturate import Saturated, saturate_model
 
 if TYPE_CHECKING:
@@ -127,7 +129,7 @@ def optimize_model(
         check_destination(options.certificate)
         if output is not None and output.resolve() == options.certificate.resolve():
             raise UsageError(f"{output}: cannot be both model and certificate; name another file for one of them")
-    clock = Clock(observer)
+    clock = Clock(observer, options.time_limit)
     with worker or Worker(options.selection) as started:
         if options.verify:
             from ..engine.verification import prepare
@@ -176,7 +178,7 @@ def _write_result(
     verification = None
     if options.verify:
         with clock.phase("verify"):
-            verification = _verify(saturated, result, options)
+            verification = _verify(saturated, result, options, seconds_left(clock.deadline))
     if output is not None:
         with clock.phase("write"):
             result = write(result, output, external=model.has_external_data)
@@ -232,7 +234,8 @@ def _record_partition(model: Model, partition: Partitioned | None, options: Opti
     return as_functions(model, partition.partition) if options.as_functions else model
 
 
-def _verify(saturated: Saturated, result: Model, options: Options) -> Verification:
+def _verify(saturated: Saturated, result: Model, options: Options, left: float) -> Verification:
+    """Verify within the user's limit for it, otherwise within the seconds that are `left` for everything."""
     from ..engine.verification import require_comparison, require_verdict, verify
 
     model = saturated.original
@@ -247,7 +250,7 @@ def _verify(saturated: Saturated, result: Model, options: Options) -> Verificati
                 seed=options.seed,
                 samples=saturated.samples,
                 precision=options.precision,
-                limit=options.verify_limit,
+                limit=options.verify_limit or (VERIFICATION_SECONDS if isinf(left) else left),
             )
         )
     if verification.status == "failed":

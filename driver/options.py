@@ -31,10 +31,14 @@ __all__ = [  # with the types of the options, for their users
     "MeasureOptions", "Options", "PartitionMethod", "Precision", "PricingOptions", "Shapes", "VerifyOptions",
 ]  # fmt: skip
 
+SEARCH_SECONDS = 30.0
+"""Seconds of the search (saturation, extraction, partition) unless the user gives a time limit."""
+VERIFICATION_SECONDS = 300.0
+"""Seconds of verification unless the user gives a limit for it or for everything."""
 SATURATION_SHARE = 0.6
 CHECK_SHARE = 0.1
 EXTRACTION_SHARE = 0.3
-"""Shares of the time limit: saturation, the check of constants, and each extraction take at most this much, because a
+"""Shares of the search: saturation, the check of constants, and each extraction take at most this much, because a
 phase is worth nothing unless the phases after it still have time. The partition gets the rest."""
 
 Shapes = Mapping[str, tuple[int | str, ...]]
@@ -90,7 +94,7 @@ class VerifyOptions:
     inputs: tuple[Path, ...] = ()
     atol: NotNegative | None = None
     rtol: NotNegative | None = None
-    verify_limit: Positive = 300.0
+    verify_limit: Positive = VERIFICATION_SECONDS
     seed: NotNegativeInteger = 0
 
     def __post_init__(self) -> None:
@@ -149,7 +153,7 @@ class Options(PricingOptions):
     skip: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
     trust_rules: bool = False
-    time_limit: Positive = 30.0
+    time_limit: Positive | None = None
     node_limit: PositiveInteger = 50_000
     iterations: PositiveInteger = 200
     extraction: Extraction = "exact"
@@ -164,7 +168,7 @@ class Options(PricingOptions):
     inputs: tuple[Path, ...] = ()
     atol: NotNegative | None = None
     rtol: NotNegative | None = None
-    verify_limit: Positive = 300.0
+    verify_limit: Positive | None = None
     seed: NotNegativeInteger = 0
     partition: PartitionMethod = "none"
     as_functions: bool = False
@@ -207,6 +211,16 @@ class Options(PricingOptions):
         return tuple(path.name for path in rule_paths(self.rules)) if self.trust_rules else ()
 
     @property
+    def search_seconds(self) -> float:
+        """The most seconds that the search may take: all of a time limit, from which `optimize` keeps some back."""
+        return self.time_limit or SEARCH_SECONDS
+
+    @property
+    def verification_seconds(self) -> float:
+        """The most seconds that verification may take."""
+        return self.verify_limit or self.time_limit or VERIFICATION_SECONDS
+
+    @property
     def budget(self) -> Budget:
         """How far to saturate."""
-        return Budget(self.node_limit, SATURATION_SHARE * self.time_limit, self.iterations)
+        return Budget(self.node_limit, SATURATION_SHARE * self.search_seconds, self.iterations)

@@ -130,8 +130,8 @@ def compile_drawn(
     """The groups of a model's graph as kernels, those that are none cut into some."""
     pricing = _KernelPricing.of(options, lowering)(graph)
     with clock.phase("partition"):
-        result = Partitioned(graph, kernels_of_groups(drawn, pricing, options.time_limit), pricing, drawn)
-    return _settle(result, model, options.time_limit, options, lowering, clock)
+        result = Partitioned(graph, kernels_of_groups(drawn, pricing, options.search_seconds), pricing, drawn)
+    return _settle(result, model, options.search_seconds, options, lowering, clock)
 
 
 def _settle(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
+from ..costmodels.model import FlopsCost
 from ..engine.constant_conflicts import check_constants, name_culprits
 from ..engine.egraph.encode import Encoding, encode
 from ..engine.egraph.graph import EGraph, Selection
@@ -24,10 +26,11 @@ from ..engine.onnx.model import Model, check_destination, external_name, read, r
 from ..engine.onnx.nodes import is_flattened
 from ..engine.onnx.overrides import keep_outputs, override_shapes, raise_opset, state_dimensions
 from ..engine.shapes.arguments import settle_arguments
-from ..errors import ModelError, UsageError
+from ..engine.summary import summarize
+from ..errors import EqfuseError, ModelError, UsageError
 from ..extract.extraction.select import Pricing, select
 from ..extract.extraction.sizes import Types, assume_types
-from ..support.deadlines import seconds_left
+from ..support.deadlines import is_over, seconds_left
 from .clock import Clock
 from .options import CHECK_SHARE, EXTRACTION_SHARE, Options
 from .sizes import check_sizes
@@ -35,6 +38,16 @@ from .sizes import check_sizes
 if TYPE_CHECKING:
     from ..engine.bodies.flatten import FlatModel
     from ..engine.verification.inputs import Sample
+
+
+_AFTER_SEARCH_SECONDS = 2.0
+"""Seconds of a user's time limit that are kept for what follows the search of a model of no work: it is written as a
+graph again, processes start and models load."""
+_VERIFIED_FLOPS = 1e9
+"""FLOPs of a model for which verification gets another second of a user's time limit: both models run several times,
+and once in float64."""
+_LARGEST_VERIFICATION_SHARE = 0.4
+"""The share of a user's time limit that is kept for verifying a model of much work, so that the search has the rest."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +92,7 @@ class Saturated(Encoded):
 
     def select(self, pricing: Pricing, options: Options) -> Selection:
         """The cheapest choice from the e-graph."""
-        limit = min(EXTRACTION_SHARE * options.time_limit, seconds_left(self.deadline))
+        limit = min(EXTRACTION_SHARE * options.search_seconds, seconds_left(self.deadline))
         return select(
             self.egraph, self.encoding, self.origin, self.model.opset, pricing,
             time_limit=limit, method=options.extraction, assumptions=self.assumptions,
@@ -89,9 +102,10 @@ class Saturated(Encoded):
 def saturate_model(source: Any, output: Path | None, options: Options, worker: Worker, clock: Clock) -> Saturated:
     """Read a model and apply the rules until nothing changes, or a budget is hit.
 
-    `output` is where the result will go: that it can go there is found out first. The time limit begins once the model
-    is read and the rules are checked and loaded. Raises RuleError for rules beside the shipped ones that may not be
-    used.
+    `output` is where the result will go: that it can go there is found out first. The seconds of the search begin once
+    the model is read and the rules are checked and loaded; of a time limit that the user gives, which begins with the
+    clock, the search has what is left beside verification. Raises RuleError for rules beside the shipped ones that may
+    not be used, EqfuseError where the time limit ends before the search can begin.
     """
     with clock.phase("read"):
         model = _read(source, output, options)
@@ -103,6 +117,8 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
     if options.rules and not options.trust_rules:
         with clock.phase("rules"):
             _check_rules(options, clock)
+    if isfinite(clock.deadline):
+        options = replace(options, time_limit=_seconds_for_search(model, knowledge, options, clock))
     named = named_operators(options.selection.paths)
 
     def encode_with(knowledge: Knowledge) -> Encoded:
@@ -122,6 +138,7 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
 def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock) -> Saturated:
     """Apply the worker's rules, which are those of the options, until nothing changes, or a budget is hit."""
     model, settled, knowledge, encoding = encoded.model, encoded.settled, encoded.knowledge, encoded.encoding
+    latest = inf if options.time_limit is None else time.monotonic() + options.time_limit
     blamed = name_culprits(encoding, options.selection, options.budget)
     with clock.phase("saturate"), _blame_model(encoded.original, options), blamed:
         egraph = saturate(
@@ -130,19 +147,32 @@ def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock
             options.budget,
             progress=lambda p: clock.tell("saturate", f"iteration {p.iterations}: {p.growth[-1]} e-nodes"),
         )
-    deadline = time.monotonic() + options.time_limit - egraph.saturation.seconds
+    deadline = min(time.monotonic() + options.search_seconds - egraph.saturation.seconds, latest)
     if encoded.flat is not None:
         from ..engine.bodies.captivity import without_captive_nodes
 
         egraph = without_captive_nodes(egraph, encoding, encoded.flat, settled.graph)
     with clock.phase("check"), _blame_model(encoded.original, options):
-        limit = min(deadline, time.monotonic() + CHECK_SHARE * options.time_limit)
+        limit = min(deadline, time.monotonic() + CHECK_SHARE * options.search_seconds)
         checked = check_constants(settled, knowledge, encoding, egraph, options.selection, options.budget, limit)
     origin = locate_origins(settled.graph, encoding, egraph)
     return Saturated(
         model, settled, knowledge, encoding, encoded.samples, encoded.flat, egraph, origin, deadline, checked,
         options.sizes.typical,
     )  # fmt: skip
+
+
+def _seconds_for_search(model: Model, knowledge: Knowledge, options: Options, clock: Clock) -> float:
+    """The part of the user's time limit that is left for the search, beside what verification may need."""
+    left, kept = seconds_left(clock.deadline), 0.0
+    if options.verify and options.verify_limit is None:
+        work = summarize(model, knowledge, FlopsCost()).flops
+        kept = min(_LARGEST_VERIFICATION_SHARE * left, _AFTER_SEARCH_SECONDS + work / _VERIFIED_FLOPS)
+    if left <= kept:
+        raise EqfuseError(
+            f"{model.label}: --time-limit {options.time_limit:g} ended while the model was read; give it more seconds"
+        )
+    return left - kept
 
 
 def _infer(model: Model, options: Options) -> tuple[FlatModel | None, Knowledge]:
@@ -168,7 +198,15 @@ def _check_rules(options: Options, clock: Clock) -> None:
     from ..tools.checking.acceptance import require_accepted
     from ..tools.checking.worth import remark_on_worth  # the checker takes imports of its own
 
-    require_accepted(options.selection, judge=remark_on_worth, report=lambda text: clock.tell("rules", text))
+    def report(progress: str) -> None:
+        clock.tell("rules", progress)
+        if is_over(clock.deadline):
+            raise EqfuseError(
+                f"--time-limit {options.time_limit:g} ended while the rules were checked ({progress}); what is checked "
+                "is remembered; give it more seconds, or --trust-rules"
+            )
+
+    require_accepted(options.selection, judge=remark_on_worth, report=report)
 
 
 @contextmanager
@@ -182,7 +220,7 @@ def _blame_model(model: Model, options: Options) -> Iterator[None]:
             from ..engine.verification import verify  # it takes imports of its own
 
             source = model.source
-            verification = verify(source, source, seed=options.seed, precise=False, limit=options.verify_limit)
+            verification = verify(source, source, seed=options.seed, precise=False, limit=options.verification_seconds)
             if verification.status != "unverified":
                 raise
             reason = verification.reason

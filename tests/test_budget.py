@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from onnx import helper
@@ -18,6 +19,7 @@ from eqfuse.driver.clock import Clock
 from eqfuse.driver.extract import Choice, extract_model
 from eqfuse.driver.options import Options
 from eqfuse.driver.saturate import Saturated, saturate_model
+from eqfuse.engine import verification
 from eqfuse.engine.egraph.encode import encode
 from eqfuse.engine.egraph.messages import Job, Progress
 from eqfuse.engine.egraph.saturate import Budget, saturate
@@ -25,6 +27,8 @@ from eqfuse.engine.egraph.saturation_worker import SaturationRun
 from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.verification import Verification, verify
+from eqfuse.errors import EqfuseError
 from eqfuse.extract.extraction.select import Pricing
 from eqfuse.support.worker_process import WorkerDiedError
 
@@ -196,6 +200,56 @@ def test_out_of_time_a_graph_that_grows_is_not_chosen_again(
     choice = extract_model(replace(known, deadline=deadline), Pricing.of(options.cost_model), options, clock)
     assert tries.count("extract") == attempts
     assert [node.op_type for node in choice.model.graph] == expected
+
+
+@pytest.mark.parametrize(
+    ("limits", "bound"), [({"time_limit": 50.0}, 50.0), ({"time_limit": 50.0, "verify_limit": 70.0}, 70.0), ({}, 300.0)]
+)
+def test_verification_has_what_is_left_of_a_time_limit_or_a_limit_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any], bound: float
+) -> None:
+    given: list[float] = []
+
+    def verify_within(*models: Any, limit: float, **options: Any) -> Verification:
+        given.append(limit)
+        return verify(*models, limit=limit, **options)
+
+    monkeypatch.setattr(verification, "verify", verify_within)
+    eqfuse.optimize(chain(tmp_path), **limits)
+    assert 0 < given[0] <= bound
+    assert (given[0] == bound) is ("time_limit" not in limits or "verify_limit" in limits)
+
+
+@pytest.mark.parametrize(("verify", "kept"), [(True, 2.0), (False, 0.0)])
+def test_the_search_leaves_time_for_verification(tmp_path: Path, verify: bool, kept: float) -> None:
+    options = Options(time_limit=100.0, verify=verify)
+    with Worker(options.selection) as worker:
+        clock = Clock(None, options.time_limit)
+        saturated = saturate_model(chain(tmp_path), None, options, worker, clock)
+    assert clock.deadline - saturated.deadline == pytest.approx(kept, abs=1.0)  # the e-graph is loaded meanwhile
+
+
+def test_a_time_limit_that_ends_while_the_model_is_read_is_said(tmp_path: Path) -> None:
+    options = Options(time_limit=1e-6)
+    path = chain(tmp_path)
+    with Worker(options.selection) as worker, pytest.raises(EqfuseError) as raised:
+        saturate_model(path, None, options, worker, Clock(None, options.time_limit))
+    assert str(raised.value) == f"{path}: --time-limit 1e-06 ended while the model was read; give it more seconds"
+
+
+def test_constants_that_are_not_computed_in_time_give_the_original(known: Saturated) -> None:
+    options, clock = Options(), Clock(None)
+    clock.deadline = 0.0
+    choice = extract_model(replace(known, deadline=inf), Pricing.of(options.cost_model), options, clock)
+    assert [node.op_type for node in choice.model.graph] == ["Relu"]  # it has no constants
+    weights = {"a": np.ones(3, np.float32), "b": np.ones(3, np.float32)}
+    nodes = [helper.make_node("Tanh", ["a"], ["c"]), helper.make_node("Add", ["x", "c"], ["y"])]
+    folded = model(nodes, [value("x", [3])], [value("y", [3])], weights)
+    with Worker(options.selection) as worker:
+        saturated = saturate_model(folded, None, options, worker, Clock(None))
+    choice = extract_model(saturated, Pricing.of(options.cost_model), options, clock)
+    assert choice.selection.out_of_time
+    assert [node.op_type for node in choice.model.graph] == ["Tanh", "Add"]
 
 
 def test_what_the_time_limit_ended_is_said(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ class Accelerator:
             samples = samples_to_verify(loaded, original)
             compilation.clock.tell("verify", f"{samples} samples in the functional simulator")
             with require_verdict(model.label):
-                answer = call_for_verdict(options.verify_limit, verify_program, original, loaded, demand)
+                answer = call_for_verdict(options.verification_seconds, verify_program, original, loaded, demand)
                 verification = require_comparison(answer)
         if verification.status == "failed":
             raise VerificationError(

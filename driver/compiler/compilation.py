@@ -132,7 +132,7 @@ class Compilation:
         options = self.options
         if len(self.free) < _FEWEST_SUMMED or options.sizes.typical or not options.verify:
             return typical
-        return fit_to_original(self.model.source, self.ports, typical, options.seed, options.verify_limit)
+        return fit_to_original(self.model.source, self.ports, typical, options.seed, options.verification_seconds)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -280,7 +280,7 @@ def _require_separate_samples(model: Model, freed: Model, options: Options) -> N
 
     with model_file(model.source) as before, model_file(freed.source) as after:
         problem = call_for_verdict(
-            options.verify_limit, find_mixed_samples, before.absolute(), after.absolute(), BATCH, options.seed
+            options.verification_seconds, find_mixed_samples, before.absolute(), after.absolute(), BATCH, options.seed
         )
     if problem:
         raise UsageError(f"--batch: {model.label} is for one sample: {problem}")

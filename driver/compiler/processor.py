@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from ...lowering.linking import Linker
 from ...lowering.ports import random_inputs
 from ...lowering.target import Target, check_runs_here
 from ...lowering.weights import Weights
+from ...support.deadlines import seconds_left
 from ...support.processor import available_cores
 from ...support.scratch import scratch_folder
 from ..optimize import Result
@@ -219,7 +221,7 @@ class Processor:
 
         label = compilation.model.label
         try:
-            limit = min(RUN_SECONDS, compilation.options.verify_limit / _RUNS)
+            limit = min(RUN_SECONDS, compilation.options.verification_seconds / _RUNS)
             compiled = IsolatedModel(folder, self.target.threads, limit)
         except CrashError as error:
             raise VerificationError(
@@ -388,12 +390,13 @@ def verify_against_original(
         options.atol, options.rtol, options.seed, compilation.samples,
         bold=bold, may_overflow=options.precision == "fast", sizes=tuple(sizes),
     )  # fmt: skip
+    deadline = time.monotonic() + options.verification_seconds
     with require_verdict(model.label):
-        verification, left = verify_compiled(original, compiled, tolerated, options.verify_limit)
+        verification, left = verify_compiled(original, compiled, tolerated, options.verification_seconds)
         if verification.status == "failed" and verification.outputs and rewritten is not None:
-            verification, left = verify_compiled(original, compiled, tolerated, options.verify_limit, rewritten.ir)
+            verification, left = verify_compiled(original, compiled, tolerated, seconds_left(deadline), rewritten.ir)
         if verification.status == "passed" and typical and not compilation.samples:
             rare = options.sizes.list_rare({name: typical[name] for name in compilation.free})
-            wrong, left = verify_rare_sizes(original, left, tolerated, options.verify_limit, rare)
+            wrong, left = verify_rare_sizes(original, left, tolerated, deadline, rare)
             verification = wrong or verification
         return require_comparison(verification), left

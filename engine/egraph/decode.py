@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -351,17 +352,19 @@ def decode(
     egraph: EGraph,
     selection: Selection,
     runtime: Runtime = NO_RUNTIME,
+    deadline: float = inf,
 ) -> Model:
     """Write the selected graph as a new model, in the forms of `runtime`, for which it was selected.
 
-    Raises ModelError if a chosen constant cannot be evaluated.
+    Raises ModelError if a chosen constant cannot be evaluated, OutOfTime where the constants are not evaluated before
+    the `deadline` (time.monotonic).
     """
     origin = locate_origins(model.graph, encoding, egraph)
     plan = plan_steps(egraph, selection, origin)
     folded = [s.owner for s in plan if s.node == FOLD]
     folder = Folder(model, egraph, encoding, origin, knowledge.constants)
     missing = [c for c in folded if not model.stored.keys() & set(origin.names.get(c, ()))]
-    constants = folder.values(missing)
+    constants = folder.values(missing, deadline)
     unknown = [c for c in missing if c not in constants]
     if unknown:
         raise missing_value_error(model, egraph, origin, unknown[0])

@@ -9,6 +9,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from onnx_ir import serde
 
 from ...ir.operators import OPERATORS, Operand, Unsupported
 from ...ir.operators import evaluate as evaluate_operator
+from ...support.deadlines import require_time
 from ..onnx.evaluation import evaluate, evaluate_by_reference
 from ..onnx.model import Model, elements
 from ..onnx.typing import dtype_of
@@ -34,8 +37,9 @@ FOLD = ENode("Constant", (), ())
 _LEAVES = frozenset({"Weight", "Full"})
 _OPSET = 18
 """The opset of new constant expressions, whatever the model's opset: they never leave this process."""
-_LARGEST_BYTES = 4 << 30
-"""Larger constants are not computed: no file could hold them, and few machines."""
+_INTERMEDIATE_BYTES = 64 << 20
+"""A constant on the way to a folded one may have this many bytes in a model of any size, or as many as all weights of
+the model: computing it takes under a second. A larger one, such as a Range of millions, stays in the graph."""
 _MOVEMENT = frozenset(
     {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Tile", "Slice", "Gather", "Concat", "Split"}
 )
@@ -84,23 +88,30 @@ class Folder:
     origin: Origins
     known: Mapping[str, Array]
 
-    def values(self, wanted: Iterable[int]) -> dict[int, Array]:
-        """The value of each wanted class. A class that cannot be evaluated, or is too large, is left out."""
+    @cached_property
+    def _too_large(self) -> frozenset[int]:
+        return find_too_large(self.egraph)
+
+    def values(self, wanted: Iterable[int], deadline: float = inf) -> dict[int, Array]:
+        """The value of each wanted class; one that cannot be evaluated is left out.
+
+        Raises OutOfTime at the deadline (time.monotonic).
+        """
         chosen = self._choose_expressions()
         reachable = [c for c in wanted if c in chosen]
 
         def operands(owner: int) -> list[int]:
-            is_leaf = self._uniform(owner) is not None
-            return [] if is_leaf else [c for c in chosen[owner].children if c in chosen]
+            return [c for c in _operands(self.egraph, owner, chosen[owner]) if c in chosen]
 
         values: dict[str, Array] = {}
         for owner in postorder(reachable, operands):
+            require_time(deadline)
             node, uniform = chosen[owner], self._uniform(owner)
             if uniform is not None:
                 values[_name(owner)] = uniform
             elif node.op in _LEAVES:
                 values[_name(owner)] = self._leaf(node)
-            elif self._bytes(owner) <= _LARGEST_BYTES:
+            else:
                 values |= self._compute(owner, node, values) or self._step(owner, node).run(values)
         return {
             c: values[_name(c)].astype(self._dtype(c), copy=False) for c in reachable if _name(c) in values
@@ -129,7 +140,8 @@ class Folder:
                 continue
             for place, node in enumerate(class_.nodes):
                 position = NodePosition(owner, place)
-                if self._is_usable(owner, node) and waiting.add(position, {*node.children} - {absent}):
+                children = {*_operands(self.egraph, owner, node)} - {absent}
+                if self._is_usable(owner, node, children) and waiting.add(position, children):
                     heap.append((self._weight(position), position))
         heapq.heapify(heap)
         best: dict[int, ENode] = {}
@@ -141,14 +153,15 @@ class Folder:
             best[owner], costs[owner] = self.egraph.classes[owner].nodes[place], cost
             for user in waiting.provide(owner):
                 if user.owner not in best:
-                    children = {*self.egraph.classes[user.owner].nodes[user.place].children} - {absent}
+                    node = self.egraph.classes[user.owner].nodes[user.place]
+                    children = {*_operands(self.egraph, user.owner, node)} - {absent}
                     heapq.heappush(heap, (self._weight(user) + sum(costs[c] for c in children), user))
         return best
 
-    def _is_usable(self, owner: int, node: ENode) -> bool:
-        if node.op in _LEAVES or node.op == "Out":
+    def _is_usable(self, owner: int, node: ENode, operands: Iterable[int]) -> bool:
+        if node.op in _LEAVES or node.op == "Out" or self._uniform(owner) is not None:
             return True
-        if node.op in ("Var", "Absent"):
+        if node.op in ("Var", "Absent") or not self._too_large.isdisjoint((owner, *operands)):
             return False
         emission = self._emission(owner, node)
         return self.origin.find(owner, node, node.children) is not None or bool(emission and not emission.domain)
@@ -214,10 +227,6 @@ class Folder:
                 proto.output[index] = _output(owner, index) if several else _name(owner)
         return FoldingStep(proto, lists, True, self.model.ir.opset_imports)
 
-    def _bytes(self, owner: int) -> int:
-        type_ = self.egraph.classes[owner].type
-        return type_.elements() * self._dtype(owner).itemsize if type_ is not None and type_.is_static else 0
-
     def _dtype(self, owner: int) -> np.dtype[Any]:
         type_ = self.egraph.classes[owner].type
         assert type_ is not None
@@ -237,6 +246,13 @@ def compute(node: ENode, operands: Sequence[Value]) -> Value:
             return evaluate_operator(node.op, arguments)
     except Unsupported:
         return None
+
+
+def _operands(egraph: EGraph, owner: int, node: ENode) -> tuple[int, ...]:
+    """The classes that the value of a class is computed from by one of its e-nodes: none where it is uniform."""
+    class_ = egraph.classes[owner]
+    is_uniform = class_.uniform is not None and class_.type is not None and class_.type.shape is not None
+    return () if is_uniform else node.children
 
 
 def _name(owner: int) -> str:
@@ -261,9 +277,37 @@ def uniform_element(array: Array) -> Any | None:
     return first if bool((array == first).all()) else None
 
 
-def is_foldable_class(egraph: EGraph, owner: int) -> bool:
-    """Whether a class is a constant that a file can store: one of the model's own, or a tensor of known type."""
-    class_ = egraph.classes[owner]
-    if not class_.constant or class_.type is None or not class_.type.is_static:
-        return False
-    return class_.type.dtype != "string" or any(n.op == "Weight" for n in class_.nodes)
+def find_too_large(egraph: EGraph) -> frozenset[int]:
+    """The constant classes that are neither stored nor may be computed: they are larger than all weights together."""
+    constants = {owner: class_.type for owner, class_ in enumerate(egraph.classes) if class_.constant}
+    sizes = {owner: type_.bytes() for owner, type_ in constants.items() if type_ is not None and type_.is_static}
+    stored = {owner for owner in sizes if any(node.op == "Weight" for node in egraph.classes[owner].nodes)}
+    largest = max(_INTERMEDIATE_BYTES, sum(sizes[owner] for owner in stored))
+    return frozenset(owner for owner, size in sizes.items() if size > largest)
+
+
+def find_foldable(egraph: EGraph) -> frozenset[int]:
+    """The constant classes that a file can store and that can be computed: the model's own, and tensors of known type
+    for which no constant on the way is too large."""
+    storable = frozenset(
+        owner
+        for owner, class_ in enumerate(egraph.classes)
+        if class_.constant and class_.type is not None and class_.type.is_static
+        and (class_.type.dtype != "string" or any(n.op == "Weight" for n in class_.nodes))
+    )  # fmt: skip
+    too_large = find_too_large(egraph)
+    if not too_large:
+        return storable
+    waiting, ready = WaitingNodes(), [egraph.absent]
+    for owner, class_ in enumerate(egraph.classes):
+        for place, node in enumerate(class_.nodes if class_.constant else ()):
+            children = _operands(egraph, owner, node)
+            is_small = not children or too_large.isdisjoint((owner, *children))
+            if is_small and waiting.add(NodePosition(owner, place), children):
+                ready.append(owner)
+    computable: set[int] = set()
+    while ready:
+        if (owner := ready.pop()) not in computable:
+            computable.add(owner)
+            ready += [user.owner for user in waiting.provide(owner)]
+    return storable & computable

@@ -11,7 +11,7 @@ from ...engine.choices import Extraction
 from ...engine.egraph.collector import pause_collection
 from ...engine.egraph.emit import Emission, emit_node
 from ...engine.egraph.encode import Encoding, opaque_type
-from ...engine.egraph.folding import FOLD, is_foldable_class
+from ...engine.egraph.folding import FOLD, find_foldable
 from ...engine.egraph.graph import EClass, EGraph, ENode, Selection
 from ...engine.egraph.plan import Origins
 from ...ir.operation import VARIADIC, Operation
@@ -72,6 +72,7 @@ class _Pricer:
     ) -> None:
         self.egraph, self.origin, self.opset, self.pricing = egraph, origin, opset, pricing
         self.assumptions = assumptions
+        self.foldable = find_foldable(egraph)
         self.symbols = {number: name for name, number in encoding.symbols.items()}
         self.prices: dict[tuple[object, ...], float | None] = {}
         anchors = {anchor for fused in pricing.runtime.fused for anchor in fused.into}
@@ -88,7 +89,7 @@ class _Pricer:
         """The e-nodes of a class that can be written, with their prices; of a constant, computing it now comes first,
         and of the others only those of the original model remain."""
         class_ = self.egraph.classes[owner]
-        is_foldable = is_foldable_class(self.egraph, owner)
+        is_foldable = owner in self.foldable
         candidates = [(FOLD, self.pricing.storage(class_))] if is_foldable else []
         for node in class_.nodes:
             is_original = node.op in _FREE or self.origin.find(owner, node, node.children) is not None

@@ -19,6 +19,7 @@ from ...engine.verification.source import model_file, read_source
 from ...engine.verification.structure import Structure
 from ...engine.verification.values import RunError, one_line
 from ...errors import UsageError, VerificationError
+from ...support.deadlines import is_over, seconds_left
 from ..errors import CrashError
 from ..ports import Port
 from .isolation import call_isolated, prepare
@@ -169,11 +170,12 @@ def _fit_to_original(original: Path, ports: Sequence[Port], sizes: Mapping[str, 
 
 
 def verify_rare_sizes(
-    original: ModelLike, compiled: Model, tolerated: Tolerated, limit: float, sizes: Sequence[Mapping[str, int]]
+    original: ModelLike, compiled: Model, tolerated: Tolerated, deadline: float, sizes: Sequence[Mapping[str, int]]
 ) -> tuple[Verification | None, Model]:
     """The verdict where the compiled model is wrong on one of these sizes of free dimensions; None if on none.
 
-    Sizes that one of the two refuses, or on which the original crashes, say nothing. Also returns the compiled model as
+    Sizes that one of the two refuses, on which the original crashes, or that are not reached before the `deadline`
+    (time.monotonic) say nothing. Also returns the compiled model as
     the runs left it.
     """
     with model_file(original) as path:
@@ -182,13 +184,14 @@ def verify_rare_sizes(
             crashes = 0
             for each in some:
                 try:
-                    wrong, compiled = call_isolated(limit, _check_rare_sizes, file, compiled, tolerated, each)
+                    left = seconds_left(deadline)
+                    wrong, compiled = call_isolated(left, _check_rare_sizes, file, compiled, tolerated, each)
                 except CrashError:  # ONNX Runtime's: compiled code runs in a process of its own
                     crashes += 1
                     continue
                 if wrong is not None:
                     return wrong, compiled
-            if not crashes:
+            if not crashes or is_over(deadline):
                 break
     return None, compiled
 

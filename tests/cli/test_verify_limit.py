@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -38,6 +39,15 @@ def test_a_limit_ends_it(eqfuse: CommandLine, command: tuple[str, ...], advice: 
     error = eqfuse.fail(3, *command, "--verify-limit", "1")
     assert error.startswith("in.onnx")
     assert error.endswith(f"verification took longer than 1 s; --verify-limit gives it more{advice}")
+    assert eqfuse.files() == ["in.onnx"]
+
+
+def test_a_time_limit_ends_it_too(eqfuse: CommandLine) -> None:
+    endless(eqfuse)
+    error = eqfuse.fail(3, "optimize", "in.onnx", "out.onnx", "--time-limit", "2")
+    seconds = re.search(r"verification took longer than ([0-9.]+) s; --verify-limit gives it more; nothing", error)
+    assert seconds is not None
+    assert 0 < float(seconds[1]) <= 2
     assert eqfuse.files() == ["in.onnx"]
 
 
