@@ -13,7 +13,6 @@ import signal
 import sys
 import time
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +33,9 @@ _LIMIT = 1800
 """Seconds after which the process ends itself, the wait for others not counted."""
 _WAIT = 0.5
 """Seconds between two looks at whether other models are done: one is compiled at a time."""
-_TURNS = 31
+_BLOCKS = 10
 _SECONDS = 5.0
-"""How often both run for the comparison of their times, and after how many seconds that is enough."""
+"""Blocks of calls of both for the comparison of their times, and after how many seconds fewer are enough."""
 _FASTER = 1.02
 """How many times as long ONNX Runtime has to take: less may be noise."""
 
@@ -107,21 +106,15 @@ def _judge(job: Job, folder: Path, bundle: Path) -> Verdict:
 
 
 def _compare_times(session: Any, compiled: LoadedModel, job: Job) -> float:
-    """How many times as long ONNX Runtime takes: the least times of both, with which other processes interfered least.
+    """How many times as long ONNX Runtime takes; on one thread it is CPU time that counts."""
+    from ...lowering.running.turns import time_warm_calls, wait_until_idle
 
-    On one thread it is CPU time that counts.
-    """
-    from ...lowering.running.turns import take_turns
-
-    feeds, until, times = dict(job.inputs), time.monotonic() + _SECONDS, []
-    contestants = {"runtime": lambda: session.run(None, feeds), "compiled": lambda: compiled.run(feeds)}
-    for taken in islice(take_turns(contestants), _TURNS):
-        times.append(taken)
-        if time.monotonic() > until:
-            break
-    clock = 1 if job.threads == 1 else 0
-    least = {name: min(taken[name][clock] for taken in times) for name in contestants}
-    return least["runtime"] / max(least["compiled"], 1e-9)
+    feeds, clock = dict(job.inputs), time.process_time if job.threads == 1 else time.perf_counter
+    wait_until_idle()
+    runtime, taken = time_warm_calls(
+        lambda: session.run(None, feeds), lambda: compiled.run(feeds), clock=clock, blocks=_BLOCKS, seconds=_SECONDS
+    )
+    return runtime / max(taken, 1e-9)
 
 
 def _is_full(error: BaseException | None) -> bool:

@@ -11,6 +11,8 @@ from statistics import median, quantiles
 from typing import Any
 
 _WARM_UP = 3
+_WARM_CALLS = 3
+"""Calls of a block that are timed, behind one that warms up."""
 _LOOK, _LOOKS = 0.02, 50
 """Seconds between two looks at whether the process is idle, and how many there are at most."""
 _IDLE = 0.1
@@ -100,6 +102,33 @@ def take_turns(
             taken[name] = time.perf_counter() - wall, time.process_time() - cpu
         yield taken
         order.reverse()
+
+
+def time_warm_calls(
+    first: Callable[[], Any],
+    second: Callable[[], Any],
+    *,
+    clock: Callable[[], float],
+    blocks: int,
+    seconds: float = inf,
+) -> tuple[float, float]:
+    """The least seconds of each of two calls, with which other work on the machine interfered least.
+
+    Both run in blocks, which take turns, until there were so many or for so many `seconds`. The first call of a block
+    is not timed: after many calls of the other it finds its threads asleep, its data out of the caches, and the other's
+    threads still spinning.
+    """
+    least, end = [inf, inf], time.monotonic() + seconds
+    for _ in range(blocks):
+        for place, call in enumerate((first, second)):
+            call()
+            for _ in range(_WARM_CALLS):
+                begin = clock()
+                call()
+                least[place] = min(least[place], clock() - begin)
+        if time.monotonic() > end:
+            break
+    return least[0], least[1]
 
 
 def time_in_turns(contestants: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, Runs]:
