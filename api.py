@@ -89,7 +89,8 @@ def _return_kind_of_model(
         Returns what it is given: a new onnx.ModelProto for a ModelProto and a new onnx_ir.Model for an onnx_ir.Model,
         neither of which is changed; for the path of a file, the `Result` with figures and verdict, which
         `optimize_with_result` gives for every model. With `measure`, candidates are timed in ONNX Runtime for that many
-        seconds, and the result is the fastest.
+        seconds, and the result is the fastest. `precision`: "exact" keeps every bit; "real" assumes finite inputs, of
+        which a NaN or an infinity may give another result; "fast" may change overflow inside the model, too.
 
         Raises EqfuseError with one clear line on anything a user can mend, among them VerificationError where the
         result differs from the original, or cannot be compared with it: then nothing is written.

@@ -63,7 +63,8 @@ def add_optimization(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--precision", choices=get_args(Precision), default="real",
-        help="exact: bit-identical rules; real: equal over the reals (default); fast: may change overflow, NaN, inf",
+        help="exact: bit-identical rules; real: equal over the reals for finite inputs, of which a NaN or inf may give "
+        "another result (default); fast: overflow inside the model may change, too",
     )  # fmt: skip
     add_shapes(parser)
     add_dimensions(parser)

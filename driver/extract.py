@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ..engine.egraph.decode import decode
+from ..engine.egraph.folding import OutOfRangeError
 from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
 from ..engine.onnx.nodes import has_body
@@ -79,28 +80,35 @@ def pricing_for(options: Options, saturated: Saturated) -> Pricing:
 
 
 def extract_model(saturated: Saturated, pricing: Pricing, options: Options, clock: Clock) -> Choice:
-    """Choose and write the graph; where it would grow the file, choose again at a higher price per stored byte.
+    """Choose and write the graph; where it would grow the file, choose again at a higher price per stored byte, and
+    where it has constants that their element types cannot hold, choose again without these.
 
     It is the original where nothing was rewritten, or where the time ends before a graph is found that does not grow.
     """
     size = saturated.model.file_bytes
     allowed = max(GROWTH * size, size + SMALL_GROWTH)
+    barred: frozenset[int] = frozenset()
     for attempt in range(_ATTEMPTS):
         with clock.phase("extract"):
-            selection = saturated.select(pricing, options)
+            selection = saturated.select(pricing, options, barred)
         if saturated.egraph.saturation.is_void:
             return Choice(copy_model(saturated.original), selection, pricing)
-        with clock.phase("decode"):
-            try:
+        try:
+            with clock.phase("decode"):
                 result = decode(
                     saturated.settled, saturated.knowledge, saturated.encoding, saturated.egraph, selection,
                     pricing.runtime, clock.deadline,
                 )  # fmt: skip
-            except OutOfTime:
-                return Choice(copy_model(saturated.original), replace(selection, out_of_time=True), pricing)
+        except OutOfTime:
+            return Choice(copy_model(saturated.original), replace(selection, out_of_time=True), pricing)
+        except OutOfRangeError as error:
+            barred |= error.owners
+            continue
         if attempt == _ATTEMPTS - 1 or result.file_bytes <= allowed:
             break
         if is_over(saturated.deadline):
             return Choice(copy_model(saturated.original), selection, pricing)
         pricing = pricing.stricter()
+    else:
+        return Choice(copy_model(saturated.original), selection, pricing)
     return Choice(_nest_bodies(result, saturated), selection, pricing)

@@ -90,12 +90,12 @@ class Saturated(Encoded):
         """The types of the classes at the sizes that prices assume."""
         return assume_types(self.egraph, self.encoding, self.model.opset, self.knowledge, self.sizes)
 
-    def select(self, pricing: Pricing, options: Options) -> Selection:
-        """The cheapest choice from the e-graph."""
+    def select(self, pricing: Pricing, options: Options, barred: frozenset[int] = frozenset()) -> Selection:
+        """The cheapest choice from the e-graph without the `barred` classes."""
         limit = min(EXTRACTION_SHARE * options.search_seconds, seconds_left(self.deadline))
         return select(
             self.egraph, self.encoding, self.origin, self.model.opset, pricing,
-            time_limit=limit, method=options.extraction, assumptions=self.assumptions,
+            time_limit=limit, method=options.extraction, assumptions=self.assumptions, barred=barred,
         )  # fmt: skip
 
 

@@ -72,6 +72,62 @@ CASES: dict[str, tuple[Any, str, list[float]]] = {
         "{ c = Conv(x, w) y = Slice(c, s, e, a) z = Neg(y) }",
         list(np.linspace(-1, 1, 18)),
     ),
+    "logarithms of small numbers": (
+        "real",
+        "g (float[2] x) => (float[2] z) <float[2] w = {1.0, 1.25}>"
+        "{ v = Mul(x, w) p = Softplus(x) q = Softplus(v) a = Log(p) b = Log(q) z = Add(a, b) }",
+        [-80.0, -70.0],
+    ),
+    "logarithms of small and large numbers": (
+        "real",
+        "g (float[2] x) => (float[2] z)"
+        "{ v = Neg(x) p = Softplus(x) q = Exp(v) r = Sqrt(q) s = Add(q, r) a = Log(p) b = Log(s) z = Sub(a, b) }",
+        [-80.0, -85.0],
+    ),
+    "quotient of small and large roots": (
+        "real",
+        "g (float[2] x) => (float[2] z)"
+        "{ v = Neg(x) p = Softplus(x) q = Softplus(v) a = Sqrt(p) b = Sqrt(q) z = Div(a, b) }",
+        [86.0, 85.5],
+    ),
+    "product of many roots": (
+        "real",
+        "g (float[1,12] x) => (float[1] z){ p = Softplus(x) a = Sqrt(p) z = ReduceProd<axes=[1], keepdims=0>(a) }",
+        [3e3 + n for n in range(12)],
+    ),
+    "divided by two small numbers": (
+        "real",
+        "g (float[2] x) => (float[2] z) <float[2] w = {1.0, 1.25}>"
+        "{ v = Mul(x, w) p = Softplus(x) q = Softplus(v) a = Div(p, q) z = Div(a, p) }",
+        [-60.0, -50.0],
+    ),
+    "quotient above a quotient": (
+        "real",
+        "g (float[2] x) => (float[2] z) { p = Softplus(x) q = Exp(x) r = Add(p, q) s = Div(q, r) z = Div(r, s) }",
+        [70.0, 80.0],
+    ),
+    "root twice in a product": (
+        "real",
+        "g (float[2] x) => (float[2] z)"
+        "{ v = Neg(x) p = Exp(x) q = Softplus(v) r = Sqrt(p) a = Mul(q, r) b = Mul(r, v) z = Mul(a, b) }",
+        [80.0, 85.0],
+    ),
+    "clipped exponential": (
+        "real",
+        "g (float[3] x) => (float[3] z) <float l = {0.0}> { e = Exp(x) z = Clip(e, l) }",
+        [100.0, -1.0, 1.0],
+    ),
+    "threshold of a logarithm": (
+        "real",
+        "g (float[3] x) => (float[3] z) { e = Log(x) z = ThresholdedRelu<alpha=0.0>(e) }",
+        [-1.0, 0.5, 2.0],
+    ),
+    "chosen where a logarithm is above": (
+        "real",
+        "g (float[3] x) => (float[3] z) <float c = {0.5}, float d = {0.0}>"
+        "{ e = Log(x) b = Greater(e, c) z = Where(b, e, d) }",
+        [-1.0, 0.5, 2.0],
+    ),
 }
 
 
@@ -92,6 +148,23 @@ def test_result_is_bit_identical(name: str, tmp_path: Path) -> None:
     eqfuse.optimize(model, path, precision=precision, verify=False)
     for before, after in zip(outputs(model, x), outputs(onnx.load(path), x), strict=True):
         assert before.tobytes() == after.tobytes()
+
+
+@pytest.mark.parametrize("product", [False, True])
+def test_constants_that_do_not_fit_their_type_are_not_made(product: bool) -> None:
+    """800 times 90 is no number of float16; 8 times 9 is, so that the two factors become one."""
+    scale, factor = (8, 9) if product else (800, 90)
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float16[2,4] x) => (float16[2,4] y) <int64[1] four = {4}>'
+        f"{{ a = Constant<value_float={float(scale)}>() b = Constant<value_float={float(factor)}>()"
+        " s1 = Expand(a, four) s = Cast<to=10>(s1) c = Cast<to=10>(b) n = LayerNormalization(x, s) y = Mul(n, c) }"
+    )
+    result = eqfuse.optimize(model)
+    assert ("Mul" in {node.op_type for node in result.graph.node}) != product
+    x = np.array([[0.5, 0.5, 0.5, 0.5], [1e-3, 0, 0, 1e-3]], np.float16)
+    before, after = (np.asarray(outputs(each, x)[0], np.float32) for each in (model, result))
+    np.testing.assert_allclose(after, before, rtol=1e-2)
+    assert np.isfinite(before[0]).all()
 
 
 def test_constant_that_is_moved_back_is_one() -> None:

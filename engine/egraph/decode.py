@@ -356,8 +356,8 @@ def decode(
 ) -> Model:
     """Write the selected graph as a new model, in the forms of `runtime`, for which it was selected.
 
-    Raises ModelError if a chosen constant cannot be evaluated, OutOfTime where the constants are not evaluated before
-    the `deadline` (time.monotonic).
+    Raises ModelError if a chosen constant cannot be evaluated, OutOfRangeError if its type cannot hold it, OutOfTime
+    where the constants are not evaluated before the `deadline` (time.monotonic).
     """
     origin = locate_origins(model.graph, encoding, egraph)
     plan = plan_steps(egraph, selection, origin)

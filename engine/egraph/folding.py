@@ -45,6 +45,14 @@ _MOVEMENT = frozenset(
 )
 
 
+class OutOfRangeError(Exception):
+    """Constants that rules made are numbers, and their element types cannot hold them. `owners` are their classes."""
+
+    def __init__(self, owners: frozenset[int]) -> None:
+        super().__init__(f"{len(owners)} constants do not fit their element types")
+        self.owners = owners
+
+
 @dataclass(frozen=True)
 class FoldingStep:
     """A node that computes a constant, with the constant lists that it reads.
@@ -95,7 +103,8 @@ class Folder:
     def values(self, wanted: Iterable[int], deadline: float = inf) -> dict[int, Array]:
         """The value of each wanted class; one that cannot be evaluated is left out.
 
-        Raises OutOfTime at the deadline (time.monotonic).
+        Raises OutOfTime at the deadline (time.monotonic), and OutOfRangeError for classes that no value of the model is
+        in, whose numbers become infinite, or all of them zero, in their element types.
         """
         chosen = self._choose_expressions()
         reachable = [c for c in wanted if c in chosen]
@@ -113,9 +122,18 @@ class Folder:
                 values[_name(owner)] = self._leaf(node)
             else:
                 values |= self._compute(owner, node, values) or self._step(owner, node).run(values)
-        return {
-            c: values[_name(c)].astype(self._dtype(c), copy=False) for c in reachable if _name(c) in values
-        }
+        with np.errstate(over="ignore", under="ignore"):
+            cast = {c: values[_name(c)].astype(self._dtype(c), copy=False) for c in reachable if _name(c) in values}
+        made = [c for c in cast if not self.origin.names.get(c)]
+        lost = frozenset(c for c in made if is_out_of_range(self._wide(c, values[_name(c)]), cast[c]))
+        if lost:
+            raise OutOfRangeError(lost)
+        return cast
+
+    def _wide(self, owner: int, value: Array) -> Array:
+        """The value before it is cast; `values` holds the one of a uniform constant as it is stored."""
+        uniform = self.egraph.classes[owner].uniform
+        return value if uniform is None else np.asarray(uniform)
 
     def _compute(self, owner: int, node: ENode, values: Mapping[str, Array]) -> dict[str, Array]:
         """The value by the operator table: movements in their own type, nodes that rules made in float64; else {}."""
@@ -179,7 +197,8 @@ class Folder:
         class_ = self.egraph.classes[owner]
         if class_.uniform is None or class_.type is None or class_.type.shape is None:
             return None
-        value = np.asarray(class_.uniform, dtype_of(class_.type.dtype).numpy())
+        with np.errstate(over="ignore"):
+            value = np.asarray(class_.uniform, dtype_of(class_.type.dtype).numpy())
         return np.broadcast_to(value, class_.type.shape)  # type: ignore[arg-type]
 
     def _leaf(self, node: ENode) -> Array:
@@ -253,6 +272,14 @@ def _operands(egraph: EGraph, owner: int, node: ENode) -> tuple[int, ...]:
     class_ = egraph.classes[owner]
     is_uniform = class_.uniform is not None and class_.type is not None and class_.type.shape is not None
     return () if is_uniform else node.children
+
+
+def is_out_of_range(wide: Array, cast: Array) -> bool:
+    """Whether a float type makes an infinity of a finite number, or zeros of all numbers."""
+    if not _is_float(cast) or not cast.size:
+        return False
+    overflows = bool(np.any(np.isfinite(wide) & ~np.isfinite(cast)))
+    return overflows or (bool(np.any(wide)) and not np.any(cast))
 
 
 def _name(owner: int) -> str:

@@ -68,10 +68,17 @@ class _Pricer:
     """Prices of the e-nodes of an e-graph, for a model of one opset."""
 
     def __init__(
-        self, egraph: EGraph, encoding: Encoding, origin: Origins, opset: int, pricing: Pricing, assumptions: Types
+        self,
+        egraph: EGraph,
+        encoding: Encoding,
+        origin: Origins,
+        opset: int,
+        pricing: Pricing,
+        assumptions: Types,
+        barred: frozenset[int],
     ) -> None:
         self.egraph, self.origin, self.opset, self.pricing = egraph, origin, opset, pricing
-        self.assumptions = assumptions
+        self.assumptions, self.barred = assumptions, barred
         self.foldable = find_foldable(egraph)
         self.symbols = {number: name for name, number in encoding.symbols.items()}
         self.prices: dict[tuple[object, ...], float | None] = {}
@@ -88,6 +95,8 @@ class _Pricer:
     def candidates(self, owner: int) -> list[tuple[ENode, float]]:
         """The e-nodes of a class that can be written, with their prices; of a constant, computing it now comes first,
         and of the others only those of the original model remain."""
+        if owner in self.barred:
+            return []
         class_ = self.egraph.classes[owner]
         is_foldable = owner in self.foldable
         candidates = [(FOLD, self.pricing.storage(class_))] if is_foldable else []
@@ -171,14 +180,16 @@ def select(
     time_limit: float,
     method: Extraction = "exact",
     assumptions: Types = (),
+    barred: frozenset[int] = frozenset(),
 ) -> Selection:
     """The cheapest graph that can be written at `opset`, with the proof that it is, or the proven gap.
 
-    `assumptions` are types of the classes at the sizes that prices count, from `assume_types`.
+    `assumptions` are types of the classes at the sizes that prices count, from `assume_types`. `barred` are classes
+    that the graph must not contain.
     """
     deadline = time.monotonic() + time_limit
     types = assumptions or tuple(c.type for c in egraph.classes)
-    pricer = _Pricer(egraph, encoding, origin, opset, pricing, types)
+    pricer = _Pricer(egraph, encoding, origin, opset, pricing, types, barred)
     rows = [pricer.candidates(owner) for owner in range(len(egraph.classes))]
     layouts = None
     if (blocked := pricing.runtime.blocked) is not None:

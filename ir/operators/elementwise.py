@@ -95,7 +95,8 @@ def _selu(x: Expression, alpha: float, gamma: float) -> Expression:
 
 
 def _thresholded_relu(x: Expression, alpha: float) -> Expression:
-    return x("less_equal", alpha).where(Expression(x.arithmetic, x.of(0.0)), x)
+    threshold = Expression(x.arithmetic, x.of(alpha))
+    return threshold("less", x).where(x, Expression(x.arithmetic, x.of(0.0)))
 
 
 def _hard_sigmoid(x: Expression, alpha: float, beta: float) -> Expression:

@@ -237,8 +237,8 @@ def leaky(x: Expr, alpha: float) -> Expr:
 
 
 def thresholded(x: Expr, alpha: float) -> Expr:
-    """x where it is above alpha, else 0."""
-    return tirx.Select(tirx.LE(x, tirx.const(alpha, dtype_of(x))), tirx.const(0, dtype_of(x)), x)
+    """x where it is above alpha, else 0, for NaN too."""
+    return tirx.Select(tirx.GT(x, tirx.const(alpha, dtype_of(x))), x, tirx.const(0, dtype_of(x)))
 
 
 def hard_sigmoid(x: Expr, alpha: float, beta: float) -> Expr:

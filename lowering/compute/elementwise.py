@@ -123,15 +123,20 @@ def _shift(call: TensorCall, x: Expr, y: Expr) -> Expr:
 
 
 def _clip(call: TensorCall) -> te.Tensor:
-    """A bound is a scalar, or has one element; either may be absent."""
+    """A bound is a scalar, or has one element. Without one, floats stay among the finite numbers, as ONNX says."""
     x, low, high = call.source(0), call.optional(1), call.optional(2)
     if any(sizes(bound) not in ((), (1,)) for bound in (low, high) if bound is not None):
         raise NotLowered("a bound with several elements")
 
     def element(*indices: Expr) -> Expr:
         value = x(*indices)
-        value = value if low is None else _at_least(value, low(*(0 for _ in low.shape)))
-        return value if high is None else _at_most(value, high(*(0 for _ in high.shape)))
+        dtype = dtype_of(value)
+        is_float = dtype.startswith(("float", "bfloat"))
+        if low is not None or is_float:
+            value = _at_least(value, te.min_value(dtype) if low is None else low(*(0 for _ in low.shape)))
+        if high is not None or is_float:
+            value = _at_most(value, te.max_value(dtype) if high is None else high(*(0 for _ in high.shape)))
+        return value
 
     return call.stage(call.shape, element)
 

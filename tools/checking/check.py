@@ -34,6 +34,7 @@ from .drawing.scratch import Conflict, Fired, Scratch
 from .drawing.terms import readable
 from .example_match import makes_example
 from .lemmas import expand_derived_facts
+from .oracles.extremes import find_lost_number
 from .oracles.numeric import Counterexample, test_sample
 from .oracles.onnx_oracle import Oracle
 from .proving.samples import SampleProofs, prove_samples
@@ -77,6 +78,10 @@ def check_rule(
     derived = {expansion: list(chain(*hits(expansion.rule, scratch))) for expansion in expansions}
     every = [*chain(*by_direction, *derived.values()), *example]
     counterexample, tested, untested = _test_numbers(rule, every)
+    if counterexample is None and rule.sound == "real":
+        random = np.random.default_rng(seed(rule))
+        lost = (find_lost_number(those, random) for those in (*by_direction, *derived.values(), example))
+        counterexample = next(filter(None, lost), None)
     uncovered = (*missing_settings([hit.sample for hit in every], rule.sound), *untested)
     blank = Verdict(rule.name, "idle", samples=tested, example=bool(example), uncovered=uncovered)
     if counterexample is not None:

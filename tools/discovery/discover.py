@@ -15,6 +15,7 @@ from ...rules.loader import RuleSet
 from ...rules.places import shipped_files
 from ..checking.check import check_rule
 from ..checking.drawing.scratch import Scratch
+from ..checking.oracles.extremes import LEAVES_RANGE
 from ..checking.overlap import overlaps
 from ..checking.verdict import Verdict
 from .candidates import Enumeration, Pair
@@ -133,8 +134,8 @@ class _Search:
         pair, both = candidate.pair, candidate.pair.both
         for _ in range(_ATTEMPTS):
             guards = candidate.guards
-            exact = predictor.exact(pair.left, pair.right, guards)
-            draft, verdict = self._check(Draft(self._name(pair), pair.left, pair.right, guards, both, exact))
+            sound = "exact" if predictor.exact(pair.left, pair.right, guards) else "real"
+            draft, verdict = self._check(Draft(self._name(pair), pair.left, pair.right, guards, both, sound))
             if verdict.accepted:
                 self._accept(draft, verdict)
                 return True
@@ -151,9 +152,12 @@ class _Search:
         return False
 
     def _check(self, draft: Draft) -> tuple[Draft, Verdict]:
+        """The verdict on the draft, or on one that promises less where a number refutes what it promises."""
         verdict = check_rule(draft.rule(), self.scratch)
-        if draft.exact and verdict.kind == "refuted":
-            return self._check(replace(draft, exact=False))
+        if draft.sound == "exact" and verdict.kind == "refuted":
+            return self._check(replace(draft, sound="real"))
+        if draft.sound == "real" and verdict.reason.startswith(LEAVES_RANGE):
+            return self._check(replace(draft, sound="approx"))
         return draft, verdict
 
     def _accept(self, draft: Draft, verdict: Verdict) -> None:

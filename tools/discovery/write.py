@@ -27,7 +27,7 @@ class Draft:
     right: Node
     guards: Guards
     both: bool
-    exact: bool
+    sound: str
     commutes: frozenset[str] = frozenset()
 
     def conditions(self) -> list[str]:
@@ -60,7 +60,7 @@ class Draft:
         lines = [f"{write_formula(self.left)} = {write_formula(self.right)}", *([remark] if remark else [])]
         lines += [
             f"@property {properties(self.left, self.right)}",
-            f"@sound {'exact' if self.exact else 'real'}",
+            f"@sound {self.sound}",
             f"@requires {requirements(self.guards, self.left)}",
             "@source discovered",
             f"@example {self.example()}",

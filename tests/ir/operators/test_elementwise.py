@@ -101,8 +101,10 @@ def test_infinities_and_undefined_numbers(head: str) -> None:
     assert_as_onnx(head, x, *ATTRIBUTES.get(head, ((),))[0])
 
 
-def test_thresholded_relu_cuts_off_infinity() -> None:
+def test_thresholded_relu_cuts_off_infinity_and_undefined_numbers() -> None:
+    """ONNX Runtime asks whether x is above alpha, and ONNX's reference whether it is not, which NaN tells apart."""
     assert_as_onnx("ThresholdedRelu", np.array([np.inf, -np.inf, 1.0, 2.0], np.float32), 1.0)
+    assert evaluate("ThresholdedRelu", (np.array(np.nan, np.float32), 1.0)) == 0
 
 
 @pytest.mark.parametrize("head", ["Add", "Sub", "Mul", "Div", "Min", "Max"])

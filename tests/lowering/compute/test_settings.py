@@ -127,6 +127,10 @@ def clips() -> Iterator[Call]:
     yield single("Clip", {"x": x(4, 5), "low": low})
     yield single("Clip", {"x": x(4, 5), "low": None, "high": high})
     yield single("Clip", {"x": x(4, 5), "low": low, "high": high}, ["low", "high"])
+    ends = np.array([np.nan, np.inf, -np.inf, 3e38, -3e38], np.float32)
+    yield single("Clip", {"x": ends, "low": low})
+    yield single("Clip", {"x": ends, "low": None, "high": high})
+    yield single("Clip", {"x": ends})
 
 
 def powers() -> Iterator[Call]:
@@ -212,6 +216,7 @@ def further() -> Iterator[Call]:
     yield unary("Swish", x(4, 5), alpha=1.5)
     yield unary("Round", np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 2.6], np.float32))
     yield unary("IsNaN", np.array([np.nan, 1.0, np.inf], np.float32))
+    yield unary("ThresholdedRelu", np.array([np.nan, np.inf, -np.inf, 0.5, 0.25], np.float32), alpha=0.25)
 
 
 FAMILIES = (

@@ -22,7 +22,7 @@ def sides(text: str) -> tuple[Node, Node]:
 
 def draft(text: str, guards: Guards | None = None, both: bool = False, commutes: str = "") -> Draft:
     left, right = sides(text)
-    return Draft("trial", left, right, guards or Guards(), both, True, frozenset(commutes.split()))
+    return Draft("trial", left, right, guards or Guards(), both, "exact", frozenset(commutes.split()))
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def draw(
             drawn = _elements(leaf.type.shape, "special" if usual else kind, dtype, random)
             if pool is not None and not usual and drawn.dtype.kind == "f":
                 drawn = random.choice(pool, leaf.type.shape).astype(drawn.dtype)
-            elements[leaf.name] = _satisfy_facts(np.asarray(drawn), leaf)
+            elements[leaf.name] = satisfy_facts(np.asarray(drawn), leaf)
     return elements
 
 
@@ -132,7 +132,7 @@ def _integers(shape: tuple[int, ...], kind: Range, dtype: np.dtype[np.generic], 
     return np.asarray(random.integers(low, high, shape)).astype(dtype)
 
 
-def _satisfy_facts(array: Array, leaf: Leaf) -> Array:
+def satisfy_facts(array: Array, leaf: Leaf) -> Array:
     """The elements, changed where they would contradict the facts about the leaf."""
     if leaf.finite and array.dtype.kind not in "iub":
         array = np.where(np.isfinite(array), array, np.ones_like(array))

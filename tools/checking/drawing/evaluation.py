@@ -75,11 +75,15 @@ class Evaluation:
         Raises Unsupported where the left side has no meaning, or an operator is not known; MeaninglessError where
         only something else in the e-graph has none.
         """
-        for root, number in zip(self.sample.roots, self.fired.roots, strict=True):
-            self.classes.setdefault(number, self.value(root))
+        self.left_sides()
         for root, number in zip(self.sample.roots, self.fired.roots, strict=True):
             yield from self._compare(number, self.value(root), ScratchNode("", ()))
         yield from self._compare_nodes()
+
+    def left_sides(self) -> None:
+        """Compute the sampled terms, which are the first values of their classes. Raises Unsupported."""
+        for root, number in zip(self.sample.roots, self.fired.roots, strict=True):
+            self.classes.setdefault(number, self.value(root))
 
     @property
     def left_is_calm(self) -> bool:

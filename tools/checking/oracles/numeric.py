@@ -118,6 +118,8 @@ def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:
         else:
             dtypes, precision = _precisions(sample, sound)[-1]
             yield _Draw("undefined", dtypes, precision)
+    if sound == "real":  # with the ends of the type, among which some operators keep infinities
+        yield _Draw("undefined", *_precisions(sample, sound)[0])
 
 
 def _precisions(sample: Sample, sound: str) -> list[tuple[dict[str, str], str]]:
@@ -201,7 +203,7 @@ def _is_wrong(left: Array, right: Array, sound: str, drawn: _Draw, scale: float,
 def _counterexample(evaluation: Evaluation, found: _Difference, at: tuple[int, ...], remark: str) -> Counterexample:
     pair = found.pair
     subject = pair.node.head or readable(evaluation.sample.roots[0])
-    blank = _blank_counterexample(evaluation, f"{found.reason} ({subject}, {pair.left.dtype}{remark})")
+    blank = blank_counterexample(evaluation, f"{found.reason} ({subject}, {pair.left.dtype}{remark})")
     where = f"[{', '.join(map(str, at))}]"
     if pair.left.shape != pair.right.shape:
         return replace(blank, where=where)
@@ -209,10 +211,11 @@ def _counterexample(evaluation: Evaluation, found: _Difference, at: tuple[int, .
 
 
 def _meaningless(evaluation: Evaluation, error: str) -> Counterexample:
-    return _blank_counterexample(evaluation, f"the right side has no meaning where the left has: {error}")
+    return blank_counterexample(evaluation, f"the right side has no meaning where the left has: {error}")
 
 
-def _blank_counterexample(evaluation: Evaluation, reason: str) -> Counterexample:
+def blank_counterexample(evaluation: Evaluation, reason: str) -> Counterexample:
+    """A counterexample with the elements of the leaves, that says nothing about a position."""
     sample = evaluation.sample
     used = {leaf.name for leaf in sample.leaves() if leaf.kind in ("Var", "Weight")}
     term = "; ".join(readable(root) for root in sample.roots)

@@ -101,13 +101,12 @@ class Oracle:
         if pair.root < 0 or pair.left.shape != pair.right.shape or pair.left.dtype != pair.right.dtype:
             return places[0]
         root = self.sample.roots[pair.root]
-        left = _compute(root, evaluation)
+        left, right = self.sides(evaluation, pair)
         if left is None:
             self.alone = True
             return places[0]
         scale = max((float(np.max(np.abs(a[np.isfinite(a)]), initial=0.0)) for a in evaluation.left), default=0.0)
         term = self.placement.term(pair.node, self.fired.roots[pair.root])
-        right = None if term is None else _compute(term, evaluation)
         signed = sound == "exact" and right is None
         agreed = [at for at in places if _agree(left, pair.left, at, scale, signed)]
         subject = f"{root.head} of {pair.left.dtype}" if isinstance(root, Term) else readable(root)
@@ -124,6 +123,12 @@ class Oracle:
             if apart:
                 return apart[0]
         raise Disagreement(f"the oracles disagree on the right side of {subject}")
+
+    def sides(self, evaluation: Evaluation, pair: Comparison) -> tuple[Array | None, Array | None]:
+        """The two sides of a root by ONNX Runtime, or ONNX's reference; None where neither computes one."""
+        term = self.placement.term(pair.node, self.fired.roots[pair.root])
+        left = _compute(self.sample.roots[pair.root], evaluation)
+        return left, None if left is None or term is None else _compute(term, evaluation)
 
 
 def _compute(term: Term | Leaf, evaluation: Evaluation, by_standard: bool = False) -> Array | None:
