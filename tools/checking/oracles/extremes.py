@@ -43,8 +43,8 @@ _ORDINARY = (-4.0, 7.0)
 class FloatRange:
     """The positive numbers of a float type: the least, the least of full precision, and the first that is too large.
 
-    `margin` is the power of two by which the left side has to stay away from either end, and up to which constants of
-    a model are from 1.
+    `margin` is the power of two by which the left side has to stay away from either end; weights of a model are drawn
+    within its root around 1.
     """
 
     dtype: str
@@ -141,8 +141,8 @@ def _has_constants_within(sample: Sample, bounds: FloatRange) -> bool:
 
 
 def _elements(sample: Sample, bounds: FloatRange, random: np.random.Generator, apart: bool) -> dict[str, Array]:
-    """Numbers of any magnitude within the margin, for each operand its own, or `apart` for each element; constants of
-    the model are nearer to 1."""
+    """Numbers of any magnitude within the margin, for each operand its own, or `apart` for each element; weights of a
+    model are nearer to 1."""
     low, high = np.log2(bounds.low), np.log2(bounds.high)
     elements = draw(sample, "ordinary", {}, random)
     for leaf in named_leaves(sample):
@@ -151,7 +151,7 @@ def _elements(sample: Sample, bounds: FloatRange, random: np.random.Generator, a
         size = leaf.type.shape if apart else ()
         exponents = random.uniform(low, high, size)
         if leaf.kind == "Weight":
-            exponents = random.uniform(-bounds.margin, bounds.margin, size)
+            exponents = random.uniform(-bounds.margin / 2, bounds.margin / 2, size)
         elif random.random() < 0.2:
             exponents = random.uniform(*_ORDINARY, size)
         signs = random.choice((-1.0, 1.0), leaf.type.shape)
