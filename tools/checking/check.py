@@ -8,11 +8,12 @@ SOSP 2019, section 4) verifies its operator properties likewise, on all small sh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,14 +27,17 @@ from ...rules.vocabulary import key_problem
 from ...support.processor import available_cores
 from ...support.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from .cache import CacheKeys, load, store
-from .drawing.coverage import missing_settings
+from .canonical import canonical
+from .drawing.by_key import key_misfit
+from .drawing.coverage import missing_settings, settings
 from .drawing.elements import named_leaves
 from .drawing.hits import Hit, example_hits, hits, seed
+from .drawing.near_ties import decides_about_rounded
 from .drawing.samples import Sample
 from .drawing.scratch import Conflict, Fired, Scratch
 from .drawing.terms import readable
 from .example_match import makes_example
-from .lemmas import expand_derived_facts
+from .lemmas import RuleExpansion, TooManyDerivations, expand_derived_facts
 from .oracles.extremes import find_lost_number
 from .oracles.numeric import Counterexample, test_sample
 from .oracles.onnx_oracle import Oracle
@@ -67,30 +71,43 @@ def check_rule(
 ) -> Verdict:
     """The verdict on one rule, from up to `samples` samples of each direction.
 
-    `scratch` has the declarations of the rule's file. `judge` makes the remark of an accepted rule.
+    It depends on what the rule says, and neither on its name nor on those of its variables. `scratch` has the
+    declarations of the rule's file. `judge` makes the remark of an accepted rule.
     """
+    own = canonical(rule)
+    return own.with_author_names(_check(own.rule, scratch, judge, samples))
+
+
+def _check(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> Verdict:
     if keys := _undefined_constructors(rule, scratch):
         return Verdict(rule.name, "idle", example=False, reason=f"nothing says what {', '.join(keys)} computes")
     by_direction = hits(rule, scratch, samples)
     example = example_hits(rule, scratch)
-    own_declarations = scratch.program.removeprefix(prelude())
-    expansions = expand_derived_facts(rule, own_declarations)
-    derived = {expansion: list(chain(*hits(expansion.rule, scratch))) for expansion in expansions}
+    try:
+        expansions = expand_derived_facts(rule, scratch.program.removeprefix(prelude()))
+    except TooManyDerivations:
+        reason = "the facts that it asks for are derived in more ways than can be checked"
+        return Verdict(rule.name, "idle", example=bool(example), reason=reason)
+    wanted = samples if len(expansions) <= _FEW_EXPANSIONS else max(samples // 3, 1)
+    derived = {expansion: list(chain(*hits(expansion.rule, scratch, wanted))) for expansion in expansions}
     every = [*chain(*by_direction, *derived.values()), *example]
     counterexample, tested, untested = _test_numbers(rule, every)
     if counterexample is None and rule.sound == "real":
         random = np.random.default_rng(seed(rule))
         lost = (find_lost_number(those, random) for those in (*by_direction, *derived.values(), example))
         counterexample = next(filter(None, lost), None)
-    uncovered = (*missing_settings([hit.sample for hit in every], rule.sound), *untested)
-    blank = Verdict(rule.name, "idle", samples=tested, example=bool(example), uncovered=uncovered)
+    every_sample = [hit.sample for hit in every]
+    uncovered = (*missing_settings(every_sample, rule.sound), *untested)
+    covered = len(frozenset[str]().union(*map(settings, every_sample)))
+    blank = Verdict(
+        rule.name, "idle", samples=tested, settings=covered, example=bool(example), uncovered=uncovered
+    )
     if counterexample is not None:
         return replace(blank, kind="refuted", reason=counterexample.reason, counterexample=counterexample)
     foreign = _foreign_keys(every)
     idle = _why_idle(by_direction, example, tested or len(foreign))
-    idle = idle or next(filter(None, map(key_problem, foreign)), "")
-    unused = next((expansion.by[0] for expansion, its_hits in derived.items() if not its_hits), "")
-    if not idle and unused:
+    idle = idle or next(filter(None, (key_problem(key) or key_misfit(key) for key in foreign)), "")
+    if not idle and (unused := _unused_derivation(derived)):
         idle = f"no sample made it fire on what {unused} derives"
     if not idle and not makes_example(rule, example):
         idle = "what stands on the right of its example is not what the rule makes"
@@ -102,11 +119,18 @@ def check_rule(
     if foreign:
         names = ", ".join(dict.fromkeys(key.partition("/")[0] for key in foreign))
         return replace(blank, kind="assumed", reason=f"only its author knows what {names} computes")
-    verdict = _add_proof(blank, prove_samples(every, rule.sound))
-    if verdict.kind != "refuted" and prove_rule(rule).proved:
-        kind: Kind = "proved" if verdict.kind == "tested" else verdict.kind
-        verdict = replace(verdict, kind=kind, scope=EVERY_SHAPE, reason="")
+    verdict = _prove(blank, rule, every)
     return replace(verdict, remark=judge(rule, every)) if judge and verdict.accepted else verdict
+
+
+_FEW_EXPANSIONS = 8
+"""With more ways to derive its facts than this, a rule gets fewer samples for each."""
+
+
+def _unused_derivation(derived: Mapping[RuleExpansion, Sequence[Hit]]) -> str:
+    """A rule that derives facts on which no sample made the checked rule fire; "" for none."""
+    fired = {name for expansion, its_hits in derived.items() if its_hits for name in expansion.by}
+    return next((name for expansion in derived for name in expansion.by if name not in fired), "")
 
 
 def _undefined_constructors(rule: Rule, scratch: Scratch) -> list[str]:
@@ -176,6 +200,48 @@ def _explain_conflict(sample: Sample, conflict: Conflict) -> Counterexample:
     refused = f"the e-graph refuses the result: {conflict.message}"
     reason = f"the two sides differ in {function}" if function else refused
     return Counterexample("; ".join(readable(root) for root in sample.roots), {}, "", "", "", reason)
+
+
+def _prove(blank: Verdict, rule: Rule, every: Sequence[Hit]) -> Verdict:
+    """The verdict on a rule that no number refutes: for every shape by one prover, else for sampled ones by the other.
+
+    A prover that fails is at fault, not the rule, which is then only tested.
+    """
+    faults: list[str] = []
+    has_facts = any(leaf.nonneg or leaf.nonzero for hit in every for leaf in hit.sample.leaves())
+    holds_always = _guard(lambda: prove_rule(rule).proved, default=False, faults=faults)
+    proven = SampleProofs(complete=True, scope=EVERY_SHAPE)
+    if has_facts or not holds_always:  # the sampled proof tells which facts it takes
+        proven = _guard(lambda: prove_samples(every, rule.sound), default=SampleProofs(False), faults=faults)
+    verdict = _add_proof(blank, proven)
+    if verdict.kind != "refuted" and holds_always:
+        kind: Kind = "proved" if verdict.kind == "tested" else verdict.kind
+        verdict = replace(verdict, kind=kind, scope=EVERY_SHAPE, reason="")
+    if verdict.kind in ("proved", "proved-if") and any(map(_decides_about_rounded, every)):
+        verdict = replace(verdict, kind="tested", scope="", condition="", reason=_ROUNDED)
+    return replace(verdict, uncovered=(*verdict.uncovered, *faults))
+
+
+_ROUNDED = "proved over the real numbers only, and an operator decides about numbers that are rounded: near ties tell"
+_FAULT = "a fault of the checker, not of the rule: please report it with the rule"
+_Result = TypeVar("_Result")
+
+
+def _guard(prove: Callable[[], _Result], *, default: _Result, faults: list[str]) -> _Result:
+    """What a prover says, `default` where it fails."""
+    try:
+        return prove()
+    except Exception as error:  # of whatever kind: no proof is lost but this one
+        faults.append(f"{_FAULT} (a prover failed: {_one_line(error)})")
+        return default
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _decides_about_rounded(hit: Hit) -> bool:
+    return isinstance(hit.outcome, Fired) and decides_about_rounded(hit.sample, hit.outcome)
 
 
 def _add_proof(blank: Verdict, proven: SampleProofs) -> Verdict:
@@ -263,15 +329,15 @@ def _pool() -> WorkerPool:
 
 
 def _ask(job: Job, pool: WorkerPool) -> Verdict:
-    """The verdict on the rule. One that makes what no code expects must not be used, whatever that ends in."""
+    """The verdict on the rule. Raises RuleError for one that ends the process, as egglog may."""
     try:
         verdict: Verdict = pool.ask(job, _SECONDS)
     except WorkerDiedError as error:
         rule = job.rule
         raise RuleError(f"{rule.path}:{rule.line}:{rule.column}: the check of {rule.name} {error}") from None
     except WorkerFailedError as error:
-        reason = " ".join(f"it makes what cannot be computed ({error})".split())
-        return Verdict(job.rule.name, "idle", reason=reason, example=False)
+        reason = " ".join(f"{_FAULT} ({error})".split())
+        return Verdict(job.rule.name, "unchecked", reason=reason, example=False)
     return verdict
 
 

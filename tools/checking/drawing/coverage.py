@@ -36,11 +36,19 @@ def settings(sample: Sample) -> frozenset[str]:
         result.add(f"ranks {alike}")
         result.add(f"equal shapes {sum(i.type.shape == first for i in inputs)}")
     if sample.symbols:
-        result.add("symbolic sizes")
+        result |= {"symbolic sizes", *symbolic_settings(sample)}
     result |= {f"empty {term.head}" for term, type_ in sample.types.items() if 0 in type_.shape}
     for term in sample.subterms():
         result |= set(_settings_of_term(term))
     return frozenset(result | set(_cut_short(sample)) | set(_slices_of_broadcasts(sample)))
+
+
+def symbolic_settings(sample: Sample) -> frozenset[str]:
+    """Which axes have a symbolic size, whether alone or with others, and the sizes in its place: none, one or more."""
+    shapes = {leaf.name: leaf.type.shape for leaf in sample.leaves()}
+    result = {f"symbolic {name} {axis} of size {min(shapes[name][axis], 2)}" for name, axis in sample.open_axes}
+    result.add("one symbolic size" if len(sample.symbols) == 1 else "several symbolic sizes")
+    return frozenset({*result, f"symbols around {max(sample.symbols, default=0)}"})
 
 
 def _cut_short(sample: Sample) -> Iterator[str]:

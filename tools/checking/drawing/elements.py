@@ -13,11 +13,11 @@ from ....ir.operators.numbers import element_type
 from .samples import Sample
 from .terms import Leaf, Term, leaves
 
-Range = Literal["ordinary", "special", "tiny", "large", "zeros", "undefined", "limits"]
+Range = Literal["ordinary", "special", "tiny", "large", "zeros", "undefined", "limits", "near"]
 """Ordinary: between -2 and 2. Special: small whole numbers and odd halves, which repeat. Tiny: down to 1e-6. Large: up
 to 1000, and for integers the ends of their range. Zeros: both, and what rounds to them. Undefined: special numbers
 among NaN, infinities and both zeros. Limits: these, subnormal numbers, the largest
-ones, those next to 1, and those that narrower types round or cannot hold."""
+ones, those next to 1, and those that narrower types round or cannot hold. Near: see `near_ties`."""
 
 _SPECIAL = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 1.5, -1.5, 2.5, 3.0, -3.0])
 _UNDEFINED = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0])

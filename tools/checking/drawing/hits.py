@@ -12,16 +12,19 @@ from ....rules.commute import orders, variables
 from ....rules.records import Rule, parse_example
 from ....rules.sexpr import Atom, Form, Node
 from ..verdict import SAMPLES_PER_DIRECTION
-from .coverage import choose_various, settings
+from .by_key import name_operators
+from .coverage import choose_various, settings, symbolic_settings
 from .left_side import Contradiction, LeftSide, directions, names_operators, rename
 from .samples import Sample, draw_sample, left_sides
 from .scratch import Conflict, Fired, Scratch
-from .symbolic_sizes import instances, with_symbols
+from .symbolic_sizes import instances, symbolic_variants, with_symbols
 
 _ENOUGH = 4
 """Samples are enough where more are hard to find."""
 _BATCH = 96
 """Samples of a round; from the first round the most various ones are kept."""
+_MOST_BASES = 8
+"""Samples of known sizes from which samples of symbolic ones are made."""
 _ROUNDS = 24
 _ATTEMPTS = 400
 """In each round; a sample takes about half a millisecond."""
@@ -66,16 +69,30 @@ def _hits(
     ways = left_sides(facts, random)
     for attempt in range(_ROUNDS if ways else 0):
         samples = _candidates(ways, random, min(max(_BATCH, 2 * wanted), (4 * wanted) << attempt), symbolic)
-        outcomes = scratch.run(rule.text, rule.ruleset, samples) if samples else []
-        for sample, outcome in zip(samples, outcomes, strict=True):
-            if isinstance(outcome, Conflict) or (outcome is not None and not sample.symbols):
-                every.append(Hit(sample, outcome))
-            elif outcome is not None:
-                every += [Hit(*instance) for instance in instances(sample, outcome, random)]
+        every += _run(rule, scratch, samples)
         enough = wanted if attempt < 1 else min(wanted, _ENOUGH) if attempt < 6 else 1
         if len(every) >= enough or any(isinstance(hit.outcome, Conflict) for hit in every):
             break
-    return _choose_hits(every, wanted)
+    chosen = _choose_hits(every, wanted)
+    if not symbolic or any(isinstance(hit.outcome, Conflict) for hit in chosen):
+        return chosen
+    bases = [hit.sample for hit in chosen if not hit.sample.symbols][:_MOST_BASES]
+    variants = {variant.roots: variant for base in bases for variant in symbolic_variants(base)}
+    at_sizes = _run(rule, scratch, list(variants.values()))
+    return [*chosen, *choose_various(at_sizes, [symbolic_settings(h.sample) for h in at_sizes], max(wanted // 2, 1))]
+
+
+def _run(rule: Rule, scratch: Scratch, samples: Sequence[Sample]) -> list[Hit]:
+    """What the rule makes of samples; of one with symbolic sizes, at several sizes in their place."""
+    result: list[Hit] = []
+    outcomes = scratch.run(rule.text, rule.ruleset, samples) if samples else []
+    for sample, found in zip(samples, outcomes, strict=True):
+        outcome = name_operators(found) if isinstance(found, Fired) else found
+        if isinstance(outcome, Conflict) or (outcome is not None and not sample.symbols):
+            result.append(Hit(sample, outcome))
+        elif outcome is not None:
+            result += [Hit(*instance) for instance in instances(sample, outcome)]
+    return result
 
 
 def _choose_hits(every: Sequence[Hit], wanted: int) -> list[Hit]:

@@ -45,7 +45,8 @@ MAX_ELEMENTS = 400
 class Sample:
     """A left side with everything chosen. `terms` gives the term of each tensor variable, `roots` those that are no
     operand of another; `environment` the values of the rule's variables, `types` the type of each term; `symbols`
-    the size that each symbolic dimension had before it became one, `products` those of sizes that depend on these."""
+    the size that each symbolic dimension had before it became one, `products` those of sizes that depend on these, and
+    `open_axes` the leaves and axes with a symbolic dimension."""
 
     roots: tuple[Term | Leaf, ...]
     terms: dict[str, Term | Leaf]
@@ -53,6 +54,7 @@ class Sample:
     types: dict[Term, Type] = field(default_factory=dict)
     symbols: dict[int, int] = field(default_factory=dict)
     products: dict[tuple[int, int], int] = field(default_factory=dict)
+    open_axes: tuple[tuple[str, int], ...] = ()
 
     def subterms(self) -> Iterator[Term | Leaf]:
         """Every term and leaf of the roots, with repetitions."""

@@ -25,8 +25,8 @@ _MANY_ROUNDS = 12
 _MANY_NODES = 2000
 """More e-nodes than rules that end make of a sample; growth that doubles would take minutes to fill all rounds."""
 _ANALYSE = "(run-schedule (saturate (seq (saturate analysis) settle)))"
-_SHAPED_BY_ENCODER = frozenset({"Resize"})
-"""Operators for which the encoder states the shape of the result, for no analysis derives it."""
+SHAPED_BY_ENCODER = frozenset({"Resize", "DepthToSpace", "SpaceToDepth"})
+"""Operators for which the encoder states the shape of the result, as no analysis derives it of all sizes."""
 _FORMS = frozenset({"N", "T", "Ts"})
 """Sorts of e-classes: of nodes, of tensors, and of the lists that operators of other domains take."""
 
@@ -134,7 +134,7 @@ class Scratch:
             prefix = f"{number}."
             commands = ["\n".join(fact for leaf in dict.fromkeys(sample.leaves()) for fact in facts(leaf, prefix))]
             for term, type_ in sample.types.items():
-                if term.head in _SHAPED_BY_ENCODER:
+                if term.head in SHAPED_BY_ENCODER:
                     commands.append(f"(set (shape {text(term, prefix)}) {literal_text(type_.shape)})")
             commands += [f"(set (symbolic-product {a} {b}) {product})" for (a, b), product in sample.products.items()]
             for index, root in enumerate(sample.roots):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import cycle
 from math import prod
 from random import Random
 from typing import Any
@@ -19,49 +20,134 @@ from .conditions import Type
 from .elements import named_leaves
 from .evaluation import Evaluation
 from .samples import MAX_ELEMENTS, Sample
-from .scratch import Classes, Fired, ScratchNode
+from .scratch import SHAPED_BY_ENCODER, Classes, Fired, ScratchNode
 from .terms import Argument, Leaf, Term
 
 FIRST_SYMBOL = -2
 """Numbers from here on downwards stand for unknown sizes."""
-_SIZES = (1, 2, 3, 5, 7)
+_FIRST_DERIVED = 100
+"""How far behind the first symbol those begin that stand for sizes which operators compute from others."""
+_SIZES = (3, 7, 5, 2, 11, 4, 13)
+_TRIALS = ((6, 12, 18, 24, 30, 36), (12, 6, 24, 18, 36, 30), (18, 30, 6, 12, 24, 6))
+"""Sizes of the symbols in turn, which blocks of 2 and 3 divide: a size that is the same in all of them is known, two
+that are alike in all are one."""
+_MOST_IN_TRIALS = 40_000
+"""Elements of a tensor."""
 _RESHAPING = frozenset({"Reshape", "Expand"})
-_NEEDING_SIZES = frozenset({"Split", "Resize", "DepthToSpace", "SpaceToDepth"})
-"""Operators that the encoder takes only where the sizes they depend on are known."""
+_MOST_ALONE = 3
+"""Sizes that become symbols each by itself; then all do."""
+
+
+def symbolic_variants(sample: Sample) -> Iterator[Sample]:
+    """The sample with symbols for the sizes of its inputs: for each of some sizes alone, and for all of them together,
+    which may be empty in one variant and are not in another."""
+    free = _free_sizes(sample, least=1)
+    alone = [(size,) for size in sorted(free, reverse=True)[:_MOST_ALONE]] if len(free) > 1 else []
+    for place, chosen in enumerate((*alone, tuple(free), tuple(free))):
+        first = FIRST_SYMBOL if place % 2 == 0 else NONEMPTY_SYMBOLS - 1
+        variant = _put_symbols(sample, {size: first - i for i, size in enumerate(chosen)})
+        if variant is not None:
+            yield variant
 
 
 def with_symbols(sample: Sample, random: Random) -> Sample | None:
     """The sample with symbols for some of the sizes of its inputs; None where a model would not have them."""
-    every = list(sample.leaves())
+    constant = {size for leaf in sample.leaves() if leaf.kind != "Var" for size in leaf.type.shape}
     alike = random.random() < 0.5  # a constant may have a size of its own, against which an unknown one broadcasts
-    fixed = {size for leaf in every if leaf.kind != "Var" and alike for size in leaf.type.shape}
     least = random.choice((1, 2))  # an unknown size may be one that broadcasts, or that a condition took for known
-    free = sorted({s for leaf in every if leaf.kind == "Var" for s in leaf.type.shape if s >= least} - fixed)
-    if not free or sample.heads & _NEEDING_SIZES:
+    free = [size for size in _free_sizes(sample, least) if not (alike and size in constant)]
+    if not free:
         return None
     chosen = random.sample(free, random.randint(1, len(free)))
     first = random.choice((FIRST_SYMBOL, NONEMPTY_SYMBOLS - 1))
-    symbols = {size: first - i for i, size in enumerate(chosen)}
-    if not all(_keeps_symbols(term, sample, symbols) for term in sample.subterms() if isinstance(term, Term)):
+    return _put_symbols(sample, {size: first - i for i, size in enumerate(chosen)})
+
+
+def _free_sizes(sample: Sample, least: int) -> list[int]:
+    """The sizes of inputs that may become symbols."""
+    return sorted({size for leaf in sample.leaves() if leaf.kind == "Var" for size in leaf.type.shape if size >= least})
+
+
+def _put_symbols(sample: Sample, symbols: Mapping[int, int]) -> Sample | None:
+    """The sample with a symbol for each of some sizes; None where a model would not have them."""
+    if not symbols or not all(
+        _keeps_symbols(term, sample, symbols) for term in sample.subterms() if isinstance(term, Term)
+    ):
         return None
-    resized = _resize(sample, symbols, {symbol: size for size, symbol in symbols.items()})
-    return replace(resized, products=_products(resized))
+    resized, _ = _resize(sample, symbols, {symbol: size for size, symbol in symbols.items()})
+    types = _symbolic_types(resized)
+    if types is None and not SHAPED_BY_ENCODER.isdisjoint(resized.heads):
+        return None
+    resized = replace(resized, types=types or resized.types)
+    leaves = dict.fromkeys(resized.leaves())
+    open_axes = ((leaf.name, axis) for leaf in leaves for axis, size in enumerate(leaf.type.shape) if size < -1)
+    return replace(resized, products=_products(resized), open_axes=tuple(open_axes))
 
 
-def instances(sample: Sample, fired: Fired, random: Random) -> Iterator[tuple[Sample, Fired]]:
+def _symbolic_types(sample: Sample) -> dict[Term, Type] | None:
+    """The types of all terms, with further symbols for sizes that operators compute from symbols; None where the terms
+    do not run at all sizes."""
+    trials = [dict(zip(sample.symbols, cycle(sizes), strict=False)) for sizes in _TRIALS]
+    names = {tuple(trial[symbol] for trial in trials): symbol for symbol in sample.symbols}
+    computed = [_types_at(sample, trial) for trial in (*trials, dict.fromkeys(sample.symbols, 1))]
+    *every, at_one = computed
+    if None in every:
+        return None
+    first = NONEMPTY_SYMBOLS if max(sample.symbols) < NONEMPTY_SYMBOLS else FIRST_SYMBOL
+    types = {}
+    for term, type_ in sample.types.items():
+        shapes = [known[term].shape for known in every if known is not None and term in known]
+        if len(shapes) < len(every):
+            continue
+        ones = at_one[term].shape if at_one is not None and term in at_one else (0,) * len(shapes[0])
+        dimensions = []
+        for sizes, one in zip(zip(*shapes, strict=True), ones, strict=True):
+            if sizes == sizes[:1] * len(sizes):
+                dimensions.append(sizes[0])
+            else:
+                above = FIRST_SYMBOL if one < 1 else first
+                dimensions.append(names.setdefault(sizes, above - _FIRST_DERIVED - len(names)))
+        types[term] = replace(type_, shape=tuple(dimensions))
+    return types
+
+
+def _types_at(sample: Sample, sizes: Mapping[int, int]) -> dict[Term, Type] | None:
+    """The types of the terms of a sample with symbols at some sizes of theirs; None where it does not run."""
+    concrete, resized = _resize(sample, sizes, {})
+    try:
+        types = _types_of_terms(concrete, _MOST_IN_TRIALS)
+    except Unsupported:
+        return None
+    return {term: types[resized[term]] for term in sample.types if resized[term] in types}  # type: ignore[index]
+
+
+def instances(sample: Sample, fired: Fired) -> Iterator[tuple[Sample, Fired]]:
     """A sample with symbols, and what its rule made of it, with sizes in their place: those it had, and others."""
-    one = {symbol: 1 if symbol < NONEMPTY_SYMBOLS else random.choice((0, 1)) for symbol in sample.symbols}
-    other = dict(zip(sample.symbols, random.sample(_SIZES * 2, len(sample.symbols)), strict=True))
-    for chosen in (sample.symbols, other, one):
+    others = dict(zip(sample.symbols, _SIZES * 2, strict=False))
+    for chosen in (sample.symbols, others, dict.fromkeys(sample.symbols, 1), dict.fromkeys(sample.symbols, 0)):
+        if 0 in chosen.values() and any(symbol < NONEMPTY_SYMBOLS for symbol in sample.symbols):
+            continue
         sizes = dict(chosen)
-        for (first, rest), product in sample.products.items():
-            sizes[product] = sizes.get(first, first) * sizes.get(rest, rest)
-        concrete = _resize(sample, sizes, {})
+        concrete, resized = _resize(sample, sizes, {})
         try:
             types = _types_of_terms(concrete)
         except Unsupported:
             continue
-        yield replace(concrete, types=types, symbols=sample.symbols), _resize_fired(fired, sizes)
+        if not _bind_derived(sample, {t: types.get(resized[t]) for t in sample.types}, sizes):  # type: ignore[arg-type]
+            continue
+        for (first, rest), product in sample.products.items():
+            sizes[product] = sizes.get(first, first) * sizes.get(rest, rest)
+        known = replace(concrete, types=types, symbols=sample.symbols, open_axes=sample.open_axes)
+        yield known, _resize_fired(fired, sizes)
+
+
+def _bind_derived(sample: Sample, types: Mapping[Term, Type | None], sizes: dict[int, int]) -> bool:
+    """Add the sizes of derived symbols; whether each symbol has one size, and all other sizes are as they were."""
+    for term, type_ in types.items():
+        for dimension, size in zip(sample.types[term].shape, type_.shape if type_ else (), strict=False):
+            if (sizes.setdefault(dimension, size) if dimension < -1 else dimension) != size:
+                return False
+    return True
 
 
 def _products(sample: Sample) -> dict[tuple[int, int], int]:
@@ -85,10 +171,12 @@ def _products(sample: Sample) -> dict[tuple[int, int], int]:
 
 
 def _keeps_symbols(term: Term, sample: Sample, symbols: Mapping[int, int]) -> bool:
-    """Whether the sizes that get symbols go through a Reshape unchanged, and a Slice cuts none but to the first
-    position of one that is never empty, as the encoder wants it."""
+    """Whether the sizes that get symbols go through a Reshape unchanged, a Split is along none of them, and a Slice
+    cuts none but to the first position of one that is never empty, as the encoder wants it."""
     if term.head == "Slice":
         return _cuts_no_symbols(term, sample, symbols)
+    if term.head == "Split":
+        return _splits_no_symbol(term, sample, symbols)
     if term.head not in _RESHAPING:
         return True
     type_, shape = sample.type_of(term.arguments[0]), term.arguments[1]
@@ -110,7 +198,16 @@ def _cuts_no_symbols(term: Term, sample: Sample, symbols: Mapping[int, int]) -> 
     return all(cut == (0, 1, 1) and symbols[d] < NONEMPTY_SYMBOLS for d, cut in cuts if d in symbols)
 
 
-def _resize(sample: Sample, sizes: Mapping[int, int], symbols: Mapping[int, int]) -> Sample:
+def _splits_no_symbol(term: Term, sample: Sample, symbols: Mapping[int, int]) -> bool:
+    type_, axis = sample.type_of(term.arguments[0]), term.arguments[1:]
+    numbers = [a for a in axis if isinstance(a, int)]
+    return type_ is not None and len(numbers) == 1 and type_.shape[numbers[0]] not in symbols
+
+
+def _resize(
+    sample: Sample, sizes: Mapping[int, int], symbols: Mapping[int, int]
+) -> tuple[Sample, dict[Term | Leaf, Term | Leaf]]:
+    """The sample at other sizes, and its term for each of the sample's."""
     resized: dict[Term | Leaf, Term | Leaf] = {}
 
     def resize(term: Argument) -> Argument:
@@ -129,7 +226,7 @@ def _resize(sample: Sample, sizes: Mapping[int, int], symbols: Mapping[int, int]
     roots = tuple(resize(root) for root in sample.roots)
     terms = {name: resize(term) for name, term in sample.terms.items()}
     types = {resize(t): replace(type_, shape=_resize_shape(type_.shape, sizes)) for t, type_ in sample.types.items()}
-    return Sample(roots, terms, sample.environment, types, dict(symbols))  # type: ignore[arg-type]
+    return Sample(roots, terms, sample.environment, types, dict(symbols)), resized  # type: ignore[arg-type]
 
 
 def _resize_shape(shape: tuple[int, ...], sizes: Mapping[int, int]) -> tuple[int, ...]:
@@ -153,8 +250,8 @@ def _resize_fired(fired: Fired, sizes: Mapping[int, int]) -> Fired:
     return Fired(fired.roots, classes)
 
 
-def _types_of_terms(sample: Sample) -> dict[Term, Type]:
-    """The types of all terms. Raises Unsupported where one has no meaning or is too large."""
+def _types_of_terms(sample: Sample, most: int = MAX_ELEMENTS) -> dict[Term, Type]:
+    """The types of all terms. Raises Unsupported where one has no meaning or more than `most` elements."""
     elements = {x.name: np.zeros(x.type.shape, element_type(x.type.dtype)) for x in named_leaves(sample)}
     evaluation = Evaluation(sample, Fired((), {}), elements, {})
     for root in sample.roots:
@@ -162,7 +259,7 @@ def _types_of_terms(sample: Sample) -> dict[Term, Type]:
     types = {}
     for term, value in evaluation.terms.items():
         if isinstance(value, np.ndarray):
-            if value.size > MAX_ELEMENTS:
+            if value.size > most:
                 raise Unsupported("the tensor is too large")
             types[term] = Type(tuple(value.shape), value.dtype.name)
     return types

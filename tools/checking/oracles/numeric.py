@@ -13,6 +13,7 @@ from ....ir.operators import NUMBERS, Arithmetic, Array, Unsupported
 from ....ir.operators.numbers import FIRST_ZERO
 from ..drawing.elements import Range, draw
 from ..drawing.evaluation import Comparison, Evaluation, MeaninglessError, is_float
+from ..drawing.near_ties import decides, near_ties
 from ..drawing.samples import Sample
 from ..drawing.scratch import Fired
 from ..drawing.terms import readable
@@ -65,7 +66,8 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
     equal within rounding and finite together, as far as the wide exponents of extended precision show, and in any
     precision finite where the left side stays far from overflow; for NaN and infinities equal wherever the left side
     is finite, so that a guard against them still holds; constants of the model are finite. ``approx``: within rounding
-    where everything is finite.
+    where everything is finite. Where an operator decides about floats, ``exact`` and ``real`` rules have to decide
+    alike near ties, too.
 
     A right side that has no meaning where the left side has one is a counterexample. One in numbers counts only where
     `oracle` gives the left side the same value. Implementations do not agree on which of two zeros is the larger one:
@@ -75,8 +77,7 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
     failed: Unsupported | None = None
     uncovered: dict[str, None] = {}
     underflows: list[str] = []
-    for each in _draws(sample, sound):
-        elements = draw(sample, each.kind, each.dtypes, random, finite_constants=sound != "exact")
+    for each, elements in _drawn(sample, fired, sound, random):
         underflows.clear()
         with np.errstate(all="ignore", under="call", call=lambda kind, _: underflows.append(kind)):
             evaluation = Evaluation(sample, fired, elements, each.dtypes, each.arithmetic)
@@ -101,6 +102,17 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
     if not tested and failed is not None:
         raise failed
     return NumericTest(uncovered=(*uncovered, *oracle.reasons))
+
+
+def _drawn(
+    sample: Sample, fired: Fired, sound: str, random: np.random.Generator
+) -> Iterator[tuple[_Draw, dict[str, Array]]]:
+    """Every draw of a sample with its elements: where an operator decides about floats, near ties too."""
+    for each in _draws(sample, sound):
+        yield each, draw(sample, each.kind, each.dtypes, random, finite_constants=sound != "exact")
+    if sound != "approx" and not sample.is_empty and decides(sample, fired):
+        dtypes, precision = _precisions(sample, sound)[0]
+        yield from ((_Draw("near", dtypes, precision), elements) for elements in near_ties(sample, fired, random))
 
 
 def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:

@@ -1,0 +1,99 @@
+"""A rule under names of the checker's own: no verdict depends on how its author called the rule or its variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from ...rules import sexpr
+from ...rules.commute import variables
+from ...rules.records import Rule, parse_example
+from ...rules.sexpr import Atom, Form, Node
+from .drawing.by_key import write_constructors
+from .drawing.left_side import rename
+from .verdict import Verdict
+
+_NAME = '"rule"'
+_OWN = re.compile(r"\b(?:variable|example)-\d+\b")
+"""The names of variables in a canonical rule, and in its example."""
+_ANYTHING = "_"
+"""Each mention of it is a variable of its own."""
+_LAST_SIDE = 2
+"""The place of the right side of a rewrite, and of the actions of a rule."""
+
+
+@dataclass(frozen=True)
+class CanonicalRule:
+    """A rule whose variables are numbered in the order of their first mention. `names` has the author's."""
+
+    rule: Rule
+    names: dict[str, str]
+
+    def with_author_names(self, verdict: Verdict) -> Verdict:
+        """The verdict on the canonical rule as one on the author's."""
+        example = verdict.counterexample
+        if example is not None:
+            example = replace(
+                example,
+                sample=self._restore(example.sample),
+                reason=self._restore(example.reason),
+                elements={self._restore(name): elements for name, elements in example.elements.items()},
+            )
+        return replace(
+            verdict,
+            condition=self._restore(verdict.condition),
+            reason=self._restore(verdict.reason),
+            remark=self._restore(verdict.remark),
+            uncovered=tuple(map(self._restore, verdict.uncovered)),
+            counterexample=example,
+        )
+
+    def _restore(self, text: str) -> str:
+        return _OWN.sub(lambda match: self.names.get(match[0], match[0]), text)
+
+
+def canonical(rule: Rule) -> CanonicalRule:
+    """The rule with canonical names, in its example too, whose variables are not the rule's, and with constructors in
+    the place of keys of operators that have one."""
+    form = sexpr.read(rule.text).forms[0]
+    own = _numbered(_expressions(form), "variable")
+    items = (_rename_item(form, place, own) for place in range(len(form.items)))
+    example = parse_example(rule.example)
+    others = _numbered((*example.lefts, example.right), "example")
+    lefts, right = (
+        " ".join(str(write_constructors(rename(side, others))) for side in sides)
+        for sides in (example.lefts, (example.right,))
+    )
+    renamed = replace(rule, text=str(write_constructors(Form(tuple(items)))), example=f"{lefts} => {right}")
+    return CanonicalRule(renamed, {new: old for names in (own, others) for old, new in names.items()})
+
+
+def _numbered(nodes: Iterable[Node], word: str) -> dict[str, str]:
+    """New names for the variables of some expressions, by the order of their first mention."""
+    names = dict.fromkeys(v.text for node in nodes for v in variables(node) if v.text != _ANYTHING)
+    return {name: f"{word}-{number}" for number, name in enumerate(names, 1)}
+
+
+def _expressions(form: Form) -> Iterator[Node]:
+    """The expressions with variables: both sides, the facts and the actions."""
+    for place in range(1, len(form.items)):
+        if _is_list(form, place):
+            yield from form.items[place].items  # type: ignore[union-attr]
+        elif place <= _LAST_SIDE:
+            yield form.items[place]
+
+
+def _is_list(form: Form, place: int) -> bool:
+    """Whether an item is a list of facts or actions, and no term."""
+    is_facts = str(form.items[place - 1]) == ":when" or (form.head == "rule" and place <= _LAST_SIDE)
+    return is_facts and isinstance(form.items[place], Form)
+
+
+def _rename_item(form: Form, place: int, names: dict[str, str]) -> Node:
+    item = form.items[place]
+    if place and isinstance(item, Form) and _is_list(form, place):
+        return Form(tuple(rename(each, names) for each in item.items))
+    if 0 < place <= _LAST_SIDE:
+        return rename(item, names)
+    return Atom(_NAME) if str(form.items[place - 1]) == ":name" else item

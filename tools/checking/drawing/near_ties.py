@@ -1,0 +1,145 @@
+"""Elements that lie so near each other that rounding decides about them.
+
+Over the real numbers ``argmax(c x)`` is ``argmax(x)``; where two elements differ in their last bit, their products may
+be equal, and another one is the first of the largest. Which operators decide so, and which round, is the same for every
+float type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from math import isfinite
+
+import numpy as np
+
+from ....ir.operators import OPERATORS, Array
+from ....ir.operators.numbers import element_type
+from .elements import index_bounds, named_leaves, satisfy_facts
+from .samples import Sample
+from .scratch import EClass, Fired, ScratchNode
+from .terms import Leaf, Term
+
+DECIDING = frozenset({
+    "Floor", "Ceil", "Round", "Sign", "Mod", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "ArgMax",
+    "ArgMin", "Hardmax", "ThresholdedRelu",
+})  # fmt: skip
+"""Operators of floats whose result jumps; a Cast to integers is another one."""
+_EXACT = frozenset({
+    "Abs", "Neg", "Relu", "Max", "Min", "Clip", "ReduceMax", "ReduceMin", "MaxPool", "GlobalMaxPool", "Split", "Where",
+    "If", "And", "Or", "Xor", "Not", "IsNaN", "Cast",
+})  # fmt: skip
+"""Operators beside those that decide, and those that only move elements, whose results are never rounded."""
+_USUAL = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 10.0, 0.1, 1.0 / 3.0, 1.2, 1.4, 1.7, 1.9)
+"""Numbers at which operators decide, and numbers of all parts of a binade: whether two neighbours have one product
+depends on these."""
+_MOST_MULTIPLES = 3
+_NEIGHBOURS = (0, 1, -1, 2, -2, 3)
+"""Distances from a number, in its last bit."""
+_SMALL = (0.0, 1e-9, -1e-9, 3e-8, -3e-8, 1e-6)
+"""Distances from a number that are smaller than its last bit where it is larger than 1, but not those from zero."""
+_LARGEST = 1e4
+
+
+@dataclass(frozen=True)
+class _Mode:
+    """How the elements of a draw lie about its number: with which `signs`, how far off, and in what last bits."""
+
+    signs: tuple[float, ...] = (1.0,)
+    distances: tuple[float, ...] = (0.0,)
+
+
+_MODES = (_Mode(), _Mode((-1.0,)), _Mode((1.0, -1.0), _SMALL))
+
+
+def decides(sample: Sample, fired: Fired) -> bool:
+    """Whether an operator of either side decides about floats."""
+    has_floats = any(_is_float(leaf.type.dtype) for leaf in sample.leaves() if leaf.kind != "Absent")
+    return has_floats and any(_jumps(part.head, part.arguments) for part in _applications(sample, fired))
+
+
+def _applications(sample: Sample, fired: Fired) -> Iterator[Term | ScratchNode]:
+    """The operators of both sides."""
+    yield from (part for part in sample.subterms() if isinstance(part, Term))
+    yield from (node for nodes in fired.classes.values() for node in nodes)
+
+
+def _jumps(head: str, arguments: Sequence[object]) -> bool:
+    return head in DECIDING or (head == "Cast" and str(arguments[1]).startswith(("int", "uint", "bool")))
+
+
+def decides_about_rounded(sample: Sample, fired: Fired) -> bool:
+    """Whether an operator of either side decides about floats that operators before it rounded, so that no proof over
+    the real numbers says what it decides."""
+    rounded: set[EClass] = set()
+    while True:
+        more = {c for c, nodes in fired.classes.items() if c not in rounded and _is_rounded(nodes, rounded)}
+        if not more:
+            break
+        rounded |= more
+    return decides(sample, fired) and any(
+        _jumps(node.head, node.arguments) and not rounded.isdisjoint(node.arguments)
+        for nodes in fired.classes.values()
+        for node in nodes
+    )
+
+
+def _is_rounded(nodes: Sequence[ScratchNode], rounded: set[EClass]) -> bool:
+    return any(_rounds(node.head) or not rounded.isdisjoint(node.arguments) for node in nodes)
+
+
+def _rounds(head: str) -> bool:
+    known = head in OPERATORS and head not in DECIDING and head not in _EXACT
+    return known and OPERATORS[head].category != "layout"
+
+
+def near_ties(sample: Sample, fired: Fired, random: np.random.Generator) -> Iterator[dict[str, Array]]:
+    """Elements for every leaf, all near a few numbers: in turn the usual ones, and those that follow from the numbers
+    of the rule. Elements of integers and truth values are ordinary ones."""
+    bounds = index_bounds(sample)
+    for number, mode in product(_numbers(sample, fired), _MODES):
+        yield {leaf.name: _near(leaf, number, mode, bounds, random) for leaf in named_leaves(sample)}
+
+
+def _numbers(sample: Sample, fired: Fired) -> list[float]:
+    """The usual numbers, and sums, products, quotients and small multiples of the rule's."""
+    own = sorted({abs(number) for number in _mentioned(sample, fired) if isfinite(number)})
+    of_pairs = (x for a, b in combinations(own, 2) for x in (a + b, abs(a - b), a * b, _over(a, b), _over(b, a)))
+    multiples = (x for a in own for n in range(1, _MOST_MULTIPLES + 1) for x in (a * n, a / n, _over(n, a)))
+    every = dict.fromkeys((*_USUAL, *own, *of_pairs, *multiples))
+    return [number for number in every if number <= _LARGEST]
+
+
+def _over(a: float, b: float) -> float:
+    return a / b if b else 0.0
+
+
+def _mentioned(sample: Sample, fired: Fired) -> Iterator[float]:
+    """The numbers that stand in the terms of both sides."""
+    for part in sample.subterms():
+        if isinstance(part, Leaf) and part.kind == "Full" and part.type.value is not None:
+            yield float(part.type.value)
+        elif isinstance(part, Term):
+            yield from (a for a in part.arguments if isinstance(a, float))
+    for node in (node for nodes in fired.classes.values() for node in nodes):
+        yield from (a for a in node.arguments if isinstance(a, float))
+
+
+def _near(
+    leaf: Leaf, number: float, mode: _Mode, bounds: dict[str, tuple[int, int]], random: np.random.Generator
+) -> Array:
+    dtype, shape = element_type(leaf.type.dtype), leaf.type.shape
+    if leaf.type.dtype == "bool":
+        return random.random(shape) < 0.5
+    if dtype.kind in "iu":
+        low, high = bounds.get(leaf.name, (0, 4))
+        return satisfy_facts(random.integers(low, max(high, low + 1), shape).astype(dtype), leaf)
+    distances = random.choice(mode.distances, shape)
+    numbers = np.asarray(random.choice(mode.signs, shape) * (number + distances)).astype(dtype)
+    step = np.spacing(np.abs(numbers)) * random.choice(_NEIGHBOURS, shape).astype(dtype)
+    return satisfy_facts(np.asarray(numbers + np.where(numbers == 0, np.zeros_like(step), step)), leaf)
+
+
+def _is_float(dtype: str) -> bool:
+    return element_type(dtype).kind in "fV"
