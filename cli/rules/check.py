@@ -111,8 +111,8 @@ def _check_files(arguments: argparse.Namespace, files: Sequence[RuleFile]) -> _C
 def _print(arguments: argparse.Namespace, checked: _CheckedRules) -> None:
     if len(checked.rules) <= _LISTED or arguments.verbose:
         rows = [_row(rule, verdict, arguments.verbose) for rule, verdict in checked.pairs]
-        columns = ("topic", "rule", "verdict", "where", "samples", "remark", "not covered")
-        render.table("verdicts", columns, rows, left=7)
+        columns = ("topic", "rule", "verdict", "where", "samples", "settings", "remark", "not covered")
+        render.table("verdicts", columns, rows, left=8)
     heads = ("property", "rules", "distinct", *KINDS)
     render.table(render.count_text(len(checked.rules), "rule"), heads, _by_property(checked), left=1)
 
@@ -123,7 +123,8 @@ def _row(rule: Rule, verdict: Verdict, whole: bool) -> tuple[str, ...]:
     uncovered = "; ".join(verdict.uncovered)
     if not whole and len(uncovered) > _SHORT:
         uncovered = f"{uncovered[:_SHORT]}..."
-    return rule.topic, rule.name, verdict.kind, where, str(verdict.samples), remark, uncovered
+    counts = str(verdict.samples), str(verdict.settings)
+    return rule.topic, rule.name, verdict.kind, where, *counts, remark, uncovered
 
 
 def _by_property(checked: _CheckedRules) -> list[tuple[str, ...]]:
@@ -143,6 +144,7 @@ def _refusal(rule: Rule, verdict: Verdict) -> str:
     if example is None:
         return head
     lines = [head, f"    for {example.sample}"]
+    lines += [f"    it makes {example.made}"] if example.made else []
     if example.left:
         lines.append(f"    at {example.where}: left {example.left}, right {example.right}")
     lines += [f"    {name} = {elements_text(array, _SHOWN)}" for name, array in example.elements.items()]
@@ -169,6 +171,7 @@ def _rule_as_dict(rule: Rule, verdict: Verdict) -> dict[str, Any]:
     if example is not None:
         counterexample = {
             "term": example.sample,
+            "made": example.made,
             "elements": {name: getattr(a, "tolist", lambda a=a: a)() for name, a in example.elements.items()},
             "position": example.where,
             "left": example.left,
@@ -183,6 +186,7 @@ def _rule_as_dict(rule: Rule, verdict: Verdict) -> dict[str, Any]:
         "scope": verdict.scope,
         "condition": verdict.condition,
         "samples": verdict.samples,
+        "settings": verdict.settings,
         "fires_on_example": verdict.example,
         "reason": verdict.reason,
         "remark": verdict.remark,

@@ -37,6 +37,7 @@ class CanonicalRule:
             example = replace(
                 example,
                 sample=self._restore(example.sample),
+                made=self._restore(example.made),
                 reason=self._restore(example.reason),
                 elements={self._restore(name): elements for name, elements in example.elements.items()},
             )

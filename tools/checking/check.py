@@ -33,6 +33,7 @@ from .drawing.coverage import missing_settings, settings
 from .drawing.elements import named_leaves
 from .drawing.hits import Hit, example_hits, hits, seed
 from .drawing.near_ties import decides_about_rounded
+from .drawing.right_side import describe_types, right_sides
 from .drawing.samples import Sample
 from .drawing.scratch import Conflict, Fired, Scratch
 from .drawing.terms import readable
@@ -178,7 +179,7 @@ def _test_numbers(rule: Rule, every: Sequence[Hit]) -> tuple[Counterexample | No
     uncovered: dict[str, None] = {}
     for hit in sorted(every, key=_size):  # the smallest counterexample says most
         if isinstance(hit.outcome, Conflict):
-            return _explain_conflict(hit.sample, hit.outcome), tested, tuple(uncovered)
+            return _explain_conflict(rule, hit.sample, hit.outcome), tested, tuple(uncovered)
         try:
             result = test_sample(hit.sample, hit.outcome, rule.sound, random, Oracle(hit.sample, hit.outcome))
         except Unsupported as error:
@@ -195,11 +196,16 @@ def _size(hit: Hit) -> int:
     return sum(int(np.prod(leaf.type.shape)) for leaf in named_leaves(hit.sample))
 
 
-def _explain_conflict(sample: Sample, conflict: Conflict) -> Counterexample:
+def _explain_conflict(rule: Rule, sample: Sample, conflict: Conflict) -> Counterexample:
     function = next((name for name in ("shape", "dtype") if f"function {name}" in conflict.message), "")
     refused = f"the e-graph refuses the result: {conflict.message}"
     reason = f"the two sides differ in {function}" if function else refused
-    return Counterexample("; ".join(readable(root) for root in sample.roots), {}, "", "", "", reason)
+    made = next(iter(right_sides(rule, sample)), None)
+    if function and made is not None:
+        reason += f": {describe_types(sample, made)}"
+    sizes = {f"n{-symbol}": size for symbol, size in sample.symbols.items()}
+    term = "; ".join(readable(root) for root in sample.roots)
+    return Counterexample(term, sizes, "", "", "", reason, "" if made is None else readable(made))
 
 
 def _prove(blank: Verdict, rule: Rule, every: Sequence[Hit]) -> Verdict:

@@ -76,7 +76,7 @@ def test_check_proves_a_true_rule(eqfuse: CommandLine, path: str) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     rows = [line.split() for line in outcome.out.splitlines()]
     assert ["own", "root-of-root", "proved", "every", "rank", "and", "size"] in [row[:7] for row in rows]
-    assert ["strength", "1", "1", "1", "0", "0", "0", "0", "0"] in rows
+    assert ["strength", "1", "1", "1", "0", "0", "0", "0", "0", "0"] in rows
 
 
 def test_check_prints_a_counterexample(eqfuse: CommandLine) -> None:

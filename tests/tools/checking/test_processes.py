@@ -54,5 +54,6 @@ def test_a_process_that_dies_names_its_rule(tmp_path: Path) -> None:
 def test_a_check_that_fails_is_no_verdict_for_the_rule(file: RuleFile) -> None:
     """A judge that raises stands for what the checker does not expect."""
     verdicts = list(check_files([file], judge=operator.truediv, use_cache=False, workers=2))
-    assert {v.kind for v in verdicts} == {"idle"}
+    assert {v.kind for v in verdicts} == {"unchecked"}
+    assert verdicts[0].reason.startswith("a fault of the checker, not of the rule: please report it with the rule")
     assert "TypeError" in verdicts[0].reason

@@ -116,6 +116,8 @@ def name_operators(fired: Fired) -> Fired:
     named = {
         number: tuple(_named(node, classes, absent) or node for node in nodes) for number, nodes in classes.items()
     }
+    if not any(node.head == "Op" for nodes in named.values() for node in nodes):  # nothing needs the lists any more
+        named = {c: nodes for c, nodes in named.items() if not any(node.head in ("Cons", "Nil") for node in nodes)}
     single = {number: node for number, nodes in named.items() for node in nodes if _has_one_output(node)}
     return Fired(fired.roots, {c: tuple(_only_output(n, single) for n in nodes) for c, nodes in named.items()})
 

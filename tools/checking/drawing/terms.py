@@ -90,6 +90,11 @@ def facts(leaf: Leaf, prefix: str) -> list[str]:
     return result
 
 
+def _size_text(size: int) -> str:
+    """A size, a symbolic one by a name."""
+    return str(size) if size > -2 else f"n{-size}"
+
+
 def readable(term: Argument) -> str:
     """A term for people: leaves by name, with their shapes."""
     if isinstance(term, Term):
@@ -97,6 +102,6 @@ def readable(term: Argument) -> str:
     if isinstance(term, Leaf):
         if term.kind == "Full":
             return f"{term.type.value:g}" if term.type.value is not None else "?"
-        shape = ",".join(map(str, term.type.shape))
+        shape = ",".join(map(_size_text, term.type.shape))
         return "absent" if term.kind == "Absent" else f"{term.name}:{term.type.dtype}[{shape}]"
     return literal_text(term)

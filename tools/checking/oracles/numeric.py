@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from ....ir.operators import NUMBERS, Arithmetic, Array, Unsupported
-from ....ir.operators.numbers import FIRST_ZERO
+from ....ir.operators.numbers import FIRST_ZERO, element_type
 from ..drawing.elements import Range, draw
 from ..drawing.evaluation import Comparison, Evaluation, MeaninglessError, is_float
 from ..drawing.near_ties import decides, near_ties
+from ..drawing.placement import Placement
 from ..drawing.samples import Sample
 from ..drawing.scratch import Fired
 from ..drawing.terms import readable
@@ -31,7 +32,8 @@ _REPETITIONS = 6
 
 @dataclass(frozen=True)
 class Counterexample:
-    """Elements for which a rule is wrong: the sample, its leaves, and what the two sides are at one position."""
+    """Elements for which a rule is wrong: the sample, its leaves, and what the two sides are at one position. `made` is
+    what the rule makes of the sample, where that is known."""
 
     sample: str
     elements: Mapping[str, Any]
@@ -39,6 +41,7 @@ class Counterexample:
     left: str
     right: str
     reason: str
+    made: str = ""
 
 
 @dataclass(frozen=True)
@@ -215,7 +218,12 @@ def _is_wrong(left: Array, right: Array, sound: str, drawn: _Draw, scale: float,
 def _counterexample(evaluation: Evaluation, found: _Difference, at: tuple[int, ...], remark: str) -> Counterexample:
     pair = found.pair
     subject = pair.node.head or readable(evaluation.sample.roots[0])
-    blank = blank_counterexample(evaluation, f"{found.reason} ({subject}, {pair.left.dtype}{remark})")
+    placement = Placement(evaluation.sample, evaluation.fired)
+    number = next((c for c, nodes in evaluation.fired.classes.items() if pair.node in nodes), None)
+    made = None if number is None else placement.term(pair.node, number)
+    computed = "computed in " if pair.left.dtype.name in evaluation.dtypes.values() else ""
+    blank = blank_counterexample(evaluation, f"{found.reason} ({subject}, {computed}{pair.left.dtype}{remark})")
+    blank = replace(blank, made="" if made is None else readable(made))
     where = f"[{', '.join(map(str, at))}]"
     if pair.left.shape != pair.right.shape:
         return replace(blank, where=where)
@@ -223,12 +231,16 @@ def _counterexample(evaluation: Evaluation, found: _Difference, at: tuple[int, .
 
 
 def _meaningless(evaluation: Evaluation, error: str) -> Counterexample:
-    return blank_counterexample(evaluation, f"the right side has no meaning where the left has: {error}")
+    blank = blank_counterexample(evaluation, f"the right side has no meaning where the left has: {error}")
+    after = Placement(evaluation.sample, evaluation.fired).after()
+    return replace(blank, made="; ".join(map(readable, after)))
 
 
 def blank_counterexample(evaluation: Evaluation, reason: str) -> Counterexample:
     """A counterexample with the elements of the leaves, that says nothing about a position."""
     sample = evaluation.sample
-    used = {leaf.name for leaf in sample.leaves() if leaf.kind in ("Var", "Weight")}
+    used = {leaf.name: leaf.type.dtype for leaf in sample.leaves() if leaf.kind in ("Var", "Weight")}
     term = "; ".join(readable(root) for root in sample.roots)
-    return Counterexample(term, {n: a for n, a in evaluation.elements.items() if n in used}, "", "", "", reason)
+    with np.errstate(all="ignore"):  # elements of a wider type are shown as the rule's own type holds them
+        elements = {n: a.astype(element_type(used[n])) for n, a in evaluation.elements.items() if n in used}
+    return Counterexample(term, elements, "", "", "", reason)

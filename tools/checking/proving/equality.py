@@ -180,13 +180,25 @@ def _refute_value(left: Real, right: Real, index: tuple[int, ...], values: Value
     algebra = Algebra(replace=point_of(values, leaves_of((left.value, right.value))))
     one, other = (algebra.rebuild(x.value) for x in (left, right))
     where = f"differ at [{', '.join(map(str, index))}]" if index else "differ"
-    return EqualityProof("refuted", False, "value", f"{where}: left {one!r}, right {other!r}", values)
+    sides = f"left {_with_decimals(one)}, right {_with_decimals(other)}"
+    return EqualityProof("refuted", False, "value", f"{where}: {sides}", values)
+
+
+def _with_decimals(x: Polynomial) -> str:
+    """A value, and decimals beside a fraction."""
+    return repr(x) if x.constant is None else number_text(Fraction(x.constant))
+
+
+def number_text(value: Fraction | bool) -> str:
+    """A number, and decimals beside a fraction: ``1/3 (0.333333)``."""
+    is_fraction = isinstance(value, Fraction) and value.denominator != 1
+    return f"{value} ({float(value):.6g})" if is_fraction else str(value)
 
 
 def _values_of_leaves(values: Values, conditions: Conditions) -> str:
     """The values of the leaves that conditions are about, as text."""
     names = [a.label for a in leaves_of(polynomials_of(conditions))]
-    return ", ".join(f"{n} = {values[n]}" for n in dict.fromkeys(names) if n in values)
+    return ", ".join(f"{n} = {number_text(values[n])}" for n in dict.fromkeys(names) if n in values)
 
 
 # --- whole numbers of a few bits: z3 decides them all, given time

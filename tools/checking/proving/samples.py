@@ -19,7 +19,7 @@ from ..drawing.scratch import Fired
 from ..drawing.terms import Leaf, readable
 from ..oracles.numeric import Counterexample
 from .arithmetics import Bits, Reals
-from .equality import Assumption, EqualityProof, leaf_array, prove_equal
+from .equality import Assumption, EqualityProof, leaf_array, number_text, prove_equal
 
 SAMPLES = 3
 """How many small samples are proved for each kind of numbers."""
@@ -134,10 +134,20 @@ def _facts_text(sample: Sample) -> str:
     return " and ".join(f"{name} {sign}" for name, sign in facts if sign)
 
 
+def _may_be_held(sample: Sample, proof: EqualityProof) -> bool:
+    """Whether the leaves of integers have whole numbers, which a proof over the reals does not ask for."""
+    whole = {leaf.name for leaf in named_leaves(sample) if "int" in leaf.type.dtype}
+    values = proof.counterexample.items()
+    return all(value.denominator == 1 for name, value in values if name.partition("[")[0] in whole)
+
+
 def _report_failure(sample: Sample, proof: EqualityProof, sound: str) -> SampleProofs:
     if proof.outcome == "unknown" or proof.failure != "value" or sound == "approx":
         # where one side is undefined, numbers decide: they know infinities
         return SampleProofs(False, reason=proof.reason)
+    if not _may_be_held(sample, proof):
+        return SampleProofs(False, reason="only values that the element types cannot hold would differ")
     term = "; ".join(readable(root) for root in sample.roots)
-    counterexample = Counterexample(term, dict(proof.counterexample), "", "", "", proof.reason)
+    numbers = {name: number_text(value) for name, value in proof.counterexample.items()}
+    counterexample = Counterexample(term, numbers, "", "", "", proof.reason)
     return SampleProofs(False, reason=proof.reason, counterexample=counterexample)
