@@ -200,12 +200,14 @@ def _explain_conflict(rule: Rule, sample: Sample, conflict: Conflict) -> Counter
     function = next((name for name in ("shape", "dtype") if f"function {name}" in conflict.message), "")
     refused = f"the e-graph refuses the result: {conflict.message}"
     reason = f"the two sides differ in {function}" if function else refused
-    made = next(iter(right_sides(rule, sample)), None)
-    if function and made is not None:
+    made = None if sample.symbols else next(iter(right_sides(rule, sample)), None)
+    if function and sample.symbols:
+        names = ", ".join(f"n{-symbol}" for symbol in sample.symbols)
+        reason += f" where sizes are symbolic ({names}: the rule computes with what stands for them)"
+    elif function and made is not None:
         reason += f": {describe_types(sample, made)}"
-    sizes = {f"n{-symbol}": size for symbol, size in sample.symbols.items()}
     term = "; ".join(readable(root) for root in sample.roots)
-    return Counterexample(term, sizes, "", "", "", reason, "" if made is None else readable(made))
+    return Counterexample(term, {}, "", "", "", reason, "" if made is None else readable(made))
 
 
 def _prove(blank: Verdict, rule: Rule, every: Sequence[Hit]) -> Verdict:

@@ -141,11 +141,6 @@ def instances(sample: Sample, fired: Fired) -> Iterator[tuple[Sample, Fired]]:
         yield known, _resize_fired(fired, sizes)
 
 
-def at_its_sizes(sample: Sample) -> Sample:
-    """A sample with the sizes that its symbols had."""
-    return _resize(sample, sample.symbols, {})[0]
-
-
 def _bind_derived(sample: Sample, types: Mapping[Term, Type | None], sizes: dict[int, int]) -> bool:
     """Add the sizes of derived symbols; whether each symbol has one size, and all other sizes are as they were."""
     for term, type_ in types.items():
