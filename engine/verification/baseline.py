@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,6 +25,9 @@ from .values import Feeds, RunError, Value, leaves
 
 _RETRY_SCALES = (0.1, 0.01, 10.0)
 """Input scales to try if no output reacts to its inputs: a saturated softmax often reacts at another scale."""
+
+_MORE_DRAWS = (2, 3)
+"""Seeds of more ordinary inputs for models that choose by values: nearly equal ones may say nothing on some inputs."""
 
 _REFERENCE_PLANS = 4
 """Plans that the slow reference evaluator tries."""
@@ -190,16 +194,20 @@ class _OrdinaryRuns:
         plan, first = self.run_first_accepted(candidates)
         if not self.specs:
             return Baseline((first,), False)
-        pair = self._rescale(plan, Baseline((first, self._run_again(plan, first)), False))
+        plan, pair = self._rescale(plan, Baseline((first, self._run_again(plan, first)), False))
+        return replace(pair, runs=(*pair.runs, *self._run_more(plan)))
+
+    def _run_more(self, plan: Plan) -> Iterator[Run]:
+        """Runs that the model accepts with more values, if it chooses by values, and with other sizes."""
+        if self.structure.chooses:
+            for draw in _MORE_DRAWS:
+                with suppress(RunError):
+                    yield self._run(plan, "on other values", draw)
         larger = enlarge(plan, self.specs)
-        if larger is None:
-            return pair
-        named = [f"{symbol}={size}" for symbol, size in larger.sizes.items() if not symbol.startswith("?")]
-        try:
-            extra = self._run(larger, f"with {', '.join(named) or 'other sizes of the unnamed dimensions'}")
-        except RunError:  # the model does not accept other sizes: two runs remain
-            return pair
-        return replace(pair, runs=(*pair.runs, extra))
+        if larger is not None:
+            named = [f"{symbol}={size}" for symbol, size in larger.sizes.items() if not symbol.startswith("?")]
+            with suppress(RunError):
+                yield self._run(larger, f"with {', '.join(named) or 'other sizes of the unnamed dimensions'}")
 
     def _run(self, plan: Plan, title: str = "", draw: int = 0) -> Run:
         feeds = generate(self.specs, plan, self.request.seed + draw)
@@ -248,15 +256,15 @@ class _OrdinaryRuns:
         except RunError:
             return first
 
-    def _rescale(self, plan: Plan, pair: Baseline) -> Baseline:
-        """The pair, or one with inputs of another scale if only that makes some output react."""
+    def _rescale(self, plan: Plan, pair: Baseline) -> tuple[Plan, Baseline]:
+        """The plan and its pair, or those of another scale of inputs if only that makes some output react."""
         names = [value.name for value in self.structure.graph.output if value.name in self.structure.input_dependent]
 
         def reacts(runs: Baseline) -> bool:
             return any(is_informative(runs, self.structure, name, self.request.tolerance) for name in names)
 
         if not names or reacts(pair):
-            return pair
+            return plan, pair
         for scale in _RETRY_SCALES:
             scaled = replace(plan, scale=scale)
             try:
@@ -265,8 +273,8 @@ class _OrdinaryRuns:
                 continue
             other = Baseline((first, self._run_again(scaled, first)), False)
             if reacts(other):
-                return other
-        return pair
+                return scaled, other
+        return plan, pair
 
 
 def _bold_runs(

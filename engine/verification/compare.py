@@ -65,6 +65,21 @@ class Tolerance:
             return own
         return max(own, model, key=lambda precision: precision.epsilon)
 
+    def limit(self, expected: NDArray[Any], spread: float | None) -> NDArray[Any]:
+        """The same for an array of any type, by its own; 0 for types that compare exactly."""
+        precision = None if expected.dtype.kind in "OUS" else self.precision(expected.dtype)
+        return np.zeros(()) if precision is None else self.allowed(to_double(expected), precision, spread)
+
+    def noise(self, expected: NDArray[Any]) -> float:
+        """A few units in the last place of the largest element of an array; 0 for types that compare exactly."""
+        precision = None if expected.dtype.kind in "OUS" else self.precision(expected.dtype)
+        return 0.0 if precision is None else precision.noise(_magnitude(to_double(expected)))
+
+    @property
+    def epsilon(self) -> float:
+        """The distance of 1 and the next number of the coarsest type."""
+        return _PRECISIONS[self.coarsest or "float32"].epsilon
+
     def allowed(self, expected: NDArray[Any], precision: Precision, spread: float | None) -> NDArray[Any]:
         """The largest difference accepted per element of ``expected`` (wide floats)."""
         magnitude = _magnitude(expected)

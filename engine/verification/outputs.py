@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from .baseline import Baseline, is_saturated
 from .compare import EQUAL, Difference, Tolerance, compare
 from .divergence import Judge
 from .effect import Effect, measure_effect, measure_errors
-from .judges.bold import ROUNDING, ROUNDINGS, WEIGHT_ROUNDING, judge_bold, move_values
+from .judges.bold import Truths, judge_bold
 from .judges.oracle import Judgement, Oracle, judge, may_acquit
 from .judges.quantization import DitheredModel, Steps, find_quantizers, measure_distance
+from .judges.rounding import Extent, RoundedValues
+from .judges.sensitivity import Sensitivity, distances_of, has_shapes_of, silence_of
 from .report import OutputReport, Status, units
 from .run import OnnxRuntime
 from .source import Source
@@ -41,11 +45,12 @@ class ComparedOutput:
 
 @dataclass(frozen=True)
 class _Ruling:
-    """The verdict on one output in one run."""
+    """The verdict on one output in one run. ``is_silent``: rounding moves most of it by more than the tolerance."""
 
     passed: bool
     note: str = ""
     convicted: bool = False
+    is_silent: bool = False
 
 
 _PASSED = _Ruling(True)
@@ -97,7 +102,8 @@ class Comparison:
         self._oracles: dict[Path, Oracle] = {}
         self._exact: dict[int, Mapping[str, Value]] = {}
         self._own: dict[int, Mapping[str, Value]] = {}
-        self._rounded: dict[int, list[Mapping[str, Value]]] = {}
+        self._sensitivities: dict[tuple[int, Extent], Sensitivity] = {}
+        self._own_sensitivities: dict[int, Sensitivity] = {}
         self._dithered: DitheredModel | None = None
         self._steps: dict[int, Mapping[str, Steps]] = {}
         self._is_quantized = bool(find_quantizers(structure))
@@ -160,11 +166,16 @@ class Comparison:
         broken = next((index for index, ruling in enumerate(rulings) if not ruling.passed), None)
         decisive = rulings[broken] if broken is not None else next((r for r in rulings if r.note), _PASSED)
         reacts = name in self._structure.input_dependent and self.baseline.reacts(name, self._tolerance)
+        ordinary = [ruling for ruling, run in zip(rulings, self.baseline.runs, strict=True) if not run.is_bold]
+        is_silent = all(ruling.is_silent for ruling in ordinary)
         is_empty = not any(leaf.size for run in self.baseline.runs for leaf in leaves(run.outputs[name]))
-        is_informative = is_empty or (reacts and not is_saturated(self.baseline, self._structure, name))
+        has_only_extremes = is_saturated(self.baseline, self._structure, name)
+        is_informative = is_empty or (reacts and not has_only_extremes and not is_silent)
         note = decisive.note
         if not note and not is_informative:
-            if reacts:
+            if is_silent:
+                note = "is moved by rounding alone as far as by a fault"
+            elif reacts:
                 note = "is saturated (nothing but extreme values)"
             elif name in self._structure.input_dependent:
                 note = "did not change with the inputs"
@@ -189,10 +200,16 @@ class Comparison:
             is_right = difference.equal or steps.allow(expected, actual)
             return _PASSED if is_right else _Ruling(False, f"{difference}; {steps}")
         if run.is_bold:
-            truths = partial(self._truth, name, index), partial(self._own_truth, name, index)
+            runs = partial(self._truth, name, index), partial(self._candidate_truth, name, index)
+            moves = partial(self._sensitivity, index, Extent.ALL)
+            if self._candidate is not None:
+                moves = partial(self._own_sensitivity, index)
+            truths = Truths(*runs, moves, name)
             may_overflow = self.demands.may_overflow
             wrong = judge_bold(expected, actual, self._tolerance, truths, may_overflow=may_overflow)
-            return _PASSED if wrong is None or self._is_rounding(name, index) else _Ruling(False, str(wrong))
+            if wrong is not None and self._candidate is None and self._is_rounding(name, index, None):
+                wrong = None
+            return _PASSED if wrong is None else _Ruling(False, str(wrong))
         hopeless = not difference.equal and not may_acquit(expected, actual, spread)
         if hopeless or (difference.equal and not _is_narrow(expected)):
             return by_tolerance
@@ -203,8 +220,9 @@ class Comparison:
         if not difference.equal and judgement.no_farther and self._agrees(name, index, judgement):
             judgement = replace(judgement, acquitted=True)
         doubtful = judgement.convicted or not (difference.equal or judgement.acquitted)
-        if doubtful and self._is_rounding(name, index):
+        if doubtful and self._is_rounding(name, index, spread):
             judgement = replace(judgement, convicted=False, acquitted=True)
+            return replace(_apply_judgement(difference, judgement), is_silent=self._is_silent(name, index, spread))
         return _apply_judgement(difference, judgement)
 
     def _agrees(self, name: str, index: int, judgement: Judgement) -> bool:
@@ -221,49 +239,102 @@ class Comparison:
             return False
         return own is not None and own.rms <= judgement.original_error
 
-    def _is_rounding(self, name: str, index: int) -> bool:
-        """Whether compiled code, which no float64 run can clear, is as near as rounding leaves it.
+    def _is_rounding(self, name: str, index: int, spread: float | None) -> bool:
+        """Whether rounding explains how far an output is from the original's float64 run.
 
-        Large numbers take a network where the last digit of an input moves outputs by more than a tolerance; and an
-        original whose few elements that are not saturated round luckily is too strict a measure. Over the whole output
-        compiled code may be as far from the float64 run as the original is, or rounding may do as much as that of the
-        inputs and weights does, or as it does in ONNX Runtime's run of the rewritten model, where a float64 run of that
-        model shows that nothing but rounding is behind it.
+        A model in float64, the candidate or the one that compiled code was made from, may differ from the original by
+        what rounding does to stored numbers. In its own type the candidate may differ by what rounding does to all
+        numbers, element by element or over the whole output; compiled code also if it is no farther than the original,
+        or not much farther than the model that it was made from is in ONNX Runtime, which approximates some functions.
         """
-        if self._candidate is not None:
-            return False
         run = self.baseline.runs[index]
         expected, actual = run.outputs[name], self._results[index][name]
         try:
             truth = self._truth(name, index)
+        except RunError:
+            return False
+        if self._candidate is None:
             own_errors, errors = measure_errors(truth, expected), measure_errors(truth, actual)
             if own_errors is not None and errors is not None and own_errors.worst(errors) == own_errors:
                 return True
-            effect = Steps(0.0, 0.0)
-            for rounded in self._rounded_runs(index):
-                moved = measure_distance(truth, rounded[name])
-                effect = effect if moved is None else effect.worst(moved)
-                if effect.allow(expected, actual):
-                    return True
-            if self._rewritten is None:
-                return False
-            if index not in self._own:
-                self._own[index] = self._oracle(self._rewritten).run(run.feeds)
+        if not self._agrees_in_float64(name, index, spread):
+            return False
+        sensitivity = self._sensitivity(index, Extent.ALL)
+        if not has_shapes_of(truth, expected) or not has_shapes_of(truth, actual):
+            return sensitivity.explains_layout(name)
+        if self._explains(sensitivity, name, index, actual, spread):
+            return True
+        if self._candidate is not None:
+            return False
+        whole = self._sensitivity(index, Extent.INPUTS)
+        return whole.explains_overall(name, expected, actual) or self._is_near_rewritten(name, index)
+
+    def _explains(self, sensitivity: Sensitivity, name: str, index: int, other: Value, spread: float | None) -> bool:
+        """Whether rounding explains the distances of a value from the original's float64 run beyond a few units in the
+        last place of the largest element."""
+        expected, far = self.baseline.runs[index].outputs[name], []
+        for one, truth, result in zip(*map(leaves, (expected, self._truth(name, index), other)), strict=True):
+            distance = distances_of(truth, result)
+            far.append(np.where(distance > self._tolerance.noise(one), distance, 0.0))
+        return sensitivity.explains(name, far, silence_of(expected, self._tolerance, spread))
+
+    def _agrees_in_float64(self, name: str, index: int, spread: float | None) -> bool:
+        """Whether the candidate's model in float64 differs from the original by no more than its stored numbers do."""
+        try:
+            own = self._own_truth(name, index)
+        except RunError:
+            return True  # its own results decide
+        expected, truth = self.baseline.runs[index].outputs[name], self._truth(name, index)
+        if has_shapes_of(truth, own) and has_shapes_of(truth, expected):
+            return self._explains(self._own_sensitivity(index), name, index, own, spread)
+        return has_shapes_of(truth, own) or self._own_sensitivity(index).explains_layout(name)
+
+    def _is_near_rewritten(self, name: str, index: int) -> bool:
+        """Whether compiled code is as near as ONNX Runtime is when it runs the model that was compiled."""
+        if self._rewritten is None:
+            return False
+        run = self.baseline.runs[index]
+        try:
             self._runtime = self._runtime or OnnxRuntime(self._rewritten)
-            own = measure_distance(expected, self._runtime.run(run.feeds)[name])
+            own = measure_distance(run.outputs[name], self._runtime.run(run.feeds)[name])
+            self._own_truth(name, index)  # without it, nothing says that this model is right
         except RunError:
             return False
-        is_right = effect.allow(truth, self._own[index][name])
-        return is_right and own is not None and own.worst(effect).allow(expected, actual)
+        effect = self._sensitivity(index, Extent.INPUTS).effect(name)
+        return own is not None and own.worst(effect).allow(run.outputs[name], self._results[index][name])
 
-    def _rounded_runs(self, index: int) -> Iterator[Mapping[str, Value]]:
-        """The original's float64 outputs where inputs and weights are rounded. Raises RunError."""
-        runs, oracle = self._rounded.setdefault(index, []), self._oracle(self._original)
-        for draw in range(ROUNDINGS):
-            if draw == len(runs):
-                inputs = move_values(self.baseline.runs[index].feeds, ROUNDING, draw)
-                runs.append(oracle.run(inputs, weights=move_values(oracle.weights(), WEIGHT_ROUNDING, draw)))
-            yield runs[draw]
+    def _is_silent(self, name: str, index: int, spread: float | None) -> bool:
+        """Whether rounding moves most elements of an output by a good part of its range."""
+        silence = silence_of(self.baseline.runs[index].outputs[name], self._tolerance, spread)
+        silent = self._sensitivity(index, Extent.ALL).silent(name, silence)
+        return sum(map(np.count_nonzero, silent)) > sum(each.size for each in silent) / 2
+
+    def _sensitivity(self, index: int, extent: Extent) -> Sensitivity:
+        """How far rounding moves the original's float64 outputs in a run. Raises RunError."""
+        if (index, extent) not in self._sensitivities:
+            self._truth(self._structure.graph.output[0].name, index)
+            oracle, values = self._oracle(self._original), RoundedValues.of(self._structure)
+            draw = partial(oracle.run_rounded, self.baseline.runs[index].feeds, values, extent, self._tolerance.epsilon)
+            self._sensitivities[index, extent] = Sensitivity(self._exact[index], draw)
+        return self._sensitivities[index, extent]
+
+    def _own_sensitivity(self, index: int) -> Sensitivity:
+        """How far rounding of its stored numbers moves the candidate's model in float64. Raises RunError."""
+        if index not in self._own_sensitivities:
+            model = self._model_of_candidate()
+            self._own_truth(self._structure.graph.output[0].name, index)
+            oracle, values = self._oracle(model), RoundedValues.of(Structure(model.structure))
+            feeds, epsilon = self.baseline.runs[index].feeds, self._tolerance.epsilon
+            draw = partial(oracle.run_rounded, feeds, values, Extent.CONSTANTS, epsilon)
+            self._own_sensitivities[index] = Sensitivity(self._own[index], draw)
+        return self._own_sensitivities[index]
+
+    def _model_of_candidate(self) -> Source:
+        """The candidate, or the model that it was compiled from. Raises RunError if none is known."""
+        model = self._candidate or self._rewritten
+        if model is None:
+            raise RunError("the candidate is no ONNX model")
+        return model
 
     def _steps_of(self, index: int) -> Mapping[str, Steps]:
         """The effect of quantisers' steps on the outputs of a run; {} if that cannot be measured."""
@@ -287,12 +358,17 @@ class Comparison:
             self._exact[index] = self._oracle(self._original).run(self.baseline.runs[index].feeds)
         return self._exact[index][name]
 
-    def _own_truth(self, name: str, index: int) -> Value:
-        """The same of the candidate."""
+    def _candidate_truth(self, name: str, index: int) -> Value:
+        """The same of the candidate. Raises RunError, always so for compiled code."""
         if self._candidate is None:
             raise RunError("the candidate is no ONNX model")
+        return self._own_truth(name, index)
+
+    def _own_truth(self, name: str, index: int) -> Value:
+        """The same of the candidate, or of the model that it was compiled from. Raises RunError."""
+        model = self._model_of_candidate()
         if index not in self._own:
-            self._own[index] = self._oracle(self._candidate).run(self.baseline.runs[index].feeds)
+            self._own[index] = self._oracle(model).run(self.baseline.runs[index].feeds)
         return self._own[index][name]
 
 

@@ -16,6 +16,7 @@ from .structure import fed_inputs
 from .values import Feeds, RunError, Value, one_line
 
 if TYPE_CHECKING:
+    from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
 
 _FATAL_ONLY = 4
@@ -116,7 +117,7 @@ def _lacks_numpy(kind: str) -> bool:
 
 
 def _to_runtime(value: Value, element_type: int) -> onnxruntime.OrtValue:
-    array = np.ascontiguousarray(value)
+    array = np.array(value, order="C", copy=None)  # it keeps that a scalar has no axes
     if array.dtype.isbuiltin == 1:
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
     raw = array.view(np.uint8 if array.dtype.itemsize == 1 else np.uint16)
@@ -138,15 +139,22 @@ class Reference:
     """The model in the reference evaluator: slow, but it knows every standard operator and type."""
 
     def __init__(
-        self, model: Source | onnx.ModelProto, extra: Sequence[str] = (), operators: Sequence[type[OpRun]] = ()
+        self,
+        model: Source | onnx.ModelProto,
+        extra: Sequence[str] = (),
+        operators: Sequence[type[OpRun]] = (),
+        evaluator: type[ReferenceEvaluator] | None = None,
     ) -> None:
-        """Load the model; ``operators`` replace implementations of the onnx package. Raises RunError."""
+        """Load the model; ``operators`` replace implementations of the onnx package, ``evaluator`` its evaluator.
+
+        Raises RunError.
+        """
         from onnx.reference import ReferenceEvaluator  # its import takes longer than most verifications
 
         self._extra = list(extra)
         proto = str(model.path) if isinstance(model, Source) else model
         try:
-            self._evaluator = ReferenceEvaluator(proto, new_ops=list(operators) or None)
+            self._evaluator = (evaluator or ReferenceEvaluator)(proto, new_ops=list(operators) or None)
         except Exception as error:  # the evaluator raises any kind
             raise RunError(one_line(error)) from error
 

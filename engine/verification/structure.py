@@ -26,6 +26,9 @@ TRANSPARENT_OPERATORS = frozenset(
 )
 """Operators whose results are elements of their operands, up to type and place."""
 
+_CHOOSING_OPERATORS = frozenset({"ArgMax", "ArgMin", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
+"""Operators that give indices or the number of elements of their results by comparing numbers."""
+
 _COARSE_TYPES = {
     onnx.TensorProto.BFLOAT16: "bfloat16",
     onnx.TensorProto.FLOAT16: "float16",
@@ -107,6 +110,11 @@ class Structure:
     def is_recurrent(self) -> bool:
         """Whether it has an RNN, GRU or LSTM, maybe in a body."""
         return any(map(_is_recurrent, self.graph.node))
+
+    @cached_property
+    def chooses(self) -> bool:
+        """Whether it chooses elements by their values, maybe in a body: nearly equal ones may change places."""
+        return any(map(_chooses, self.graph.node))
 
     @cached_property
     def shapes(self) -> dict[str, TensorShape]:
@@ -216,6 +224,10 @@ def operands(node: onnx.NodeProto) -> Iterator[str]:
 
 def _is_recurrent(node: onnx.NodeProto) -> bool:
     return node.op_type in _RECURRENT or any(map(_is_recurrent, _inner_nodes(node)))
+
+
+def _chooses(node: onnx.NodeProto) -> bool:
+    return node.op_type in _CHOOSING_OPERATORS or any(map(_chooses, _inner_nodes(node)))
 
 
 def _has_loop(node: onnx.NodeProto) -> bool:

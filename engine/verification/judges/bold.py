@@ -3,79 +3,87 @@
 The promise of a rewrite there depends on its precision. ``exact``: the same bits on all inputs. ``real``: wherever the
 original gives a finite number that a float64 run confirms, the candidate gives that number, at least in a float64 run
 of its own (then only its rounding or overflow differs). Elements for which the original gives NaN or an infinity, or
-which depend on its rounding, are not compared. ``fast``: like ``real``, but the candidate may also give NaN or an
-infinity.
+which depend on the rounding of the original or of its weights (`sensitivity.py`), are not compared. ``fast``: like
+``real``, but the candidate may also give NaN or an infinity.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..compare import Difference, Tolerance, compare, distances, to_double
-from ..values import Feeds, RunError, Value, layout, leaves
+from ..values import RunError, Value, layout, leaves
+from .sensitivity import Sensitivity, distances_of, has_shapes_of, silence_of
 
 Array = NDArray[Any]
 Truth = Callable[[], Value]
 """Gives the value of a float64 run. Raises RunError if there is none."""
 
-ROUNDING = 32 * 2.0**-23
-"""Relative change of inputs whose effect is that of a whole network's rounding in float32. On a text detector with
-inputs of 10 to 10,000, compiled code was off by 0.25 to 1 times the effect of it, ONNX Runtime by 0.1 to 0.3 times."""
-WEIGHT_ROUNDING = 4 * 2.0**-23
-"""Relative change of weights whose effect is that of rounding in sums of products. A mean over an image cancels what
-moved in the inputs; what layers behind it round, it does not."""
-ROUNDINGS = 4
-"""Draws of such changes: where one direction dominates, the effect of one draw may be a tenth of another's."""
 
+@dataclass(frozen=True)
+class Truths:
+    """Float64 runs of the original and of the candidate, and how far rounding moves an output."""
 
-def move_values(values: Feeds, by: float, seed: int) -> Feeds:
-    """The same values with every float32 and float64 number larger or smaller by this part of it."""
-    generator = np.random.default_rng(seed)
-    moved = dict(values)
-    for name, value in values.items():
-        if isinstance(value, np.ndarray) and value.dtype in (np.float32, np.float64):
-            moved[name] = value * (1 + by * generator.choice((-1.0, 1.0), value.shape))
-    return moved
+    original: Truth
+    candidate: Truth
+    sensitivity: Callable[[], Sensitivity]
+    name: str
 
 
 def judge_bold(
-    expected: Value, actual: Value, tolerance: Tolerance, truths: tuple[Truth, Truth], *, may_overflow: bool
+    expected: Value, actual: Value, tolerance: Tolerance, truths: Truths, *, may_overflow: bool
 ) -> Difference | None:
-    """The difference that makes a candidate wrong; None if it is right. `truths`: of the original, of the candidate.
+    """The difference that makes a candidate wrong; None if it is right.
 
     Without a float64 run of the original only NaN and infinities in the place of finite numbers are wrong.
     """
     difference = compare(expected, actual, tolerance)
-    if difference.equal or layout(expected) != layout(actual):
-        return None if difference.equal else difference
+    if difference.equal:
+        return None
+    if layout(expected) != layout(actual):
+        return difference if _is_shape_wrong(expected, actual, truths) else None
     wrong = _wrong(expected, actual, tolerance, may_overflow)
     if not any(map(np.any, wrong)):
         return None
     try:
-        exact = leaves(truths[0]())
+        exact = truths.original()
     except RunError:
         strange = [bad & ~np.isfinite(to_double(leaf)) for bad, leaf in zip(wrong, leaves(actual), strict=True)]
         return difference if any(map(np.any, strange)) else None
+    if not has_shapes_of(expected, exact):
+        return None  # rounding decided about the shape of the original's result
     try:
-        other = leaves(truths[1]())
+        own = truths.candidate()
     except RunError:
-        other = leaves(actual)
-    values = [leaves(expected), exact, other]
-    if len({len(each) for each in values}) > 1:
-        return difference
-    for bad, *each in zip(wrong, *values, strict=True):
-        if len({leaf.shape for leaf in each}) > 1:
-            return difference
-        number, truth, own = each
+        own = actual
+    if not has_shapes_of(exact, own):
+        return None if truths.sensitivity().explains_layout(truths.name) else difference
+    far = []
+    for bad, number, truth, other in zip(wrong, *map(leaves, (expected, exact, own)), strict=True):
         allowed = _allowance(number, tolerance)
         confirmed = _near(number, truth, allowed)
-        if np.any(bad & confirmed & ~_near(truth, own, allowed)):
-            return difference
-    return None
+        far.append(np.where(bad & confirmed & ~_near(truth, other, allowed), distances_of(truth, other), 0.0))
+    if not any(map(np.any, far)):
+        return None
+    silence = silence_of(expected, tolerance, None)
+    return None if truths.sensitivity().explains(truths.name, far, silence) else difference
+
+
+def _is_shape_wrong(expected: Value, actual: Value, truths: Truths) -> bool:
+    """Whether a result of another shape or type than the original's is wrong: rounding may decide how many elements a
+    detector finds."""
+    if [dtype for _, dtype in layout(expected)] != [dtype for _, dtype in layout(actual)]:
+        return True
+    try:
+        is_confirmed = has_shapes_of(expected, truths.original())
+        return is_confirmed and not truths.sensitivity().explains_layout(truths.name)
+    except RunError:
+        return True
 
 
 def _wrong(expected: Value, actual: Value, tolerance: Tolerance, may_overflow: bool) -> list[Array]:
@@ -98,5 +106,4 @@ def _near(one: Array, other: Array, allowed: Array) -> Array:
 
 def _allowance(number: Array, tolerance: Tolerance) -> Array:
     """The largest difference per element; 0 for types other than floats."""
-    precision = None if number.dtype.kind in "OUS" else tolerance.precision(number.dtype)
-    return np.zeros(()) if precision is None else tolerance.allowed(to_double(number), precision, None)
+    return tolerance.limit(number, None)

@@ -1,12 +1,14 @@
 """Operators for the float64 oracle, with the semantics of ONNX's Operators.md.
 
-They replace reference implementations that loop in Python (pooling, and Resize before onnx 1.22), need much memory
-(Conv), compute in float32 (Erf) or treat old operator versions as the current ones (BatchNormalization, Softmax).
+They replace reference implementations that are wrong for some axes and sizes (GatherElements), loop in Python (pooling,
+and Resize before onnx 1.22), need much memory (Conv), compute in float32 (Erf), know no narrower floats (BitCast) or
+treat old operator versions as the current ones (BatchNormalization, Softmax).
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,8 +19,10 @@ from numpy.typing import NDArray
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops import op_resize
 
+from .float64_control import Loop, Scan
+
 if TYPE_CHECKING:
-    from ....ir.operators import OperatorSchema
+    from ....ir.operators import Attribute, OperatorSchema
 
 Array = NDArray[Any]
 
@@ -99,9 +103,10 @@ class MaxPool(OpRun):
 
     def _run(self, x: Array, **attributes: Any) -> tuple[Array]:
         if len(self.onnx_node.output) > 1:
-            raise NotImplementedError("MaxPool with indices has no float64 kernel")
+            raise NotImplementedError("MaxPool with indices has no kernel in numpy")
         windows = windows_of(x.shape[2:], attributes["kernel_shape"], attributes)
-        return (_pool(x, windows, lambda part, axis: np.asarray(part.max(axis=axis, initial=-np.inf))),)
+        least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+        return (_pool(x, windows, lambda part, axis: np.asarray(part.max(axis=axis, initial=least))),)
 
 
 class AveragePool(OpRun):
@@ -136,9 +141,10 @@ class Conv(OpRun):
             columns = np.empty((x.shape[0], groups, len(taps), w.shape[1], *extent), x.dtype)
             for index, tap in enumerate(taps):
                 columns[:, :, index] = tap.reshape(x.shape[0], groups, w.shape[1], *extent)
-            weights = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1).swapaxes(2, 3)
-            matrix = columns.reshape(x.shape[0], groups, len(taps) * w.shape[1], -1)
-            result = (weights.reshape(*weights.shape[:2], -1) @ matrix).reshape(x.shape[0], w.shape[0], *extent)
+            weights = w.reshape(groups, w.shape[0] // groups, w.shape[1], len(taps)).swapaxes(2, 3)
+            depth = len(taps) * w.shape[1]
+            matrix = columns.reshape(x.shape[0], groups, depth, math.prod(extent))
+            result = (weights.reshape(*weights.shape[:2], depth) @ matrix).reshape(x.shape[0], w.shape[0], *extent)
         if b is not None:
             result += b.reshape(-1, *(1 for _ in windows))
         return (result,)
@@ -227,6 +233,64 @@ class Resize(op_resize.Resize):
             return resized
 
 
+class GatherElements(OpRun):
+    """GatherElements, also from axes of more than 64 elements and by indices of fewer rows than the data have."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, indices: Array, axis: int = 0) -> tuple[Array]:
+        axis %= x.ndim
+        read = tuple(slice(None) if at == axis else slice(size) for at, size in enumerate(indices.shape))
+        return (np.take_along_axis(x[read], indices.astype(np.int64), axis),)
+
+
+class GatherND(OpRun):
+    """GatherND without a loop over its indices in Python."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, indices: Array, batch_dims: int = 0) -> tuple[Array]:
+        batches = x.shape[:batch_dims]
+        rank = indices.ndim - 1 - batch_dims
+        grids: Sequence[Array] = np.indices(batches, sparse=True)
+        before = (grid[(..., *(None,) * rank)] for grid in grids)
+        return (np.asarray(x[(*before, *np.moveaxis(indices, -1, 0))]),)
+
+
+class LRN(OpRun):
+    """LRN: onnx's own takes the number of samples for that of channels."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> tuple[Array]:
+        before, channels = (size - 1) // 2, x.shape[1]
+        padded = np.pad(np.square(x), [(0, 0), (before, size - 1 - before), *[(0, 0)] * (x.ndim - 2)])
+        total = sum(padded[:, at : at + channels] for at in range(size))
+        return (x / (bias + alpha / size * total) ** beta,)
+
+
+class Mean(OpRun):
+    """Mean of operands that are broadcast against each other: onnx's own adds all to the first one."""
+
+    op_domain = ""
+
+    def _run(self, *operands: Array) -> tuple[Array]:
+        total: Array = sum(operands[1:], start=operands[0])
+        return (np.asarray(total / len(operands)),)
+
+
+class BitCast(OpRun):
+    """BitCast of floats that stand in for narrower ones, to and from integers of their own width."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, to: int) -> tuple[Array]:
+        target = onnx.helper.tensor_dtype_to_np_dtype(to)
+        is_widened = x.dtype == np.float64 and target.itemsize in (2, 4)
+        cast = (x.astype(f"f{target.itemsize}") if is_widened else x).view(target)
+        return (cast.astype(np.float64) if target.kind == "f" else cast,)
+
+
 class Forget(OpRun):
     """No ONNX operator: it drops values that no later node of the main graph uses."""
 
@@ -284,14 +348,24 @@ def _contributed_kernel(row: OperatorSchema) -> type[OpRun]:
     from ....ir.operators import Attribute, evaluate
 
     def run(_: OpRun, *operands: Array, **attributes: Any) -> tuple[Array, ...]:
-        given = {a.name: attributes.get(a.name, a.default) for a in row.attributes}
-        literals = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
         tensors = iter((*operands, *[None] * len(row.operands)))
-        arguments = [literals[a.name] if isinstance(a, Attribute) else next(tensors) for a in row.arguments]
+        arguments = [
+            literal_of(a, attributes.get(a.name)) if isinstance(a, Attribute) else next(tensors) for a in row.arguments
+        ]
         value = evaluate(row.name, arguments)
         return value if isinstance(value, tuple) else (value,)
 
     return type(row.op_type, (OpRun,), {"op_domain": row.domain, "_run": run})
 
 
-ORACLE_OPERATORS = (AveragePool, BatchNormalization, Conv, Erf, MaxPool, Resize, Softmax)
+def literal_of(attribute: Attribute, value: Any) -> Any:
+    """An attribute as the operator table takes it, its default where the node has none."""
+    if value is None:
+        return attribute.default
+    return tuple(value) if isinstance(value, list) else value
+
+
+ORACLE_OPERATORS: tuple[type[OpRun], ...] = (
+    AveragePool, BatchNormalization, BitCast, Conv, Erf, GatherElements, GatherND, LRN, Loop, MaxPool, Mean, Resize,
+    Scan, Softmax,
+)  # fmt: skip

@@ -1,6 +1,6 @@
 """The float64 oracle: is a difference rounding, or another computation?
 
-The original is widened to float64 (weights exactly, computation in double) and run in the reference evaluator; its
+The original is widened to float64 (weights exactly, computation in double) and run as `evaluator.py` says; its
 result stands in for the exact one, and the original's own distance from it measures what rounding does in this model.
 
 - Beyond the tolerance, the candidate is acquitted when its distance is at most ``ACQUITTAL_FACTOR`` times the
@@ -19,9 +19,9 @@ original that is itself noise proves little. Without an oracle, the tolerance de
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -32,6 +32,11 @@ from ..compare import Precision, Tolerance, distances, spread_of, to_double
 from ..run import Reference
 from ..source import Source
 from ..values import Feeds, RunError, Value, leaves, one_line
+from .rounding import Extent, RoundedValues, Rounding
+from .widening import widen, widen_value
+
+if TYPE_CHECKING:
+    from onnx.reference.op_run import OpRun
 
 ACQUITTAL_FACTOR = 4.0
 """A reordered sum may round worse than the original order by a small factor; a wrong weight does so by far more."""
@@ -45,9 +50,6 @@ LARGEST_WEIGHTS_BYTES = 1 << 30
 _MAX_ORIGINAL_ERROR = 1e-2
 """Largest error of the original at which it may serve as the measure: a fraction of the spread of a float output, or
 the share of wrong elements of an exact one."""
-
-_NARROW = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16})
-_TYPE_ATTRIBUTES = frozenset({"to", "dtype"})
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Oracle:
     """The original in float64."""
 
     def __init__(self, source: Source) -> None:
-        """Widen the model. Raises RunError when it is too large or cannot be loaded by the reference evaluator."""
+        """Widen the model. Raises RunError when it is too large or cannot be loaded by the evaluator."""
         if 4 * sum(math.prod(tensor.dims) for tensor in source.graph.initializer) > LARGEST_WEIGHTS_BYTES:
             raise RunError("the weights are too large for a float64 copy")
         try:
@@ -82,27 +84,37 @@ class Oracle:
         model.opset_import.append(onnx.helper.make_opsetid(Forget.op_domain, 1))
         self._model = model
         self._reference: Reference | None = None
+        self._rounding = Rounding()
 
-    def weights(self) -> dict[str, Value]:
-        """The widened initializers of two dimensions or more, by name."""
-        tensors = self._model.graph.initializer
-        matrices = (each for each in tensors if each.data_type == TensorProto.DOUBLE and len(each.dims) > 1)
-        return {tensor.name: numpy_helper.to_array(tensor) for tensor in matrices}
+    def run(self, feeds: Feeds, extra: Sequence[str] = ()) -> dict[str, Value]:
+        """The outputs and ``extra`` values on inputs widened to float64. Raises RunError."""
+        return self._load(extra).run(_widen_feeds(feeds))
 
-    def run(
-        self, feeds: Feeds, extra: Sequence[str] = (), weights: Mapping[str, Value] | None = None
+    def run_rounded(
+        self, feeds: Feeds, values: RoundedValues, extent: Extent, epsilon: float, draw: int
     ) -> dict[str, Value]:
-        """The outputs and ``extra`` values on inputs widened to float64, with these ``weights`` in the place of the
-        initializers. Raises RunError."""
+        """The outputs of a run in which the ``values`` are rounded at random, as numbers of a type with this
+        ``epsilon``. Raises RunError."""
+        tensors = self._model.graph.initializer
+        rounding = self._rounding
+        rounding.begin(values, extent, epsilon, draw)
+        try:
+            stored = {t.name: numpy_helper.to_array(t) for t in tensors if t.data_type == TensorProto.DOUBLE}
+            return self._load(()).run(rounding.round_fed(_widen_feeds(feeds)), rounding.round_fed(stored))
+        finally:
+            rounding.extent = Extent.NONE
+
+    def _load(self, extra: Sequence[str]) -> Reference:
+        from .evaluator import evaluator_class
         from .float64_kernels import ORACLE_OPERATORS, Forget, contributed_kernels, forget_dead_values
 
         if extra or self._reference is None:
             forget_dead_values(self._model.graph, extra)  # all values at once may take gigabytes
-            reference = Reference(self._model, extra, (*ORACLE_OPERATORS, *contributed_kernels(self._model), Forget))
+            kernels: list[type[OpRun]] = [*ORACLE_OPERATORS, *contributed_kernels(self._model), Forget]
+            reference = Reference(self._model, extra, kernels, evaluator_class(self._rounding))
             self._reference = None if extra else reference
-        else:
-            reference = self._reference
-        return reference.run({name: _widen_value(value) for name, value in feeds.items()}, weights or {})
+            return reference
+        return self._reference
 
 
 def judge(exact: Value, original: Value, candidate: Value, spread: float | None) -> Judgement:
@@ -168,50 +180,5 @@ def _rms(errors: NDArray[Any]) -> float:
     return math.sqrt(float(np.mean(np.square(errors)))) if errors.size else 0.0
 
 
-def _widen_value(value: Value) -> Value:
-    if isinstance(value, list):
-        return [_widen_value(item) for item in value]
-    if isinstance(value, np.ndarray) and value.dtype.name in ("float32", "float16", "bfloat16"):
-        return value.astype(np.float64)
-    return value
-
-
-def widen(model: onnx.ModelProto) -> None:
-    """Turn every float32, float16 and bfloat16 of a model into float64, in place: weights, constants and casts."""
-    _widen_graph(model.graph)
-    for function in model.functions:
-        _widen_nodes(function.node)
-
-
-def _widen_graph(graph: onnx.GraphProto) -> None:
-    for tensor in graph.initializer:
-        _widen_tensor(tensor)
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        if value.type.tensor_type.elem_type in _NARROW:
-            value.type.tensor_type.elem_type = TensorProto.DOUBLE
-    _widen_nodes(graph.node)
-
-
-def _widen_nodes(nodes: Iterable[onnx.NodeProto]) -> None:
-    for node in nodes:
-        for attribute in node.attribute:
-            _widen_attribute(attribute)
-
-
-def _widen_attribute(attribute: onnx.AttributeProto) -> None:
-    if attribute.type == onnx.AttributeProto.TENSOR:
-        _widen_tensor(attribute.t)
-    elif attribute.type == onnx.AttributeProto.GRAPH:
-        _widen_graph(attribute.g)
-    elif attribute.type == onnx.AttributeProto.INT and attribute.name in _TYPE_ATTRIBUTES:
-        attribute.i = TensorProto.DOUBLE if attribute.i in _NARROW else attribute.i
-    elif attribute.name in ("value_float", "value_floats"):
-        values: Any = attribute.f if attribute.name == "value_float" else list(attribute.floats)
-        constant = numpy_helper.from_array(np.asarray(values, dtype=np.float64))
-        attribute.CopyFrom(onnx.helper.make_attribute("value", constant))
-
-
-def _widen_tensor(tensor: TensorProto) -> None:
-    if tensor.data_type in _NARROW:
-        wide = numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name)
-        tensor.CopyFrom(wide)
+def _widen_feeds(feeds: Feeds) -> Feeds:
+    return {name: widen_value(value) for name, value in feeds.items()}

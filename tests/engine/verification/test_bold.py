@@ -14,7 +14,8 @@ from onnx import TensorProto, helper
 from eqfuse.engine.verification import Verification, verify
 from eqfuse.engine.verification.compare import Tolerance
 from eqfuse.engine.verification.inputs import Plan, Temper, generate, input_specs
-from eqfuse.engine.verification.judges.bold import judge_bold
+from eqfuse.engine.verification.judges.bold import Truths, judge_bold
+from eqfuse.engine.verification.judges.sensitivity import Sensitivity
 from eqfuse.engine.verification.structure import Structure
 from eqfuse.engine.verification.values import RunError, Value
 from eqfuse.rules.vocabulary import Precision
@@ -220,7 +221,8 @@ def is_judged_wrong(expected: Value, found: Value, exact: Value, own: Value) -> 
         return np.array(truth)
 
     values = np.array(expected, np.float32), np.array(found, np.float32)
-    truths = (lambda: give(exact)), (lambda: give(own))
+    steady = {"y": np.array(exact)}
+    truths = Truths((lambda: give(exact)), (lambda: give(own)), lambda: Sensitivity(steady, lambda _: steady), "y")
     return judge_bold(*values, Tolerance(), truths, may_overflow=False) is not None
 
 

@@ -1,0 +1,256 @@
+"""The evaluator of float64 runs beside ONNX Runtime: on ONNX's node tests, on other axes and sizes, and where that of
+onnx is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+from onnx.reference import ReferenceEvaluator
+
+from eqfuse.engine.verification.judges.float64_kernels import ORACLE_OPERATORS
+from eqfuse.engine.verification.judges.oracle import Oracle
+from eqfuse.engine.verification.judges.widening import widen, widen_value
+from eqfuse.engine.verification.run import OnnxRuntime
+from eqfuse.engine.verification.source import open_source
+from eqfuse.engine.verification.values import RunError, Value, leaves
+from eqfuse.lowering.bundle.isolation import call_isolated
+from eqfuse.lowering.errors import CrashError
+
+from ..models import normal
+from .node_variants import Call, node_calls, variants
+
+LIMIT = 120.0
+
+
+def differences(expected: Mapping[str, Value], found: Mapping[str, Value]) -> list[str]:
+    """The outputs that differ from ONNX Runtime's by more than its rounding, or in their shapes."""
+    return [name for name, value in expected.items() if not is_near(value, found[name])]
+
+
+def is_near(expected: Value, found: Value) -> bool:
+    ones, others = leaves(expected), leaves(found)
+    return [one.shape for one in ones] == [other.shape for other in others] and all(map(is_array_near, ones, others))
+
+
+def is_array_near(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    if one.dtype.kind in "OUS" or one.dtype.kind in "biu":
+        return bool(np.array_equal(one.astype(str) if one.dtype.kind in "OUS" else one, other.astype(one.dtype)))
+    tolerance = {"float16": 5e-3, "bfloat16": 5e-2}.get(one.dtype.name, 2e-3 if one.dtype.itemsize > 1 else 1.01)
+    if one.dtype.kind == "c":
+        return bool(np.allclose(one, other, tolerance, tolerance))
+    wide = one.astype(np.float64)
+    finite = np.isfinite(wide)
+    extent = float(np.max(np.abs(wide), initial=1.0, where=finite))
+    # ONNX Runtime overflows where a float64 run does not.
+    is_close = np.isclose(wide, other.astype(np.float64), tolerance, tolerance * min(1.0, extent / 100), equal_nan=True)
+    return bool(np.all(is_close | ~finite))
+
+
+def as_judged(model: onnx.ModelProto, feeds: Mapping[str, Value]) -> list[str] | None:
+    """The outputs that a float64 run gets wrong; None where ONNX Runtime does not run the model."""
+    with open_source(model, "original") as source:
+        try:
+            expected = OnnxRuntime(source).run(dict(feeds))
+        except RunError:
+            return None
+        return differences(expected, Oracle(source).run(dict(feeds)))
+
+
+def as_onnx_alone_says(model: onnx.ModelProto, feeds: Mapping[str, Value]) -> bool:
+    """Whether onnx's evaluator, without ours, gives what ONNX Runtime gives in float64."""
+    with open_source(model, "original") as source:
+        expected = OnnxRuntime(source).run(dict(feeds))
+    wide = onnx.ModelProto()
+    wide.CopyFrom(model)
+    widen(wide)
+    try:
+        evaluator = ReferenceEvaluator(wide)
+        found = evaluator.run(None, {name: widen_value(value) for name, value in feeds.items()})
+    except Exception:
+        return False
+    return not differences(expected, dict(zip(evaluator.output_names, found, strict=True)))
+
+
+@dataclass(frozen=True)
+class Example:
+    """A model as ONNX's text, and its inputs."""
+
+    text: str
+    feeds: Mapping[str, Any]
+    opset: int = 18
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The model."""
+        return parser.parse_model(f'<ir_version: 9, opset_import: ["": {self.opset}]> graph {self.text}')
+
+
+INDICES = np.random.default_rng(0).integers(0, 90, (3, 5))
+WRONG = {
+    "gather elements of a long axis": Example(
+        "(float[3,90] x, int64[3,5] i) => (float[3,5] y) { y = GatherElements <axis = 1> (x, i) }",
+        {"x": normal(3, 90), "i": INDICES},
+    ),
+    "gather elements of the last axis": Example(
+        "(float[2,3,8] x, int64[2,3,4] i) => (float[2,3,4] y) { y = GatherElements <axis = -1> (x, i) }",
+        {"x": normal(2, 3, 8), "i": np.arange(24).reshape(2, 3, 4) * 7 % 8},
+    ),
+    "rows of a loop": Example(
+        """(int64 n, bool c, float[2,2] s) => (float[2,2] t, float[k,2,2] y) {
+            t, y = Loop <body: graph = b (int64 i, bool d, float[2,2] a) => (bool e, float[2,2] o, float[2,2] r) {
+                e = Identity (d) o = Add (a, a) r = Neg (a) }> (n, c, s) }""",
+        {"n": np.array(3), "c": np.array(True), "s": normal(2, 2)},
+    ),
+    "a loop without a condition": Example(
+        """(int64 n, float[2] s) => (float[2] t) {
+            t = Loop <body: graph = b (int64 i, bool d, float[2] a) => (bool e, float[2] o) {
+                e = Identity (d) o = Add (a, a) }> (n, , s) }""",
+        {"n": np.array(3), "s": normal(2)},
+    ),
+    "a scan from the end along the second axis": Example(
+        """(float[2] s, float[2,4] x) => (float[2] t, float[2,4] y) {
+            t, y = Scan <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [1],
+                scan_input_directions = [1],
+                body: graph = b (float[2] a, float[2] v) => (float[2] o, float[2] r) {
+                    o = Add (a, v) r = Identity (o) }> (s, x) }""",
+        {"s": normal(2), "x": normal(2, 4)},
+    ),
+    "the channels of one sample": Example(
+        "(float[1,8,3,3] x) => (float[1,8,3,3] y) { y = LRN <size = 3, alpha = 0.5> (x) }", {"x": normal(1, 8, 3, 3)}
+    ),
+    "a mean of a row and a matrix": Example(
+        "(float[4] x, float[3,4] y) => (float[3,4] z) { z = Mean (x, y) }", {"x": normal(4), "y": normal(3, 4)}
+    ),
+    "a function with constants": Example(
+        "(float[2,3,4,4] x) => (float[2,3,4,4] y) { y = MeanVarianceNormalization (x) }", {"x": normal(2, 3, 4, 4)}
+    ),
+    "an operator that onnx does not run": Example(
+        "(float[3] x, int64[2] i, float[2] u) => (float[3] y) { y = Scatter (x, i, u) }",
+        {"x": normal(3), "i": np.array([2, 0]), "u": normal(2, seed=1)}, 10,
+    ),
+    "zeros of no type": Example(
+        "(int64[1] s, float[4] x) => (float[4] y) { z = ConstantOfShape (s) y = Add (x, z) }",
+        {"s": np.array([4]), "x": normal(4)},
+    ),
+    "indices of maxima": Example(
+        """(float[1,1,4,4] x) => (float[1,1,2,2] y, int64[1,1,2,2] i)
+            { y, i = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x) }""",
+        {"x": normal(1, 1, 4, 4)},
+    ),
+    "a softmax of old": Example("(float[2,3,4] x) => (float[2,3,4] y) { y = Softmax (x) }", {"x": normal(2, 3, 4)}, 9),
+}  # fmt: skip
+"""What onnx's own evaluator does not run or gets wrong. Where a new onnx does, its kernel is to be used again."""
+
+RIGHT = {
+    "AveragePool": "it loops in Python",
+    "BatchNormalization": "it takes old versions for the current one",
+    "BitCast": "float64 has other bits",
+    "Conv": "it needs much memory",
+    "Erf": "it computes in float32",
+    "GatherND": "it loops in Python",
+    "MaxPool": "it loops in Python",
+    "Resize": "it loops in Python",
+}
+"""The kernels of ours that take the place of right ones, and why."""
+
+
+@pytest.mark.parametrize("example", WRONG.values(), ids=list(WRONG))
+def test_examples_that_onnx_gets_wrong(example: Example) -> None:
+    assert as_judged(example.model, example.feeds) == []
+
+
+RUN_BY_ONNX = {"indices of maxima", "zeros of no type"}
+"""Examples that another kernel of ours, or the widening of the model, would get wrong."""
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("name", sorted(WRONG.keys() - RUN_BY_ONNX))
+def test_onnx_alone_gets_them_wrong(name: str) -> None:
+    assert not as_onnx_alone_says(WRONG[name].model, WRONG[name].feeds)
+
+
+def test_each_kernel_of_ours_has_its_reason() -> None:
+    shown = {node.op_type for example in WRONG.values() for node in example.model.graph.node}
+    assert {kernel.__name__ for kernel in ORACLE_OPERATORS} <= shown | set(RIGHT)
+
+
+UNLIKE = {
+    "Attention": "ONNX Runtime masks its third output otherwise",
+    "ConvTranspose": "onnx's kernel takes no empty images, and no output_shape that cuts off",
+    "Col2Im": "onnx's kernel takes no empty batch",
+    "Concat": "ONNX Runtime leaves out empty tensors of other shapes",
+    "ConvInteger": "ONNX Runtime leaves what was in memory where there are no channels",
+    "QLinearConv": "ONNX Runtime leaves what was in memory where there are no channels",
+    "CausalConvWithState": "onnx's kernel takes no empty images",
+    "Dropout": "it is random in training",
+    "DynamicQuantizeLinear": "a tie in float32 is none in float64",
+    "QuantizeLinear": "a tie in float32 is none in float64",
+    "GatherND": "ONNX Runtime gives indices of no numbers another shape",
+    "LSTM": "after no steps a state is what was in memory",
+    "GRU": "after no steps a state is what was in memory",
+    "RNN": "after no steps a state is what was in memory",
+    "MaxUnpool": "ONNX Runtime places by the indices of a smaller image",
+    "NegativeLogLikelihoodLoss": "ONNX Runtime takes targets of other sizes",
+    "SoftmaxCrossEntropyLoss": "ONNX Runtime takes targets of other sizes",
+    "NonZero": "ONNX's scalar has one axis in ONNX Runtime",
+    "Range": "ONNX Runtime adds an axis to bfloat16",
+    "ReduceMean": "a mean of nothing",
+    "Resize": "onnx's kernel takes no empty images",
+    "Scan": "onnx 1.3's has another form",
+    "Compress": "ONNX Runtime takes conditions that are longer than the tensor",
+    "ArgMax": "ONNX Runtime takes any axis of a scalar",
+    "ArgMin": "ONNX Runtime takes any axis of a scalar",
+    "Div": "ONNX Runtime takes any axis of a scalar",
+    "Sub": "ONNX Runtime takes any axis of a scalar",
+    "TfIdfVectorizer": "onnx's kernel takes no scalar",
+}
+"""Operators of which some call differs from ONNX Runtime, and why that is so."""
+
+
+def faults(calls: Sequence[Call]) -> list[str]:
+    """The calls that ONNX Runtime runs and a float64 run gets wrong."""
+    found = []
+    for call in calls:
+        try:
+            wrong = as_judged(call.model, call.feeds)
+        except RunError as error:
+            wrong = [str(error)]
+        if wrong:
+            found.append(f"{call.name}, {call.label}: {wrong}")
+    return found
+
+
+def faults_in_isolation(calls: Sequence[Call]) -> list[str]:
+    """The same where ONNX Runtime may crash: such a call says nothing."""
+    try:
+        return call_isolated(LIMIT, faults, calls)
+    except CrashError:
+        found = []
+        for call in calls if len(calls) > 1 else []:
+            found += faults_in_isolation([call])
+        return found
+
+
+def operators() -> list[str]:
+    return sorted({call.operator for call in node_calls() if not call.name.endswith("_expanded")})
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "operator" in metafunc.fixturenames:
+        asked_for = metafunc.config.getoption("-m") != "not conformance"
+        metafunc.parametrize("operator", operators() if asked_for else [])
+
+
+@pytest.mark.conformance
+def test_node_tests_on_other_axes_and_sizes(operator: str) -> None:
+    calls = [call for call in node_calls() if call.operator == operator and not call.name.endswith("_expanded")]
+    found = faults_in_isolation([variant for call in calls for variant in (call, *variants(call))])
+    if operator in UNLIKE:
+        pytest.skip(UNLIKE[operator])
+    assert found == []
