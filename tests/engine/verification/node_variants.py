@@ -34,7 +34,7 @@ class Call:
     @property
     def operator(self) -> str:
         """The operator of its last node."""
-        return self.model.graph.node[-1].op_type
+        return str(self.model.graph.node[-1].op_type)
 
 
 @cache

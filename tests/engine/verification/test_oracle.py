@@ -11,7 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference.ops import op_resize
 
-from eqfuse.engine.verification.judges.oracle import Oracle, judge, widen
+from eqfuse.engine.verification.judges.oracle import Oracle, judge
+from eqfuse.engine.verification.judges.widening import widen
 from eqfuse.engine.verification.run import OnnxRuntime
 from eqfuse.engine.verification.source import open_source
 
