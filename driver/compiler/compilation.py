@@ -134,6 +134,11 @@ class Compilation:
             return typical
         return fit_to_original(self.model.source, self.ports, typical, options.seed, options.verification_seconds)
 
+    def kernels_of(self, result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
+        """The graph of a result, with typical sizes that it runs on, and its kernels: see the function of this name."""
+        graph, kernels = kernels_of(result, self.options.sizes.typical)
+        return replace(graph, sizes=self.fit_sizes(graph.sizes)), kernels
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the original, weights included."""

@@ -37,7 +37,7 @@ from ...support.processor import available_cores
 from ...support.scratch import scratch_folder
 from ..optimize import Result
 from ..options import Options
-from .compilation import Built, Compilation, kernels_of
+from .compilation import Built, Compilation
 from .kernel_choice import Attempt, Memory, choose_kernels
 
 if TYPE_CHECKING:
@@ -320,8 +320,7 @@ class BundleWorkshop:
 
     def __post_init__(self) -> None:
         self._weights = Weights(self.result.rewritten.model)
-        graph, self._kernels = kernels_of(self.result, self.compilation.options.sizes.typical)
-        self._graph = replace(graph, sizes=self.compilation.fit_sizes(graph.sizes))
+        self._graph, self._kernels = self.compilation.kernels_of(self.result)
         self._lowered: LoweredKernels = {}
 
     def first_cut(self) -> Cut:

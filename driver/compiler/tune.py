@@ -26,7 +26,7 @@ from ...support.database import DatabaseError
 from ...support.processor import available_cores
 from ...support.scratch import scratch_folder
 from ..optimize import Result
-from .compilation import Built, Compilation, kernels_of
+from .compilation import Built, Compilation
 from .cut_choice import combine_cuts
 from .processor import RUN_SECONDS, BundleWorkshop, Processor
 
@@ -104,14 +104,23 @@ class _ScheduleSearch:
         return self.untuned.cut
 
     def run(self) -> Tuned:
-        """Search for the schedules of each distinct kernel."""
+        """Search for the schedules of each distinct kernel.
+
+        With dynamic dimensions these are the kernels that run at the typical sizes: where the user names sizes, those
+        that are compiled for the first of these alone, otherwise those for all sizes.
+        """
         from ...lowering.tuning.laboratory import kernel_latencies, open_laboratory
         from ...lowering.tuning.tasks import TaskTable
         from ...lowering.tuning.tuner import Tuner
 
         clock, target = self.compilation.clock, self.processor.target
-        graph, _ = kernels_of(self.result)
-        functions = DistinctKernels.of(graph, self.cut.kernels, Weights(self.result.rewritten.model))
+        graph, _ = self.compilation.kernels_of(self.result)
+        weights = Weights(self.result.rewritten.model)
+        functions = DistinctKernels.of(graph, self.cut.kernels, weights)
+        special = self.compilation.options.sizes.list_special(graph, self.compilation.free)
+        if special:
+            at_sizes = graph.at_sizes(special[0])
+            functions = DistinctKernels.of(at_sizes, self.cut.kernels, weights, last=functions.last)
         table = TaskTable(ScheduleCheck(functions, target))
         settings = replace(self.settings, intensive=self.settings.intensive and self.compilation.options.intensive)
         with open_laboratory(target, settings, available_cores()) as equipment:

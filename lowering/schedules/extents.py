@@ -113,7 +113,7 @@ def extent_of(expression: Any, function: Any) -> Any:
     """The extent that an expression in a function is: a number (``int``), or a `SymbolicExtent`."""
     if isinstance(expression, int | tirx.IntImm):
         return int(expression)
-    return SymbolicExtent(expression, _evaluate(expression, typical_sizes(function)))
+    return SymbolicExtent(expression, extent_at_typical_sizes(expression, function))
 
 
 def is_extent(expression: Any, function: Any) -> bool:
@@ -146,7 +146,10 @@ def estimate_extent(expression: Any, function: Any) -> int:
     return int(number_of(extent_of(expression, function)))
 
 
-def _evaluate(expression: Any, sizes: Mapping[str, int]) -> int:
+def extent_at_typical_sizes(expression: Any, function: Any) -> int:
+    """The number that an extent of a function is where its variables have their typical sizes, 1 too."""
+    sizes = typical_sizes(function)
+
     def value_of(variable: Any) -> Any:
         return tirx.const(sizes.get(str(variable.name), _LEAST), "int32")
 

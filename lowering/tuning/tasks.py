@@ -18,6 +18,7 @@ from ..kernels.steps import Kernel, steps
 from ..kernels.table import roofline
 from ..schedules import CONSTANTS
 from ..schedules.blocks import find_blocks
+from ..schedules.extents import extent_at_typical_sizes
 
 Members = tuple[int, ...]
 """Operators of one kernel, ascending."""
@@ -31,7 +32,8 @@ class Task:
 
     `key` names it for ever (64 hex digits of what it computes, on which tensors); `prim_func` is TVM's JSON of it.
     `parameters` are its inputs, those at the places `constants` known beforehand, and then its `outputs` outputs, all
-    before any packing. `features` tell a learned model what the kernel is (operations, bytes, extents of loops).
+    before any packing; their dynamic dimensions have typical sizes, at which the kernel for all sizes is measured.
+    `features` tell a learned model what the kernel is (operations, bytes, extents of loops).
     """
 
     key: str
@@ -91,7 +93,7 @@ class TaskTable:
         key = task_key(function)
         if key not in self.tasks:
             floating = sum(flops(self.fits.kernels.graph.operations[member]) for member in call.members)
-            types = tuple(_type(parameter) for parameter in function.params)
+            types = tuple(_type(parameter, function) for parameter in function.params)
             moved = sum(type_.bytes() for type_ in types)
             features = {"flops": log2(1 + floating), "bytes": log2(1 + moved), **_loops(function)}
             prim_func = tvm.ir.save_json(function)
@@ -102,16 +104,16 @@ class TaskTable:
         return key
 
 
-def _type(buffer: Any) -> TensorType:
-    return TensorType(str(buffer.dtype), tuple(int(extent) for extent in buffer.shape))
+def _type(buffer: Any, function: Any) -> TensorType:
+    return TensorType(str(buffer.dtype), tuple(extent_at_typical_sizes(extent, function) for extent in buffer.shape))
 
 
 def _loops(function: Any) -> dict[str, float]:
     """How many blocks there are, and the extents of the one that does most."""
     blocks = find_blocks(tvm.s_tir.Schedule(function))
-    largest = max(blocks, key=lambda stage: sum(log2(max(1, extent)) for extent in stage.extents))
-    spatial = [largest.extents[i] for i in largest.spatial if largest.extents[i] > 1]
-    reduced = [largest.extents[i] for i in sorted(largest.reduced) if largest.extents[i] > 1]
+    largest = max(blocks, key=lambda stage: sum(log2(max(1, int(extent))) for extent in stage.extents))
+    spatial = [int(largest.extents[i]) for i in largest.spatial if largest.extents[i] > 1]
+    reduced = [int(largest.extents[i]) for i in sorted(largest.reduced) if largest.extents[i] > 1]
     extents = {f"spatial {n}": log2(extent) for n, extent in enumerate(reversed(spatial[-_EXTENTS:]))}
     extents.update({f"reduced {n}": log2(extent) for n, extent in enumerate(reversed(reduced[-_EXTENTS:]))})
     reductions = sum(bool(block.reduced) for block in blocks)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,9 +21,12 @@ from eqfuse.driver.compiler.tune import NOTICEABLE
 from eqfuse.lowering.arm.toolchain import ToolError
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.bundle.manifest import TuningSummary
+from eqfuse.lowering.kernels import compilation
+from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
 from eqfuse.lowering.tuning.records import RecordDatabase, default_path
 from eqfuse.lowering.tuning.runners import builders
 
+from ...lowering.free_size_models import pictures
 from ..command_line import CommandLine
 
 SHAPE = (1, 16, 12, 12)
@@ -70,6 +74,29 @@ def test_a_search_from_the_first_trial_to_a_bundle(eqfuse: CommandLine, pair: Pa
     assert found.trials == 8
     assert found.kept == ("tuned" if found.ratio > NOTICEABLE else "untuned")
     assert "Conv" in eqfuse.run("profile", "list").out
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("typical", [(), ("--typical", "H=14", "--typical", "W=20", "--typical", "N=1")])
+def test_kernels_that_run_at_the_typical_sizes_are_tuned(
+    eqfuse: CommandLine, typical: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records are of kernels of the bundle: those for the named sizes alone, or those for all sizes."""
+    compiled: list[CompiledKernels] = []
+
+    def note_compiled(*arguments: Any) -> CompiledKernels:
+        compiled.append(compile_kernels(*arguments))
+        return compiled[-1]
+
+    monkeypatch.setattr(compilation, "compile_kernels", note_compiled)
+    onnx.save(pictures(), eqfuse.folder / "in.onnx")
+    tune(eqfuse, 4, *typical)
+    inputs = [(each, each.graph.values[each.graph.operators[0].inputs[0] or 0].type) for each in compiled]
+    keys = {key for each, type_ in inputs if type_ and type_.is_static is bool(typical) for key in each.keys.values()}
+    found = RecordDatabase.open().all()
+    assert found
+    assert {record.task.partition("/")[0] for record in found} <= keys
+    assert all(record.latency for record in found)
 
 
 @pytest.mark.conformance
