@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from eqfuse.rules.places import shipped_files
 from eqfuse.rules.records import Rule, RuleFile
 from eqfuse.tools.checking.check import check_rule, rules_as_written, scratch_for
+from eqfuse.tools.checking.drawing.hits import example_hits, hits, seed
+from eqfuse.tools.checking.oracles.extremes import NEARLY_ALL, find_lost_number
+from eqfuse.tools.checking.oracles.numeric import Counterexample
 from eqfuse.tools.checking.overlap import count_distinct, overlaps
 
 CATALOGUE = rules_as_written(shipped_files())
@@ -31,6 +35,30 @@ def test_rule_is_true_and_fires_on_its_example(file: RuleFile, rule: Rule) -> No
     assert verdict.accepted, verdict
     assert verdict.example
     assert verdict.samples > 0
+
+
+def lost_numbers(file: RuleFile, rule: Rule) -> list[Counterexample]:
+    random = np.random.default_rng(seed(rule))
+    scratch = scratch_for(file)
+    tried = (find_lost_number(each, random, NEARLY_ALL) for each in (*hits(rule, scratch), example_hits(rule, scratch)))
+    return [counterexample for counterexample in tried if counterexample is not None]
+
+
+@pytest.mark.representatives(5)
+@pytest.mark.parametrize(
+    ("file", "rule"), [pytest.param(file, rule, id=rule.name) for file, rule in CATALOGUE if rule.sound == "real"]
+)
+def test_real_rule_keeps_numbers_of_nearly_all_magnitudes(file: RuleFile, rule: Rule) -> None:
+    assert lost_numbers(file, rule) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["sum-of-two-logarithms", "quotient-over-divisor", "common-sum", "product-of-square-roots"]
+)
+def test_approximate_rule_loses_numbers(name: str) -> None:
+    file, rule = next((file, rule) for file, rule in CATALOGUE if rule.name == name)
+    assert rule.sound == "approx"
+    assert lost_numbers(file, rule)
 
 
 @pytest.mark.parametrize(("name", "least"), [("associative", 45), ("distributive", 38), ("commutative", 66)])

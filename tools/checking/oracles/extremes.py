@@ -2,8 +2,8 @@
 where the left side stays an ordinary number.
 
 The numbers of extended precision stand for the reals. Both sides are computed in it, once as they are and once with
-every result of an operator held to the range of a type: the left side to the range without a margin at each end, the
-right side to all of it. So nothing but range can make a difference, and rounding never does.
+every result of an operator held to a range: the left side to magnitudes that are no matter for the type, the right side
+to all that the type has. So nothing but range can make a difference, and rounding never does.
 """
 
 from __future__ import annotations
@@ -35,35 +35,34 @@ _DRAWS = 40
 """Choices of elements for a sample and a type."""
 _FEW = 2
 """Small samples that are tried, and large ones."""
-_ORDINARY = (-4.0, 7.0)
+_ORDINARY_EXPONENTS = (-4.0, 7.0)
 """Exponents of two of the numbers that most functions are written for."""
+_END = 1 / 12
+"""The share of the exponents that are those of small numbers, and of large ones."""
+_SHARE_OF_ORDINARY = 0.2
+"""The share of operands that have such numbers whatever the others are."""
 
 
 @dataclass(frozen=True)
 class FloatRange:
-    """The positive numbers of a float type: the least, the least of full precision, and the first that is too large.
+    """Magnitudes of a float type at which a rule is tried, as exponents of two.
 
-    `margin` is the power of two by which the left side has to stay away from either end; weights of a model are drawn
-    within its root around 1.
+    `inputs` are of what is read, `results` of what the left side computes, and `weights` how far the weights of a model
+    are from 1. A number that becomes zero is lost if it is at least `least_loss`. As many `operands` at a time are of
+    any magnitude, the others of an ordinary one.
     """
 
     dtype: str
-    margin: int
+    inputs: tuple[int, int]
+    results: tuple[int, int]
+    least_loss: int
+    weights: int
+    operands: int
 
     @property
     def least(self) -> float:
-        """The least positive number."""
+        """The least positive number of the type."""
         return float(np.finfo(self.dtype).smallest_subnormal)
-
-    @property
-    def low(self) -> float:
-        """The least number that the left side may compute."""
-        return float(np.finfo(self.dtype).tiny) * 2.0**self.margin
-
-    @property
-    def high(self) -> float:
-        """The first number that is too large for the left side."""
-        return self.end / 2.0**self.margin
 
     @property
     def end(self) -> float:
@@ -71,8 +70,18 @@ class FloatRange:
         return 2.0 * float(2.0 ** np.floor(np.log2(float(np.finfo(self.dtype).max))))
 
 
-RANGES = (FloatRange("float32", 10), FloatRange("float16", 5))
-"""bfloat16 has the range of float32; that of float64 is as much wider as nothing computes."""
+ORDINARY = (
+    FloatRange("float32", inputs=(-80, 54), results=(-116, 100), least_loss=-36, weights=5, operands=2),
+    FloatRange("float16", inputs=(-9, 7), results=(-9, 11), least_loss=-9, weights=2, operands=2),
+)
+"""From shares of a softmax to products of long sums, which operators make of inputs of any size. Two such numbers have
+a product that is no infinity, so that factors may change places. bfloat16 has the range of float32; that of float64 is
+as much wider as nothing computes."""
+NEARLY_ALL = (
+    FloatRange("float32", inputs=(-116, 118), results=(-116, 118), least_loss=-116, weights=5, operands=99),
+    FloatRange("float16", inputs=(-9, 11), results=(-9, 11), least_loss=-9, weights=2, operands=99),
+)
+"""All that stays a factor of 2^10, for float16 of 2^5, away from the least number of full precision and the largest."""
 
 
 class _HeldEvaluation(Evaluation):
@@ -87,7 +96,19 @@ class _HeldEvaluation(Evaluation):
 
     def _apply(self, head: str, arguments: list[Elements | Value]) -> Elements:
         value = super()._apply(head, arguments)
+        if head == "ReduceProd" and is_float(value):  # type: ignore[arg-type]
+            return self._held_product(value, arguments)
         return tuple(map(self._held, value)) if isinstance(value, tuple) else self._held(value)
+
+    def _held_product(self, product: Any, arguments: list[Any]) -> Array:
+        """The product where no order of multiplying, of which ONNX says none, leaves the range."""
+        size, ones = np.abs(arguments[0]), np.ones_like(arguments[0])
+        largest, least = (
+            super(_HeldEvaluation, self)._apply("ReduceProd", [part(size, ones), *arguments[1:]])
+            for part in (np.maximum, np.minimum)
+        )
+        held = np.where(least < self.low, 0, product)  # type: ignore[operator]
+        return np.where(largest >= self.high, np.inf, held)  # type: ignore[operator]
 
     def _held(self, array: Any) -> Any:
         if array is None or not is_float(array):
@@ -96,13 +117,15 @@ class _HeldEvaluation(Evaluation):
         return np.where(size >= self.high, np.copysign(np.inf, array), np.where(size < self.low, 0 * array, array))
 
 
-def find_lost_number(hits: Sequence[Hit], random: np.random.Generator) -> Counterexample | None:
-    """Elements for which the right side of a rule loses a number to the range of a float type that the left side keeps.
+def find_lost_number(
+    hits: Sequence[Hit], random: np.random.Generator, ranges: Sequence[FloatRange] = ORDINARY
+) -> Counterexample | None:
+    """Elements in `ranges` for which the right side of a rule loses a number that the left side keeps.
 
     It has to be lost in ONNX Runtime, too, or in numpy where that has no kernel.
     """
     chosen = _smallest_and_largest(hits)
-    for bounds in RANGES:
+    for bounds in ranges:
         for hit in chosen:
             if not (isinstance(hit.outcome, Fired) and _has_constants_within(hit.sample, bounds)):
                 continue
@@ -135,25 +158,31 @@ def _smallest_and_largest(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _has_constants_within(sample: Sample, bounds: FloatRange) -> bool:
-    """Whether the constants of one number are as near to 1 as the type's margin, or zero."""
+    """Whether the constants of one number are not much farther from 1 than weights, or zero."""
     numbers = [abs(leaf.type.value or 0.0) for leaf in sample.leaves() if leaf.kind == "Full"]
-    return all(n == 0 or 2.0**-bounds.margin <= n <= 2.0**bounds.margin for n in numbers)
+    farthest = 4.0**bounds.weights
+    return all(n == 0 or 1 / farthest <= n <= farthest for n in numbers)
 
 
 def _elements(sample: Sample, bounds: FloatRange, random: np.random.Generator, apart: bool) -> dict[str, Array]:
-    """Numbers of any magnitude within the margin, for each operand its own, or `apart` for each element; weights of a
-    model are nearer to 1."""
-    low, high = np.log2(bounds.low), np.log2(bounds.high)
+    """Numbers of one magnitude for each operand, or `apart` for each element. Those of a draw are all small, all large,
+    some of either, or anything between."""
+    low, high = bounds.inputs
+    small, large = (low, low + (high - low) * _END), (high - (high - low) * _END, high)
+    sides = ((small,), (large,), (small, large), ((low, high),))[random.integers(4)]
+    extremes = 0
     elements = draw(sample, "ordinary", {}, random)
-    for leaf in named_leaves(sample):
-        if leaf.type.dtype != "float32":
-            continue
-        size = leaf.type.shape if apart else ()
-        exponents = random.uniform(low, high, size)
+    floats = [leaf for leaf in named_leaves(sample) if leaf.type.dtype == "float32"]
+    for place in random.permutation(len(floats)):
+        leaf = floats[place]
         if leaf.kind == "Weight":
-            exponents = random.uniform(-bounds.margin / 2, bounds.margin / 2, size)
-        elif random.random() < 0.2:
-            exponents = random.uniform(*_ORDINARY, size)
+            side: tuple[float, float] = (-bounds.weights, bounds.weights)
+        elif extremes >= bounds.operands or random.random() < _SHARE_OF_ORDINARY:
+            side = _ORDINARY_EXPONENTS
+        else:
+            extremes += 1
+            side = sides[random.integers(len(sides))]
+        exponents = random.uniform(*side, leaf.type.shape if apart else ())
         signs = random.choice((-1.0, 1.0), leaf.type.shape)
         numbers = (signs * 2.0**exponents * random.uniform(0.75, 1.25, leaf.type.shape)).astype(bounds.dtype)
         elements[leaf.name] = satisfy_facts(numbers.astype(np.longdouble), leaf)
@@ -164,7 +193,7 @@ def _compare(sample: Sample, fired: Fired, elements: dict[str, Array], bounds: F
     wide = {"float32": "longdouble"}
     real = Evaluation(sample, fired, elements, wide)
     held = _HeldEvaluation(sample, fired, elements, wide)
-    held.hold(bounds.low, bounds.high)
+    held.hold(*(2.0**exponent for exponent in bounds.results))
     try:
         held.left_sides()
         held.hold(bounds.least, bounds.end)
@@ -177,7 +206,8 @@ def _compare(sample: Sample, fired: Fired, elements: dict[str, Array], bounds: F
             continue
         kept = np.isfinite(left) & (np.abs(left - seen.left) <= _EXACT * np.abs(left))
         equal = np.abs(left - truth.right) <= _NEAR * np.abs(left)
-        lost = kept & equal & ~(np.abs(left - right) <= _NEAR * np.abs(left))
+        counts = ~np.isfinite(right) | (np.abs(left) >= 2.0**bounds.least_loss)
+        lost = kept & equal & counts & ~(np.abs(left - right) <= _NEAR * np.abs(left))
         if lost.any() and (found := _confirm(sample, fired, elements, bounds, index, left, lost)) is not None:
             return found
     return None
@@ -207,7 +237,7 @@ def _confirm(
     if not len(places):
         return None
     at = tuple(map(int, places[0]))
-    reason = f"{LEAVES_RANGE} {bounds.dtype}, the left side stays far inside: it may be approx"
+    reason = f"{LEAVES_RANGE} {bounds.dtype} where the left side stays far inside it: the rule is approx"
     blank = blank_counterexample(evaluation, reason)
     where = f"[{', '.join(map(str, at))}]"
     return replace(blank, where=where, left=str(sides[0][at]), right=str(sides[1][at]))
