@@ -1,0 +1,1 @@
+"""Runs in an environment with PyTorch, which eqfuse itself does without: builds, calibrates and exports models."""

@@ -1,0 +1,148 @@
+"""Damaged results: whether verification refuses them, as `optimize` and `compile` call it."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import onnx
+
+import eqfuse
+from eqfuse.driver.clock import Clock
+from eqfuse.driver.compiler.compilation import Compilation
+from eqfuse.driver.compiler.processor import Processor
+from eqfuse.driver.options import Options
+from eqfuse.engine.onnx.model import read
+from eqfuse.engine.verification import verify
+from eqfuse.errors import EqfuseError, VerificationError
+from eqfuse.lowering.target import target_of
+
+from .damages import DAMAGES
+from .referee import Effect, Referee
+from .rows import Half, Miss
+from .subjects import Subject
+from .wounded import Wounded
+
+_DRAWS = 2
+"""Ordinary inputs on which the effect of damage is measured."""
+_ATTEMPTS = 60
+"""Places that are tried for one damage until it runs and moves an output."""
+_LEAST_EFFECT = 1e-12
+"""Damage below it moves nothing on ordinary inputs: another place is drawn."""
+_MOST_COMPILED_NODES = 100
+"""Larger models take long to compile a hundred times."""
+_LONGEST = 300
+"""Characters of a reason that are kept."""
+
+
+@dataclass(frozen=True)
+class Wound:
+    """A damaged model, and how far the damage goes."""
+
+    subject: Subject
+    damage: str
+    place: str
+    model: onnx.ModelProto
+    effect: Effect
+
+
+@dataclass
+class Ward:
+    """Subjects, with what is computed once for each: the optimised model, and exact outputs."""
+
+    subjects: Sequence[Subject]
+    folder: Path
+    _referees: dict[str, Referee] = field(default_factory=dict)
+    _models: dict[str, onnx.ModelProto] = field(default_factory=dict)
+
+    def wound(self, half: Half, number: int) -> Wound | None:
+        """Damage of this number: its kind and half say where to look; None where no subject has a place for it."""
+        kinds = list(DAMAGES)
+        kind = kinds[number % len(kinds)]
+        random = Random(f"{half} {number}")
+        for _ in range(_ATTEMPTS):
+            subject = random.choice(self.subjects)
+            result = self._result(subject, half)
+            if half == "compile" and len(result.graph.node) > _MOST_COMPILED_NODES:
+                continue
+            wounded = Wounded(result)
+            place = DAMAGES[kind](wounded, random)
+            if place is None:
+                continue
+            effect = self._referee(subject).measure(wounded.model)
+            if effect is not None and effect.size > _LEAST_EFFECT:
+                return Wound(subject, kind, place, wounded.model, effect)
+        return None
+
+    def _referee(self, subject: Subject) -> Referee:
+        if subject.name not in self._referees:
+            draws = [subject.draw(seed) for seed in range(_DRAWS)]
+            self._referees[subject.name] = Referee(onnx.load(subject.path), draws)
+        return self._referees[subject.name]
+
+    def _result(self, subject: Subject, half: Half) -> onnx.ModelProto:
+        """The model that damage is done to: the optimised one, or the original that is to be compiled."""
+        path = subject.path
+        if half == "optimize":
+            path = self.folder / f"{subject.name}.optimized.onnx"
+            if not path.exists():
+                self.folder.mkdir(parents=True, exist_ok=True)
+                eqfuse.optimize(subject.path, path, verify=False)
+        if str(path) not in self._models:
+            self._models[str(path)] = onnx.load(path)
+        return self._models[str(path)]
+
+
+def try_damaged_result(ward: Ward, half: Half, number: int) -> Miss:
+    """The verdict on damage of this number."""
+    wound = ward.wound(half, number)
+    if wound is None:
+        kind = list(DAMAGES)[number % len(DAMAGES)]
+        return Miss(number, half, "", kind, "", 0.0, "", "undecided", "no subject has a place for it", 0.0)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="eqfuse-judge-") as folder:
+        path = Path(folder) / "damaged.onnx"
+        onnx.save(wound.model, path)
+        judge = _judge_optimized if half == "optimize" else _judge_compiled
+        try:
+            status, reason = judge(wound.subject.path, path)
+        except EqfuseError as error:
+            status, reason = "undecided", str(error)
+    return Miss(
+        number, half, wound.subject.name, wound.damage, wound.place, wound.effect.size, wound.effect.measured_in,
+        status, reason[:_LONGEST], round(time.monotonic() - started, 1),
+    )  # fmt: skip
+
+
+def _judge_optimized(original: Path, damaged: Path) -> tuple[str, str]:
+    """The verdict of `optimize` on a result."""
+    verification = verify(original, damaged, precision="real")
+    status = {"failed": "refused", "passed": "accepted", "not verifiable": "accepted"}.get(
+        verification.status, "undecided"
+    )
+    return status, verification.summary
+
+
+def _judge_compiled(original: Path, damaged: Path) -> tuple[str, str]:
+    """The verdict of `compile` on a bundle that was made from the damaged model in the place of the original."""
+    backend = _Compiler(target_of("host", 1), measure=False)
+    options = Options(device="host", partition="joint")
+    made = Compilation.of(read(damaged), options, Clock(None))
+    asked = Compilation.of(read(original), options, Clock(None))
+    with tempfile.TemporaryDirectory(prefix="eqfuse-judge-") as folder:
+        try:
+            built = backend.build(asked, made.optimize(backend), Path(folder))
+        except VerificationError as error:
+            return "refused", str(error)
+    return "accepted", built.manifest.provenance.verification
+
+
+class _Compiler(Processor):
+    """Compiles for this machine as `compile` does, but does not look for the kernel to blame: none is."""
+
+    def _explain_failure(self, message: str, *_: object) -> VerificationError:
+        return VerificationError(message)
