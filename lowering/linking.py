@@ -22,6 +22,8 @@ RUNTIME = Path(__file__).parent / "program" / "runtime"
 """The folder of the runtime's sources."""
 RUNTIME_SOURCES = ("eqfuse_runtime.h", "eqfuse_runtime.c", "messages.c", "thread_pool.c", "workspaces.c")
 """What every compiled model needs of them."""
+LANGUAGE = ("-std=gnu11", "-fwrapv")
+"""The C of loops, in which integers wrap around as in ONNX. A C project has them as objects that are compiled here."""
 _COMPILERS = ("gcc", "clang", "cc", "g++", "clang++", "c++")
 _SECONDS = 60.0
 _GUARD = """\
@@ -85,7 +87,7 @@ class Linker:
 
     def compile(self, source: Path, compiled: Path) -> Path:
         """The object of C that may use the runtime's header."""
-        options = ("-x", "c", "-std=gnu11", "-Werror=implicit-function-declaration", "-O2", "-fPIC", f"-I{RUNTIME}")
+        options = ("-x", "c", *LANGUAGE, "-Werror=implicit-function-declaration", "-O2", "-fPIC", f"-I{RUNTIME}")
         self._run(*options, "-c", str(source), "-o", str(compiled))
         return compiled
 

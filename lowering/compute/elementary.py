@@ -12,6 +12,8 @@ from typing import Any
 
 from tvm import te, tirx
 
+from .integers import less, multiply
+
 Expr = Any
 
 _LOG2_E = 1.44269504088896341
@@ -76,7 +78,7 @@ def bound(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
 
 def square(x: Expr) -> Expr:
     """x x."""
-    return bound(x, lambda t: t * t)
+    return bound(x, lambda t: multiply(t, t))
 
 
 def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
@@ -255,7 +257,7 @@ def softsign(x: Expr) -> Expr:
 
 def if_negative(x: Expr, then: Expr, otherwise: Expr) -> Expr:
     """One of two, by the sign of x."""
-    return tirx.Select(tirx.LT(x, tirx.const(0, dtype_of(x))), then, otherwise)
+    return tirx.Select(less(x, tirx.const(0, dtype_of(x))), then, otherwise)
 
 
 def power(x: Expr, y: Expr) -> Expr:
@@ -272,9 +274,9 @@ def power(x: Expr, y: Expr) -> Expr:
 
 _SIMPLE_POWERS: Mapping[float, Callable[[Expr], Expr]] = {
     1.0: lambda x: x,
-    2.0: lambda x: x * x,
-    3.0: lambda x: x * x * x,
-    4.0: lambda x: square(x * x),
+    2.0: lambda x: multiply(x, x),
+    3.0: lambda x: multiply(multiply(x, x), x),
+    4.0: lambda x: square(multiply(x, x)),
 }
 _ROOTS: Mapping[float, Callable[[Expr], Expr]] = {
     0.5: tirx.sqrt,

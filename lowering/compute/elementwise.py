@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from math import log, pi, sqrt
-from operator import add
 from typing import Any
 
 from tvm import te, tirx
 
-from . import elementary, trigonometry
+from . import elementary, integers, trigonometry
 from .call import Expr, Lowering, NotLowered, TensorCall, read, sizes
 from .elementary import bound, dtype_of, exp, if_negative, sigmoid
 
@@ -50,12 +49,12 @@ def _is_unsigned(x: Expr) -> bool:
 
 def _at_least(x: Expr, bound: Expr) -> Expr:
     """The larger one; NaN where x is NaN, for of two operands that do not compare the processor takes the second."""
-    return tirx.Max(bound, x)
+    return tirx.Max(bound, x) if _is_float(x) else integers.larger(bound, x)
 
 
 def _at_most(x: Expr, bound: Expr) -> Expr:
     """The smaller one; NaN where x is NaN."""
-    return tirx.Min(bound, x)
+    return tirx.Min(bound, x) if _is_float(x) else integers.smaller(bound, x)
 
 
 # --- one operand
@@ -63,7 +62,7 @@ def _at_most(x: Expr, bound: Expr) -> Expr:
 
 def _sign(x: Expr) -> Expr:
     zero, one = _number(0, x), _number(1, x)
-    above = tirx.Select(tirx.GT(x, zero), one, zero)
+    above = tirx.Select(integers.less(zero, x), one, zero)
     sign = above if _is_unsigned(x) else if_negative(x, _number(-1, x), above)
     return tirx.Select(tirx.isnan(x), x, sign) if _is_float(x) else sign
 
@@ -96,7 +95,10 @@ def _gelu(call: TensorCall, x: Expr) -> Expr:
 
 
 def _cast(call: TensorCall, x: Expr) -> Expr:
-    return tirx.NE(x, _number(0, x)) if call.dtype == "bool" and dtype_of(x) != "bool" else x.astype(call.dtype)
+    """Of integers it keeps the last bits."""
+    if call.dtype != "bool" or dtype_of(x) == "bool":
+        return x.astype(call.dtype)
+    return tirx.NE(x, _number(0, x)) if _is_float(x) else tirx.Not(integers.equal(x, _number(0, x)))
 
 
 # --- two and three operands
@@ -109,17 +111,23 @@ def _modulo(call: TensorCall, x: Expr, y: Expr) -> Expr:
         if not truncates:
             raise NotLowered("a remainder of floats without fmod")
         return tirx.call_pure_extern(dtype_of(x), "fmodf" if dtype_of(x) == "float32" else "fmod", x, y)
-    return tirx.truncmod(x, y) if truncates or _is_unsigned(x) else tirx.floormod(x, y)
+    if truncates or _is_unsigned(x):
+        return integers.remainder(x, y)
+    zero = _number(0, x)
+
+    def towards_divisor(rest: Expr) -> Expr:
+        differs = integers.less(rest ^ y, zero)  # by their signs
+        moves = tirx.And(differs, tirx.Not(integers.equal(rest, zero)))
+        return tirx.Select(moves, integers.add(rest, y), rest)
+
+    return bound(integers.remainder(x, y), towards_divisor)
 
 
 def _shift(call: TensorCall, x: Expr, y: Expr) -> Expr:
     """Nothing is left where all bits are shifted out."""
     if not _is_unsigned(x):
         raise NotLowered("a shift of signed integers")
-    bits = int(dtype_of(x).removeprefix("uint"))
-    near = te.min(y, _number(bits - 1, y))
-    shifted = x << near if call.text("direction") == "LEFT" else x >> near
-    return tirx.Select(tirx.LT(y, _number(bits, y)), shifted, _number(0, x))
+    return (integers.shift_left if call.text("direction") == "LEFT" else integers.shift_right)(x, y)
 
 
 def _clip(call: TensorCall) -> te.Tensor:
@@ -142,12 +150,12 @@ def _clip(call: TensorCall) -> te.Tensor:
 
 
 def _equal(x: Expr, y: Expr) -> Expr:
-    return tirx.EQ(x.astype("int8"), y.astype("int8")) if dtype_of(x) == "bool" else tirx.EQ(x, y)
+    return tirx.EQ(x.astype("int8"), y.astype("int8")) if dtype_of(x) == "bool" else integers.equal(x, y)
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "Abs": lambda x: x if _is_unsigned(x) else tirx.abs(x),
-    "Neg": lambda x: -x,
+    "Abs": integers.absolute,
+    "Neg": integers.negate,
     "Exp": exp,
     "Log": elementary.log,
     "Sqrt": tirx.sqrt,
@@ -178,17 +186,17 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "HardSwish": lambda x: x * elementary.hard_sigmoid(x, 1 / 6, 0.5),
     "Mish": elementary.mish,
     "IsNaN": tirx.isnan,
-    "Add": lambda x, y: x + y,
-    "Sub": lambda x, y: x - y,
-    "Mul": lambda x, y: x * y,
-    "Div": lambda x, y: x / y if _is_float(x) else tirx.truncdiv(x, y),
+    "Add": integers.add,
+    "Sub": integers.subtract,
+    "Mul": integers.multiply,
+    "Div": integers.divide,
     "Pow": elementary.power,
-    "PRelu": lambda x, slope: if_negative(x, x * slope, x),
+    "PRelu": lambda x, slope: if_negative(x, integers.multiply(x, slope), x),
     "Equal": _equal,
-    "Less": tirx.LT,
-    "LessOrEqual": tirx.LE,
-    "Greater": tirx.GT,
-    "GreaterOrEqual": tirx.GE,
+    "Less": integers.less,
+    "LessOrEqual": integers.less_or_equal,
+    "Greater": lambda x, y: tirx.GT(x, y) if _is_float(x) else integers.less(y, x),
+    "GreaterOrEqual": lambda x, y: tirx.GE(x, y) if _is_float(x) else integers.less_or_equal(y, x),
     "And": tirx.And,
     "Or": tirx.Or,
     "Xor": lambda x, y: tirx.NE(x.astype("int8"), y.astype("int8")),
@@ -239,7 +247,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     **{op: _elementwise(formula) for op, formula in _FORMULAS.items()},
     **{
         op: _elementwise(lambda call, *operands, function=function: reduce(function, operands), reads_once=True)
-        for op, function in (("Sum", add), ("Min", te.min), ("Max", te.max))
+        for op, function in (("Sum", integers.add), ("Min", integers.smaller), ("Max", integers.larger))
     },
     "Cast": _elementwise(_cast, reads_once=True),
     "Clip": _clip,

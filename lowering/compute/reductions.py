@@ -10,6 +10,7 @@ from tvm import te, tirx
 from .call import Expr, Lowering, NotLowered, TensorCall, sizes
 from .elementary import dtype_of, exp, highest, log, lowest, square
 from .extents import as_number, product
+from .integers import absolute, divide
 
 Reducer = Callable[[Expr, Sequence[Any]], Expr]
 """Reduces an expression along axes; without axes it is the expression."""
@@ -118,18 +119,18 @@ def mean(call: TensorCall, axes: Sequence[int] | None = None) -> te.Tensor:
     """The mean along axes, by default those of the attribute; many float32 numbers are added in float64."""
     reduction = _Reduction(call, axes)
 
-    def divide(x: Expr) -> Expr:
+    def share_of(x: Expr) -> Expr:
         dtype = dtype_of(tirx.convert(x))
         if dtype.startswith("float"):
             return x * call.reciprocal(reduction.count)
-        return tirx.truncdiv(x, as_number(reduction.count, dtype))
+        return divide(x, as_number(reduction.count, dtype))
 
     if reduction.is_long:
         count = reduction.count
         share = 1 / as_number(count if isinstance(count, int) else te.max(count, 1), "float64")
         sums = reduction.stage(reduce_sum, lambda *i: reduction.source(*i).astype("float64"), "sum")
         return reduction.apply(lambda x: (x * share).astype("float32"), sums)
-    return reduction.apply(divide, reduction.stage(reduce_sum, reduction.source, "sum"))
+    return reduction.apply(share_of, reduction.stage(reduce_sum, reduction.source, "sum"))
 
 
 def _log_sum_exp(call: TensorCall) -> te.Tensor:
@@ -197,7 +198,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "ReduceMax": _extreme(reduce_max),
     "ReduceMin": _extreme(reduce_min),
     "ReduceProd": _reduce(_reduce_product),
-    "ReduceL1": _reduce(reduce_sum, tirx.abs),
+    "ReduceL1": _reduce(reduce_sum, absolute),
     "ReduceL2": _reduce(reduce_sum, square, tirx.sqrt),
     "ReduceSumSquare": _reduce(reduce_sum, square),
     "ReduceLogSum": _reduce(reduce_sum, outer=log),

@@ -20,6 +20,7 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from ...support.processor import ARM
+from ..compute.integers import define_functions
 from .lanes import load_lanes
 from .messages import Part
 
@@ -93,7 +94,7 @@ def _register_pipelines() -> None:
     def factory_of(*callbacks: Any) -> Callable[[], tuple[Callable[[tvm.IRModule], tvm.IRModule], Any, Any]]:
         def factory() -> tuple[Callable[[tvm.IRModule], tvm.IRModule], Any, Any]:
             lower, finish_host, finish_device = tirx.get_tir_pipeline("default")
-            return lambda module: _map_bodies(lower(module), callbacks), finish_host, finish_device
+            return lambda module: _finish_bodies(lower(module), callbacks), finish_host, finish_device
 
         return factory
 
@@ -102,9 +103,9 @@ def _register_pipelines() -> None:
     tirx.register_tir_pipeline(_FOR_ARM, factory_of(keep, *extremes, (tirx.SeqStmt, load_lanes)))
 
 
-def _map_bodies(module: tvm.IRModule, callbacks: tuple[Any, ...]) -> tvm.IRModule:
+def _finish_bodies(module: tvm.IRModule, callbacks: tuple[Any, ...]) -> tvm.IRModule:
     functions = {
-        name: function.with_body(tvm_ffi.structural_map(function.body, callbacks))
+        name: function.with_body(define_functions(tvm_ffi.structural_map(function.body, callbacks)))
         for name, function in module.functions.items()
     }
     return tvm.IRModule(functions, attrs=module.attrs)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tvm import ir, s_tir, tirx
 
+from ..compute.integers import is_arithmetic
 from .extents import extent_of
 
 REDUCTION = 2
@@ -127,7 +128,7 @@ class BlockInfo:
 
     def is_cheap(self) -> bool:
         """Whether it may be computed again at every use: it has no selections (padding) and no functions."""
-        return not any(isinstance(part, ir.Call) for part in walk(self.value))
+        return not any(isinstance(part, ir.Call) and not is_arithmetic(part) for part in walk(self.value))
 
     def is_selective(self) -> bool:
         """Whether it computes some elements from others than the rest, as padding does."""

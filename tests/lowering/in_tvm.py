@@ -20,6 +20,7 @@ from eqfuse.engine.onnx.typing import tensor_type
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.types import TensorType
+from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.kernels.prim_funcs import KernelFunction, lower_kernel
 
 Array = np.ndarray[Any, Any]
@@ -63,7 +64,7 @@ def in_tvm(calls: Sequence[Call], immediates: bool = False) -> list[dict[str, Ar
         for n, (graph, call) in enumerate(zip(graphs, calls, strict=True))
     ]
     module = tvm.IRModule({f"call{n}": f.prim_func for n, f in enumerate(functions)})
-    library = tvm.compile(module, target="llvm")
+    library = build(module, tvm.target.Target("llvm"))
     triples = enumerate(zip(graphs, functions, calls, strict=True))
     return [_run(library[f"call{n}"], graph, function, call) for n, (graph, function, call) in triples]
 

@@ -145,7 +145,18 @@ def _bold_integers(
     near = [number for number in near if limits.min <= number <= limits.max]
     if near and plan.temper is Temper.EDGES:
         drawn = np.where(generator.random(shape) < 0.5, generator.choice(near, shape), drawn)
+    if spec.purpose.wraps and plan.temper is Temper.EDGES:
+        ends = _ends_of(kind)
+        drawn = np.where(generator.random(shape) < _EDGE_SHARE, generator.choice(ends, shape), drawn.astype(kind))
     return np.asarray(_repeat(np.asarray(drawn), generator))
+
+
+def _ends_of(kind: np.dtype[Any]) -> NDArray[Any]:
+    """The least and the largest numbers of a type of integers, and halves of them: sums and products wrap around."""
+    limits = np.iinfo(kind)
+    half = limits.max // 2
+    numbers = (limits.min, limits.min + 1, limits.max - 1, limits.max, half, half + 1, 1 << limits.bits // 2)
+    return np.array(numbers, kind)
 
 
 def _floats(

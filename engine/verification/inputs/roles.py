@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+import numpy as np
 import onnx
 
 from ..structure import SHAPE_ONLY_OPERATORS, TRANSPARENT_OPERATORS, Structure, Use, operands
@@ -29,9 +30,8 @@ class Role(Enum):
 STRUCTURAL_ROLES = frozenset({Role.COUNT, Role.AXES, Role.NEW_SHAPE})
 """Operands that determine shapes. They are not varied, since other values would make another computation."""
 
-_COMPARISONS = frozenset(
-    {"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Clip", "ThresholdedRelu"}
-)
+_COMPARING = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+_COMPARISONS = _COMPARING | {"Max", "Min", "Clip", "ThresholdedRelu"}
 _MOST_COMPARED = 16
 """Constants of a larger table are data, not limits."""
 
@@ -40,12 +40,14 @@ _MOST_COMPARED = 16
 class Purpose:
     """A role; ``bound`` is the exclusive upper bound of an INDEX if the graph determines it.
 
-    ``compared`` are the constants that the graph compares the input with.
+    ``compared`` are the constants that the graph compares the input with. ``wraps``: it is an integer that only
+    arithmetic of integers reads, so that the ends of its type, where that wraps around, are values like others.
     """
 
     role: Role
     bound: int | None = None
     compared: tuple[float, ...] = ()
+    wraps: bool = False
 
 
 FREE = Purpose(Role.FREE)
@@ -54,6 +56,7 @@ _INTEGERS = frozenset(
     {onnx.TensorProto.INT32, onnx.TensorProto.INT64, onnx.TensorProto.INT16, onnx.TensorProto.UINT16}
     | {onnx.TensorProto.UINT32, onnx.TensorProto.UINT64}
 )
+_BYTES = frozenset({onnx.TensorProto.UINT8, onnx.TensorProto.INT8})
 _INDEX_OPERANDS = {
     ("Gather", 1): 0,
     ("GatherElements", 1): 0,
@@ -104,6 +107,16 @@ _INTEGER_ROLES = {
     ("Range", 2): Role.COUNT,
     ("Resize", 3): Role.COUNT,
 }
+_INTEGER_ARITHMETIC = frozenset(
+    {"Add", "Sub", "Mul", "Abs", "Neg", "Sign", "Min", "Max", "Clip", "Where", "MatMul"}
+    | {"BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"}
+)
+"""Operators that may take any integers, of which they make others."""
+_WRAPPING_OPERANDS = frozenset(
+    (operator, 0)
+    for operator in ("BitShift", "CumSum", "ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin")
+)
+"""Operators that may take any integers as that operand."""
 _SIZE_OPERANDS = frozenset({("OneHot", 1), ("Resize", 2), ("Upsample", 1)})
 _MASKING_OPERATORS = frozenset({"Mul", "Sub", "Where", "Not", "And", "Or"})
 
@@ -114,10 +127,11 @@ def purpose_of(structure: Structure, name: str, element_type: int) -> Purpose:
     if element_type == onnx.TensorProto.BOOL:
         return Purpose(Role.MASK)
     purpose = _purpose_by_use(structure, name, integer)
-    is_byte = element_type in (onnx.TensorProto.UINT8, onnx.TensorProto.INT8)
+    is_byte = element_type in _BYTES
     if purpose is None and "mask" in name.lower() and not is_byte:
         purpose = Purpose(Role.MASK)
-    return replace(purpose or FREE, compared=_compared_constants(structure, name))
+    wraps = purpose is None and (integer or is_byte) and _meets_only_integers(structure, name)
+    return replace(purpose or FREE, compared=_compared_constants(structure, name), wraps=wraps)
 
 
 def _purpose_by_use(structure: Structure, name: str, integer: bool) -> Purpose | None:
@@ -130,6 +144,32 @@ def _purpose_by_use(structure: Structure, name: str, integer: bool) -> Purpose |
         if purpose is not None:
             return purpose
     return None
+
+
+def _meets_only_integers(structure: Structure, name: str) -> bool:
+    """Whether arithmetic and comparisons of integers alone use a value, and values that are made of it."""
+    pending, seen = [name], {name}
+    while pending:
+        for use in structure.uses.get(pending.pop(), ()):
+            if use.node.op_type in _COMPARING:
+                continue  # a truth value is no integer
+            if not _is_integer_arithmetic(structure, use):
+                return False
+            fresh = [output for output in use.node.output if output and output not in seen]
+            seen.update(fresh)
+            pending.extend(fresh)
+    return True
+
+
+def _is_integer_arithmetic(structure: Structure, use: Use) -> bool:
+    operator = use.node.op_type
+    if operator == "Cast":
+        return any(item.name == "to" and item.i in _INTEGERS | _BYTES for item in use.node.attribute)
+    if operator in ("Div", "Mod"):
+        divisor = structure.constant(use.node.input[1])  # a processor stops where the least number is divided by -1
+        return use.index == 0 and divisor is not None and not np.isin(divisor, (0, -1)).any()
+    is_moved = operator in TRANSPARENT_OPERATORS and (use.index == 0 or operator == "Concat")
+    return is_moved or operator in _INTEGER_ARITHMETIC or (operator, use.index) in _WRAPPING_OPERANDS
 
 
 def _compared_constants(structure: Structure, name: str) -> tuple[float, ...]:

@@ -32,6 +32,7 @@ def compile_tiles(job: TileJob) -> TileResult:
     """Compile all functions of a job as one module, which takes a fraction of the time that many take."""
     import tvm
 
+    from ...kernels.build import build
     from ...schedules.draft import Draft
     from ...schedules.fallback import fallback, plain
 
@@ -45,7 +46,7 @@ def compile_tiles(job: TileJob) -> TileResult:
             problem = _one_line(error)
     if module:
         try:
-            executable = tvm.compile(tvm.IRModule(module), target=tvm.target.Target(dict(job.target)))
+            executable = build(tvm.IRModule(module), tvm.target.Target(dict(job.target)))
             executable.mod.write_to_file(job.object_file, "o")
         except Exception as error:
             return TileResult((), _one_line(error))

@@ -207,6 +207,32 @@ def test_what_steers_is_drawn_as_ever(nodes: Sequence[Node], temper: Temper) -> 
     assert array.max() < 10
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64"])
+def test_integers_that_wrap_around_are_caught(dtype: str) -> None:
+    """4 x / 4 is x, until the product wraps around."""
+    x, y = (value(name, (64,), int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))) for name in "xy")
+    nodes = [make("Mul", ["x", "w"], ["a"]), make("Div", ["a", "w"], ["y"])]
+    before = model(nodes, [x], [y], {"w": np.array(4, dtype)})
+    assert verify(before, model([make("Identity", ["x"], ["y"])], [x], [y])).status == "failed"
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        make("Gather", ["w", "i"], ["y"]),
+        make("Cast", ["i"], ["y"], to=TensorProto.FLOAT),
+        make("Reshape", ["w", "i"], ["y"]),
+        make("Div", ["i", "negative"], ["y"]),
+        make("BitShift", ["w", "i"], ["y"], direction="LEFT"),
+    ],
+)
+def test_integers_that_are_more_than_numbers_stay_small(node: Node) -> None:
+    nodes = [make("Add", ["x", "one"], ["i"]), node]
+    weights = {"w": np.arange(6), "one": np.array(1), "negative": np.array(-1)}
+    spec = input_specs(Structure(model(nodes, [value("x", (1,), TensorProto.INT64)], ["y"], weights)))[0]
+    assert not spec.purpose.wraps
+
+
 def test_indices_stay_in_range() -> None:
     array = draw([make("Gather", ["w", "x"], ["y"])], INTEGERS, Temper.EDGES, {"w": normal(37, 2)})
     assert (array.min(), array.max()) == (-37, 36)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from eqfuse.lowering.linking import LANGUAGE
 from eqfuse.lowering.loops.program import CONSTANTS, loop_program
 
 Array = np.ndarray[Any, Any]
@@ -60,7 +61,7 @@ class InC:
             source, library = Path(folder, "model.c"), Path(folder, "model.so")
             source.write_text(ERRORS + self.program.text, encoding="utf-8")
             Path(folder, CONSTANTS).write_bytes(self.program.constants)
-            flags = ("-O1", "-w", "-std=gnu11", "-shared", "-fPIC", "-Wl,-Bsymbolic", *self.flags)
+            flags = ("-O1", "-w", *LANGUAGE, "-shared", "-fPIC", "-Wl,-Bsymbolic", *self.flags)
             subprocess.run(["gcc", *flags, "-o", library, source, "-lm"], check=True, cwd=folder, timeout=60)
             return ctypes.CDLL(str(library))
 

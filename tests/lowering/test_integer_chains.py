@@ -1,0 +1,167 @@
+"""Integers of tensors wrap around: in kernels, in plain loops, in C projects and in tiles of accelerators."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import numpy_helper
+
+import eqfuse
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
+from eqfuse.extract.partition.operator_graph import operator_graph
+from eqfuse.lowering.dsa.network.graph import Network
+from eqfuse.lowering.dsa.tiles.compiled_kernels import compiled_kernels
+from eqfuse.lowering.dsa.tiles.local_graph import local_graph
+from eqfuse.lowering.kernels.compilation import compile_kernels
+from eqfuse.lowering.program.planning import plan_program
+from eqfuse.lowering.program.project import write_project
+from eqfuse.lowering.target import target_of
+from eqfuse.lowering.weights import Weights
+
+from .dsa.tile_cases import all_of
+from .in_tvm import Call, in_tvm
+from .integer_chains import (
+    OPSET,
+    REPRESENTATIVES,
+    Array,
+    Chain,
+    Step,
+    assert_wrapped,
+    draw_chains,
+    inputs_of,
+    model_of,
+)  # fmt: skip
+from .loops.in_c import InC
+from .small_models import graph_of, saved
+
+OUTPUTS = 100
+"""Chains of a model."""
+OPEN = (
+    Chain("int32", (Step("Div", ("y_int32",)),)),
+    Chain("int64", (Step("Div", (-1,)),)),
+    Chain("int32", (Step("Mod", ("y_int32",)),)),
+    Chain("int64", (Step("Mod", ("y_int64",), (("fmod", 1),)),)),
+    Chain("uint64", (Step("Div", ("y_uint64",)),)),
+    Chain("uint8", (Step("BitShift", ("y_uint8",), (("direction", "LEFT"),)),)),
+    Chain("uint32", (Step("BitShift", ("y_uint32",), (("direction", "RIGHT"),)),)),
+)
+"""Divisions by zero and of the least number by -1, and shifts by all bits and more: ONNX leaves these open."""
+
+
+def in_kernels(chains: Sequence[Chain], immediates: bool = True) -> list[Array]:
+    model = model_of(chains)
+    (results,) = in_tvm([Call(model, inputs_of(model))], immediates)
+    return [results[f"y{number}"] for number in range(len(chains))]
+
+
+def in_loops(chains: Sequence[Chain], *_: Path) -> list[Array]:
+    model = model_of(chains)
+    return InC(model, "-O2")(list(inputs_of(model).values()))
+
+
+def in_tiles(chains: Sequence[Chain], *_: Path) -> list[Array]:
+    """Each chain as the kernel of a tile that is the whole tensor."""
+    models = [model_of([chain]) for chain in chains]
+    networks = [Network(graph_of(model)) for model in models]
+    graphs, ends = {}, []
+    for number, network in enumerate(networks):
+        members = tuple(range(len(network.graph.operators)))
+        (end,) = (v for v, value in enumerate(network.graph.values) if value.is_output)
+        ends.append(all_of(network, members, end))
+        graphs[f"k{number}"] = local_graph(network, ends[-1])
+    kernels = compiled_kernels(graphs, opset=OPSET)
+    results = []
+    for number, (model, network, tile, chain) in enumerate(zip(models, networks, ends, chains, strict=True)):
+        stored = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+        values = {**stored, **inputs_of(model)}
+        output = np.zeros_like(chain.result)
+        kernels[f"k{number}"]([values[network.graph.values[v].name] for v, _ in tile.inputs], [output])
+        results.append(output)
+    return results
+
+
+def in_a_project(chains: Sequence[Chain], folder: Path) -> list[Array]:
+    """A C project, each chain a kernel, built by the C compiler of this machine and run on files."""
+    model = model_of(chains)
+    read_model = read(model)
+    graph = operator_graph(read_model, infer(read_model))
+    numbers = iter(range(len(graph.operators)))
+    groups = [tuple(islice(numbers, len(chain.steps))) for chain in chains]
+    (folder / "objects").mkdir()
+    compiled = compile_kernels(graph, groups, Weights(read_model), target_of("host", 1), folder / "objects", 2)
+    plan, weights = plan_program(compiled)
+    write_project(folder / "project", plan, weights, compiled.all_objects)
+    sources = sorted(str(path) for path in (folder / "project").rglob("*.[cSo]"))
+    command = ["gcc", "-std=gnu11", "-O2", "-pthread", f"-I{folder / 'project'}", *sources, "-lm", "-o", "example"]
+    subprocess.run(command, check=True, cwd=folder, timeout=60)
+    names = []
+    for number, array in enumerate(inputs_of(model).values()):
+        names.append(f"x{number}.npy")
+        np.save(folder / names[-1], array)
+    outputs = [f"y{number}.npy" for number in range(len(chains))]
+    subprocess.run(["./example", *names, *outputs], check=True, cwd=folder, timeout=60)
+    return [np.load(folder / name) for name in outputs]
+
+
+def in_onnx_runtime(chain: Chain) -> Array | None:
+    """The result of ONNX Runtime, as the model is written; None where it has no kernel for a type."""
+    model = model_of([chain])
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
+        return None
+    (result,) = session.run(None, inputs_of(model))
+    return np.asarray(result)
+
+
+@pytest.mark.parametrize("immediates", [True, False])
+def test_kernels_wrap(immediates: bool) -> None:
+    assert_wrapped(REPRESENTATIVES, in_kernels(REPRESENTATIVES, immediates))
+
+
+def test_kernels_define_what_onnx_leaves_open() -> None:
+    assert_wrapped(OPEN, in_kernels(OPEN))
+
+
+def test_loops_wrap() -> None:
+    chains = REPRESENTATIVES[:3]
+    assert_wrapped(chains, in_loops(chains))
+
+
+def test_onnx_runtime_wraps() -> None:
+    """The numbers that all others are compared with are those of the runtime."""
+    known = [(chain, in_onnx_runtime(chain)) for chain in (*REPRESENTATIVES, *draw_chains(0, 100))]
+    both = [(chain, result) for chain, result in known if result is not None]
+    assert len(both) > 50
+    assert_wrapped([chain for chain, _ in both], [result for _, result in both])
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("seed", range(50))
+def test_compiled_models_wrap(tmp_path: Path, seed: int) -> None:
+    """Optimised and compiled as users do it."""
+    chains = draw_chains(seed, OUTPUTS)
+    model = model_of(chains)
+    path = saved(model, tmp_path / "chains.onnx")
+    eqfuse.compile(path, tmp_path / "build", threads=1, verify=False, measure=False)
+    results = eqfuse.load(tmp_path / "build").run(inputs_of(model))
+    assert_wrapped(chains, [results[f"y{number}"] for number in range(OUTPUTS)])
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("run", [in_loops, in_tiles, in_a_project])
+@pytest.mark.parametrize("seed", range(100, 105))
+def test_drawn_chains_wrap(run: Callable[[Sequence[Chain], Path], list[Array]], seed: int, tmp_path: Path) -> None:
+    chains = (*REPRESENTATIVES, *draw_chains(seed, OUTPUTS))
+    assert_wrapped(chains, run(chains, tmp_path))
