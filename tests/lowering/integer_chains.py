@@ -206,7 +206,7 @@ def _draw_step(generator: np.random.Generator, dtype: str) -> Step:
 
 def _pick(generator: np.random.Generator, numbers: Sequence[int]) -> int:
     """One of the numbers, of which numpy would make floats where no type of its own holds all."""
-    return numbers[generator.integers(len(numbers))]
+    return numbers[int(generator.integers(len(numbers)))]
 
 
 def model_of(chains: Sequence[Chain]) -> onnx.ModelProto:
