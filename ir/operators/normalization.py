@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from ..index_maps import (
@@ -73,7 +75,7 @@ def _group(
 ) -> Array:
     if x.ndim < 3 or x.shape[1] % groups:
         raise Unsupported("the groups do not divide the channels")
-    parts = _wide(arithmetic, x, stash).reshape((x.shape[0], groups, -1))
+    parts = _wide(arithmetic, x, stash).reshape((x.shape[0], groups, prod(x.shape[1:]) // groups))
     value = _standardize(arithmetic, parts, (2,), epsilon).reshape(x.shape)
     return _affine(arithmetic, _narrow(arithmetic, value, x), _along_channels(x, scale), _along_channels(x, shift))
 

@@ -38,6 +38,13 @@ def test_group_normalization(shape: tuple[int, ...], groups: int, dtype: str) ->
     assert_as_onnx("GroupNormalization", random_array(shape, dtype), scale, shift, 0.125, groups, 1)
 
 
+def test_groups_of_an_empty_batch() -> None:
+    value = evaluate(
+        "GroupNormalization", (random_array((0, 4, 2)), random_array((4,)), random_array((4,)), 0.125, 2, 1)
+    )
+    assert np.shape(value) == (0, 4, 2)
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("biased", [True, False])
