@@ -46,9 +46,9 @@ def _compile(request: Request) -> tuple[Scheduled, Trace, Iterable[str]]:
 
     prim_func = from_json_graph_str(request.prim_func)  # tvm.ir.load_json looks for what older versions wrote
     if request.parts:
-        buffers = [(prim_func.params[part.parameter], part.axis) for part in request.parts]
-        names = [buffer.name for buffer, axis in buffers if axis == len(buffer.shape) - 1]
-        prim_func = prim_func.with_attr(PARTS, names)
+        buffers = [(prim_func.params[part.parameter], part) for part in request.parts]
+        widths = {str(buffer.name): part.extent for buffer, part in buffers if part.axis == len(buffer.shape) - 1}
+        prim_func = prim_func.with_attr(PARTS, widths)
     *better, last = list_candidates(
         prim_func, request.device, request.threads, with_rules=request.with_rules, without=request.without
     )

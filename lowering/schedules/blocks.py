@@ -17,7 +17,8 @@ REDUCTION = 2
 FUNCTION = "main"
 """The name under which a schedule holds its only function."""
 PARTS = "eqfuse.parts"
-"""Attribute of a function: the names of parameters that are columns of wider tensors, so that their rows lie apart."""
+"""Attribute of a function: the parameters that are columns of wider tensors, so that their rows lie apart, by name, and
+how many elements the rows of the wider ones have."""
 
 
 @dataclass(frozen=True)
@@ -174,8 +175,18 @@ def _inspect_access(region: Any, variables: Mapping[Any, int], function: Any) ->
     shape = tuple(extent_of(extent, function) for extent in region.source.shape)
     steps = tuple(numbers(_summands(index)) for index in indices)
     is_computed = not all(isinstance(r.extent, tirx.IntImm) and int(r.extent) == 1 for r in region.region)
-    is_part = str(region.source.name) in map(str, (function.attrs or {}).get(PARTS, ()))
+    is_part = str(region.source.name) in _widths_around(function)
     return BufferAccess(region.source, shape, indices, iterators, steps, is_computed, is_part)
+
+
+def _widths_around(function: tirx.PrimFunc) -> Mapping[str, int]:
+    return {str(name): int(width) for name, width in (function.attrs or {}).get(PARTS, {}).items()}
+
+
+def shape_in_memory(function: tirx.PrimFunc, buffer: Any) -> list[Any]:
+    """The shape that says how far apart elements of a buffer are: of a part, that of the tensor it is a part of."""
+    width = _widths_around(function).get(str(buffer.name))
+    return list(buffer.shape) if width is None else [*buffer.shape[:-1], tirx.const(width, "int32")]
 
 
 def _summands(index: Any) -> Iterator[Any]:

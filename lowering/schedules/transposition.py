@@ -6,7 +6,7 @@
 Element by element a processor makes one in a cycle, as each has to be put into its place in a vector. In rounds (as
 Eklundh transposes, IEEE Transactions on Computers C-21, 1972) a tile of 16 x 16 takes 64 shuffles: one for every four
 elements. Axes that follow each other in both memories are one, whatever the operator calls them. The last tile of an
-axis overlaps the one before; where a call decides about an axis, fewer elements than a tile are moved one by one.
+axis overlaps the one before; where a call decides about an axis, fewer elements than a tile are moved one by one. Where a buffer is a part of a wider tensor, steps count the elements of that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvm import ir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device_file import CACHE_LINE
-from .blocks import BlockInfo
+from .blocks import BlockInfo, shape_in_memory
 from .draft import Draft, Scheduled
 from .extents import estimate_extent, expression_of, extent_of, is_symbolic
 from .pointwise import decide_parallel, inline_pointwise, schedule_pointwise
@@ -98,8 +98,8 @@ def find_movement(draft: Draft, block: BlockInfo) -> Movement | None:
     if not isinstance(load, ir.TensorLoad) or np.dtype(str(load.source.dtype)).itemsize != FLOAT_BYTES:
         return None
     iterators = draft.schedule.get(block.block).iter_vars
-    read = _find_steps(load.indices, load.source.shape, iterators)
-    write = _find_steps(block.write.indices, block.write.shape, iterators)
+    read = _find_steps(load.indices, shape_in_memory(draft.function, load.source), iterators)
+    write = _find_steps(block.write.indices, shape_in_memory(draft.function, block.write.buffer), iterators)
     if read is None or write is None or write[-1]:
         return None
     *reads, start = read
