@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import onnx_ir as ir
 from onnx_ir import serde
 
 from ..engine.onnx.evaluation import evaluate
+from ..engine.onnx.inference import infer
 from ..engine.onnx.model import Model, elements
 from ..engine.onnx.nodes import has_body, outer_values
 from .errors import LoweringError
@@ -27,7 +29,7 @@ class Weights:
     _arrays: dict[str, Array] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Array:
-        """The elements of one. Raises LoweringError where neither evaluator can compute it."""
+        """The elements of one. Raises LoweringError if neither evaluator can compute it, or it depends on an input."""
         if name not in self._arrays:
             self._arrays[name] = self._read(name) if name in self._tensors else self._compute(name)
         return self._arrays[name]
@@ -44,30 +46,37 @@ class Weights:
         value = self.model.graph.initializers.get(name)
         if value is not None and value.const_value is not None:
             return np.asarray(elements(value.const_value))
-        nodes, leaves = self._sources(name)
+        nodes, leaves = self._sources(name, self._tensors)
+        if any(leaf not in self._tensors for leaf in leaves):  # a shape that the model asks for
+            nodes, leaves = self._sources(name, self._tensors.keys() | self._inferred.keys())
         opsets = dict(self.model.ir.opset_imports)
-        results = evaluate(nodes, {leaf: self[leaf] for leaf in leaves}, [name], opsets)
+        results = evaluate(nodes, {leaf: self._leaf(leaf, name) for leaf in leaves}, [name], opsets)
         if name not in results:
             raise LoweringError(f"{self.model.label}: the constant {name!r} cannot be computed here")
         return results[name]
 
-    def _sources(self, name: str) -> tuple[list[onnx.NodeProto], list[str]]:
-        """The nodes behind a constant in an order to run them, and the stored tensors that they read."""
-        producers = {output.name: node for node in self.model.graph for output in node.outputs}
-        nodes: dict[str, ir.Node] = {}
-        leaves: dict[str, None] = {}
+    def _leaf(self, leaf: str, name: str) -> Array:
+        """The elements of what a constant is computed from."""
+        if leaf in self._inferred and leaf not in self._tensors:
+            return self._inferred[leaf]
+        if leaf not in self._tensors and leaf not in self.model.graph.initializers:
+            raise LoweringError(f"{self.model.label}: {name!r} is no constant, for it depends on {leaf!r}")
+        return self[leaf]
 
-        def visit(wanted: str) -> None:
-            if wanted in self._tensors or wanted not in producers:
-                leaves[wanted] = None
-                return
-            node = producers[wanted]
-            for operand in _operands(node, self.model.graph):
-                visit(operand)
-            nodes[node.outputs[0].name or ""] = node
+    @cached_property
+    def _inferred(self) -> Mapping[str, Array]:
+        """Small constants that follow from shapes, too."""
+        return infer(self.model).constants
 
-        visit(name)
-        return [serde.serialize_node(node) for node in nodes.values()], list(leaves)
+    def _sources(self, name: str, known: Collection[str]) -> tuple[list[onnx.NodeProto], list[str]]:
+        """The nodes behind a constant in the order of the model, and what they read that is known or made by none."""
+        wanted, nodes = {name: None}, list[ir.Node]()
+        for node in reversed(self.model.graph):
+            if any(output.name in wanted and output.name not in known for output in node.outputs):
+                nodes.append(node)
+                wanted |= dict.fromkeys(_operands(node, self.model.graph))
+        made = {output.name for node in nodes for output in node.outputs if output.name not in known}
+        return [serde.serialize_node(node) for node in reversed(nodes)], [each for each in wanted if each not in made]
 
 
 def _operands(node: ir.Node, graph: ir.Graph) -> Iterable[str]:

@@ -6,7 +6,8 @@
 Element by element a processor makes one in a cycle, as each has to be put into its place in a vector. In rounds (as
 Eklundh transposes, IEEE Transactions on Computers C-21, 1972) a tile of 16 x 16 takes 64 shuffles: one for every four
 elements. Axes that follow each other in both memories are one, whatever the operator calls them. The last tile of an
-axis overlaps the one before; where a call decides about an axis, fewer elements than a tile are moved one by one. Where a buffer is a part of a wider tensor, steps count the elements of that.
+axis overlaps the one before; where a call decides about an axis, fewer elements than a tile are moved one by one. In a
+buffer that is a part of a wider tensor, steps count the elements of the wider one.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from onnx import helper
 
@@ -48,3 +49,24 @@ def test_one_that_crashed_explains_the_model(convolution: CompiledKernels, folde
 
 def test_a_kernel_that_is_asked_about_is_right_by_itself(convolution: CompiledKernels, folder: Path) -> None:
     assert not list(suspects(convolution, folder / "model.so", 1, among={convolution.calls[0].symbol}))
+
+
+def test_operators_whose_sizes_follow_from_computed_shapes_are_tried_by_themselves(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Neg", ["x"], ["a"]),
+        helper.make_node("Shape", ["a"], ["shape"]),
+        helper.make_node("Div", ["shape", "two"], ["half"]),
+        helper.make_node("Slice", ["a", "half", "shape", "axis"], ["b"]),
+        helper.make_node("Exp", ["b"], ["y"]),
+    ]
+    wrong = [*nodes[:4], helper.make_node("Sin", ["b"], ["y"])]
+    proto, other = (
+        model(each, {"x": (8,)}, {"y": (4,)}, two=np.array([2]), axis=np.array([0])) for each in (nodes, wrong)
+    )
+    graph = graph_of(proto)
+    groups = [(number,) for number in range(len(graph.operators))]
+    compiled = compile_kernels(graph, groups, Weights(read(proto)), target_of("host", 1), tmp_path, 1)
+    linked(compiled, tmp_path)
+    assert not list(suspects(compiled, tmp_path / "model.so", 1))
+    compared = replace(compiled, weights=Weights(read(other)))
+    assert [s.symbol for s in suspects(compared, tmp_path / "model.so", 1)] == [compiled.calls[-1].symbol]
