@@ -191,26 +191,36 @@ def _elements(sample: Sample, bounds: FloatRange, random: np.random.Generator, a
 
 def _compare(sample: Sample, fired: Fired, elements: dict[str, Array], bounds: FloatRange) -> Counterexample | None:
     wide = {"float32": "longdouble"}
-    real = Evaluation(sample, fired, elements, wide)
     held = _HeldEvaluation(sample, fired, elements, wide)
     held.hold(*(2.0**exponent for exponent in bounds.results))
     try:
         held.left_sides()
         held.hold(bounds.least, bounds.end)
-        pairs = list(zip(real.comparisons(), held.comparisons(), strict=True))
+        seen = list(held.comparisons())
+        losses = [_losses(pair.left, pair.right, bounds) for pair in seen]
+        if not any(lost.any() for lost in losses):
+            return None
+        real = list(Evaluation(sample, fired, elements, wide).comparisons())
     except Unsupported:
         return None
-    for index, (truth, seen) in enumerate(pairs):
-        left, right = truth.left, seen.right
-        if truth.root < 0 or not is_float(left) or left.shape != right.shape:
+    for index, (pair, truth, lost) in enumerate(zip(seen, real, losses, strict=True)):
+        if truth.root < 0 or not lost.any():
             continue
-        kept = np.isfinite(left) & (np.abs(left - seen.left) <= _EXACT * np.abs(left))
-        equal = np.abs(left - truth.right) <= _NEAR * np.abs(left)
-        counts = ~np.isfinite(right) | (np.abs(left) >= 2.0**bounds.least_loss)
-        lost = kept & equal & counts & ~(np.abs(left - right) <= _NEAR * np.abs(left))
-        if lost.any() and (found := _confirm(sample, fired, elements, bounds, index, left, lost)) is not None:
+        kept = np.abs(truth.left - pair.left) <= _EXACT * np.abs(truth.left)
+        equal = np.abs(truth.left - truth.right) <= _NEAR * np.abs(truth.left)
+        places = lost & kept & equal
+        found = _confirm(sample, fired, elements, bounds, index, truth.left, places) if places.any() else None
+        if found is not None:
             return found
     return None
+
+
+def _losses(left: Array, right: Array, bounds: FloatRange) -> Array:
+    """Where the left side is a number, and the right side another one, or none."""
+    if not is_float(left) or left.shape != right.shape:
+        return np.zeros(left.shape, bool)
+    counts = ~np.isfinite(right) | (np.abs(left) >= 2.0**bounds.least_loss)
+    return np.asarray(np.isfinite(left) & counts & ~(np.abs(left - right) <= _NEAR * np.abs(left)))
 
 
 def _confirm(
