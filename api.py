@@ -131,6 +131,7 @@ def optimize_with_result(
     typical: Names = (),
     range: Names = (),
     outputs: Names = (),
+    custom_ops: Paths = (),
     verify: bool = True,
     inputs: Paths = (),
     atol: float | None = None,
@@ -186,6 +187,7 @@ def compile(
     typical: Names = (),
     range: Names = (),
     outputs: Names = (),
+    custom_ops: Paths = (),
     verify: bool = True,
     inputs: Paths = (),
     atol: float | None = None,
@@ -235,6 +237,7 @@ def verify(
     rtol: float | None = None,
     verify_limit: float = 300.0,
     seed: int = 0,
+    custom_ops: Paths = (),
 ) -> Verification:
     """Run two models on the same inputs and compare their outputs.
 

@@ -163,6 +163,10 @@ def add_verification(parser: argparse.ArgumentParser, purpose: str = "verify") -
         "by then is not written",
     )  # fmt: skip
     parser.add_argument("--seed", type=not_negative(int), help="seed of inputs and of a search (default 0)")
+    parser.add_argument(
+        "--custom-ops", action="append", default=[], type=Path, metavar="LIB.so",
+        help="a library of custom operators for ONNX Runtime, which runs them; repeatable",
+    )  # fmt: skip
     add_inputs(parser, f"{purpose} on these inputs (default: random ones)")
 
 

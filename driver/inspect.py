@@ -25,6 +25,7 @@ from ..extract.partition.local_functions import inline_functions
 from ..extract.partition.operator_graph import operator_graph
 from ..extract.partition.savings import intermediate_bytes, removed_values
 from ..ir.graph import OperatorGraph
+from ..support.custom_operators import custom_operators
 from .options import InspectOptions, PricingOptions, VerifyOptions
 from .saturate import samples_of
 
@@ -210,16 +211,17 @@ def verify_models(original: Any, candidate: Any, options: VerifyOptions) -> Veri
             raise UsageError(f"--input-shapes {name}: to run a model every dimension must be a number")
     before, after = read(original), read(candidate)
     try:
-        return verify(
-            before.source,
-            after.source,
-            atol=options.atol,
-            rtol=options.rtol,
-            seed=options.seed,
-            shapes={name: tuple(map(int, shape)) for name, shape in options.input_shapes.items()},
-            samples=samples_of(override_shapes(before, options.input_shapes), options.inputs),
-            measure=True,
-            limit=options.verify_limit,
-        )
+        with custom_operators(options.custom_ops):
+            return verify(
+                before.source,
+                after.source,
+                atol=options.atol,
+                rtol=options.rtol,
+                seed=options.seed,
+                shapes={name: tuple(map(int, shape)) for name, shape in options.input_shapes.items()},
+                samples=samples_of(override_shapes(before, options.input_shapes), options.inputs),
+                measure=True,
+                limit=options.verify_limit,
+            )
     except VerificationError as error:
         raise VerificationError(f"{before.label} and {after.label}: {error}") from None

@@ -18,9 +18,10 @@ from ..engine.egraph.worker import Worker
 from ..engine.onnx.inference import Knowledge
 from ..engine.onnx.model import Model, is_same_graph, write
 from ..engine.onnx.provenance import forget_partition, stamp
-from ..engine.onnx.typing import drop_annotations
+from ..engine.onnx.typing import drop_annotations, keep_declared_shapes
 from ..engine.summary import GraphSummary, knowledge_of_result, summarize
 from ..errors import UsageError, VerificationError
+from ..support.custom_operators import custom_operators
 from ..support.deadlines import seconds_left
 from ..support.files import check_destination, write_text
 from .clock import Clock, Observer
@@ -130,7 +131,7 @@ def optimize_model(
         if output is not None and output.resolve() == options.certificate.resolve():
             raise UsageError(f"{output}: cannot be both model and certificate; name another file for one of them")
     clock = Clock(observer, options.time_limit)
-    with worker or Worker(options.selection) as started:
+    with custom_operators(options.custom_ops), worker or Worker(options.selection) as started:
         if options.verify:
             from ..engine.verification import prepare
 
@@ -172,6 +173,7 @@ def _write_result(
         flat = without_bodies(result)
         after = summarize(flat, knowledge_of_result(flat, saturated.knowledge), price)
         drop_annotations(result.ir, model.ir)
+        keep_declared_shapes(result.ir, model.ir)
         result = _record_partition(result, None if lowering is not None else partition, options)
         matched, device = len(egraph.saturation.matched), load_device(chosen.options.device)
         stamp(result.ir.metadata_props, options.precision, matched, device, options.trusted)

@@ -96,6 +96,7 @@ class VerifyOptions:
     rtol: NotNegative | None = None
     verify_limit: Positive = VERIFICATION_SECONDS
     seed: NotNegativeInteger = 0
+    custom_ops: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -164,6 +165,7 @@ class Options(PricingOptions):
     typical: tuple[str, ...] = ()
     range: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    custom_ops: tuple[Path, ...] = ()
     verify: bool = True
     inputs: tuple[Path, ...] = ()
     atol: NotNegative | None = None

@@ -13,12 +13,14 @@ import onnx_ir as ir
 from ..engine.onnx.model import Model
 from ..engine.onnx.nodes import is_standard
 from ..engine.onnx.typing import NAMELESS, dtype_name
-from ..ir.graph import OperatorGraph
+from ..ir.graph import OperatorGraph, Value
 from ..ir.size_names import declared_sizes, dimension_as_size
 from ..ir.sizes import Size
 from ..ir.types import TensorType
+from ..support.custom_operators import list_libraries
 from .errors import LoweringError
 from .ports import Port, shape_text
+from .program.elements import ELEMENT_TYPES
 from .weights import Weights
 
 if TYPE_CHECKING:
@@ -77,7 +79,8 @@ def read_samples(paths: Iterable[Path], ports: Sequence[Port]) -> tuple[Sample, 
 
 
 def require_tensors(graph: OperatorGraph, model: Model) -> None:
-    """Raise LoweringError for a value that an operator makes or reads, and that is no tensor of numbers."""
+    """Raise LoweringError for a value that an operator makes or reads, and that is no tensor of numbers that compiled
+    code holds."""
     for node in filter(is_standard, model.graph):
         for output, formal in zip(node.outputs, _list_results(node, model.opset), strict=False):
             if all(text.startswith(("seq(", "optional(")) for text in formal.types):
@@ -85,11 +88,19 @@ def require_tensors(graph: OperatorGraph, model: Model) -> None:
                 raise LoweringError(f"{subject} is a sequence or optional, {_ONLY}")
     for value in graph.values:
         if value.type is not None and value.type.dtype == "string":
-            maker = f" ({graph.operators[value.producer].op} makes it)" if value.producer is not None else ""
-            raise LoweringError(f"value {value.name!r}{maker} is text, {_ONLY}")
+            raise LoweringError(f"{_describe_value(graph, value)} is text, {_ONLY}")
+        if value.type is not None and value.type.dtype not in ELEMENT_TYPES and not value.is_constant:
+            subject = _describe_value(graph, value)
+            raise LoweringError(f"{subject} is of {value.type.dtype}, a type that compiled code cannot hold; {_TAKES}")
 
 
-_ONLY = "and only tensors of numbers can be compiled; `eqfuse optimize` takes such models"
+def _describe_value(graph: OperatorGraph, value: Value) -> str:
+    maker = f" ({graph.operators[value.producer].op} makes it)" if value.producer is not None else ""
+    return f"value {value.name!r}{maker}"
+
+
+_TAKES = "`eqfuse optimize` takes such models"
+_ONLY = f"and only tensors of numbers can be compiled; {_TAKES}"
 
 
 def _list_results(node: ir.Node, opset: int) -> Sequence[onnx.defs.OpSchema.FormalParameter]:
@@ -104,11 +115,38 @@ def known_type(graph: OperatorGraph, value: int) -> TensorType:
     shape = described.type.shape if described.type is not None else None
     if described.type is not None and shape is not None and None not in map(dimension_as_size, shape):
         return described.type
-    maker = f" ({graph.operators[described.producer].op} makes it)" if described.producer is not None else ""
+    cause = _find_unknown(graph, value)
+    if cause is not None:
+        operator = graph.operators[cause]
+        library = "" if list_libraries() else "register the library of a custom operator by --custom-ops LIB.so, or "
+        raise LoweringError(
+            f"{operator.op} {operator.name!r}: neither ONNX nor ONNX Runtime infers the shape of its result; {library}"
+            "declare that shape in the model (value_info)"
+        )
     raise LoweringError(
-        f"value {described.name!r}{maker} has the shape {shape_text(shape)}, which depends on the values of inputs; "
-        "compiled code needs sizes that follow from those of the inputs"
+        f"{_describe_value(graph, described)} has the shape {shape_text(shape)}, which depends on the values of "
+        "inputs; compiled code needs sizes that follow from those of the inputs"
     )
+
+
+def _find_unknown(graph: OperatorGraph, value: int) -> int | None:
+    """The operator from which on nothing is known of what is computed up to a value: its operands have types, and none
+    of its results has one. None where there is no such operator."""
+    waiting, seen = [value], {value}
+    while waiting:
+        described = graph.values[waiting.pop()]
+        if described.type is not None and described.type.shape is not None:
+            continue
+        producer = described.producer
+        if producer is None:
+            return None
+        operands = [v for v in graph.operators[producer].inputs if v is not None and not graph.values[v].is_constant]
+        unknown = [v for v in operands if (type_ := graph.values[v].type) is None or type_.shape is None]
+        if not unknown:
+            return producer
+        waiting += [v for v in unknown if v not in seen]
+        seen.update(unknown)
+    return None
 
 
 def outputs_of(weights: Weights, graph: OperatorGraph) -> tuple[Port, ...]:

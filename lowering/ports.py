@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import ml_dtypes  # noqa: F401  since then numpy knows bfloat16 and the types of 8 bits by name
 import numpy as np
 
 from ..ir.size_names import parse_size

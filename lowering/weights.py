@@ -39,7 +39,7 @@ class Weights:
         return self.model.stored
 
     def _read(self, name: str) -> Array:
-        return np.ascontiguousarray(self._tensors[name].numpy()).reshape(tuple(self._tensors[name].shape.numpy()))
+        return np.ascontiguousarray(elements(self._tensors[name])).reshape(tuple(self._tensors[name].shape.numpy()))
 
     def _compute(self, name: str) -> Array:
         """Run the nodes that a constant comes from; a default that callers of the original may replace is one too."""

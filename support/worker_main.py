@@ -22,7 +22,8 @@ from math import inf, isfinite
 from typing import IO, Any
 
 from ..errors import EqfuseError
-from .worker_process import WorkerFailedError
+from .custom_operators import set_libraries
+from .worker_process import Order, WorkerFailedError
 
 _PARENT_CHECK = 1.0
 """Seconds between two looks at the parent: a process outlives a parent that was killed by no more than that."""
@@ -52,16 +53,17 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
         while True:
             _end_after(signal.ITIMER_PROF, inf)
             _end_after(signal.ITIMER_REAL, idle_seconds)
-            request, by_clock, computing, memory = pickle.load(requests)
-            _end_after(signal.ITIMER_REAL, by_clock + _ORPHAN_SECONDS)
-            _end_after(signal.ITIMER_PROF, computing)
-            if memory is not None:
-                _limit_memory(memory)
+            order: Order = pickle.load(requests)
+            _end_after(signal.ITIMER_REAL, order.by_clock + _ORPHAN_SECONDS)
+            _end_after(signal.ITIMER_PROF, order.computing)
+            if order.memory is not None:
+                _limit_memory(order.memory)
+            set_libraries(order.libraries)
             if problem is not None:
                 send("error", problem)
                 continue
             try:
-                result = function(request)
+                result = function(order.request)
                 if isinstance(result, Generator):
                     for message in result:
                         send("message", message)

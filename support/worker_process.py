@@ -14,10 +14,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from importlib import import_module
 from math import inf, isfinite
 from typing import IO, Any
 
+from .custom_operators import list_libraries
 from .forked_process import ForkedProcess, may_fork
 from .scratch import scratch_root
 
@@ -59,6 +61,18 @@ class WorkerFailedError(Exception):
 
     def __str__(self) -> str:
         return ": ".join(self.args)
+
+
+@dataclass(frozen=True)
+class Order:
+    """A request, the seconds that it may take by the clock and `computing`, and the bytes of data that the process may
+    have from then on. `libraries` of custom operators are those of the process that asks."""
+
+    request: object
+    by_clock: float
+    computing: float
+    memory: int | None = None
+    libraries: tuple[str, ...] = field(default_factory=list_libraries)
 
 
 class WorkerProcess:
@@ -131,7 +145,7 @@ class WorkerProcess:
                     self._read(process, "ready")
             with self._limit(by_clock) as process:
                 self._forget_output()
-                _write(process, (request, by_clock, computing, None))
+                _write(process, Order(request, by_clock, computing))
                 frame = self._read(process, "answer")
         except WorkerDiedError as error:
             if isfinite(self._idle_seconds) and error.signal == signal.SIGALRM:
@@ -146,7 +160,7 @@ class WorkerProcess:
         """
         self.start()
         with suppress(WorkerDiedError), self._limit(inf) as process:
-            _write(process, (request, inf, inf, memory))
+            _write(process, Order(request, inf, inf, memory))
 
     def receive(self, seconds: float = inf) -> Any:
         """Return the next message that a generator function yields; its result, None, comes behind its last one.

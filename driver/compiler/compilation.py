@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -153,7 +154,9 @@ class Compilation:
         """The key of the bundle in the cache: a digest of everything that it depends on."""
         chosen = {**asdict(self.options), **backend.identity(self.options), "versions": bundle.versions()}
         given = [sample.digest for sample in self.samples]
-        return cache.key_of({**chosen, "model": self.fingerprint, "inputs": given}, rule_paths(self.options.rules))
+        libraries = [sha256(path.read_bytes()).hexdigest() for path in self.options.custom_ops]
+        content = {"model": self.fingerprint, "inputs": given, "libraries": libraries}
+        return cache.key_of({**chosen, **content}, rule_paths(self.options.rules))
 
     def optimize(self, backend: BackEnd) -> Result:
         """Optimise the model, but for one that records its partition: its kernels are compiled as they are.

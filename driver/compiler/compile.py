@@ -12,6 +12,7 @@ from ...lowering.bundle import bundle, cache
 from ...lowering.program.names import DEFAULT_PREFIX, check_prefix
 from ...lowering.target import check_linker, check_target, is_accelerator, target_of
 from ...lowering.threads import check_threads
+from ...support.custom_operators import custom_operators
 from ...support.options import OptionError
 from ..clock import Clock, Observer
 from ..optimize import Result
@@ -71,12 +72,12 @@ def compile_model(
             raise OptionError("accelerator", f"is for accelerators, and the target is {target}")
         options = replace(options, device=target)
     clock = Clock(observer)
-    with clock.phase("read"):
+    with clock.phase("read"), custom_operators(options.custom_ops):
         compilation = Compilation.of(read(source), options, clock, batch)
     backend.check(compilation)
     if isinstance(backend, Processor) and tuning is not None:
         backend.check_search(tuning)
-    with bundle.stage_bundle(output) as folder:
+    with custom_operators(options.custom_ops), bundle.stage_bundle(output) as folder:
         result, built = _fill(folder, compilation, backend, tuning)
         if isinstance(backend, Processor):
             built = replace(built, manifest=backend.finish(built.manifest, folder))

@@ -32,6 +32,7 @@ from ...lowering.linking import Linker
 from ...lowering.ports import random_inputs
 from ...lowering.target import Target, check_runs_here
 from ...lowering.weights import Weights
+from ...support.custom_operators import list_libraries
 from ...support.deadlines import seconds_left
 from ...support.processor import available_cores
 from ...support.scratch import scratch_folder
@@ -291,6 +292,7 @@ class Processor:
             library=LIBRARY if target.is_library else PLAN,
             measurement=summary,
             sizes=_describe_sizes(compilation, prepared),
+            custom_ops=list_libraries() if prepared.fallbacks else (),
         )
 
 

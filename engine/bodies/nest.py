@@ -64,7 +64,7 @@ class _Nester:
         self.graph.extend(nodes)
         for index, (value, declared) in enumerate(zip(outputs, self.flat.source.graph.outputs, strict=True)):
             self.graph.outputs[index] = output = scope.value(value)
-            output.shape = _join_shapes(declared.shape, output.shape)
+            output.shape = declared.shape if output.shape is None else output.shape
         for value in [value for value in self.graph.inputs if FORMAL_KEY in value.metadata_props]:
             self.graph.inputs.remove(value)
         for node in self.placement.nodes:
@@ -264,13 +264,3 @@ class _Nester:
             yield graph
             graph = self.operators[graph].graph
         yield self.graph
-
-
-def _join_shapes(declared: ir.Shape | None, inferred: ir.Shape | None) -> ir.Shape | None:
-    """The sizes and names that a model declares of an output, and what is inferred of the others."""
-    if declared is None:
-        return inferred
-    if inferred is None or len(declared) != len(inferred):
-        return declared
-    pairs = zip(declared, inferred, strict=True)
-    return ir.Shape([i if isinstance(d, ir.SymbolicDim) and d.value is None else d for d, i in pairs])

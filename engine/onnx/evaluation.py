@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from ...support.custom_operators import register
 from .delicate import without_delicate_nodes
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
@@ -97,6 +98,7 @@ def _run_in_runtime(model: onnx.ModelProto) -> list[np.ndarray[Any, Any]]:
     options.intra_op_num_threads = 1
     # Packed weights take another kernel, which rounds otherwise; the runtime's own constant folding does not pack.
     options.add_session_config_entry("session.disable_prepacking", "1")
+    register(options)
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     results = session.run(None, {})
     if not all(isinstance(r, np.ndarray) for r in results):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from ...ir.size_names import declared_sizes
 from ...ir.types import Dimension, TensorType
 from ..shapes.bounds import Bounds
 from ..shapes.classical import classical_dtypes, is_classical
+from ..shapes.contributed import infer_by_runtime, is_of_another_domain
 from ..shapes.evaluation import Declared, SymbolicShapes, evaluate_shapes
 from .delicate import without_delicate_nodes
 from .evaluation import Arrays, evaluate, evaluate_by_reference
@@ -96,6 +98,8 @@ def infer(model: Model) -> Knowledge:
     declared = Declared(declared_sizes(skeleton.symbols), Bounds(dict(model.lowest)))
     while True:
         types = skeleton.infer(constants)
+        if skeleton.ask_runtime(types, constants):
+            continue
         if folded := _fold(model, types, constants):
             constants |= folded
             continue
@@ -216,6 +220,47 @@ class _Skeleton:
         except Exception as error:
             raise ModelError(f"{self._model.label}: fails the ONNX checker: {first_line(error)}") from None
 
+    def ask_runtime(self, types: Mapping[str, TensorType], constants: Arrays) -> bool:
+        """Note the types that ONNX Runtime infers where ONNX does not, as of operators of its own domains; whether any
+        is new."""
+        opsets, functions = self._model.ir.opset_imports, self._model.ir.functions
+        others = [
+            node
+            for node in self._model.graph
+            if (is_of_another_domain(node) and not is_inferable(node) and node.op_identifier() not in functions)
+            or (is_standard(node) and _lacks_inference(node.op_type, self._model.opset))
+        ]
+        open_ones = {node for node in others if not all(_is_typed(types, o, self.symbols) for o in node.outputs)}
+        if not open_ones:
+            return False
+        known, news = dict(types), dict[str, TensorType]()
+        for node in self._model.graph:
+            if node in open_ones:
+                inferred = infer_by_runtime(serde.serialize_node(node), known, constants, opsets)
+            elif is_standard(node) and not has_body(node):
+                inferred = _infer_from(node, known, constants, self._model.opset)
+            else:
+                continue
+            better = {o.name: inferred[o.name] for o in node.outputs if o.name in inferred}
+            better = {n: t for n, t in better.items() if n and _says_more(t, known.get(n), self.symbols)}
+            known |= better
+            news |= better if node in open_ones else {}
+        for name, type_ in news.items():
+            self._declare(name, type_)
+        return bool(news)
+
+    def _declare(self, name: str, type_: TensorType) -> None:
+        """Say the type of a value that inference does not know."""
+        info = onnx.ValueInfoProto(name=name, type=type_proto(type_))
+        for dimension in info.type.tensor_type.shape.dim:
+            if dimension.dim_param == NAMELESS:
+                dimension.Clear()
+        found = [v for v in (*self._proto.graph.value_info, *self._proto.graph.output) if v.name == name]
+        for declared in found:
+            declared.CopyFrom(info)
+        if not found:
+            self._proto.graph.value_info.append(info)
+
     def infer(self, constants: Arrays) -> dict[str, TensorType]:
         proto = self._with(constants)
         types = self._infer_types(without_delicate_nodes(proto, {}), propagate=False)
@@ -290,6 +335,47 @@ def infer_node_types(
     # What ONNX refuses is reported by inference of the whole graph. An If that is flat is no node of ONNX.
     outputs = infer_outputs(serde.serialize_node(node), protos, constants, opsets.get("", 1)) or {}
     return {name: t for name, t in outputs.items() if t.is_static and NAMELESS not in (t.shape or ())}
+
+
+@cache
+def _lacks_inference(op_type: str, opset: int) -> bool:
+    """Whether ONNX infers nothing of a standard operator; its function, if it has one, is not looked into."""
+    if not onnx.defs.has(op_type, opset, ""):
+        return False
+    schema: Any = onnx.defs.get_schema(op_type, opset, "")
+    return not schema.has_type_and_shape_inference_function and not schema.deprecated
+
+
+def _infer_from(
+    node: ir.Node, types: Mapping[str, TensorType], constants: Arrays, opset: int
+) -> dict[str, TensorType]:
+    """What ONNX infers for a node of operands whose sizes may be symbols; {} where the type of one is not known."""
+    names = [value.name for value in node.inputs if value is not None and value.name]
+    if any(name not in types or types[name].shape is None for name in names):
+        return {}
+    protos = {name: type_proto(types[name]) for name in names}
+    for dimension in (d for proto in protos.values() for d in proto.tensor_type.shape.dim):
+        if dimension.dim_param == NAMELESS:
+            dimension.Clear()
+    return infer_outputs(serde.serialize_node(node), protos, constants, opset) or {}
+
+
+def _is_typed(types: Mapping[str, TensorType], value: ir.Value, symbols: Set[str]) -> bool:
+    """Whether all sizes of a value are numbers or symbols; an output that is left out counts as one."""
+    type_ = types.get(value.name or "")
+    return not value.name or (type_ is not None and type_.shape is not None and _count_open(type_, symbols) == 0)
+
+
+def _says_more(type_: TensorType, known: TensorType | None, symbols: Set[str]) -> bool:
+    """Whether a type tells more sizes than what is known."""
+    if known is None or (known.shape is None and type_.shape is not None):
+        return True
+    return type_.shape is not None and _count_open(type_, symbols) < _count_open(known, symbols)
+
+
+def _count_open(type_: TensorType, symbols: Set[str]) -> int:
+    """How many dimensions are neither numbers nor symbols."""
+    return sum(not isinstance(d, int) and d not in symbols for d in type_.shape or ())
 
 
 def _is_static(types: Mapping[str, TensorType], value: ir.Value) -> bool:

@@ -282,7 +282,8 @@ def _external_tensors(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]
 def elements(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
     """The elements of a stored tensor, for reading only. Raises ModelError if the file cannot be read.
 
-    External data is mapped anew: the array keeps this map open, while writing the model closes the tensor's own.
+    External data is mapped anew: the array keeps this map open, while writing the model closes the tensor's own. Text
+    is an array of objects, as onnx takes it.
     """
     if isinstance(tensor, ir.ExternalTensor):
         tensor = ir.ExternalTensor(
@@ -290,7 +291,8 @@ def elements(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
             base_dir=tensor.base_dir,
         )  # fmt: skip
     try:
-        return tensor.numpy()
+        array = tensor.numpy()
+        return array.astype(object) if array.dtype.kind in "SU" else array
     except (OSError, ValueError) as error:
         place = f" in {tensor.path}" if isinstance(tensor, ir.ExternalTensor) else ""
         raise ModelError(f"weight {tensor.name}{place} cannot be read: {first_line(error)}") from error

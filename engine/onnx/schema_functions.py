@@ -26,13 +26,15 @@ from .nodes import RANDOM_OPERATORS, is_standard
 from .typing import type_proto
 
 DOMAIN = "eqfuse.expanded"
-EINSUM, CLIP, STFT = "Einsum", "Clip", "STFT"
+EINSUM, CLIP, STFT, NORMALIZATION = "Einsum", "Clip", "STFT", "MeanVarianceNormalization"
 _LONGEST_FRAME = 2048
 """Elements of a frame of an STFT at most whose waves are constants: 17 MB of them."""
 _BOUNDS = (("Max", "min"), ("Min", "max"))
 """The operators that a Clip before opset 11 stands for, each with its attribute."""
 _BROADCASTING = 8
 """The opset since which Max and Min repeat a number."""
+_MEAN_AXES_INPUT = 18
+"""The opset since which the axes of ReduceMean are an input."""
 _AXES_INPUT = 13
 """The opset since which Constant takes lists of integers, and all operators have the forms used here."""
 _KEPT = RANDOM_OPERATORS | {"DynamicQuantizeLinear", "Range", "SequenceMap"}
@@ -73,7 +75,9 @@ def expand_operators(model: Model, types: Mapping[str, TensorType]) -> Model:
 def _is_expandable(node: ir.Node) -> bool:
     if is_expandable_classical(node):
         return True
-    if is_standard(node) and (node.op_type in (EINSUM, STFT) or (node.op_type == CLIP and node.attributes)):
+    if is_standard(node) and node.op_type in (EINSUM, STFT, NORMALIZATION):
+        return True
+    if is_standard(node) and node.op_type == CLIP and node.attributes:
         return True
     if not is_standard(node) or node.op_type in OPERATORS or node.op_type in _KEPT or not defs.has(node.op_type):
         return False
@@ -91,6 +95,8 @@ def _function_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> 
         return _stft_of(node, opset, types)
     if node.op_type == CLIP:
         return _clip_of(node, opset, types)
+    if node.op_type == NORMALIZATION:
+        return _normalization_of(node, opset)
     schema: Any = defs.get_schema(node.op_type, opset)  # onnx leaves methods out of its stub
     function = onnx.FunctionProto()
     versions = [v for v in schema.function_opset_versions if v <= opset]
@@ -156,6 +162,31 @@ def _constant(node: ir.Node, place: int) -> np.ndarray[Any, Any] | None:
     value = node.inputs[place] if len(node.inputs) > place else None
     tensor = None if value is None else ir.convenience.get_const_tensor(value)
     return None if tensor is None else tensor.numpy()
+
+
+def _normalization_of(node: ir.Node, opset: int) -> onnx.FunctionProto:
+    """A normalisation to the mean 0 and the variance 1 as ONNX Runtime computes it: `d / sqrt(mean(d * d))` of the
+    deviations `d` from the mean, where ONNX's own function subtracts squares, and loses most digits by that."""
+    axes = list(node.attributes["axes"].as_ints()) if "axes" in node.attributes else list(_NORMALIZED_AXES)
+    make, mean_inputs, attributes = onnx.helper.make_node, ["axes"], dict[str, Any]()
+    steps = [make("Constant", [], ["axes"], value=onnx.numpy_helper.from_array(np.asarray(axes, np.int64)))]
+    if opset < _MEAN_AXES_INPUT:
+        steps, mean_inputs, attributes = [], [], {"axes": axes}
+    steps += [
+        make("ReduceMean", ["x", *mean_inputs], ["mean"], **attributes),
+        make("Sub", ["x", "mean"], ["deviation"]),
+        make("Mul", ["deviation", "deviation"], ["square"]),
+        make("ReduceMean", ["square", *mean_inputs], ["variance"], **attributes),
+        make("Sqrt", ["variance"], ["spread"]),
+        make("Div", ["deviation", "spread"], ["y"]),
+    ]
+    return onnx.helper.make_function(
+        DOMAIN, NORMALIZATION, ["x"], ["y"], steps, [onnx.helper.make_opsetid("", opset)]
+    )
+
+
+_NORMALIZED_AXES = 0, 2, 3
+"""What a MeanVarianceNormalization takes together if it does not say."""
 
 
 def _clip_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:

@@ -83,6 +83,15 @@ def constant_type(tensor: ir.TensorProtocol) -> TensorType:
     return TensorType(dtype_name(tensor.dtype), tuple(int(d) for d in tensor.shape.numpy()))
 
 
+def keep_declared_shapes(result: ir.Model, original: ir.Model) -> None:
+    """Give the outputs of a result the sizes and names that the original declares for their dimensions."""
+    for output, declared in zip(result.graph.outputs, original.graph.outputs, strict=True):
+        given, found = declared.shape, output.shape
+        if given is not None and found is not None and len(given) == len(found):
+            pairs = zip(given, found, strict=True)
+            output.shape = ir.Shape([f if isinstance(g, ir.SymbolicDim) and g.value is None else g for g, f in pairs])
+
+
 def drop_annotations(result: ir.Model, original: ir.Model) -> None:
     """Remove the types of intermediate values if the original carries none either: they only make files larger."""
     if any(o.shape is not None for n in original.graph.all_nodes() for o in n.outputs if not o.is_graph_output()):

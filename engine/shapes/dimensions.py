@@ -345,7 +345,8 @@ def _like_content(site: Site) -> Shape:
 
 _LIKE_FIRST = (
     "Identity", "Dropout", "PRelu", "Clip", "IsInf", "Softmax", "LogSoftmax", "Hardmax", "LRN", "LpNormalization",
-    "InstanceNormalization", "LayerNormalization", "GroupNormalization", "BatchNormalization", "QuantizeLinear",
+    "InstanceNormalization", "LayerNormalization", "GroupNormalization", "MeanVarianceNormalization",
+    "BatchNormalization", "QuantizeLinear",
     "DequantizeLinear", "CumSum", "Trilu", "ScatterND", "ScatterElements",
 )  # fmt: skip
 _BY_CATEGORY = {"elementwise.unary": _same, "elementwise.binary": _broadcast, "elementwise.ternary": _broadcast}

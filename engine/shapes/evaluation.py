@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
+from onnx_ir import serde
 
 from ...ir.size_names import parse_size
 from ...ir.sizes import Size, TooComplex, neighbour_products, number, symbol
@@ -18,6 +19,7 @@ from ..onnx.typing import NAMELESS, dtype_of, infer_outputs
 from .bounds import Bounds
 from .classical import classical_shapes, is_classical
 from .contents import compute_contents
+from .contributed import contributed_shapes, infer_by_runtime, is_of_another_domain
 from .dimensions import compute_shapes, has_rule
 from .floats import Ratio
 from .site import FOLLOWED, UNKNOWN, Contents, Equations, Shape, Site, Undecided, is_unknown
@@ -168,7 +170,7 @@ def evaluate_shapes(
                 first = types.get(node.outputs[0].name or "") if node.outputs else None
                 dtype = first.dtype if first is not None else ""
                 site = Site(node, dtype, result.shapes, result.contents, constants, declared.bounds, known_here, opset)
-                _evaluate_node(site, result, types)
+                _evaluate_node(site, result, types, graph.opset_imports)
         if len(equations) == count:
             break
     return result
@@ -178,10 +180,13 @@ _MOST_PASSES = 4
 """Evaluations of a graph: sizes that are found to be equal in the last one only stay different, which is no error."""
 
 
-def _evaluate_node(site: Site, result: SymbolicShapes, types: Mapping[str, TensorType]) -> None:
+def _evaluate_node(
+    site: Site, result: SymbolicShapes, types: Mapping[str, TensorType], opsets: Mapping[str, int]
+) -> None:
     node = site.node
     if not all(output.name in result.shapes for output in node.outputs if output.name):
-        computed = _shapes_of_outputs(site, types) if is_inferable(node) else _shapes_of_others(site, result)
+        is_known = is_inferable(node)
+        computed = _shapes_of_outputs(site, types) if is_known else _shapes_of_others(site, result, types, opsets)
         for index, output in enumerate(node.outputs):
             _complete(result, types, output, computed[index] if index < len(computed) else None)
     if site.dtype in FOLLOWED and is_standard(node) and _reads_sizes(site):
@@ -208,14 +213,16 @@ def _shapes_of_outputs(site: Site, types: Mapping[str, TensorType]) -> list[Shap
         return [] if has_rule(site.node.op_type) else _shapes_by_onnx(site, types)
 
 
-def _shapes_of_others(site: Site, result: SymbolicShapes) -> list[Shape | None]:
+def _shapes_of_others(
+    site: Site, result: SymbolicShapes, types: Mapping[str, TensorType], opsets: Mapping[str, int]
+) -> list[Shape | None]:
     """The shapes of the outputs of a node that ONNX infers nothing of."""
-    if not is_classical(site.node):
+    if not is_of_another_domain(site.node):
         return _shapes_of_branches(site.node, result)
     try:
-        return list(classical_shapes(site))
+        return list(classical_shapes(site) if is_classical(site.node) else contributed_shapes(site))
     except _FAILURES:
-        return []
+        return _shapes_by_runtime(site, types, opsets)
 
 
 def _shapes_of_branches(node: ir.Node, result: SymbolicShapes) -> list[Shape | None]:
@@ -249,6 +256,36 @@ def _complete(result: SymbolicShapes, types: Mapping[str, TensorType], value: ir
     )
 
 
+def _shapes_by_runtime(
+    site: Site, types: Mapping[str, TensorType], opsets: Mapping[str, int]
+) -> list[Shape | None]:
+    """The shapes that ONNX Runtime infers from those of the operands, whose sizes are symbols to it."""
+    names = [value.name for value in site.node.inputs if value is not None and value.name]
+    if any(name not in types or name not in site.shapes for name in names):
+        return []
+    sizes: dict[str, Size] = {}
+    operands = {name: _with_texts(types[name], site.shapes[name], sizes) for name in names}
+    outputs = infer_by_runtime(serde.serialize_node(site.node), operands, site.constants, opsets)
+    shapes = [outputs[o.name].shape if o.name in outputs else None for o in site.node.outputs]
+    return [_sizes_of(shape, sizes) for shape in shapes]
+
+
+def _sizes_of(shape: tuple[Dimension, ...] | None, sizes: Mapping[str, Size]) -> Shape | None:
+    return None if shape is None else tuple(number(d) if isinstance(d, int) else sizes.get(d) for d in shape)
+
+
+def _with_texts(type_: TensorType, shape: Shape, sizes: dict[str, Size]) -> TensorType:
+    """The type with the texts of sizes as dimensions, which `sizes` then has."""
+    texts: list[Dimension] = []
+    for size in shape:
+        if size is None:
+            texts.append(NAMELESS)
+        else:
+            texts.append(str(size) if size.number is None else size.number)
+            sizes[str(size)] = size
+    return TensorType(type_.dtype, tuple(texts))
+
+
 def _shapes_by_onnx(site: Site, types: Mapping[str, TensorType]) -> list[Shape | None]:
     """The shapes that ONNX infers from those of the operands, whose sizes are symbols to it."""
     proto = serialize_for_inference(site.node)
@@ -260,18 +297,10 @@ def _shapes_by_onnx(site: Site, types: Mapping[str, TensorType]) -> list[Shape |
     protos = {name: _proto(known_types[name], site.shapes[name], sizes) for name in names}
     outputs = infer_outputs(proto, protos, site.constants, site.opset) or {}
     shapes = [outputs[name].shape if name in outputs else None for name in proto.output]
-    return [
-        None if shape is None else tuple(number(d) if isinstance(d, int) else sizes.get(d) for d in shape)
-        for shape in shapes
-    ]
+    return [_sizes_of(shape, sizes) for shape in shapes]
 
 
 def _proto(type_: TensorType, shape: Shape, sizes: dict[str, Size]) -> onnx.TypeProto:
-    dimensions: list[Dimension | None] = []
-    for size in shape:
-        if size is None or size.number is not None:
-            dimensions.append(None if size is None else size.number)
-        else:
-            dimensions.append(text := str(size))
-            sizes[text] = size
-    return onnx.helper.make_tensor_type_proto(int(dtype_of(type_.dtype)), dimensions)
+    texts = _with_texts(type_, shape, sizes).shape or ()
+    named = [None if dimension == NAMELESS else dimension for dimension in texts]
+    return onnx.helper.make_tensor_type_proto(int(dtype_of(type_.dtype)), named)

@@ -28,7 +28,8 @@ def _slid(site: Site) -> Shape:
         if padding in ("SAME_UPPER", "SAME_LOWER"):
             return floor_divide(size + number(stride - 1), number(stride))
         begin, end = (0, 0) if padding == "VALID" else (begin, end)
-        is_pool = site.node.op_type != "Conv"  # its only window may reach beyond the map, by less than a stride
+        # the only window of a pool may reach beyond the map, by less than a stride
+        is_pool = not site.node.op_type.endswith("Conv")
         site.require(size, max(1, extent - begin - end - (stride - 1 if is_pool else 0)))
         room = size + number(begin + end - extent + stride)
         if is_ceil:  # one window more if something is left, but none that begins in the pad at the end

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -11,8 +10,9 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from ...support.custom_operators import explain_refusal, register
+from ..onnx.runtime_values import run_on_arrays
 from .source import Source
-from .structure import fed_inputs
 from .values import Feeds, RunError, Value, one_line
 
 if TYPE_CHECKING:
@@ -51,22 +51,15 @@ class OnnxRuntime:
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # the runtime's exceptions share no base class of their own
-            raise RunError(_reason(error)) from error
-        self._input_types = {value.name: value.type for value in self._session.get_inputs()}
+            raise RunError(explain_refusal(_reason(error))) from error
+        self._inputs = {value.name for value in self._session.get_inputs()}
         self._outputs = [value.name for value in self._session.get_outputs()]
-        self._element_types = {v.name: v.type.tensor_type.elem_type for v in fed_inputs(source.graph)}
-        kinds = [*self._input_types.values(), *(value.type for value in self._session.get_outputs())]
-        self._needs_views = any(_lacks_numpy(kind) for kind in kinds)
 
     def run(self, feeds: Feeds) -> dict[str, Value]:
         """Run once; only the inputs that the model declares are fed."""
-        fed = {name: value for name, value in feeds.items() if name in self._input_types}
+        fed = {name: value for name, value in feeds.items() if name in self._inputs}
         try:
-            if self._needs_views:  # types that the numpy bridge of the runtime lacks pass as raw bytes
-                values = {name: _to_runtime(value, self._element_types[name]) for name, value in fed.items()}
-                results = self._session.run_with_ort_values(self._outputs, values)
-                return {name: _from_runtime(value) for name, value in zip(self._outputs, results, strict=True)}
-            return dict(zip(self._outputs, self._session.run(self._outputs, fed), strict=True))
+            return dict(zip(self._outputs, run_on_arrays(self._session, fed), strict=True))
         except Exception as error:  # as above
             raise RunError(_reason(error)) from error
 
@@ -109,30 +102,8 @@ def session_options() -> onnxruntime.SessionOptions:
     # Each session runs a handful of times: packed weights and an arena would cost memory and time and not pay back.
     options.enable_cpu_mem_arena = False
     options.add_session_config_entry("session.disable_prepacking", "1")
+    register(options)
     return options
-
-
-def _lacks_numpy(kind: str) -> bool:
-    return kind.startswith(("tensor(bfloat16", "tensor(float8", "tensor(float4"))
-
-
-def _to_runtime(value: Value, element_type: int) -> onnxruntime.OrtValue:
-    array = np.array(value, order="C", copy=None)  # it keeps that a scalar has no axes
-    if array.dtype.isbuiltin == 1:
-        return onnxruntime.OrtValue.ortvalue_from_numpy(array)
-    raw = array.view(np.uint8 if array.dtype.itemsize == 1 else np.uint16)
-    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, element_type)
-
-
-def _from_runtime(value: onnxruntime.OrtValue) -> Value:
-    kind = value.data_type()
-    if not _lacks_numpy(kind):
-        return value.numpy()
-    code = value.element_type()
-    dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
-    shape = tuple(value.shape())
-    size = int(np.prod(shape)) * dtype.itemsize
-    return np.frombuffer(ctypes.string_at(value.data_ptr(), size), dtype=dtype).reshape(shape)
 
 
 class Reference:

@@ -170,6 +170,7 @@ class Manifest:
 
     `dsa` is about a program for an accelerator (lowering/dsa/bundle/section.py reads it), `tuning` about the search for
     its schedules, `measurement` about the kernels that were timed, and `sizes` about free dimensions; None for others.
+    `custom_ops` are the libraries of operators that ONNX Runtime needs for the fallbacks, outside of the bundle.
     """
 
     inputs: tuple[Port, ...]
@@ -186,6 +187,7 @@ class Manifest:
     tuning: TuningSummary | None = None
     measurement: MeasurementSummary | None = None
     sizes: SizeSummary | None = None
+    custom_ops: tuple[str, ...] = ()
     format: int = field(default=FORMAT)
 
     @property

@@ -21,6 +21,7 @@ from ...engine.onnx.typing import dtype_of
 from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.sizes import Size, floor_divide
+from ...support.custom_operators import explain_refusal, register
 from ..errors import LoweringError
 from ..interface import known_type
 from ..loops.program import Program, loop_program
@@ -325,12 +326,13 @@ def _require_runnable(proto: onnx.ModelProto, operators: tuple[str, ...], reason
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    register(options)
     try:
         onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime's exceptions share no base class of their own
-        text = " ".join(str(error).split())
+        text = explain_refusal(" ".join(str(error).split())[:200])
         raise LoweringError(
-            f"{', '.join(operators)}: cannot be compiled ({reason}), and ONNX Runtime does not run it: {text[:200]}"
+            f"{', '.join(operators)}: cannot be compiled ({reason}), and ONNX Runtime does not run it: {text}"
         ) from None
 
 

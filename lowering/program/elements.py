@@ -27,4 +27,10 @@ ELEMENT_TYPES = {
     "uint16": ElementType("<u2", 1, 16),
     "uint8": ElementType("|u1", 1, 8),
     "bool": ElementType("|b1", 6, 8),
+    "bfloat16": ElementType("<V2", 4, 16),
+    "float8_e4m3fn": ElementType("|V1", 10, 8),
+    "float8_e4m3fnuz": ElementType("|V1", 11, 8),
+    "float8_e5m2": ElementType("|V1", 12, 8),
+    "float8_e5m2fnuz": ElementType("|V1", 13, 8),
 }
+"""No kernel computes with the types below bool: they are for what ONNX Runtime computes."""

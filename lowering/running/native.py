@@ -11,6 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes  # noqa: F401  since then numpy knows bfloat16 and the types of 8 bits by name
 import numpy as np
 
 from ...support.scratch import scratch_folder

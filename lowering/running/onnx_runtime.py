@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ...errors import EqfuseError
+from ...support.custom_operators import register
 from ...support.worker_process import WorkerDiedError, WorkerFailedError, WorkerProcess
 from .turns import Estimate, take_turns
 
@@ -60,6 +61,7 @@ def _session_options(threads: int) -> onnxruntime.SessionOptions:
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     options.add_session_config_entry("session.force_spinning_stop", "1")
+    register(options)
     return options
 
 

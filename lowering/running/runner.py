@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ...support.custom_operators import custom_operators, register
 from ..bundle.bundle import check_file, missing_file, read_manifest, read_usable_bundle
 from ..bundle.loaded import Array, LoadedModel
 from ..bundle.manifest import PLAN, WEIGHTS, FallbackEntry
@@ -103,23 +104,26 @@ class CompiledModel(LoadedModel):
         """What the library calls."""
         import onnxruntime
 
+        from ...engine.onnx.runtime_values import run_on_arrays
+
         path = self.path / entry.file
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = self.threads
+        with custom_operators(list(map(Path, self.manifest.custom_ops))):
+            register(options)
         try:
             session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # the runtime's exceptions share no base class of their own
             text = " ".join(str(error).split())[:200]
             raise BundleError(f"{path}: ONNX Runtime cannot run {', '.join(entry.operators)}: {text}") from None
         names = [value.name for value in session.get_inputs()]
-        return len(names), partial(_run_session, session, names)
+        def call(inputs: list[Array], outputs: list[Array]) -> None:
+            results = run_on_arrays(session, dict(zip(names, inputs, strict=True)))
+            for output, result in zip(outputs, results, strict=True):
+                output[...] = result
 
-
-def _run_session(session: Any, names: list[str], inputs: list[Array], outputs: list[Array]) -> None:
-    results = session.run(None, dict(zip(names, inputs, strict=True)))
-    for output, result in zip(outputs, results, strict=True):
-        output[...] = result
+        return len(names), call
 
 
 def load(path: str | Path, threads: int | None = None) -> LoadedModel:
