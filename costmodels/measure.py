@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 
 from ..errors import EqfuseError
 from ..support.processor import processor_level
-from ..support.scratch import scratch_folder
+from ..support.scratch import scratch_environment, scratch_folder
 from .device import Device
 from .host import HostMeasurements
 
@@ -80,7 +80,7 @@ def _probe(compiler: str, device: Device) -> tuple[float, float]:
         flags = ("-O2", "-ffp-contract=fast", f"-DVECTOR_BYTES={device.vector_bits // 8}")
         level = _FLAGS.get(processor_level() or "", ())
         for command in ([compiler, *flags, *level, str(_PROBE), "-o", str(program)], [str(program)]):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=scratch_environment())
             if done.returncode:
                 text = " ".join(done.stderr.split())[-200:] or f"exit code {done.returncode}"
                 raise EqfuseError(f"{command[0]}: the probe of the processor failed: {text}")

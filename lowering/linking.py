@@ -12,7 +12,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from ..support.scratch import scratch_folder
+from ..support.scratch import scratch_environment, scratch_folder
 from ..support.store import Store, source_digest
 from .arm.toolchain import Tool, find
 from .errors import LoweringError
@@ -125,8 +125,26 @@ def rename_symbols(architecture: str, source: Path, renamed: Path, symbols: Mapp
 
 def _run(command: tuple[str, ...]) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
+        code, messages = _wait_for(command)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LoweringError(f"{command[0]}: cannot link a kernel: {error}") from None
-    if done.returncode:
-        raise LoweringError(f"{command[0]}: cannot link a kernel: {' '.join(done.stderr.split())[-200:]}")
+    if code:
+        raise LoweringError(f"{command[0]}: cannot link a kernel: {' '.join(messages.split())[-200:]}")
+
+
+def _wait_for(command: tuple[str, ...]) -> tuple[int, str]:
+    """The exit code and the messages of a program; it and those that it started end before this does, however it does.
+
+    Raises OSError and subprocess.TimeoutExpired.
+    """
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, errors="replace", env=scratch_environment()
+    ) as process:
+        try:
+            _, messages = process.communicate(timeout=_SECONDS)
+        except BaseException:
+            process.kill()
+            process.communicate()  # until the programs that it started have closed its pipes, too
+            raise
+        return process.returncode, messages

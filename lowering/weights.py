@@ -52,7 +52,11 @@ class Weights:
         opsets = dict(self.model.ir.opset_imports)
         results = evaluate(nodes, {leaf: self._leaf(leaf, name) for leaf in leaves}, [name], opsets)
         if name not in results:
-            raise LoweringError(f"{self.model.label}: the constant {name!r} cannot be computed here")
+            made = f"{nodes[-1].op_type} makes it" if nodes else "nothing makes it"
+            raise LoweringError(
+                f"{self.model.label}: the constant {name!r} ({made}) cannot be computed before the run: it takes too "
+                "long, or ONNX Runtime does not run it"
+            )
         return results[name]
 
     def _leaf(self, leaf: str, name: str) -> Array:

@@ -45,6 +45,11 @@ def scratch_root() -> Path:
         return _root[1]
 
 
+def scratch_environment() -> dict[str, str]:
+    """The environment for a program whose temporary files go with those of this process."""
+    return {**os.environ, "TMPDIR": str(scratch_root())}
+
+
 def scratch_folder(label: str) -> tempfile.TemporaryDirectory[str]:
     """A temporary folder of this process, as a context; `label` begins its name."""
     return tempfile.TemporaryDirectory(prefix=f"{label}-", dir=scratch_root(), ignore_cleanup_errors=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import pickle
 import resource
+import select
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -25,8 +25,6 @@ from ..errors import EqfuseError
 from .custom_operators import set_libraries
 from .worker_process import Order, WorkerFailedError
 
-_PARENT_CHECK = 1.0
-"""Seconds between two looks at the parent: a process outlives a parent that was killed by no more than that."""
 _ORPHAN_SECONDS = 10.0
 """A process that hangs in native code cannot look at its parent. It dies this long after the limit of its request."""
 
@@ -113,10 +111,14 @@ def _limit_memory(limit: int) -> None:
 def _end_with_parent() -> None:
     """End this process and those that it started soon after its parent, whatever it is doing then."""
     parent = os.getppid()
+    try:
+        handle = os.pidfd_open(parent)
+    except ProcessLookupError:
+        os.killpg(0, signal.SIGKILL)
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_PARENT_CHECK)
+        if os.getppid() == parent:  # otherwise the handle may be that of another process
+            select.select([handle], [], [])
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -6,15 +6,18 @@ A process imports one function by its name and calls it with each request. Reque
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from math import inf, isfinite
 from typing import IO, Any
@@ -200,6 +203,8 @@ class WorkerProcess:
         self._owner, self._is_ready = os.getpid(), False
         self._output = open(os.memfd_create("worker-output"), "rb", buffering=0)  # noqa: SIM115
         environment = {**_base_environment(), **self._environment}
+        _started.add(self)
+        _end_all_at_exit(self._owner)
         if self._forks and may_fork():
             self._process = ForkedProcess(import_module(_MAIN).serve, environment, self._output)
         else:
@@ -257,6 +262,16 @@ class WorkerProcess:
         assert self._output is not None
         os.ftruncate(self._output.fileno(), 0)
         self._output.seek(0)
+
+
+_started: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
+
+
+@cache
+def _end_all_at_exit(owner: int) -> None:
+    """Have the processes that this one, the `owner`, started end before it does, and before its temporary files go."""
+    del owner
+    atexit.register(lambda: [process.end() for process in list(_started)])
 
 
 class WorkerPool:

@@ -10,6 +10,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from ...support.custom_operators import register
+from ...support.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
 from .delicate import without_delicate_nodes
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
@@ -42,11 +43,31 @@ def evaluate(
     if divided:
         return _evaluate_around(divided, nodes, constants, outputs, opsets)
     model = submodel(nodes, constants, outputs, opsets)
+    may_go_on = any(a.HasField("g") for node in nodes for a in node.attribute)
     try:
-        results = _run_in_runtime(model)
+        results = _run_with_limit(model) if may_go_on else _run_in_runtime(model)
+    except WorkerDiedError:
+        return {}
     except Exception:  # ONNX Runtime raises its own kinds for every missing kernel or type
-        return evaluate_by_reference(nodes, constants, outputs, opsets)
+        return {} if may_go_on else evaluate_by_reference(nodes, constants, outputs, opsets)
     return dict(zip(outputs, results, strict=True))
+
+
+_LIMIT = 10.0
+"""Seconds that bodies may run to compute constants: a Loop may go on for days, and nothing ends native code but the end
+of its process."""
+_POOL = WorkerPool(lambda: WorkerProcess(f"{__name__}:_run_serialized", forks=True))
+
+
+def _run_with_limit(model: onnx.ModelProto) -> list[np.ndarray[Any, Any]]:
+    """The outputs of a model that may go on for long. Raises WorkerDiedError where it takes too long or crashes."""
+    results: list[np.ndarray[Any, Any]] = _POOL.ask(model.SerializeToString(), _LIMIT)
+    return results
+
+
+def _run_serialized(model: bytes) -> list[np.ndarray[Any, Any]]:
+    """In the other process."""
+    return _run_in_runtime(onnx.load_from_string(model))
 
 
 def _integer_quotients(

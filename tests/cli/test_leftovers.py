@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -142,3 +143,36 @@ def test_a_signal_is_no_error_whatever_a_library_makes_of_it(
     monkeypatch.setattr(command_line, "_run", interrupted)
     outcome = eqfuse.run("inspect", "in.onnx")
     assert (outcome.code, outcome.out, outcome.err) == (128 + number, "", said)
+
+
+def marked(mark: str) -> list[str]:
+    """The commands of the processes that run with a variable in their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("tenths", range(2, 40, 3))
+def test_a_compilation_that_is_terminated_at_any_time_leaves_neither_files_nor_processes(
+    eqfuse: CommandLine, temporary: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory,
+    tenths: int,
+) -> None:  # fmt: skip
+    """Without a cache it compiles the runtime, too."""
+    mark = f"EQFUSE_TEST_MARK={temporary}"
+    monkeypatch.setenv(*mark.split("=", 1))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    eqfuse.chain(2)
+    process = subprocess.Popen(
+        eqfuse.command("compile", "in.onnx", "-o", "bundle", "-q"), cwd=eqfuse.folder, env=eqfuse.environment(),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    with process:
+        time.sleep(tenths / 10)
+        process.terminate()
+        assert process.wait(30) in (128 + signal.SIGTERM, -signal.SIGTERM, 0)
+    assert marked(mark) == []
+    assert left_in(temporary) == []
