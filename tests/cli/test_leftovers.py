@@ -156,23 +156,19 @@ def marked(mark: str) -> list[str]:
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("tenths", range(2, 40, 3))
+@pytest.mark.parametrize("twentieths", range(0, 60, 20))
 def test_a_compilation_that_is_terminated_at_any_time_leaves_neither_files_nor_processes(
     eqfuse: CommandLine, temporary: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory,
-    tenths: int,
+    twentieths: int,
 ) -> None:  # fmt: skip
-    """Without a cache it compiles the runtime, too."""
+    """Without a cache it compiles kernels and the runtime, too."""
     mark = f"EQFUSE_TEST_MARK={temporary}"
     monkeypatch.setenv(*mark.split("=", 1))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    eqfuse.chain(2)
-    process = subprocess.Popen(
-        eqfuse.command("compile", "in.onnx", "-o", "bundle", "-q"), cwd=eqfuse.folder, env=eqfuse.environment(),
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    with process:
-        time.sleep(tenths / 10)
+    with compiling(eqfuse) as process:
+        time.sleep(twentieths / 20)
         process.terminate()
-        assert process.wait(30) in (128 + signal.SIGTERM, -signal.SIGTERM, 0)
+        process.communicate(timeout=30)
+    assert process.returncode in (128 + signal.SIGTERM, 0)
     assert marked(mark) == []
     assert left_in(temporary) == []

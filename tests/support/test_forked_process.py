@@ -60,7 +60,7 @@ print(len(worker("os:listdir").ask("/proc/self/fd")), os.path.exists(f"/proc/sel
 print(worker("os:getpgid").ask(0) != os.getpgid(0))
 print(worker("builtins:print").ask("not for the standard output"))
 """
-    assert run(script) == ["7 True", "True", "None"]  # streams, pipes, what it watches its parent by, the listing itself
+    assert run(script) == ["7 True", "True", "None"]  # streams, pipes, its parent, and the listing itself
 
 
 def test_a_process_with_threads_is_not_copied() -> None:

@@ -235,3 +235,20 @@ def test_one_whose_parent_is_killed_ends_whatever_it_does(module: Path, tmp_path
 def test_an_error_that_cannot_be_sent_comes_as_its_line(process: WorkerProcess) -> None:
     with pytest.raises(EqfuseError, match="must be one of flops, roofline"):
         process.ask("option", 20)
+
+
+def test_none_outlives_the_process_that_started_it(module: Path) -> None:
+    """However busy it is: once the other is gone, so is it."""
+    script = """
+from eqfuse.support.worker_process import WorkerProcess
+busy = WorkerProcess("answering:answer")
+print(WorkerProcess.ask(busy, "wait"), busy._process.pid)
+busy.send("compute")
+"""
+    path = os.pathsep.join(p for p in sys.path if p)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True)
+    answer, number = done.stdout.split()
+    assert answer == "waited"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(number), 0)
