@@ -89,19 +89,20 @@ class _HeldEvaluation(Evaluation):
 
     low: float = 0.0
     high: float = np.inf
+    in_every_order: bool = False
 
-    def hold(self, low: float, high: float) -> None:
-        """Hold what is computed from now on to a range."""
-        self.low, self.high = low, high
+    def hold(self, low: float, high: float, in_every_order: bool = False) -> None:
+        """Hold what is computed from now on to a range; long products `in_every_order` of multiplying."""
+        self.low, self.high, self.in_every_order = low, high, in_every_order
 
     def _apply(self, head: str, arguments: list[Elements | Value]) -> Elements:
         value = super()._apply(head, arguments)
-        if head == "ReduceProd" and is_float(value):  # type: ignore[arg-type]
+        if head == "ReduceProd" and self.in_every_order and is_float(value):  # type: ignore[arg-type]
             return self._held_product(value, arguments)
         return tuple(map(self._held, value)) if isinstance(value, tuple) else self._held(value)
 
     def _held_product(self, product: Any, arguments: list[Any]) -> Array:
-        """The product where no order of multiplying, of which ONNX says none, leaves the range."""
+        """The product where no order of multiplying leaves the range: ONNX says none."""
         size, ones = np.abs(arguments[0]), np.ones_like(arguments[0])
         largest, least = (
             super(_HeldEvaluation, self)._apply("ReduceProd", [part(size, ones), *arguments[1:]])
@@ -192,7 +193,7 @@ def _elements(sample: Sample, bounds: FloatRange, random: np.random.Generator, a
 def _compare(sample: Sample, fired: Fired, elements: dict[str, Array], bounds: FloatRange) -> Counterexample | None:
     wide = {"float32": "longdouble"}
     held = _HeldEvaluation(sample, fired, elements, wide)
-    held.hold(*(2.0**exponent for exponent in bounds.results))
+    held.hold(*(2.0**exponent for exponent in bounds.results), in_every_order=True)
     try:
         held.left_sides()
         held.hold(bounds.least, bounds.end)
