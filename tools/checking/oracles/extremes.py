@@ -193,7 +193,7 @@ def _elements(sample: Sample, bounds: FloatRange, random: np.random.Generator, a
 def _compare(sample: Sample, fired: Fired, elements: dict[str, Array], bounds: FloatRange) -> Counterexample | None:
     wide = {"float32": "longdouble"}
     held = _HeldEvaluation(sample, fired, elements, wide)
-    held.hold(*(2.0**exponent for exponent in bounds.results), in_every_order=True)
+    held.hold(2.0 ** bounds.results[0], 2.0 ** bounds.results[1], in_every_order=True)
     try:
         held.left_sides()
         held.hold(bounds.least, bounds.end)
