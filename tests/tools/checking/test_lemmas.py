@@ -53,3 +53,15 @@ def test_a_wrong_fact_makes_a_wrong_rule(tmp_path: Path) -> None:
 def test_a_fact_that_no_sample_has_is_not_relied_upon(tmp_path: Path) -> None:
     result = verdict(tmp_path, OF_EXP, OF_NOTHING)
     assert (result.kind, result.reason) == ("idle", "no sample made it fire on what own.nothing derives")
+
+
+def test_a_long_chain_of_facts_is_followed(tmp_path: Path) -> None:
+    """To the one wrong rule at its end."""
+    links = [f'(rule ((link{i} x)) ((link{i - 1} x)) :ruleset analysis :name "own.{i}")' for i in range(1, 6)]
+    relations = [f"(relation link{i} (T))" for i in range(6)]
+    ends = [f'(rule ((= e ({head} x))) ((link5 e)) :ruleset analysis :name "own.{head}")' for head in ("Exp", "Neg")]
+    above = '(rule ((link0 x)) ((above x)) :ruleset analysis :name "own.above")'
+    result = verdict(tmp_path, *relations, *links, *ends, above)
+    assert result.kind == "refuted"
+    assert result.counterexample is not None
+    assert "Neg" in result.counterexample.sample

@@ -13,7 +13,7 @@ from ....rules.records import Rule, parse_example
 from ....rules.sexpr import Atom, Form, Node
 from ..verdict import SAMPLES_PER_DIRECTION
 from .by_key import name_operators
-from .coverage import choose_various, settings, symbolic_settings
+from .coverage import choose_various, settings
 from .left_side import Contradiction, LeftSide, directions, names_operators, rename
 from .samples import Sample, draw_sample, left_sides
 from .scratch import Conflict, Fired, Scratch
@@ -77,9 +77,11 @@ def _hits(
     if not symbolic or any(isinstance(hit.outcome, Conflict) for hit in chosen):
         return chosen
     bases = [hit.sample for hit in chosen if not hit.sample.symbols][:_MOST_BASES]
+    unbounded = [way for each in ways if (way := each.without_bounds_of_sizes()) is not None]
+    bases += _candidates(unbounded, random, _MOST_BASES, symbolic=False) if unbounded else []
     variants = {variant.roots: variant for base in bases for variant in symbolic_variants(base)}
     at_sizes = _run(rule, scratch, list(variants.values()))
-    return [*chosen, *choose_various(at_sizes, [symbolic_settings(h.sample) for h in at_sizes], max(wanted // 2, 1))]
+    return [*chosen, *choose_various(at_sizes, [settings(h.sample) for h in at_sizes], max(wanted // 2, 1))]
 
 
 def _run(rule: Rule, scratch: Scratch, samples: Sequence[Sample]) -> list[Hit]:

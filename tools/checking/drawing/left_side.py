@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from random import Random
 
@@ -113,6 +113,16 @@ class LeftSide:
                 relations.setdefault(str(condition.items[1]), set()).add(condition.head)
         return relations
 
+    def without_bounds_of_sizes(self) -> LeftSide | None:
+        """The left side without conditions that compare sizes, which may hold of what stands for a symbolic size
+        though of no size; None where it has none."""
+        names: set[str] = set()
+        about_sizes = [c for c in self.conditions if _mentions_size(c, names)]
+        while len(names) < len(names := names | {v for c in about_sizes for v in _bound(c)}):
+            about_sizes = [c for c in self.conditions if _mentions_size(c, names)]
+        kept = [c for c in self.conditions if c not in about_sizes or not _compares(c)]
+        return None if len(kept) == len(self.conditions) else replace(self, conditions=kept)
+
     # --- building
 
     def add_facts(self, facts: Iterable[Node]) -> None:
@@ -200,6 +210,25 @@ class LeftSide:
             arguments = tuple(names.get(a, a) if isinstance(a, str) else a for a in application.arguments)
             self.applications[variable] = Application(application.head, arguments)
         self.conditions = [rename(c, names) for c in self.conditions]
+
+
+def _mentions_size(condition: Node, names: Set[str]) -> bool:
+    """Whether a condition is about a shape and not about ranks alone, or one of the variables with these names."""
+    if isinstance(condition, Atom):
+        return condition.text in names
+    if condition.head == "vec-length":
+        return False
+    return condition.head == "shape" or any(_mentions_size(item, names) for item in condition.items[1:])
+
+
+def _bound(condition: Node) -> Iterator[str]:
+    """The variables that an equation sets equal to something."""
+    if isinstance(condition, Form) and condition.head == "=":
+        yield from (item.text for item in condition.items[1:] if isinstance(item, Atom) and is_variable(item))
+
+
+def _compares(condition: Node) -> bool:
+    return isinstance(condition, Form) and condition.head in ("<", "<=", ">", ">=", "!=")
 
 
 def _is_term(node: Node) -> bool:

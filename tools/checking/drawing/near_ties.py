@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from math import isfinite
+from math import isfinite, prod
 
 import numpy as np
 
@@ -44,13 +44,22 @@ _LARGEST = 1e4
 
 @dataclass(frozen=True)
 class _Mode:
-    """How the elements of a draw lie about its number: with which `signs`, how far off, and in what last bits."""
+    """How the elements of a draw lie about its number, or for each leaf about one of some multiples of it: with which
+    signs, and how far off."""
 
     signs: tuple[float, ...] = (1.0,)
     distances: tuple[float, ...] = (0.0,)
+    multiples: tuple[float, ...] = (1.0,)
 
 
-_MODES = (_Mode(), _Mode((-1.0,)), _Mode((1.0, -1.0), _SMALL))
+_MULTIPLES = (1.0, 0.5, 1.5, 2.0, 2.5, 3.0)
+"""Sums of two of them, and quotients, are others."""
+_MODES = (
+    _Mode(), _Mode((-1.0,)), _Mode((1.0, -1.0), _SMALL), _Mode(multiples=_MULTIPLES),
+    _Mode((-1.0, 1.0), multiples=_MULTIPLES),
+)  # fmt: skip
+_FEW = 6
+"""Elements of all leaves together at which a draw is repeated."""
 
 
 def decides(sample: Sample, fired: Fired) -> bool:
@@ -98,8 +107,10 @@ def near_ties(sample: Sample, fired: Fired, random: np.random.Generator) -> Iter
     """Elements for every leaf, all near a few numbers: in turn the usual ones, and those that follow from the numbers
     of the rule. Elements of integers and truth values are ordinary ones."""
     bounds = index_bounds(sample)
-    for number, mode in product(_numbers(sample, fired), _MODES):
-        yield {leaf.name: _near(leaf, number, mode, bounds, random) for leaf in named_leaves(sample)}
+    leaves = list(named_leaves(sample))
+    is_small = sum(prod(leaf.type.shape) for leaf in leaves) < _FEW
+    for number, mode, _ in product(_numbers(sample, fired), _MODES, range(3 if is_small else 1)):
+        yield {leaf.name: _near(leaf, number, mode, bounds, random) for leaf in leaves}
 
 
 def _numbers(sample: Sample, fired: Fired) -> list[float]:
@@ -136,7 +147,8 @@ def _near(
         low, high = bounds.get(leaf.name, (0, 4))
         return satisfy_facts(random.integers(low, max(high, low + 1), shape).astype(dtype), leaf)
     distances = random.choice(mode.distances, shape)
-    numbers = np.asarray(random.choice(mode.signs, shape) * (number + distances)).astype(dtype)
+    numbers = np.asarray(random.choice(mode.signs, shape) * (number * random.choice(mode.multiples) + distances))
+    numbers = numbers.astype(dtype)
     step = np.spacing(np.abs(numbers)) * random.choice(_NEIGHBOURS, shape).astype(dtype)
     return satisfy_facts(np.asarray(numbers + np.where(numbers == 0, np.zeros_like(step), step)), leaf)
 

@@ -64,8 +64,13 @@ def with_symbols(sample: Sample, random: Random) -> Sample | None:
 
 
 def _free_sizes(sample: Sample, least: int) -> list[int]:
-    """The sizes of inputs that may become symbols."""
-    return sorted({size for leaf in sample.leaves() if leaf.kind == "Var" for size in leaf.type.shape if size >= least})
+    """The sizes that may become symbols: those of inputs, and those to which an Expand widens, which are of inputs that
+    the rule does not see."""
+    sizes = {size for leaf in sample.leaves() if leaf.kind == "Var" for size in leaf.type.shape}
+    for part in sample.subterms():
+        if isinstance(part, Term) and part.head == "Expand" and isinstance(part.arguments[1], tuple):
+            sizes |= set(part.arguments[1])
+    return sorted(size for size in sizes if size >= least)
 
 
 def _put_symbols(sample: Sample, symbols: Mapping[int, int]) -> Sample | None:

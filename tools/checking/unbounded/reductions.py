@@ -260,8 +260,8 @@ def _gemm(
     a: Tensor,
     b: Tensor,
     c: Tensor | None,
-    alpha: Parameter,
-    beta: Parameter,
+    alpha: Expression,
+    beta: Expression,
     transpose_a: Number,
     transpose_b: Number,
 ) -> Tensor:
@@ -287,8 +287,9 @@ def _transpose_if(x: Tensor, flag: Number) -> Tensor:
     )
 
 
-def _multiply(x: Tensor, factor: Parameter) -> Tensor:
-    if factor.value == 1.0:
+def _multiply(x: Tensor, factor: Expression) -> Tensor:
+    """Multiply by a number, which a rule may compute from others."""
+    if isinstance(factor, Parameter) and factor.value == 1.0:
         return x
     return Tensor(x.rank, x.size, lambda index: Applied("Mul", (x.element(index), factor)), type=x.type)
 
