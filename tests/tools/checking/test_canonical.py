@@ -13,7 +13,8 @@ REFUTED = read_file(Path(__file__).parent / "rules" / "refuted.egg")
 
 
 def _renamed(rule: Rule) -> Rule:
-    text = rule.text.replace(f'"{rule.name}"', '"another"').replace("(Sqrt b)", "(Sqrt other)").replace(" b ", " other ")
+    text = rule.text.replace(f'"{rule.name}"', '"another"').replace("(Sqrt b)", "(Sqrt other)")
+    text = text.replace(" b ", " other ")
     return replace(rule, name="another", text=text)
 
 
