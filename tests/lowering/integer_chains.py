@@ -155,7 +155,8 @@ def draw_chain(generator: np.random.Generator) -> Chain:
         steps: list[Step] = []
         current = dtype
         for _ in range(generator.integers(2, MOST_OPERATORS, endpoint=True)):
-            steps.append(_draw_step(generator, current))
+            before = [number for step in steps for number in step.operands if isinstance(number, int)]
+            steps.append(_draw_step(generator, current, before))
             attributes = dict(steps[-1].attributes)
             current = str(attributes["to"]) if steps[-1].op == "Cast" else current
             current = "bool" if steps[-1].op in _COMPARISONS else current
@@ -170,11 +171,13 @@ def draw_chains(seed: int, count: int) -> list[Chain]:
     return [draw_chain(generator) for _ in range(count)]
 
 
-def _draw_step(generator: np.random.Generator, dtype: str) -> Step:
+def _draw_step(generator: np.random.Generator, dtype: str, before: Sequence[int]) -> Step:
+    """An operator of a value of that type; numbers are often those `before` it, as where 4 x / 4 was x."""
     if dtype == "bool":
         return Step("Cast", attributes=(("to", str(generator.choice(DTYPES))),))
     signed = dtype.startswith("int")
     known = extremes(dtype)
+    again = [number for number in before if number in known] * bool(generator.integers(2))
     kind = generator.choice(
         ["pair", "comparison", "division", "one", "clip", "cast", "shift"], p=[0.4, 0.2, 0.14, 0.08, 0.05, 0.08, 0.05]
     )
@@ -182,10 +185,11 @@ def _draw_step(generator: np.random.Generator, dtype: str) -> Step:
     match kind:
         case "pair" | "comparison":
             choice = generator.integers(4)
-            number: str | int = _pick(generator, known) if choice < 2 else f"{'xy'[choice - 2]}_{dtype}"
+            number: str | int = _pick(generator, again or known) if choice < 2 else f"{'xy'[choice - 2]}_{dtype}"
             return Step(str(generator.choice(_PAIRS if kind == "pair" else _COMPARISONS)), (number,), swaps=swaps)
         case "division":
-            divisors = [number for number in known if number not in (0, -1)]
+            divisors = [number for number in again if number not in (0, -1)]
+            divisors = divisors or [number for number in known if number not in (0, -1)]
             divisor: str | int = _pick(generator, divisors) if generator.integers(3) else f"d_{dtype}"
             is_modulo = bool(generator.integers(2))
             fmod = (("fmod", int(generator.integers(2))),) if is_modulo else ()

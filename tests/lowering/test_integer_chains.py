@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 import eqfuse
 from eqfuse.engine.onnx.inference import infer
@@ -27,6 +27,7 @@ from eqfuse.lowering.weights import Weights
 
 from .dsa.tile_cases import all_of
 from .in_tvm import Call, in_tvm
+from .in_tvm import model_of as call_of
 from .integer_chains import (
     OPSET,
     REPRESENTATIVES,
@@ -35,6 +36,7 @@ from .integer_chains import (
     Step,
     assert_wrapped,
     draw_chains,
+    extremes,
     inputs_of,
     model_of,
 )  # fmt: skip
@@ -132,6 +134,30 @@ def test_kernels_wrap(immediates: bool) -> None:
 
 def test_kernels_define_what_onnx_leaves_open() -> None:
     assert_wrapped(OPEN, in_kernels(OPEN))
+
+
+ENDS = np.array(extremes("int32"), np.int32)
+PAIRS = np.stack([ENDS, ENDS[::-1]], axis=1)
+MATRIX = np.random.default_rng(0).choice(ENDS, (2, 5))
+
+
+@pytest.mark.parametrize(
+    ("op", "operand", "expected"),
+    [
+        ("ReduceSum", np.array([1]), PAIRS.sum(1, np.int32, keepdims=True)),
+        ("ReduceProd", np.array([1]), PAIRS.prod(1, np.int32, keepdims=True)),
+        ("ReduceSumSquare", np.array([1]), (PAIRS * PAIRS).sum(1, np.int32, keepdims=True)),
+        ("ReduceL1", np.array([1]), abs(PAIRS).sum(1, np.int32, keepdims=True)),
+        ("CumSum", np.array(1), PAIRS.cumsum(1, np.int32)),
+        ("Pow", np.array(3), PAIRS * PAIRS * PAIRS),
+        ("MatMul", MATRIX, PAIRS @ MATRIX),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_reductions_wrap(op: str, operand: Array, expected: Array) -> None:
+    nodes = [helper.make_node(op, ["x", "w"], ["y"])]
+    (results,) = in_tvm([call_of(nodes, {"x": PAIRS, "w": operand}, ["w"], ["y"])], immediates=True)
+    np.testing.assert_array_equal(results["y"], expected)
 
 
 def test_loops_wrap() -> None:
