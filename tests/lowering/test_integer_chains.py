@@ -64,8 +64,12 @@ def in_kernels(chains: Sequence[Chain], immediates: bool = True) -> list[Array]:
 
 
 def in_loops(chains: Sequence[Chain], *_: Path) -> list[Array]:
-    model = model_of(chains)
-    return InC(model, "-O2")(list(inputs_of(model).values()))
+    """A few at a time, of which the C compiler optimises each on its own."""
+    results = []
+    for first in range(0, len(chains), 20):
+        model = model_of(chains[first : first + 20])
+        results += InC(model, "-O2")(list(inputs_of(model).values()))
+    return results
 
 
 def in_tiles(chains: Sequence[Chain], *_: Path) -> list[Array]:
