@@ -204,7 +204,7 @@ class Comparison:
             moves = partial(self._sensitivity, index, Extent.ALL)
             if self._candidate is not None:
                 moves = partial(self._own_sensitivity, index)
-            truths = Truths(*runs, moves, name)
+            truths = Truths(*runs, moves, name, self._structure.chooses)
             may_overflow = self.demands.may_overflow
             wrong = judge_bold(expected, actual, self._tolerance, truths, may_overflow=may_overflow)
             if wrong is not None and self._candidate is None and self._is_rounding(name, index, None):
@@ -271,12 +271,17 @@ class Comparison:
 
     def _explains(self, sensitivity: Sensitivity, name: str, index: int, other: Value, spread: float | None) -> bool:
         """Whether rounding explains the distances of a value from the original's float64 run beyond a few units in the
-        last place of the largest element."""
+        last place of the largest element. Elements at which the original itself is off by a good part of its range say
+        nothing of results that are rounded as it is.
+        """
         expected, far = self.baseline.runs[index].outputs[name], []
-        for one, truth, result in zip(*map(leaves, (expected, self._truth(name, index), other)), strict=True):
+        silence = silence_of(expected, self._tolerance, spread, chooses=self._structure.chooses)
+        values = (expected, self._truth(name, index), other)
+        for one, truth, result, silent_at in zip(*map(leaves, values), silence, strict=True):
             distance = distances_of(truth, result)
-            far.append(np.where(distance > self._tolerance.noise(one), distance, 0.0))
-        return sensitivity.explains(name, far, silence_of(expected, self._tolerance, spread))
+            says = sensitivity.extent is not Extent.ALL or distances_of(truth, one) <= silent_at
+            far.append(np.where((distance > self._tolerance.noise(one)) & says, distance, 0.0))
+        return sensitivity.explains(name, far, silence)
 
     def _agrees_in_float64(self, name: str, index: int, spread: float | None) -> bool:
         """Whether the candidate's model in float64 differs from the original by no more than its stored numbers do."""
@@ -305,8 +310,13 @@ class Comparison:
 
     def _is_silent(self, name: str, index: int, spread: float | None) -> bool:
         """Whether rounding moves most elements of an output by a good part of its range."""
-        silence = silence_of(self.baseline.runs[index].outputs[name], self._tolerance, spread)
-        silent = self._sensitivity(index, Extent.ALL).silent(name, silence)
+        expected, truth = self.baseline.runs[index].outputs[name], self._truth(name, index)
+        if not has_shapes_of(expected, truth):
+            return True
+        silence = silence_of(expected, self._tolerance, spread)
+        moved = self._sensitivity(index, Extent.ALL).silent(name, silence)
+        values = zip(leaves(expected), leaves(truth), silence, moved, strict=True)
+        silent = [each | (distances_of(exact, one) > limit) for one, exact, limit, each in values]
         return sum(map(np.count_nonzero, silent)) > sum(each.size for each in silent) / 2
 
     def _sensitivity(self, index: int, extent: Extent) -> Sensitivity:
@@ -315,7 +325,7 @@ class Comparison:
             self._truth(self._structure.graph.output[0].name, index)
             oracle, values = self._oracle(self._original), RoundedValues.of(self._structure)
             draw = partial(oracle.run_rounded, self.baseline.runs[index].feeds, values, extent, self._tolerance.epsilon)
-            self._sensitivities[index, extent] = Sensitivity(self._exact[index], draw)
+            self._sensitivities[index, extent] = Sensitivity(self._exact[index], draw, extent)
         return self._sensitivities[index, extent]
 
     def _own_sensitivity(self, index: int) -> Sensitivity:
@@ -326,7 +336,7 @@ class Comparison:
             oracle, values = self._oracle(model), RoundedValues.of(Structure(model.structure))
             feeds, epsilon = self.baseline.runs[index].feeds, self._tolerance.epsilon
             draw = partial(oracle.run_rounded, feeds, values, Extent.CONSTANTS, epsilon)
-            self._own_sensitivities[index] = Sensitivity(self._own[index], draw)
+            self._own_sensitivities[index] = Sensitivity(self._own[index], draw, Extent.CONSTANTS)
         return self._own_sensitivities[index]
 
     def _model_of_candidate(self) -> Source:

@@ -33,6 +33,7 @@ class Truths:
     candidate: Truth
     sensitivity: Callable[[], Sensitivity]
     name: str
+    chooses: bool = False
 
 
 def judge_bold(
@@ -70,7 +71,7 @@ def judge_bold(
         far.append(np.where(bad & confirmed & ~_near(truth, other, allowed), distances_of(truth, other), 0.0))
     if not any(map(np.any, far)):
         return None
-    silence = silence_of(expected, tolerance, None)
+    silence = silence_of(expected, tolerance, None, chooses=truths.chooses)
     return None if truths.sensitivity().explains(truths.name, far, silence) else difference
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..compare import Tolerance, distances, to_double
 from ..values import RunError, Value, layout, leaves
 from .quantization import Steps, measure_distance
+from .rounding import Extent
 
 Array = NDArray[Any]
 
@@ -28,16 +29,19 @@ SILENT_SHARE = 0.1
 """An element that moves by this part of the range of an output, and by more than the tolerance, says nothing."""
 _FEWEST_DRAWS = 4
 _MOST_DRAWS = 16
-"""More than the fewest are drawn while each of them explains more elements."""
+"""More than the fewest are drawn while that explains more elements, or few are left."""
+_FEW_LEFT = 16
+"""As few unexplained elements may belong to ties whose order no draw has changed yet."""
 
 
 @dataclass
 class Sensitivity:
-    """How far the outputs of one run of a model move. `draw` runs it rounded by a seed, `exact` are its outputs where
-    nothing is rounded."""
+    """How far the outputs of one run of a model move. `draw` runs it by a seed, the numbers of `extent` rounded, and
+    `exact` are its outputs where nothing is rounded."""
 
     exact: Mapping[str, Value]
     draw: Callable[[int], Mapping[str, Value]]
+    extent: Extent
 
     def __post_init__(self) -> None:
         self._draws = 0
@@ -60,7 +64,7 @@ class Sensitivity:
             left.append(sum(map(np.count_nonzero, unexplained)))
             if not left[-1]:
                 return True
-            if draws > _FEWEST_DRAWS and left[-1] == left[-_FEWEST_DRAWS]:
+            if draws > _FEWEST_DRAWS and left[-1] == left[-_FEWEST_DRAWS] and left[-1] > _FEW_LEFT:
                 break
         return False
 
@@ -118,22 +122,24 @@ class Sensitivity:
             self._effects[name] = effect.worst(self._effects.get(name, effect))
 
 
-def silence_of(expected: Value, tolerance: Tolerance, spread: float | None) -> list[Array]:
+def silence_of(expected: Value, tolerance: Tolerance, spread: float | None, *, chooses: bool = False) -> list[Array]:
     """The moves at which an element of an output says nothing, for each of its arrays.
 
-    The range of an output is how far it moves between inputs, or the root mean square of its elements.
+    The range of an output is how far it moves between inputs, or the root mean square of its elements. If the model
+    `chooses` by values, an element that moves by more than the tolerance may be another one, however near that is.
     """
-    return [_silence_of(leaf, tolerance, spread) for leaf in leaves(expected)]
+    share = 0.0 if chooses else SILENT_SHARE
+    return [_silence_of(leaf, tolerance, spread, share) for leaf in leaves(expected)]
 
 
-def _silence_of(array: Array, tolerance: Tolerance, spread: float | None) -> Array:
+def _silence_of(array: Array, tolerance: Tolerance, spread: float | None, share: float) -> Array:
     limit = tolerance.limit(array, spread)
     if array.dtype.kind in "OUSbiu":
         return limit
     numbers = np.abs(to_double(array))
     finite = numbers[np.isfinite(numbers)]
     extent = spread if spread is not None else float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
-    return np.asarray(np.maximum(limit, SILENT_SHARE * extent))
+    return np.asarray(np.maximum(limit, share * extent))
 
 
 def distances_of(one: Array, other: Array) -> Array:

@@ -15,6 +15,7 @@ from eqfuse.engine.verification import Verification, verify
 from eqfuse.engine.verification.compare import Tolerance
 from eqfuse.engine.verification.inputs import Plan, Temper, generate, input_specs
 from eqfuse.engine.verification.judges.bold import Truths, judge_bold
+from eqfuse.engine.verification.judges.rounding import Extent
 from eqfuse.engine.verification.judges.sensitivity import Sensitivity
 from eqfuse.engine.verification.structure import Structure
 from eqfuse.engine.verification.values import RunError, Value
@@ -248,7 +249,8 @@ def is_judged_wrong(expected: Value, found: Value, exact: Value, own: Value) -> 
 
     values = np.array(expected, np.float32), np.array(found, np.float32)
     steady = {"y": np.array(exact)}
-    truths = Truths((lambda: give(exact)), (lambda: give(own)), lambda: Sensitivity(steady, lambda _: steady), "y")
+    moves = Sensitivity(steady, lambda _: steady, Extent.CONSTANTS)
+    truths = Truths((lambda: give(exact)), (lambda: give(own)), lambda: moves, "y")
     return judge_bold(*values, Tolerance(), truths, may_overflow=False) is not None
 
 
