@@ -29,12 +29,12 @@ from .wounded import Wounded
 
 _DRAWS = 2
 """Ordinary inputs on which the effect of damage is measured."""
-_ATTEMPTS = 60
+_ATTEMPTS = 300
 """Places that are tried for one damage until it runs and moves an output."""
 _LEAST_EFFECT = 1e-12
 """Damage below it moves nothing on ordinary inputs: another place is drawn."""
-_MOST_COMPILED_NODES = 100
-"""Larger models take long to compile a hundred times."""
+_MOST_NODES: dict[Half, int] = {"optimize": 250, "compile": 100}
+"""Larger models take long to judge a hundred times."""
 _LONGEST = 300
 """Characters of a reason that are kept."""
 
@@ -57,19 +57,21 @@ class Ward:
     subjects: Sequence[Subject]
     folder: Path
     _referees: dict[str, Referee] = field(default_factory=dict)
-    _models: dict[str, onnx.ModelProto] = field(default_factory=dict)
+    _models: dict[Path, onnx.ModelProto] = field(default_factory=dict)
 
     def wound(self, half: Half, number: int) -> Wound | None:
         """Damage of this number: its kind and half say where to look; None where no subject has a place for it."""
-        kinds = list(DAMAGES)
-        kind = kinds[number % len(kinds)]
+        kind = list(DAMAGES)[number % len(DAMAGES)]
         random = Random(f"{half} {number}")
-        for _ in range(_ATTEMPTS):
-            subject = random.choice(self.subjects)
-            result = self._result(subject, half)
-            if half == "compile" and len(result.graph.node) > _MOST_COMPILED_NODES:
+        most = _MOST_NODES[half]
+        for attempt in range(_ATTEMPTS):
+            if attempt % len(self.subjects) == 0:
+                order = random.sample(self.subjects, len(self.subjects))
+            subject = order[attempt % len(order)]
+            original = self._load(subject.path)
+            if len(original.graph.node) > most or DAMAGES[kind](Wounded(original), Random(number)) is None:
                 continue
-            wounded = Wounded(result)
+            wounded = Wounded(original if half == "compile" else self._load(self._optimized(subject)))
             place = DAMAGES[kind](wounded, random)
             if place is None:
                 continue
@@ -81,20 +83,21 @@ class Ward:
     def _referee(self, subject: Subject) -> Referee:
         if subject.name not in self._referees:
             draws = [subject.draw(seed) for seed in range(_DRAWS)]
-            self._referees[subject.name] = Referee(onnx.load(subject.path), draws)
+            self._referees[subject.name] = Referee(self._load(subject.path), draws)
         return self._referees[subject.name]
 
-    def _result(self, subject: Subject, half: Half) -> onnx.ModelProto:
-        """The model that damage is done to: the optimised one, or the original that is to be compiled."""
-        path = subject.path
-        if half == "optimize":
-            path = self.folder / f"{subject.name}.optimized.onnx"
-            if not path.exists():
-                self.folder.mkdir(parents=True, exist_ok=True)
-                eqfuse.optimize(subject.path, path, verify=False)
-        if str(path) not in self._models:
-            self._models[str(path)] = onnx.load(path)
-        return self._models[str(path)]
+    def _optimized(self, subject: Subject) -> Path:
+        """The file of the optimised model, which nothing has verified."""
+        path = self.folder / f"{subject.name}.optimized.onnx"
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            eqfuse.optimize(subject.path, path, verify=False)
+        return path
+
+    def _load(self, path: Path) -> onnx.ModelProto:
+        if path not in self._models:
+            self._models[path] = onnx.load(path)
+        return self._models[path]
 
 
 def try_damaged_result(ward: Ward, half: Half, number: int) -> Miss:
