@@ -106,8 +106,7 @@ def _time(
     error = largest_difference(compiled.results(), expected)
     counts = [_count_runs(run) for run in (compiled.run, theirs)]
     times = [
-        [_sample(run, count) for run, count in zip((compiled.run, theirs), counts, strict=True)]
-        for _ in range(pairs)
+        [_sample(run, count) for run, count in zip((compiled.run, theirs), counts, strict=True)] for _ in range(pairs)
     ]
     ours, reference = (median(column) for column in zip(*times, strict=True))
     return Measured(name, ours, reference, compiled.roofline, tuple(k.rule for k in compiled.kernels), error)

@@ -88,17 +88,7 @@ LANGUAGE: tuple[Architecture, ...] = (
         {"vocab_size": _VOCABULARY, "hidden_size": 32, "state_size": 4, "num_hidden_layers": 1, "use_cache": False},
         (_tokens(length=6),),
     ),
-    Architecture(
-        "transformers", "WhisperModel",
-        {
-            "vocab_size": _VOCABULARY, "d_model": 48, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 96,
-            "decoder_ffn_dim": 96, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "use_cache": False,
-            "max_source_positions": 32, "max_target_positions": 32, "num_mel_bins": 20, "pad_token_id": 0,
-            "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
-        },
-        (Input("input_features", (1, 20, 64), free={0: "batch"}),
-         Input("decoder_input_ids", (1, _LENGTH), "integers", _VOCABULARY, free={0: "batch", 1: "length"})),
-    ),
+    _sound("SEWModel", 1600, **_WAVES, squeeze_factor=2),
     _sound("Wav2Vec2ForCTC", 1600, **_WAVES),
     _sound("HubertModel", 1600, **_WAVES),
     _sound("WavLMModel", 1600, **_WAVES),
@@ -125,10 +115,5 @@ LANGUAGE: tuple[Architecture, ...] = (
         },
         (_tokens(), Input("pixel_values", (1, 3, 32, 32)), _MASK),
     ),
-    Architecture(
-        "transformers", "PatchTSTForPrediction",
-        {"num_input_channels": 3, "context_length": 64, "patch_length": 8, "patch_stride": 8, "d_model": 32,
-         "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 64, "prediction_length": 16},
-        (Input("past_values", (1, 64, 3), free={0: "batch"}),),
-    ),
+    _encoder("ConvBertModel", embedding_size=32, conv_kernel_size=3),
 )  # fmt: skip

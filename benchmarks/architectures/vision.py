@@ -73,8 +73,7 @@ VISION: tuple[Architecture, ...] = (
     _row("transformers", "YolosForObjectDetection", 32, hidden_size=48, num_hidden_layers=2, num_attention_heads=4,
          intermediate_size=96, image_size=[32, 32], patch_size=8, num_detection_tokens=10),
     _row("transformers", "Dinov2Model", 32, **{**_SMALL, "mlp_ratio": 2}),
-    _row("transformers", "DPTForDepthEstimation", 32, **{**_SMALL, "num_hidden_layers": 4}, fusion_hidden_size=16,
-         neck_hidden_sizes=[16, 16, 32, 32], backbone_out_indices=[0, 1, 2, 3], is_hybrid=False),
+    _row("timm", "ese_vovnet19b_slim_dw", 64),
     _row("timm", "starnet_s1", 64),
     _row(
         "transformers", "RTDetrForObjectDetection", 64, d_model=32, encoder_hidden_dim=32, encoder_ffn_dim=64,

@@ -153,7 +153,8 @@ ANCHORS: dict[str, tuple[Shape, Part]] = {
     "average1d": ((1, 48, 200), pool("AveragePool", 4, 2, 1, rank=1)),
     "max3d": ((1, 16, 8, 16, 16), pool("MaxPool", 2, 2, 0, rank=3)),
     "linear x2": (
-        (1, 64, 16, 16), lambda b, x: b.add("Resize", x, "", b.constant(np.array([1, 1, 2, 2], "f")), mode="linear")
+        (1, 64, 16, 16),
+        lambda b, x: b.add("Resize", x, "", b.constant(np.array([1, 1, 2, 2], "f")), mode="linear"),
     ),
     "sine": ((1, 24, 40, 40), unary("Sin")),
     "mean of maps": ((1, 80, 14, 14), reduction("ReduceMean", 2, 3)),

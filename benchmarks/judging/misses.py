@@ -33,8 +33,8 @@ _ATTEMPTS = 300
 """Places that are tried for one damage until it runs and moves an output."""
 _LEAST_EFFECT = 1e-12
 """Damage below it moves nothing on ordinary inputs: another place is drawn."""
-_MOST_NODES: dict[Half, int] = {"optimize": 250, "compile": 100}
-"""Larger models take long to judge a hundred times."""
+_MOST_NODES: dict[Half, int] = {"optimize": 250, "compile": 60}
+"""Larger models take long to judge a hundred times; free sizes, which are tried at several, count twice."""
 _LONGEST = 300
 """Characters of a reason that are kept."""
 
@@ -69,7 +69,10 @@ class Ward:
                 order = random.sample(self.subjects, len(self.subjects))
             subject = order[attempt % len(order)]
             original = self._load(subject.path)
-            if len(original.graph.node) > most or DAMAGES[kind](Wounded(original), Random(number)) is None:
+            if (
+                len(original.graph.node) * (1 + _has_free_sizes(original)) > most
+                or DAMAGES[kind](Wounded(original), Random(number)) is None
+            ):
                 continue
             wounded = Wounded(original if half == "compile" else self._load(self._optimized(subject)))
             place = DAMAGES[kind](wounded, random)
@@ -98,6 +101,10 @@ class Ward:
         if path not in self._models:
             self._models[path] = onnx.load(path)
         return self._models[path]
+
+
+def _has_free_sizes(model: onnx.ModelProto) -> bool:
+    return any(size.dim_param for value in model.graph.input for size in value.type.tensor_type.shape.dim)
 
 
 def try_damaged_result(ward: Ward, half: Half, number: int) -> Miss:
