@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import time
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from .wounded import Wounded
 
 _DRAWS = 2
 """Ordinary inputs on which the effect of damage is measured."""
-_ATTEMPTS = 300
+_ATTEMPTS = 200
 """Places that are tried for one damage until it runs and moves an output."""
 _LEAST_EFFECT = 1e-12
 """Damage below it moves nothing on ordinary inputs: another place is drawn."""
@@ -60,19 +61,17 @@ class Ward:
     _models: dict[Path, onnx.ModelProto] = field(default_factory=dict)
 
     def wound(self, half: Half, number: int) -> Wound | None:
-        """Damage of this number: its kind and half say where to look; None where no subject has a place for it."""
-        kind = list(DAMAGES)[number % len(DAMAGES)]
+        """Damage of this number: kinds take turns, and one that has no place gives its turn to the next."""
+        kinds = list(DAMAGES)
+        turn = number % len(kinds)
+        found = (self._wound(half, number, kind) for kind in (*kinds[turn:], *kinds[:turn]))
+        return next((wound for wound in found if wound is not None), None)
+
+    def _wound(self, half: Half, number: int, kind: str) -> Wound | None:
         random = Random(f"{half} {number}")
-        most = _MOST_NODES[half]
-        for attempt in range(_ATTEMPTS):
-            if attempt % len(self.subjects) == 0:
-                order = random.sample(self.subjects, len(self.subjects))
-            subject = order[attempt % len(order)]
+        for subject in itertools.islice(itertools.cycle(self._in_any_order(half, random)), _ATTEMPTS):
             original = self._load(subject.path)
-            if (
-                len(original.graph.node) * (1 + _has_free_sizes(original)) > most
-                or DAMAGES[kind](Wounded(original), Random(number)) is None
-            ):
+            if DAMAGES[kind](Wounded(original), Random(number)) is None:
                 continue
             wounded = Wounded(original if half == "compile" else self._load(self._optimized(subject)))
             place = DAMAGES[kind](wounded, random)
@@ -82,6 +81,14 @@ class Ward:
             if effect is not None and effect.size > _LEAST_EFFECT:
                 return Wound(subject, kind, place, wounded.model, effect)
         return None
+
+    def _in_any_order(self, half: Half, random: Random) -> list[Subject]:
+        """The subjects that are small enough."""
+        small = [
+            subject for subject in self.subjects
+            if _size_of(self._load(subject.path)) <= _MOST_NODES[half]
+        ]  # fmt: skip
+        return random.sample(small, len(small))
 
     def _referee(self, subject: Subject) -> Referee:
         if subject.name not in self._referees:
@@ -103,16 +110,16 @@ class Ward:
         return self._models[path]
 
 
-def _has_free_sizes(model: onnx.ModelProto) -> bool:
-    return any(size.dim_param for value in model.graph.input for size in value.type.tensor_type.shape.dim)
+def _size_of(model: onnx.ModelProto) -> int:
+    sizes = [size for value in model.graph.input for size in value.type.tensor_type.shape.dim]
+    return len(model.graph.node) * (2 if any(size.dim_param for size in sizes) else 1)
 
 
 def try_damaged_result(ward: Ward, half: Half, number: int) -> Miss:
     """The verdict on damage of this number."""
     wound = ward.wound(half, number)
     if wound is None:
-        kind = list(DAMAGES)[number % len(DAMAGES)]
-        return Miss(number, half, "", kind, "", 0.0, "", "undecided", "no subject has a place for it", 0.0)
+        return Miss(number, half, "", "", "", 0.0, "", "undecided", "no model has a place for any damage", 0.0)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="eqfuse-judge-") as folder:
         path = Path(folder) / "damaged.onnx"
