@@ -30,6 +30,11 @@ _SUM_SIZES = 2
 _MOST_MODES = 8
 """Numbers that a model compares an integer with that are tried at most as its value, as sampling rates are."""
 
+_DRAWN_SIZES = (*range(1, 17), *range(18, 65, 2), *range(21, 64, 7), 77, 96, 100, 112, 160, 192, 196, 197, 384)
+"""Sizes drawn for each dimension by itself if the model runs on none of the others: multiples of small numbers,
+and lengths and images that networks are made for."""
+_MOST_DRAWS = 128
+
 _INTEGER_BOUNDS = (10, 2, 1)
 _UNKNOWN_RANKS = (2, 1, 0, 3, 4)
 
@@ -160,6 +165,10 @@ def plans(
     for (first, other), mode in itertools.product(tried, range(min(modes, _MOST_MODES))):
         sizes = sizes_at(first, other)
         yield Plan({**sizes, **fixed}, dict(shapes), mode=mode)
+    for draw in range(_MOST_DRAWS if leading else 0):
+        generator = np.random.default_rng(draw)
+        drawn = {symbol: int(generator.choice(_DRAWN_SIZES)) for symbol in leading}
+        yield Plan({**drawn, **fixed}, dict(shapes), bounds[draw % len(bounds)])
 
 
 def _sums(symbols: Iterable[str]) -> Iterator[tuple[str, str, str]]:

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
+from eqfuse.engine.verification import verify
 from eqfuse.engine.verification.inputs import Plan, enlarge, generate, input_specs, plans, vary
 from eqfuse.engine.verification.structure import Structure
 
@@ -161,3 +162,11 @@ def test_the_first_unnamed_dimension_of_a_state_may_be_the_batch() -> None:
     assert {"x": (1, 256), "state": (2, 1, 128)} in shapes
     named = input_specs(Structure(model(nodes, [value("x", ["n", "m"]), fed[1]], ["x_y", "state_y"])))
     assert len(list(plans(named, {}))) * 2 == len(shapes)
+
+
+def test_sizes_are_drawn_until_the_original_runs() -> None:
+    """One dimension is a multiple of 3, the other of 5: no list has both."""
+    nodes = [helper.make_node("Reshape", ["a", "s"], ["y"]), helper.make_node("Reshape", ["b", "t"], ["z"])]
+    shapes = {"s": np.array([3, -1]), "t": np.array([-1, 5])}
+    original = model(nodes, [value("a", ["n"]), value("b", ["m"])], ["y", "z"], shapes)
+    assert verify(original, original).status == "passed"
