@@ -31,6 +31,7 @@ __all__ = [
     "read_text",
     "record",
     "record_lines",
+    "variants",
 ]
 
 FIELDS = ("property", "sound", "requires", "source", "example", "commutes", "domain")  # `@each` is gone by then
@@ -214,7 +215,8 @@ def _rule(path: Path, document: Document, written: Form, form: Form, comment: Se
     )
 
 
-def _variants(rule: Rule, form: Form) -> list[Rule]:
+def variants(rule: Rule, form: Form) -> list[Rule]:
+    """The rule, whose text the form is, and its mirrored variants."""
     if not rule.commutes or form.head != "rewrite":
         return [rule]
     others = ((f"{rule.name}~{i}", other) for i, other in enumerate(mirror(form, frozenset(rule.commutes)), 1))
@@ -235,7 +237,7 @@ def parse(path: Path, document: Document) -> RuleFile:
         if form.head in RULE_COMMANDS:
             for instance, comment in instances(form, record_lines(document, form)):
                 expanded = expand_conditions(instance, conditions)
-                rules += _variants(_rule(path, document, form, expanded, comment), expanded)
+                rules += variants(_rule(path, document, form, expanded, comment), expanded)
         elif form.head != "condition":
             declarations.append(Command(document.text[form.start : form.end], *document.position(form.start)))
     return RuleFile(path, tuple(declarations), tuple(rules))

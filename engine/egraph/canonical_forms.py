@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ...ir.operators import OPERATORS, RECURRENT, REDUCTIONS
+from ...ir.operators.resize import DEFAULTS as RESIZE_DEFAULTS
 from ...ir.sizes import floor_divide, number
 from ...ir.types import Dimension, TensorType
 from ..onnx.inference import Knowledge
@@ -321,15 +322,8 @@ def _resize(site: Site, literals: Literals) -> Literals:
             config[name] = array.tolist()
     crops = config.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     read = {"nearest_mode": mode == "nearest", "cubic_coeff_a": mode == "cubic", "roi": crops}
-    config = {k: v for k, v in config.items() if read.get(k, True) and _RESIZE_DEFAULTS.get(k) != v}
+    config = {k: v for k, v in config.items() if read.get(k, True) and RESIZE_DEFAULTS.get(k) != v}
     return {"mode": mode, "config": json.dumps(config, sort_keys=True)}
-
-
-_RESIZE_DEFAULTS = {
-    "antialias": 0, "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.75, "exclude_outside": 0,
-    "extrapolation_value": 0.0, "keep_aspect_ratio_policy": "stretch", "nearest_mode": "round_prefer_floor",
-}  # fmt: skip
-"""ONNX's: an attribute that a node leaves out has these."""
 
 
 def _recurrence(site: Site, literals: Literals) -> Literals:

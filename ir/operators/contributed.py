@@ -97,13 +97,16 @@ def _attention(
     arithmetic: Arithmetic, query: Array, key: Array, value: Array, bias: Array | None, padding: Array | None,
     mask: Array | None, heads: int, scale: float,
 ) -> Array:  # fmt: skip
-    """softmax(q k' * scale + mask) v of each head; the heads lie beside each other along the last axis."""
+    """softmax(q k' * scale + mask) v of each head; the heads lie beside each other along the last axis.
+
+    A scale of 0 stands for the usual one, 1 / sqrt(channels of a head).
+    """
     if bias is not None or padding is not None or {query.ndim, key.ndim, value.ndim} != {3}:
         raise Unsupported("only query, key, value and attention_bias are looked into")
     if heads < 1 or any(x.shape[-1] % heads for x in (query, key, value)):
         raise Unsupported("the heads do not divide the channels")
     q, k, v = (x.reshape((*x.shape[:2], heads, x.shape[2] // heads)).swapaxes(1, 2) for x in (query, key, value))
-    scores = scaled(arithmetic, matmul(arithmetic, q, k.swapaxes(2, 3)), scale)
+    scores = scaled(arithmetic, matmul(arithmetic, q, k.swapaxes(2, 3)), scale or q.shape[3] ** -0.5)
     if mask is not None:
         if mask.ndim != 4 or mask.shape[2:] != scores.shape[2:]:
             raise Unsupported("the mask has a row for each query and a column for each key")

@@ -39,9 +39,14 @@ def _affine(arithmetic: Arithmetic, x: Array, scale: Array, shift: Array | None)
     return result
 
 
+_STASHED = {1: ("float32", 4), 11: ("float64", 8)}
+"""The wide types that `stash_type` may ask for by ONNX's numbers, and their bytes."""
+
+
 def _wide(arithmetic: Arithmetic, x: Array, stash: int) -> Array:
-    """Two-byte floats are normalized in float32 where the operator says so."""
-    return arithmetic.cast(x, "float32") if stash == 1 and x.dtype.itemsize == 2 and x.dtype != object else x
+    """Narrower floats are normalized in the type that the operator says; wider ones in their own."""
+    name, size = _STASHED.get(stash, ("", 0))
+    return arithmetic.cast(x, name) if x.dtype != object and x.dtype.itemsize < size else x
 
 
 def _narrow(arithmetic: Arithmetic, value: Array, x: Array) -> Array:

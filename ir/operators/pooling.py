@@ -86,6 +86,10 @@ def _average(
     count_pads: int,
 ) -> Array:
     floats_only(x)
+    if x.dtype != object and x.dtype.itemsize == 2:  # the sum may overflow where the mean does not
+        wide = arithmetic.cast(x, "float32")
+        average = _average(arithmetic, wide, kernel, pads, strides, dilations, ceil, count_pads)
+        return arithmetic.cast(average, x.dtype.name)
     window = Window(x.shape[2:], kernel, pads, strides, dilations, bool(ceil))
     divisor = constants(arithmetic, _count_elements(window, bool(count_pads)), x)
     seen = _seen(x, arithmetic.constant(0.0, x), *_extents(window), window)

@@ -31,7 +31,12 @@ def total(arithmetic: Arithmetic, x: Array, axes: Ints, keepdims: int) -> Array:
 
 
 def mean(arithmetic: Arithmetic, x: Array, axes: Ints, keepdims: int) -> Array:
-    """The mean along axes. Raises Unsupported for the mean of nothing."""
+    """The mean along axes. Raises Unsupported for the mean of nothing.
+
+    Of two-byte floats it is computed in float32, as in ONNX Runtime: their sum may overflow where the mean does not.
+    """
+    if x.dtype != object and x.dtype.kind in "fV" and x.dtype.itemsize == 2:
+        return arithmetic.cast(mean(arithmetic, arithmetic.cast(x, "float32"), axes, keepdims), x.dtype.name)
     count = prod(x.shape[a] for a in _axes(x, axes))
     if not count:
         raise Unsupported("the mean of no elements")

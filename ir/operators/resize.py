@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from math import ceil, floor
 from typing import Any
 
@@ -17,9 +18,18 @@ SETTINGS = frozenset(
         "exclude_outside", "extrapolation_value",
     ]
 )  # fmt: skip
-"""Settings that are dealt with, or that do nothing in the modes there are."""
+"""Settings that are dealt with, or that do nothing in the modes that a kernel deals with."""
+DEFAULTS: dict[str, object] = {
+    "antialias": 0, "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.75, "exclude_outside": 0,
+    "extrapolation_value": 0.0, "keep_aspect_ratio_policy": "stretch", "nearest_mode": "round_prefer_floor",
+}  # fmt: skip
+"""ONNX's: an attribute that a node leaves out has these."""
+POLICIES = ("stretch", "not_larger", "not_smaller")
+"""Whether wished sizes are kept, or give one scale for all axes: the smallest or the largest."""
+CROP = "tf_crop_and_resize"
+"""The transformation that looks at a region (`roi`), and takes `extrapolation_value` outside of the tensor."""
 
-TRANSFORMATIONS = ("asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric")
+TRANSFORMATIONS = ("asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric", CROP)
 """How the place of an element in the result is turned into one in the operand."""
 
 ROUNDINGS: dict[str, Callable[[float], int]] = {
@@ -30,7 +40,44 @@ ROUNDINGS: dict[str, Callable[[float], int]] = {
 }
 
 
-def _coordinate(mode: str, i: int, scale: float, size: int, result: int) -> float:
+@dataclass(frozen=True)
+class _Extent:
+    """The size of the result along an axis, its scale, and the region of the operand in shares of its length."""
+
+    result: int
+    scale: float
+    region: tuple[float, float] = (0.0, 1.0)
+
+
+def _extents(x: Array, config: Mapping[str, Any]) -> list[_Extent]:
+    """The extent of each axis."""
+    extents = [_Extent(n, 1.0) for n in x.shape]
+    axes = config.get("axes", list(range(x.ndim)))
+    values = config["scales"] if "scales" in config else config.get("sizes")
+    if values is None or len(values) != len(axes):
+        raise Unsupported("Resize without scales or sizes")
+    for axis, value in zip(axes, values, strict=True):
+        size = x.shape[axis]
+        if "scales" in config:
+            extents[axis] = _Extent(int(np.floor(np.float32(size) * np.float32(value))), value)  # as ONNX rounds it
+        else:
+            extents[axis] = _Extent(int(value), value / size if size else 1.0)
+    policy = config.get("keep_aspect_ratio_policy", "stretch")
+    if policy != "stretch" and "scales" not in config:
+        scale = (min if policy == "not_larger" else max)(extents[axis].scale for axis in axes)
+        for axis in axes:
+            extents[axis] = _Extent(floor(scale * x.shape[axis] + 0.5), scale)
+    if config.get("coordinate_transformation_mode") == CROP:
+        roi = config.get("roi", ())
+        if len(roi) != 2 * len(axes):
+            raise Unsupported("a region without a start and an end for each axis")
+        for place, axis in enumerate(axes):
+            extents[axis] = replace(extents[axis], region=(roi[place], roi[place + len(axes)]))
+    return extents
+
+
+def _coordinate(mode: str, i: int, extent: _Extent, size: int) -> float:
+    scale, result = extent.scale, extent.result
     if mode == "asymmetric":
         return i / scale
     if mode == "align_corners":
@@ -42,45 +89,45 @@ def _coordinate(mode: str, i: int, scale: float, size: int, result: int) -> floa
     if mode == "half_pixel_symmetric":
         centre, reach = size / 2, result / (scale * size)
         return centre * (1 - reach) + (i + 0.5) / scale - 0.5
+    if mode == CROP:
+        start, end = extent.region
+        share = start + (end - start) * i / (result - 1) if result > 1 else (start + end) / 2
+        return share * (size - 1)
     raise Unsupported(f"Resize with coordinates by {mode}")
 
 
-def _extents(x: Array, config: Mapping[str, Any]) -> list[tuple[int, float]]:
-    """For each axis the size of the result and the scale."""
-    extents = [(n, 1.0) for n in x.shape]
-    axes = config.get("axes", list(range(x.ndim)))
-    values = config["scales"] if "scales" in config else config.get("sizes")
-    if values is None or len(values) != len(axes):
-        raise Unsupported("Resize without scales or sizes")
-    for axis, value in zip(axes, values, strict=True):
-        size = x.shape[axis]
-        if "scales" in config:
-            extents[axis] = (int(np.floor(np.float32(size) * np.float32(value))), value)  # as ONNX rounds it
-        else:
-            extents[axis] = (int(value), value / size if size else 1.0)
-    return extents
-
-
 def resize(arithmetic: Arithmetic, x: Array, mode: str, config: str) -> Array:
-    """In the modes nearest, linear and cubic. Raises Unsupported for regions and antialiasing."""
+    """In the modes nearest, linear and cubic. Raises Unsupported for antialiasing."""
     settings = json.loads(config)
-    unusual = {k: v for k, v in settings.items() if k not in SETTINGS and v not in (0, None, "stretch")}
+    known = {*SETTINGS, "keep_aspect_ratio_policy"}
+    unusual = {k: v for k, v in settings.items() if k not in known and v not in (0, None)}
+    unusual |= {k: v for k, v in settings.items() if k == "keep_aspect_ratio_policy" and v not in POLICIES}
     if mode not in ("nearest", "linear", "cubic") or unusual:
         raise Unsupported(f"Resize by {mode} {unusual or ''}".strip())
-    for axis, (result, scale) in enumerate(_extents(x, settings)):
-        if (result, scale) != (x.shape[axis], 1.0):
-            x = _along(arithmetic, x, axis, result, scale, mode, settings)
+    transformation = settings.get("coordinate_transformation_mode", "half_pixel")
+    outside: list[tuple[int, list[bool]]] = []
+    for axis, extent in enumerate(_extents(x, settings)):
+        size = x.shape[axis]
+        if extent == _Extent(size, 1.0):
+            continue
+        if not size:
+            raise Unsupported("Resize of nothing")
+        places = [_coordinate(transformation, i, extent, size) for i in range(extent.result)]
+        if transformation == CROP:
+            outside.append((axis, [not 0 <= place <= size - 1 for place in places]))
+            places = [min(max(place, 0.0), size - 1.0) for place in places]
+        x = _along(arithmetic, x, axis, places, mode, settings)
+    fill = arithmetic.constant(settings.get("extrapolation_value", 0.0), x)
+    for axis, is_outside in outside:
+        x = x.copy()
+        np.moveaxis(x, axis, 0)[np.array(is_outside, bool)] = fill
     return x
 
 
 def _along(
-    arithmetic: Arithmetic, x: Array, axis: int, result: int, scale: float, mode: str, settings: Mapping[str, Any]
+    arithmetic: Arithmetic, x: Array, axis: int, places: list[float], mode: str, settings: Mapping[str, Any]
 ) -> Array:
     size = x.shape[axis]
-    if not size:
-        raise Unsupported("Resize of nothing")
-    transformation = settings.get("coordinate_transformation_mode", "half_pixel")
-    places = [_coordinate(transformation, i, scale, size, result) for i in range(result)]
     if mode == "nearest":
         nearest = ROUNDINGS[settings.get("nearest_mode", "round_prefer_floor")]
         return np.take(x, [min(max(nearest(p), 0), size - 1) for p in places], axis)
@@ -97,9 +144,7 @@ def _along(
     return arithmetic.apply("add", arithmetic.apply("multiply", low, rest), arithmetic.apply("multiply", high, weight))
 
 
-def _cubic(
-    arithmetic: Arithmetic, x: Array, axis: int, places: list[float], settings: Mapping[str, Any]
-) -> Array:
+def _cubic(arithmetic: Arithmetic, x: Array, axis: int, places: list[float], settings: Mapping[str, Any]) -> Array:
     """A weighted sum of the four nearest elements (Keys, IEEE TASSP 1981, equation 4); the last ones repeat."""
     size = x.shape[axis]
     a = settings.get("cubic_coeff_a", -0.75)

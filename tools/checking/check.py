@@ -39,12 +39,13 @@ from .drawing.scratch import Conflict, Fired, Scratch
 from .drawing.terms import readable
 from .example_match import makes_example
 from .lemmas import RuleExpansion, TooManyDerivations, expand_derived_facts
+from .mirrored import unlike_variants
 from .oracles.extremes import find_lost_number
 from .oracles.numeric import Counterexample, test_sample
 from .oracles.onnx_oracle import Oracle
 from .proving.samples import SampleProofs, prove_samples
 from .unbounded.rule_proof import EVERY_SHAPE, prove_rule
-from .verdict import SAMPLES_PER_DIRECTION, Kind, Verdict
+from .verdict import KINDS, SAMPLES_PER_DIRECTION, Kind, Verdict
 
 Judge = Callable[[Rule, Sequence[Hit]], str]
 """A remark on a rule that is true, from the samples it fired on; "" for none. It has to be picklable."""
@@ -75,6 +76,21 @@ def check_rule(
     It depends on what the rule says, and neither on its name nor on those of its variables. `scratch` has the
     declarations of the rule's file. `judge` makes the remark of an accepted rule.
     """
+    verdict = _check_canonical(rule, scratch, judge, samples)
+    for variant in unlike_variants(rule) if verdict.accepted else ():
+        mirrored = _check_canonical(variant, scratch, None, samples)
+        if mirrored.kind == "idle" and not mirrored.samples:  # it makes what is there, or asks for what cannot be
+            continue
+        if not mirrored.accepted:
+            left = sexpr.read(variant.text).forms[0].items[1]
+            return replace(mirrored, rule=rule.name, reason=f"its mirror image {left}, by @commutes: {mirrored.reason}")
+        if KINDS.index(mirrored.kind) > KINDS.index(verdict.kind):
+            verdict = replace(mirrored, rule=rule.name, remark=verdict.remark)
+    return verdict
+
+
+def _check_canonical(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> Verdict:
+    """The verdict on a rule without its mirrored variants."""
     own = canonical(rule)
     return own.with_author_names(_check(own.rule, scratch, judge, samples))
 

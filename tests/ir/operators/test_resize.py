@@ -24,6 +24,7 @@ SIZES: tuple[dict[str, Any], ...] = (
     {"sizes": [1, 2, 7, 4]},
     {"sizes": [1, 2, 1, 9]},
 )
+REGIONS = ([0.0, 0.0, 0.25, 0.25, 1.0, 1.0, 0.75, 1.0], [0.0, 0.0, -0.5, 0.0, 1.0, 1.0, 0.5, 1.5])
 
 
 def assert_resized(mode: str, shape: tuple[int, ...] = (1, 2, 4, 5), dtype: str = "float32", **config: Any) -> None:
@@ -72,12 +73,29 @@ def test_three_spatial_axes() -> None:
     assert_resized("linear", (1, 1, 2, 3, 2), scales=[1.0, 1.0, 2.0, 2.0, 1.5])
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("size", [{"scales": [1.0, 1.0, 2.0, 1.5]}, {"sizes": [1, 2, 1, 9]}], ids=str)
+@pytest.mark.parametrize(
+    "roi", [[0.0, 0.0, 0.25, 0.25, 1.0, 1.0, 0.75, 1.0], [0.0, 0.0, -0.5, 0.0, 1.0, 1.0, 0.5, 1.5]]
+)
+def test_a_region(mode: str, size: dict[str, Any], roi: list[float]) -> None:
+    """Outside of the tensor stands a number that the node gives."""
+    assert_resized(
+        mode, coordinate_transformation_mode="tf_crop_and_resize", roi=roi, extrapolation_value=7.5, **size
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["stretch", "not_larger", "not_smaller"])
+def test_sizes_that_keep_the_ratio(policy: str) -> None:
+    assert_resized("linear", axes=[2, 3], sizes=[7, 6], keep_aspect_ratio_policy=policy)
+
+
 @pytest.mark.parametrize(
     ("mode", "config"),
     [
         ("linear", {"scales": [1.0, 1.0, 2.0, 2.0], "antialias": 1}),
         ("linear", {"scales": [1.0, 1.0, 2.0, 2.0], "coordinate_transformation_mode": "tf_crop_and_resize"}),
-        ("nearest", {"sizes": [1, 2, 8, 8], "keep_aspect_ratio_policy": "not_larger"}),
+        ("nearest", {"sizes": [1, 2, 8, 8], "keep_aspect_ratio_policy": "as_it_fits"}),
         ("nearest", {"scales": [2.0, 2.0, 2.0, 2.0], "nearest_mode": "outwards"}),
         ("nearest", {"scales": [2.0]}),
         ("nearest", {}),

@@ -7,7 +7,8 @@ samples are kept so that every pair of settings that some sample has stays.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TypeVar
 
@@ -15,11 +16,12 @@ from ....ir.operators import OPERATORS
 from .elements import named_leaves
 from .left_side import Value
 from .samples import Sample
-from .terms import Leaf, Term
+from .terms import Argument, Leaf, Term
 from .types import TYPES, result_types
 
 RANKS = range(6)
 _NUMBERS = ("below -1", "-1", "between -1 and 0", "0", "between 0 and 1", "1", "above 1")
+_BEYOND_32_BITS = 2.0**32
 _Item = TypeVar("_Item")
 
 
@@ -37,9 +39,16 @@ def settings(sample: Sample) -> frozenset[str]:
         result.add(f"equal shapes {sum(i.type.shape == first for i in inputs)}")
     if sample.symbols:
         result |= {"symbolic sizes", *symbolic_settings(sample)}
+    if sample.is_long:
+        result.add("a long axis")
     result |= {f"empty {term.head}" for term, type_ in sample.types.items() if 0 in type_.shape}
-    for term in sample.subterms():
-        result |= set(_settings_of_term(term))
+    seen: Counter[str] = Counter()
+    for term in dict.fromkeys(sample.subterms()):
+        place = ""
+        if isinstance(term, Term):
+            place = f" {seen[term.head]}" if seen[term.head] else ""
+            seen[term.head] += 1
+        result |= set(_settings_of_term(term, place))
     return frozenset(result | set(_cut_short(sample)) | set(_slices_of_broadcasts(sample)))
 
 
@@ -84,19 +93,37 @@ def _slices_of_broadcasts(sample: Sample) -> Iterator[str]:
             yield f"Slice {place} of a {'kept' if kept else 'widened'} axis {begin}"
 
 
-def _settings_of_term(term: Term | Leaf) -> Iterator[str]:
-    """The settings of a leaf, or of the attributes of a term."""
+def _settings_of_term(term: Term | Leaf, place: str) -> Iterator[str]:
+    """The settings of a leaf, or of the attributes of a term and of which optional operands it has. `place` tells it
+    from others of its kind."""
     if isinstance(term, Leaf):
         if term.kind == "Full" and term.type.value is not None:
-            yield f"a constant {_number_class(term.type.value)}"
+            size = " beyond 32 bits" if abs(term.type.value) >= _BEYOND_32_BITS else ""
+            yield f"{term.name} {_number_class(term.type.value)}{size}"
         elif term.kind != "Var":
             yield f"{term.kind} {term.name}"
         return
     operator = OPERATORS.get(term.head)
     names = [a.name for a in operator.arguments] if operator else [""] * len(term.arguments)
-    for name, argument in zip(names, term.arguments, strict=True):
+    arguments = dict(zip(names, term.arguments, strict=True)) if operator else {"": term.arguments[-1]}
+    for name, argument in arguments.items():
         if not isinstance(argument, (Term, Leaf)):
-            yield from (f"{term.head}.{name} {value}" for value in _value_classes(argument))
+            yield from (f"{term.head}{place}.{name} {value}" for value in _value_classes(argument))
+        elif isinstance(argument, Leaf) and argument.kind == "Absent":
+            yield f"{term.head}{place} without {name}"
+    if "strides" in arguments:
+        yield f"{term.head}{place} {_window_class(arguments)}"
+
+
+def _window_class(arguments: Mapping[str, Argument]) -> str:
+    """How far the windows of an operator reach, and whether they overlap: only two large ones in a row tell the
+    reaches that windows of windows have."""
+    names = ("kernel_shape", "strides", "dilations")
+    kernel, strides, dilations = (v if isinstance(v, tuple) else () for v in map(arguments.get, names))
+    reach = max((d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)), default=1)
+    stride = max(strides, default=1)
+    relation = "overlapping" if reach > stride else "adjacent" if reach == stride else "sparse"
+    return f"windows {relation if reach > 1 else 'of one'}, {'moved on' if stride > 1 else 'at every position'}"
 
 
 def _value_classes(value: Value) -> Iterator[str]:

@@ -8,17 +8,19 @@ from typing import Any, Literal
 import ml_dtypes
 import numpy as np
 
-from ....ir.operators import Array
+from ....ir.operators import OPERATORS, RECURRENT, Array
 from ....ir.operators.numbers import element_type
 from .samples import Sample
 from .terms import Leaf, Term, leaves
 
-Range = Literal["ordinary", "special", "tiny", "large", "zeros", "undefined", "limits", "near"]
+Range = Literal["ordinary", "special", "tiny", "large", "raised", "high", "zeros", "undefined", "limits", "near"]
 """Ordinary: between -2 and 2. Special: small whole numbers and odd halves, which repeat. Tiny: down to 1e-6. Large: up
-to 1000, and for integers the ends of their range. Zeros: both, and what rounds to them. Undefined: special numbers
-among NaN, infinities and both zeros. Limits: these, subnormal numbers, the largest
-ones, those next to 1, and those that narrower types round or cannot hold. Near: see `near_ties`."""
+to 1000, and for integers the ends of their range. Raised and high: between 20 and 30, or 500 and 1000, so that long
+sums of squares, or of numbers, overflow in float16. Zeros: both, and what rounds to them. Undefined: special numbers
+among NaN, infinities and both zeros. Limits: these, subnormal numbers, the largest ones, those next to 1, and those
+that narrower types round or cannot hold. Near: see `near_ties`."""
 
+_BOUNDS: dict[Range, tuple[float, float]] = {"ordinary": (-2.0, 2.0), "raised": (20.0, 30.0), "high": (500.0, 1000.0)}
 _SPECIAL = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 1.5, -1.5, 2.5, 3.0, -3.0])
 _UNDEFINED = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0])
 _UNDEFINED_OR_SPECIAL = np.concatenate([_UNDEFINED, _SPECIAL])
@@ -28,6 +30,7 @@ _HALVES = (3, 4, 8, 11, 24)
 above such a half is rounded to another number if a type between rounds it first."""
 _BEYOND_INT32 = 3e9
 """A whole number that int64 holds and int32 does not."""
+_SHARE_OF_NUMBERS = 0.125
 _SHARES = (0.0, 0.1, 0.3, 1.0)
 """Shares of the elements of a leaf that are not ordinary ones: where there are many, a sum is never finite."""
 
@@ -39,6 +42,7 @@ def draw(
     bounds = index_bounds(sample)
     # from few numbers, so that the same ones meet in the operands of one operator
     pool = random.choice(_UNDEFINED_OR_SPECIAL, 3) if kind == "undefined" and random.random() < 0.5 else None
+    numbers = _numbers_of(sample) if kind in ("special", "large") else []
     elements: dict[str, Array] = {}
     for leaf in named_leaves(sample):
         dtype = dtypes.get(leaf.type.dtype, leaf.type.dtype)
@@ -51,8 +55,28 @@ def draw(
             drawn = _elements(leaf.type.shape, "special" if usual else kind, dtype, random)
             if pool is not None and not usual and drawn.dtype.kind == "f":
                 drawn = random.choice(pool, leaf.type.shape).astype(drawn.dtype)
+            drawn = _put_in(np.asarray(drawn), numbers, random)
             elements[leaf.name] = satisfy_facts(np.asarray(drawn), leaf)
     return elements
+
+
+def _numbers_of(sample: Sample) -> list[float]:
+    """The constants of a sample and the numbers among its attributes: at them a comparison changes its mind."""
+    constants = [x.type.value for x in sample.leaves() if x.kind == "Full" and x.type.value is not None]
+    terms = (term for term in sample.subterms() if isinstance(term, Term))
+    return sorted({*constants, *(a for term in terms for a in term.arguments if isinstance(a, float))})
+
+
+def _put_in(array: Array, numbers: list[float], random: np.random.Generator) -> Array:
+    """The elements, some replaced by those of the numbers that their type holds."""
+    kind = array.dtype.kind
+    if kind in "iu":
+        limits = np.iinfo(array.dtype)
+        numbers = [n for n in numbers if n.is_integer() and limits.min <= n < limits.max]
+    if kind == "b" or not numbers:
+        return array
+    chosen = random.choice(np.array([int(n) if kind in "iu" else n for n in numbers], array.dtype), array.shape)
+    return np.asarray(np.where(random.random(array.shape) < _SHARE_OF_NUMBERS, chosen, array))
 
 
 def named_leaves(sample: Sample) -> Iterator[Leaf]:
@@ -65,13 +89,19 @@ def named_leaves(sample: Sample) -> Iterator[Leaf]:
                 yield leaf
 
 
+_INDICES = {"Gather": 1, "BitShift": 1, **dict.fromkeys(RECURRENT, 4)}
+"""Which operand of an operator has indices, numbers of bits or lengths, which its other operands bound."""
+
+
 def index_bounds(sample: Sample) -> dict[str, tuple[int, int]]:
-    """By name the ranges of leaves that are indices or numbers of bits to shift by: the first number and the end."""
+    """By name the ranges of leaves that are indices, lengths or numbers of bits to shift by: the first number and the
+    end."""
     bounds: dict[str, tuple[int, int]] = {}
     for term in sample.subterms():
-        if isinstance(term, Term) and term.head in ("Gather", "BitShift"):
+        operand = _INDICES.get(term.head) if isinstance(term, Term) else None
+        if isinstance(term, Term) and operand is not None:
             bound = _index_bound(term, sample)
-            for leaf in leaves(term.arguments[1]):
+            for leaf in leaves(term.arguments[operand]):
                 low, high = bounds.get(leaf.name, bound)
                 bounds[leaf.name] = max(low, bound[0]), min(high, bound[1])
     return bounds
@@ -83,6 +113,9 @@ def _index_bound(term: Term, sample: Sample) -> tuple[int, int]:
         return 0, 1
     if term.head == "BitShift":
         return 0, 8 * element_type(type_.dtype).itemsize
+    if term.head in RECURRENT:
+        names = [argument.name for argument in OPERATORS[term.head].arguments]
+        return 0, type_.shape[1 if term.arguments[names.index("layout")] else 0] + 1
     axis = term.arguments[2]
     size = type_.shape[axis] if isinstance(axis, int) and axis < len(type_.shape) else 0
     return -size, size
@@ -105,8 +138,8 @@ def _floats(shape: tuple[int, ...], kind: Range, dtype: np.dtype[np.generic], ra
         return np.where(random.random(shape) < random.choice(_SHARES), random.choice(odd, shape), usual)
     if kind in ("special", "zeros"):
         return np.asarray(random.choice(_SPECIAL if kind == "special" else _ZEROS, shape))
-    if kind == "ordinary":
-        return np.asarray(random.uniform(-2, 2, shape))
+    if kind in _BOUNDS:
+        return np.asarray(random.uniform(*_BOUNDS[kind], shape))
     low, high = (-6.0, -3.0) if kind == "tiny" else (0.0, 3.0)
     return np.asarray(random.choice((-1.0, 1.0), shape) * 10 ** random.uniform(low, high, shape))
 

@@ -39,6 +39,15 @@ def is_float(array: Array) -> bool:
     return array.dtype.kind in "fV"
 
 
+def is_identical(left: Array, right: Array) -> Array:
+    """Where two arrays are the same bit by bit, all NaN counted as one."""
+    same = left == right
+    if is_float(left):
+        same &= np.signbit(left) == np.signbit(right)
+        same |= np.isnan(left) & np.isnan(right)
+    return np.asarray(same)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Two ways to compute one e-class, the second by `node`. `left` is the sampled term where the class is that of the
@@ -168,6 +177,8 @@ class Evaluation:
         return self.terms[term]
 
     def _full(self, shape: tuple[int, ...], number: float, dtype: str) -> Array:
+        if min(shape, default=0) < 0:
+            raise Unsupported("a size below zero")
         shape = () if self.scalar else shape
         plain = semantics.full(shape, number, self.dtypes.get(dtype, dtype))
         if self.arithmetic is NUMBERS or (plain.dtype.kind in "iu" and not hasattr(self.arithmetic, "bits")):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from ....ir.operators import OPERATORS
 from ....rules import sexpr
 from ....rules.commute import orders, variables
 from ....rules.records import Rule, parse_example
@@ -28,6 +29,9 @@ _MOST_BASES = 8
 _ROUNDS = 24
 _ATTEMPTS = 400
 """In each round; a sample takes about half a millisecond."""
+_LONG = 3
+"""Samples with a long axis."""
+_LONG_ATTEMPTS = 120
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,12 @@ def facts_by_direction(rule: Rule) -> list[tuple[Node, ...]]:
 
 def hits(rule: Rule, scratch: Scratch, wanted: int = SAMPLES_PER_DIRECTION) -> list[list[Hit]]:
     """For each direction of a rule up to `wanted` samples that made it fire."""
-    return [
-        _hits(rule, facts, scratch, Random(seed(rule) + i), wanted) for i, facts in enumerate(facts_by_direction(rule))
-    ]
+    every = []
+    for i, facts in enumerate(facts_by_direction(rule)):
+        random = Random(seed(rule) + i)
+        found = _hits(rule, facts, scratch, random, wanted)
+        every.append(found + _long_hits(rule, facts, scratch, random) if found else found)
+    return every
 
 
 def example_hits(rule: Rule, scratch: Scratch) -> list[Hit]:
@@ -95,6 +102,32 @@ def _run(rule: Rule, scratch: Scratch, samples: Sequence[Sample]) -> list[Hit]:
         elif outcome is not None:
             result += [Hit(*instance) for instance in instances(sample, outcome)]
     return result
+
+
+def _long_hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random) -> list[Hit]:
+    """A few samples with a long axis: of float32 for a rule that claims bits, since runtimes add up in parts, else of
+    float16 and of operators that put elements together, since their sums may overflow."""
+    ways = left_sides(facts, random)
+    dtype = {"exact": "float32", "real": "float16"}.get(rule.sound, "")
+    if not dtype or (dtype == "float16" and not _adds(rule)):
+        return []
+    samples: dict[object, Sample] = {}
+    for attempt in range(_LONG_ATTEMPTS if ways else 0):
+        sample = draw_sample(ways[attempt % len(ways)], random, long_in=dtype)
+        if sample is not None and sample.is_long:
+            samples.setdefault(sample.roots, sample)
+            if sum(each.shortens for each in samples.values()) == 2 * _LONG:
+                break
+    likely = sorted(samples.values(), key=lambda each: not each.shortens)[: 3 * _LONG]
+    outcomes = scratch.run(rule.text, rule.ruleset, likely) if likely else []
+    return [Hit(s, outcome) for s, outcome in zip(likely, outcomes, strict=True) if outcome is not None][:_LONG]
+
+
+def _adds(rule: Rule) -> bool:
+    """Whether an operator of the rule puts several elements together."""
+    names = (str(node.items[0]) for node in sexpr.walk(sexpr.read(rule.text).forms[0]) if isinstance(node, Form))
+    rows = (OPERATORS[name] for name in names if name in OPERATORS)
+    return any(not row.is_elementwise and row.category not in ("layout", "control", "multiple-output") for row in rows)
 
 
 def _choose_hits(every: Sequence[Hit], wanted: int) -> list[Hit]:

@@ -104,6 +104,19 @@ class LeftSide:
                     equal[str(item)] += [other for other in equation.items[1:] if other is not item]
         return equal
 
+    def components(self, vector: str) -> tuple[list[Node], dict[int, list[Node]]]:
+        """The expressions that equations set the length of a vector equal to, and by place those for its elements."""
+        lengths = self.lookups.get(f"(vec-length {vector})", [])
+        elements: dict[int, list[Node]] = {}
+        for _, equation in self.equations:
+            for item in equation.items[1:]:
+                if isinstance(item, Form) and item.head == "vec-get" and str(item.items[1]) == vector:
+                    place = str(item.items[2])
+                    others = [other for other in equation.items[1:] if other is not item]
+                    if place.isdigit():
+                        elements.setdefault(int(place), []).extend(others)
+        return lengths, elements
+
     @cached_property
     def assertions(self) -> dict[str, set[str]]:
         """By variable the relations that hold of it alone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from random import Random
 
 from .conditions import Type
@@ -48,9 +49,16 @@ Choice = Type | Value | None
 Recipe = Callable[[OperatorDraft, str], Choice]
 """For an operand a `Type`, or None to leave an optional one out; for an attribute its value."""
 
+FACTORS = (0.1, 0.5, 1.0, 1.0, 2.0, 0.2, 1.5, 0.0, -0.5, -1.0, -2.0, 6.0, 0.01, 0.001)
+"""Slopes, thresholds, factors and the like: the schemas allow any number."""
 SIZES = ((1, 2, 2, 3, 3, 4, 5), (1, 2, 2, 3, 3, 4, 5), (1, 2), (2,), (2, 3, 4, 5), (0, 1, 2), (0, 2, 3))
 """Sizes that the dimensions of one tensor are chosen from: any, small ones, equal ones, unequal ones, zeros."""
 _SHARES = (8, 8, 2, 1, 2, 1, 1)
+LONG = 64
+"""An axis from here on is a long one: runtimes sum it up in several parts, and sums of narrow floats may overflow."""
+_LONG_SIZES = (67, 128, 200, 333, 600)
+MOST_ELEMENTS = 1024
+"""Images are not made larger than this."""
 
 
 def random_shape(random: Random, rank: int | None = None) -> tuple[int, ...]:
@@ -62,15 +70,32 @@ def random_shape(random: Random, rank: int | None = None) -> tuple[int, ...]:
     return tuple(random.choice(sizes) for _ in range(rank))
 
 
+def long_shape(random: Random) -> tuple[int, ...]:
+    """A shape of rank 1 to 4 with one long axis."""
+    rank = random.choice((1, 2, 2, 3, 4))
+    shape = [random.choice((1, 2, 3)) for _ in range(rank)]
+    shape[random.randrange(rank)] = random.choice(_LONG_SIZES)
+    return tuple(shape)
+
+
 def image(draft: OperatorDraft) -> tuple[int, ...]:
-    """A shape of feature maps (batch, channels, space), near the wished shape where its rank allows that."""
-    rank = len(draft.wish.shape)
-    if rank in (3, 4, 5):
-        least = (1, 1, 2, 2, 2)
-        return draft.wish.shape if draft.chance(0.5) else tuple(map(max, draft.wish.shape, least[:rank]))
-    rank = draft.random.choice((3, 4, 4, 4, 5))
-    size = (3, 4, 5) if rank == 4 else (2, 3)
-    return (draft.random.choice((1, 2)), draft.random.choice((1, 2, 3, 4)), *draft.random.choices(size, k=rank - 2))
+    """A shape of feature maps (batch, channels, space), near the wished shape where its rank allows that.
+
+    Often it is so large that a window of stride 2 leaves the wished size, so that windows of windows see something.
+    """
+    random, wish = draft.random, draft.wish.shape
+    rank = len(wish)
+    if rank not in (3, 4, 5):
+        rank = random.choice((3, 4, 4, 4, 5))
+        size = {3: (3, 5, 7, 9, 11), 4: (3, 4, 5, 6, 7), 5: (2, 3, 4)}[rank]
+        return (random.choice((1, 2)), random.choice((1, 2, 3, 4)), *random.choices(size, k=rank - 2))
+    kind = random.random()
+    if kind < 0.4:
+        return wish
+    if kind < 0.6:
+        return tuple(map(max, wish, (1, 1, 2, 2, 2)))
+    grown = (*wish[:2], *(2 * n + random.choice((0, 1, 1, 2)) for n in wish[2:]))
+    return grown if prod(grown) <= MOST_ELEMENTS else wish
 
 
 def one_axis(draft: OperatorDraft, name: str) -> Choice:

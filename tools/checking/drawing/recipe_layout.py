@@ -6,7 +6,7 @@ import json
 from random import Random
 
 from ....ir.operators import OPERATORS
-from ....ir.operators.resize import ROUNDINGS, TRANSFORMATIONS
+from ....ir.operators.resize import CROP, DEFAULTS, POLICIES, ROUNDINGS, TRANSFORMATIONS
 from .conditions import Type
 from .operator_draft import Choice, Misfit, OperatorDraft, Recipe, image, one_axis, random_shape, some_axes
 
@@ -119,7 +119,7 @@ def _slice(draft: OperatorDraft, name: str) -> Choice:
     if name == "starts" and backwards:
         return tuple(random.choice((d - 1, d - 1, d, d // 2)) for d in dims)
     if name == "starts":
-        return tuple(random.choice((0, 0, 1, max(0, d - 2), d // 2)) for d in dims)
+        return tuple(random.choice((0, 0, 1, max(0, d - 1), max(0, d - 2), d // 2)) for d in dims)
     if name == "ends" and backwards:
         return tuple(random.choice((-d - 1, -d - 1, 0, d // 2 - 1)) for d in dims)
     if name == "ends":
@@ -203,18 +203,27 @@ def _resize(draft: OperatorDraft, name: str) -> Choice:
         return random.choice(("nearest", "nearest", "linear", "linear", "cubic"))
     scales = tuple(random.choice((1.0, 2.0, 2.0, 0.5, 1.5)) if i > 1 else 1.0 for i in range(draft.rank))
     sizes = [max(1, int(d * s)) for d, s in zip(draft.shape, scales, strict=True)]
-    extent: dict[str, object] = {"scales": list(scales)} if draft.chance(0.6) else {"sizes": sizes}
+    config: dict[str, object] = {"scales": list(scales)} if draft.chance(0.6) else {"sizes": sizes}
+    config["coordinate_transformation_mode"] = random.choice(TRANSFORMATIONS)
+    if "sizes" in config and draft.chance(0.2):
+        config["keep_aspect_ratio_policy"] = random.choice(POLICIES[1:])
+    if config["coordinate_transformation_mode"] == CROP:
+        starts = [random.choice((0.0, 0.25, -0.25)) if i > 1 else 0.0 for i in range(draft.rank)]
+        ends = [random.choice((1.0, 0.75, 1.5)) if i > 1 else 1.0 for i in range(draft.rank)]
+        config |= {"roi": starts + ends, "extrapolation_value": random.choice((0.0, 3.0, -1.5))}
     if draft.chance(0.3):
-        extent = {name: values[2:] for name, values in extent.items() if isinstance(values, list)}
-        extent["axes"] = list(range(2, draft.rank))
-    config = {"coordinate_transformation_mode": random.choice(TRANSFORMATIONS), **extent}
+        for setting in config.keys() & {"scales", "sizes"}:
+            config[setting] = config[setting][2:]  # type: ignore[index]
+        if "roi" in config:
+            config["roi"] = config["roi"][2 : draft.rank] + config["roi"][draft.rank + 2 :]  # type: ignore[index]
+        config["axes"] = list(range(2, draft.rank))
     if draft.attributes.get("mode") == "nearest":
         config["nearest_mode"] = random.choice(tuple(ROUNDINGS))
     if draft.attributes.get("mode") == "cubic":
         config["cubic_coeff_a"] = random.choice((-0.75, -0.5))
         config["exclude_outside"] = random.choice((0, 0, 1))
-    # the encoder writes its configuration like this: sorted keys
-    return json.dumps(config, sort_keys=True)
+    # the encoder writes its configuration like this: sorted keys, and no defaults
+    return json.dumps({k: v for k, v in config.items() if DEFAULTS.get(k) != v}, sort_keys=True)
 
 
 _LAYOUT_OPERANDS: dict[str, Recipe] = {

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from random import Random
 
-from ....ir.operators import OPERATORS, RECURRENT
+from ....ir.operators import OPERATORS
 from .conditions import Type
 from .left_side import LEAVES, Value
-from .operator_draft import Choice, Misfit, OperatorDraft, Recipe, image, one_axis, random_shape, some_axes
+from .operator_draft import FACTORS, Choice, OperatorDraft, Recipe, image, one_axis, random_shape, some_axes
+from .recipe_contributed import ORDER_OF_CONTRIBUTED, contributed
 from .recipe_layout import layout, split
+from .recipe_linear import conv, gemm, image_before, matmul, window
+from .recipe_recurrence import ORDER_OF_RECURRENCES, recurrence
 from .types import TYPES
 
 
@@ -23,10 +26,9 @@ def order(head: str) -> tuple[str, ...]:
     return tuple(a.name for a in OPERATORS[head].arguments)
 
 
-_SHAPING = ("direction", "layout")
-"""Attributes of recurrent networks that give the shapes of their operands."""
 _ORDER: dict[str, tuple[str, ...]] = {
-    **{f: (*_SHAPING, *(a.name for a in OPERATORS[f].arguments if a.name not in _SHAPING)) for f in RECURRENT},
+    **ORDER_OF_RECURRENCES,
+    **ORDER_OF_CONTRIBUTED,
     "Gemm": ("transA", "transB", "A", "B", "C", "alpha", "beta"),
     "Conv": ("X", "kernel_shape", "group", "W", "B", "dilations", "pads", "strides"),
     "ConvTranspose": ("X", "kernel_shape", "group", "W", "B", "dilations", "pads", "strides", "output_padding"),
@@ -120,14 +122,16 @@ def _clip(draft: OperatorDraft, name: str) -> Choice:
     return None if draft.chance(0.2) else Type((), dtype)
 
 
-_FACTORS = (0.1, 0.5, 1.0, 1.0, 2.0, 0.2, 1.5, 0.0, -0.5, -1.0, -2.0, 6.0)
-"""Slopes, thresholds and the like: the schemas allow any number."""
+_EPSILONS = (1e-5, 1e-5, 1e-6, 1e-3, 0.1)
+"""A smaller one would show how differently two ways to compute a variance of nothing round."""
 
 
 def _number(draft: OperatorDraft, name: str) -> Value:
+    """A number for an attribute: ONNX's default, or any other."""
     if name == "epsilon":
-        return draft.random.choice((1e-5, 1e-3, 0.5))
-    return draft.random.choice(_FACTORS)
+        return draft.random.choice(_EPSILONS)
+    usual = next(a.default for a in OPERATORS[draft.head].attributes if a.name == name)
+    return usual if usual is not None and draft.chance(0.15) else draft.random.choice(FACTORS)
 
 
 def _unary(draft: OperatorDraft, name: str) -> Choice:
@@ -149,125 +153,11 @@ def _binary(draft: OperatorDraft, name: str) -> Choice:
     return choice
 
 
-# --- linear
-
-
-def _matmul(draft: OperatorDraft, name: str) -> Choice:
-    random, wish = draft.random, draft.wish
-    if not draft.operands:
-        rank = max(2, len(wish.shape)) if draft.chance(0.8) else 1
-        shape = wish.shape if len(wish.shape) == rank else random_shape(random, rank)
-        shape = (*shape[:-1], random.choice((1, 2, 3, 4)))
-        return Type(shape, wish.dtype)
-    other = next(iter(draft.operands.values()))
-    if not other.shape:
-        raise Misfit
-    width = wish.shape[-1] if wish.shape and draft.chance(0.7) else random.choice((1, 2, 3, 4))
-    batch = other.shape[:-2] if draft.chance(0.35) else ()
-    if name == "B" and draft.chance(0.12):
-        return Type(other.shape[-1:], other.dtype)
-    if name == "B":
-        return Type((*batch, other.shape[-1], width), other.dtype)
-    if len(other.shape) < 2 or draft.chance(0.12):
-        return Type(other.shape[-2:-1] or other.shape, other.dtype)
-    rows = random.choice((1, 2, 3, 4))
-    return Type((*(batch or random_shape(random, random.choice((0, 1)))), rows, other.shape[-2]), other.dtype)
-
-
-def _gemm(draft: OperatorDraft, name: str) -> Choice:
-    random, (m, k, n) = draft.random, (draft.random.choice((1, 2, 3)) for _ in range(3))
-    if name in ("transA", "transB"):
-        return random.choice((0, 0, 1))
-    if name in ("alpha", "beta"):
-        return random.choice((1.0, 1.0, *_FACTORS))
-    if name == "A" and "B" in draft.operands:
-        k = _matrix(draft, "B")[0]
-    if name == "A":
-        return Type((k, m) if draft.attributes["transA"] else (m, k), draft.wish.dtype)
-    rows, depth = _matrix(draft, "A")
-    if name == "B":
-        return Type((n, depth) if draft.attributes["transB"] else (depth, n), draft.operands["A"].dtype)
-    columns = _matrix(draft, "B")[1]
-    if draft.chance(0.2):
-        return None
-    return Type(random.choice(((columns,), (columns,), (1, columns), (rows, columns), (rows, 1), ())), draft.wish.dtype)
-
-
-def _matrix(draft: OperatorDraft, name: str) -> tuple[int, int]:
-    shape = draft.operands[name].shape
-    if len(shape) != 2:
-        raise Misfit
-    return (shape[1], shape[0]) if draft.attributes[f"trans{name}"] else (shape[0], shape[1])
-
-
-def _image_before(draft: OperatorDraft) -> tuple[int, ...]:
-    """The image from which a convolution makes one of the wished size, where its window is known; else ()."""
-    windows = [draft.attributes.get(name) for name in ("kernel_shape", "pads", "strides", "dilations")]
-    spatial = len(draft.wish.shape) - 2
-    if draft.head != "Conv" or spatial < 1 or not all(isinstance(v, tuple) for v in windows):
-        return ()
-    kernel, pads, strides, dilations = windows
-    sizes = [
-        (n - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1 - pads[i] - pads[spatial + i]  # type: ignore[index,operator]
-        for i, n in enumerate(draft.wish.shape[2:])
-    ]
-    unseen = [draft.random.choice((0, s - 1)) for s in strides]  # type: ignore[union-attr,operator]
-    sizes = [max(1, n) + more for n, more in zip(sizes, unseen, strict=True)]
-    return (draft.wish.shape[0], draft.random.choice((1, 2, 3)), *sizes)
-
-
-def _window(draft: OperatorDraft, name: str) -> Value:
-    random = draft.random
-    spatial = draft.rank - 2
-    if spatial < 1:
-        raise Misfit
-    if name == "kernel_shape":
-        if "W" in draft.operands:
-            return draft.operands["W"].shape[2:]
-        if draft.chance(0.5):
-            return (random.choice((1, 1, 2, 3)),) * spatial
-        return tuple(random.choice((1, 2, 3)) for _ in range(spatial))
-    if name == "pads":
-        kernel = draft.integers("kernel_shape")
-        half = tuple(k // 2 for k in kernel)
-        same = half + half
-        some = tuple(random.choice((0, 1, 2)) for _ in range(2 * spatial))
-        return random.choice(((0,) * (2 * spatial), (0,) * (2 * spatial), same, some))
-    if name in ("strides", "dilations"):
-        usual = (1,) * spatial
-        return usual if draft.chance(0.6) else tuple(random.choice((1, 2, 3)) for _ in range(spatial))
-    return (0,) * spatial if draft.chance(0.7) else tuple(random.choice((0, 1)) for _ in range(spatial))
-
-
-def _conv(draft: OperatorDraft, name: str) -> Choice:
-    random = draft.random
-    if name == "X":
-        given = draft.operands.get("W")
-        shape = _image_before(draft) or image(draft)
-        return Type((shape[0], given.shape[1], *shape[2:]) if given else shape, draft.wish.dtype)
-    channels = draft.operands["X"].shape[1] if len(draft.operands["X"].shape) > 1 else 0
-    transposed = draft.head == "ConvTranspose"
-    if name == "group":
-        divisors = [g for g in range(1, channels + 1) if channels % g == 0]
-        return random.choice((1, 1, *(divisors or [1])))
-    group = draft.attributes.get("group", 1)
-    if not isinstance(group, int) or group < 1:
-        raise Misfit
-    if name == "W":
-        outputs = group * random.choice((1, 2, 2, 3))
-        wished = draft.wish.shape[1] if len(draft.wish.shape) == draft.rank else 0
-        if wished and wished % group == 0 and not transposed and draft.chance(0.5):
-            outputs = wished
-        pair = (channels, outputs // group) if transposed else (outputs, channels // group)
-        return Type((*pair, *draft.integers("kernel_shape")), draft.operands["X"].dtype)
-    if name == "B":
-        weight = draft.operands["W"].shape
-        outputs = weight[1] * group if transposed else weight[0]
-        return None if draft.chance(0.15) else Type((outputs,), draft.operands["X"].dtype)
-    return _window(draft, name)
-
-
 # --- normalization, reduction, pooling
+
+
+STASH_TYPES = (1, 1, 10, 11)
+"""ONNX's numbers of the types that a normalization computes in: float32, float16 and float64."""
 
 
 def _normalization(draft: OperatorDraft, name: str) -> Choice:
@@ -278,9 +168,9 @@ def _normalization(draft: OperatorDraft, name: str) -> Choice:
             shape = (*shape, 3)
         return Type(shape, draft.wish.dtype)
     if name == "epsilon":
-        return random.choice((1e-5, 1e-5, 1e-3))
+        return _number(draft, name)
     if name == "stash_type":
-        return 1
+        return random.choice(STASH_TYPES)
     if name == "axis":
         return random.randrange(draft.rank) if draft.chance(0.3) else draft.rank - 1
     if name == "num_groups":
@@ -290,8 +180,16 @@ def _normalization(draft: OperatorDraft, name: str) -> Choice:
         axis = draft.attributes["axis"]
         if name == "B" and draft.chance(0.15):
             return None
-        return Type(draft.shape[axis:] if isinstance(axis, int) else (), draft.wish.dtype)
+        return Type(_scale_shape(draft, axis) if isinstance(axis, int) else (), draft.wish.dtype)
     return Type(draft.shape[1:2], draft.wish.dtype)
+
+
+def _scale_shape(draft: OperatorDraft, axis: int) -> tuple[int, ...]:
+    """The axes that are normalized, at times fewer or more: a scale broadcasts to the tensor."""
+    if draft.chance(0.8):
+        return draft.shape[axis:]
+    shape = draft.shape[draft.random.randrange(draft.rank) :]
+    return tuple(d if draft.chance(0.8) else 1 for d in shape)
 
 
 def _reduction(draft: OperatorDraft, name: str) -> Choice:
@@ -320,30 +218,10 @@ def _shape_before_reduction(draft: OperatorDraft) -> tuple[int, ...]:
 
 def _pooling(draft: OperatorDraft, name: str) -> Choice:
     if name == "X":
-        return Type(image(draft), draft.wish.dtype)
+        return Type(image_before(draft) or image(draft), draft.wish.dtype)
     if name in ("ceil_mode", "count_include_pad"):
         return draft.random.choice((0, 0, 1))
-    return draft.random.choice((0, 0, 1)) if name == "storage_order" else _window(draft, name)
-
-
-def _recurrence(draft: OperatorDraft, name: str) -> Choice:
-    """Operands of a short sequence; weights come before the size of the state, which they give."""
-    steps, directions, batch, inputs, hidden, gates = 2, 1, 1, 2, 2, {"RNN": 1, "GRU": 3, "LSTM": 4}[draft.head]
-    directions = 2 if draft.attributes.get("direction") == "bidirectional" else directions
-    dtype, state = draft.wish.dtype, (directions, batch, hidden)
-    shapes = {
-        "X": (steps, batch, inputs), "W": (directions, gates * hidden, inputs),
-        "R": (directions, gates * hidden, hidden),
-        "B": (directions, 2 * gates * hidden), "initial_h": state, "initial_c": state, "P": (directions, 3 * hidden),
-    }  # fmt: skip
-    if name in shapes:
-        shape = shapes[name]
-        if draft.attributes.get("layout") and name in ("X", "initial_h", "initial_c"):
-            shape = (shape[1], shape[0], shape[2])
-        return Type(shape, dtype) if name in ("X", "W", "R") or draft.chance(0.6) else None
-    settings: dict[str, Choice] = {"hidden_size": hidden, "config": "{}", "layout": draft.random.choice((0, 0, 1))}
-    directed = draft.random.choice(("forward", "reverse", "bidirectional"))
-    return directed if name == "direction" else settings.get(name)
+    return draft.random.choice((0, 0, 1)) if name == "storage_order" else window(draft, name)
 
 
 def _full(draft: OperatorDraft, name: str) -> Choice:
@@ -358,10 +236,10 @@ _BY_OPERATOR: dict[str, Recipe] = {
     "Where": _where,
     "If": _if,
     "Clip": _clip,
-    "MatMul": _matmul,
-    "Gemm": _gemm,
-    "Conv": _conv,
-    "ConvTranspose": _conv,
+    "MatMul": matmul,
+    "Gemm": gemm,
+    "Conv": conv,
+    "ConvTranspose": conv,
     "Softmax": one_axis,
     "LogSoftmax": one_axis,
     "Hardmax": one_axis,
@@ -373,9 +251,10 @@ _BY_CATEGORY: dict[str, Recipe] = {
     "normalization": _normalization,
     "reduction": _reduction,
     "pooling": _pooling,
-    "recurrent": _recurrence,
+    "recurrent": recurrence,
     "layout": layout,
     "multiple-output": split,
+    "contributed": contributed,
 }
 
 

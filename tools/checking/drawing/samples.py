@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -27,18 +28,26 @@ from .conditions import (
     table_rows,
 )
 from .left_side import LEAVES, Application, Contradiction, LeftSide, Value, trace_facts
-from .operator_draft import Choice, Misfit, OperatorDraft, random_shape
+from .operator_draft import LONG, Choice, Misfit, OperatorDraft, long_shape, random_shape
 from .recipes import order, recipe
 from .terms import Argument, Leaf, Term, subterms
 from .types import TYPES, admits, result_types
 
-_NUMBER = re.compile(r"-?\d+\.\d+")
+_NUMBER = re.compile(r"-?\d+\.\d+(e-?\d+)?")
 _CONSTANTS = (0.5, 2.0, -1.5, 1.0, 0.0, 3.0, -1.0, 0.25, 1.5, 2.5, -2.0, -0.5, 7.0, 100.0, -100.0, 1e4, 1e-4)
 """Numbers for the constants of a rule besides those that stand in it."""
+_WHOLE = (4.0, 8.0, 16.0, 31.0)
+"""More numbers for constants of integers, which may be bits to shift by."""
+_FACTORS_BEYOND = (94906267.0, 3037000499.0, 2.0**53 - 1)
+"""Whole numbers whose products, or whose sums with others, float64 does not hold."""
+_EXTREME_SHARE = 0.3
+"""Share of the samples whose integer constants are mostly near the ends of their types."""
 _TRIES = 12
 """Choices made anew where a condition would be false."""
-MAX_ELEMENTS = 400
+MAX_ELEMENTS = 1024
 """Samples with a tensor of more elements are not used."""
+_MAX_LONG_ELEMENTS = 4096
+"""The same for samples with a long axis, which are few."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,16 @@ class Sample:
         """Whether some tensor of it has no element."""
         return any(0 in type_.shape for type_ in (*(leaf.type for leaf in self.leaves()), *self.types.values()))
 
+    @property
+    def is_long(self) -> bool:
+        """Whether an axis of an input is long."""
+        return any(size >= LONG for leaf in self.leaves() for size in leaf.type.shape)
+
+    @property
+    def shortens(self) -> bool:
+        """Whether a result has no long axis."""
+        return any(max(type_.shape, default=0) < LONG for root in self.roots if (type_ := self.type_of(root)))
+
     def type_of(self, operand: Argument) -> Type | None:
         """The type of an operand; None for a term of several outputs, and for a literal."""
         return operand.type if isinstance(operand, Leaf) else self.types.get(operand)  # type: ignore[arg-type]
@@ -86,6 +105,8 @@ class _Builder:
     left_side: LeftSide
     random: Random
     dtype: str
+    most: int = MAX_ELEMENTS
+    is_extreme: bool = False
     environment: Environment = field(default_factory=Environment)
     terms: dict[str, Term | Leaf] = field(default_factory=dict)
     types: dict[Term, Type] = field(default_factory=dict)
@@ -143,10 +164,7 @@ class _Builder:
         """Make a constant of one number, which stands in the rule or is another."""
         value = first_value(self.left_side.lookups[f"(value {variable})"], self.environment)
         for _ in range(_TRIES):
-            if isinstance(value, (int, float)):
-                number = float(value)
-            else:
-                number = self.random.choice((*self.left_side.numbers, *_CONSTANTS))
+            number = float(value) if isinstance(value, (int, float)) else self._number_of_constant(type_.dtype)
             try:
                 semantics.full((), number, type_.dtype)
             except Unsupported:
@@ -156,6 +174,17 @@ class _Builder:
             if self._is_possible():
                 return
         raise Misfit
+
+    def _number_of_constant(self, dtype: str) -> float:
+        """A number that stands in the rule or beside one, a usual one, or for integers one near the end of the type."""
+        if np.dtype(dtype).kind not in "iu":
+            return self.random.choice((*self.left_side.numbers, *_CONSTANTS))
+        limits = np.iinfo(dtype)
+        ends = (limits.min, limits.max, limits.max // 2 + 1, limits.max // 2 - 1, -(limits.max // 2) - 1)
+        numbers: tuple[float, ...] = (*self.left_side.numbers, *_CONSTANTS, *_WHOLE)
+        if self.is_extreme and self.random.random() < 0.8:
+            numbers = (*map(float, ends), *_FACTORS_BEYOND * 2)
+        return self.random.choice([n for n in numbers if n.is_integer() and limits.min <= n <= limits.max] or [1.0])
 
     def _build_constructor(self, variable: str, application: Application, wish: Type) -> None:
         """Make a leaf that the rule writes as one, or an output of an operator."""
@@ -253,7 +282,9 @@ class _Builder:
         if argument not in literals:
             self._bind_from_tables(argument)
         for _ in range(_TRIES if argument not in literals else 0):
-            choice = self.random.choice((0, 1)) if draft.head == "Out" else _choose(draft, name)
+            choice = (
+                self.random.choice((0, 1)) if draft.head == "Out" else self._choose_attribute(draft, name, argument)
+            )
             if choice is None or isinstance(choice, Type):
                 raise Misfit
             literals[argument] = choice
@@ -261,6 +292,22 @@ class _Builder:
                 break
         propagate(self.left_side.equations, self.environment)
         return literals[argument]
+
+    def _choose_attribute(self, draft: OperatorDraft, name: str, variable: str) -> Choice:
+        """Any value, with the elements that conditions give it if it is a vector. A number is often one of the rule:
+        near such a number a condition begins to hold."""
+        choice = _choose(draft, name)
+        if isinstance(choice, float) and self.left_side.numbers and self.random.random() < 0.5:
+            return self.random.choice(self.left_side.numbers)
+        return self._with_known_elements(variable, choice) if isinstance(choice, tuple) else choice
+
+    def _with_known_elements(self, variable: str, chosen: tuple[int, ...]) -> tuple[int, ...]:
+        lengths, elements = self.left_side.components(variable)
+        known = {i: v for i, each in elements.items() if isinstance(v := first_value(each, self.environment), int)}
+        length = first_value(lengths, self.environment)
+        if length == len(known):
+            return tuple(known[i] for i in sorted(known))
+        return tuple(known.get(i, number) for i, number in enumerate(chosen))
 
     def _bind_from_tables(self, variable: str) -> None:
         """Bind an attribute by a fact that only the rows of a table satisfy."""
@@ -286,7 +333,7 @@ class _Builder:
         except (Unsupported, ValueError, IndexError, TypeError, ZeroDivisionError):
             raise Misfit from None
         arrays = result if isinstance(result, tuple) else (result,)
-        if any(array.size > MAX_ELEMENTS for array in arrays):
+        if any(array.size > self.most for array in arrays):
             raise Misfit
         return result
 
@@ -313,13 +360,18 @@ def left_sides(facts: Sequence[Node], random: Random, count: int = 8) -> list[Le
     return result
 
 
-def draw_sample(left_side: LeftSide, random: Random, floating: bool = False) -> Sample | None:
-    """One attempt at a sample of a left side, in float32 or any type; None where the choices do not fit together."""
+def draw_sample(left_side: LeftSide, random: Random, floating: bool = False, *, long_in: str = "") -> Sample | None:
+    """One attempt at a sample of a left side, in float32 or any type; None where the choices do not fit together.
+
+    With `long_in`, an element type, the rule's results are wished to have a long axis, and that type.
+    """
     try:
-        dtype = "float32" if floating else random.choice(_possible_types(left_side))
-        builder = _Builder(left_side, random, dtype)
+        dtype = long_in or ("float32" if floating else random.choice(_possible_types(left_side)))
+        most, is_extreme = _MAX_LONG_ELEMENTS if long_in else MAX_ELEMENTS, random.random() < _EXTREME_SHARE
+        builder = _Builder(left_side, random, dtype, most, is_extreme)
+        wish = Type(long_shape(random), dtype) if long_in else None
         for variable in (*left_side.roots(), *left_side.tensors):
-            builder.build(variable, None)
+            builder.build(variable, wish)
         propagate(left_side.equations, builder.environment)
     except (Misfit, Unbound, Unknown, Failed, Contradiction, RecursionError):
         return None
@@ -337,7 +389,17 @@ def _possible_types(left_side: LeftSide) -> list[str]:
 
 
 def _numbers(facts: Sequence[Node]) -> tuple[float, ...]:
-    """The numbers that a rule compares constants with, four times each, so that constants often are such numbers."""
+    """The numbers that a rule compares constants with, four times each so that constants often are such numbers, and
+    numbers close to these on both sides and in the middle between two."""
     atoms = (node for fact in facts for node in walk(fact) if isinstance(node, Atom))
-    numbers = (float(atom.text) for atom in atoms if _NUMBER.fullmatch(atom.text))
-    return tuple(dict.fromkeys(number for number in numbers if abs(number) > 1e-4)) * 4
+    written = sorted({float(atom.text) for atom in atoms if _NUMBER.fullmatch(atom.text)})
+    written = [number for number in written if number == 0 or abs(number) > _LEAST]
+    beside = [number * factor for number in written if number for factor in (1 - _NEAR, 1 + _NEAR)]
+    between = [(low + high) / 2 for low, high in pairwise(written)]
+    return (*(number for number in written * 4 if number), *beside, *between)
+
+
+_NEAR = 2.0**-9
+"""How far from a number of a rule another one lies beside it, relative; float16 tells them apart."""
+_LEAST = 1e-20
+"""Numbers of a rule closer to zero than this are guards against a division by zero."""

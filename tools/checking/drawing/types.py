@@ -22,6 +22,8 @@ _NAMES = {"float": "float32", "double": "float64"}
 @cache
 def _operands(head: str) -> dict[str, tuple[str, frozenset[str]]]:
     """By operand its type parameter, which operands of the same type share, and the types that this can be."""
+    if OPERATORS[head].domain:  # ONNX Runtime's kernels for processors compute float32
+        return {operand.name: ("T", frozenset({"float32"})) for operand in OPERATORS[head].operands}
     schema = defs.get_schema(head, OPSET)
     allowed = {c.type_param_str: frozenset(map(_name, c.allowed_type_strs)) for c in schema.type_constraints}
     operands = {}
@@ -55,5 +57,5 @@ def result_types(head: str) -> frozenset[str]:
     """The types that the operator's result can have, where that is the type of an operand; empty where it is not."""
     if head not in OPERATORS:
         return frozenset()
-    result = defs.get_schema(head, OPSET).outputs[0].type_str
+    result = "T" if OPERATORS[head].domain else defs.get_schema(head, OPSET).outputs[0].type_str
     return next((allowed for parameter, allowed in _operands(head).values() if parameter == result), frozenset())

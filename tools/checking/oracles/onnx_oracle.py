@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper, shape_inference
 
 from ....ir.operators import DOMAINS, OPERATORS, RECURRENT, Array, Attribute, OperatorSchema, full
 from ....ir.operators.numbers import element_type
-from ..drawing.evaluation import Comparison, Evaluation, is_float
+from ..drawing.evaluation import Comparison, Evaluation, is_float, is_identical
 from ..drawing.left_side import Value
 from ..drawing.placement import Placement
 from ..drawing.samples import Sample
@@ -31,6 +31,10 @@ _CLOSE = 1e-3
 among the elements: that a rule is wrong shows in wider precision."""
 _OPSET = 24
 _IR_VERSION = 10
+_STASH_TYPE = 1
+"""The type that ONNX Runtime normalizes in, whatever the attribute says."""
+_STASH_TYPES = (1, 10, 11, 16)
+"""ONNX's floats."""
 _INPUTS_OF_RESIZE = {"roi": np.float32, "scales": np.float32, "sizes": np.int64}
 
 
@@ -52,12 +56,14 @@ class _KernelMissing(Exception):
 
 @dataclass
 class Oracle:
-    """Judges one sample. `reasons` says what it could not judge; `alone`: it left a counterexample to numpy alone."""
+    """Judges one sample. `reasons` says what it could not judge; `alone`: it left a counterexample to numpy alone;
+    `computed`: the roots, and what the rule made of them, as ONNX Runtime computed them, where it has all kernels."""
 
     sample: Sample
     fired: Fired
     reasons: list[str] = field(default_factory=list)
     alone: bool = False
+    computed: tuple[list[Array], list[Array]] | None = None
 
     @property
     def placement(self) -> Placement:
@@ -70,7 +76,7 @@ class Oracle:
         That ONNX Runtime stops at an empty tensor, as some of its kernels do, is no fault of a rule.
         """
         try:
-            has_kernels = _has_kernels(self.sample.roots, evaluation)
+            left = _run_kernels(_valid_model(self.sample.roots, evaluation), evaluation)
         except (_Inexpressible, Refused) as error:
             self.reasons.append(f"ONNX refuses a left side: {_first_line(error)}")
             return ""
@@ -79,8 +85,8 @@ class Oracle:
         except (_Inexpressible, Refused) as error:
             return _first_line(error)
         try:
-            if has_kernels:
-                run_model(model, evaluation.elements, reference=False)
+            if left is not None:
+                self.computed = left, run_model(model, evaluation.elements, reference=False)
         except Refused as error:
             if not self.sample.is_empty:
                 return _first_line(error)
@@ -89,6 +95,15 @@ class Oracle:
             self.reasons.append(f"ONNX Runtime has no kernel for a right side: {_first_line(error)}")
         return ""
 
+    def unequal_bits(self) -> tuple[Array, Array, tuple[int, ...]] | None:
+        """The two sides of a root, and a place at which ONNX Runtime computed other bits, all NaN being one."""
+        for left, right in zip(*(self.computed or ([], [])), strict=True):
+            if left.shape == right.shape and left.dtype == right.dtype and is_float(left):
+                apart = np.argwhere(~is_identical(left, right))
+                if len(apart):
+                    return left, right, tuple(map(int, apart[0]))
+        return None
+
     def confirm(
         self, evaluation: Evaluation, pair: Comparison, places: Sequence[tuple[int, ...]], sound: str
     ) -> tuple[int, ...]:
@@ -96,7 +111,8 @@ class Oracle:
         neither gives the right side the same. Raises Disagreement where there is none.
 
         Of two zeros implementations return one or the other: there it is enough that each sees a difference. For a
-        rule that claims bits, ONNX's reference may see it in the place of ONNX Runtime, which rounds some casts twice.
+        rule that claims bits, ONNX's reference may see it in the place of ONNX Runtime, which rounds some casts twice,
+        and for any rule an overflow of float16, in which ONNX Runtime computes little itself.
         """
         if pair.root < 0 or pair.left.shape != pair.right.shape or pair.left.dtype != pair.right.dtype:
             return places[0]
@@ -109,6 +125,10 @@ class Oracle:
         term = self.placement.term(pair.node, self.fired.roots[pair.root])
         signed = sound == "exact" and right is None
         agreed = [at for at in places if _agree(left, pair.left, at, scale, signed)]
+        if not agreed and not is_float(pair.left) and term is not None:
+            by_standard = _differ_by_standard(root, term, evaluation, pair.left)
+            if by_standard:
+                return by_standard[0]
         subject = f"{root.head} of {pair.left.dtype}" if isinstance(root, Term) else readable(root)
         if not agreed:
             raise Disagreement(f"the oracles disagree on {subject}")
@@ -117,9 +137,11 @@ class Oracle:
         for at in agreed:
             if not _is_same(left[at], right[at], sound):
                 return at
-        standard = _compute(term, evaluation, by_standard=True) if sound == "exact" and term is not None else None
-        if standard is not None and standard.shape == left.shape and is_float(left):
-            apart = [at for at in agreed if _is_rounded_apart(left[at], standard[at])]
+        is_narrow = left.dtype.itemsize == 2
+        standard = _compute(term, evaluation, by_standard=True) if term is not None else None
+        if standard is not None and standard.shape == left.shape and is_float(left) and (sound == "exact" or is_narrow):
+            differs = _is_rounded_apart if sound == "exact" else _overflows
+            apart = [at for at in agreed if differs(left[at], standard[at])]
             if apart:
                 return apart[0]
         raise Disagreement(f"the oracles disagree on the right side of {subject}")
@@ -141,6 +163,19 @@ def _compute(term: Term | Leaf, evaluation: Evaluation, by_standard: bool = Fals
         return None
 
 
+def _differ_by_standard(
+    root: Term | Leaf, term: Term | Leaf, evaluation: Evaluation, known: Array
+) -> list[tuple[int, ...]]:
+    """The places at which ONNX's reference gives two sides other integers, the left one what is known of it.
+
+    It wraps, as ONNX says; ONNX Runtime's sums stop at the ends of the range.
+    """
+    left, right = (_compute(each, evaluation, by_standard=True) for each in (root, term))
+    if left is None or right is None or not left.shape == right.shape == known.shape:
+        return []
+    return [tuple(map(int, at)) for at in np.argwhere((left == known) & (left != right))]
+
+
 def _valid_model(terms: Sequence[Term | Leaf], evaluation: Evaluation) -> onnx.ModelProto:
     """The terms as a model whose types ONNX can infer. Raises _Inexpressible and Refused."""
     model = term_model([t for t in terms if t != Leaf("Absent")], evaluation.dtypes)
@@ -149,14 +184,12 @@ def _valid_model(terms: Sequence[Term | Leaf], evaluation: Evaluation) -> onnx.M
     return model
 
 
-def _has_kernels(terms: Sequence[Term | Leaf], evaluation: Evaluation) -> bool:
-    """Whether ONNX Runtime has the kernels for terms. Raises _Inexpressible, and Refused where it fails."""
-    model = _valid_model(terms, evaluation)
+def _run_kernels(model: onnx.ModelProto, evaluation: Evaluation) -> list[Array] | None:
+    """What ONNX Runtime computes; None where it lacks a kernel. Raises Refused where it fails."""
     try:
-        run_model(model, evaluation.elements, reference=False)
+        return run_model(model, evaluation.elements, reference=False)
     except _KernelMissing:
-        return False
-    return True
+        return None
 
 
 def _first_line(error: Exception) -> str:
@@ -187,6 +220,11 @@ def _is_same(one: np.generic, other: np.generic, sound: str) -> bool:
 def _is_rounded_apart(one: np.generic, other: np.generic) -> bool:
     """Whether two finite numbers differ in more than the sign of zero."""
     return bool(np.isfinite(one) and np.isfinite(other) and one != other)
+
+
+def _overflows(one: np.generic, other: np.generic) -> bool:
+    """Whether only the second number is infinite or none."""
+    return bool(np.isfinite(one) and not np.isfinite(other))
 
 
 # --- terms as models
@@ -253,6 +291,8 @@ class _TermWriter:
         operator = OPERATORS.get(term.head)
         if operator is None:
             raise _Inexpressible(f"there is no operator {term.head}")
+        if "stash_type" in (a.name for a in operator.attributes) and term.arguments[-1] not in _STASH_TYPES:
+            raise _Inexpressible(f"{term.arguments[-1]} is no stash_type")
         inputs, attributes = [], {}
         for argument, value in zip(operator.arguments, term.arguments, strict=True):
             if not isinstance(argument, Attribute):
@@ -312,6 +352,8 @@ def run_model(model: onnx.ModelProto, elements: Mapping[str, Array], *, referenc
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     try:
+        if any(a.name == "stash_type" and a.i != _STASH_TYPE for node in model.graph.node for a in node.attribute):
+            raise RuntimeError("ONNX Runtime knows one stash_type")
         return [np.asarray(a) for a in _session(model.SerializeToString()).run(None, _feeds(model, elements))]
     except (state.NotImplemented, RuntimeError) as error:  # the latter where numpy has no such element type
         if not reference:

@@ -1,0 +1,124 @@
+"""Recipes of products of matrices, convolutions and the windows of both convolutions and poolings."""
+
+from __future__ import annotations
+
+from .conditions import Type
+from .left_side import Value
+from .operator_draft import FACTORS, LONG, Choice, Misfit, OperatorDraft, image, random_shape
+
+
+def matmul(draft: OperatorDraft, name: str) -> Choice:
+    random, wish = draft.random, draft.wish
+    if not draft.operands:
+        rank = max(2, len(wish.shape)) if draft.chance(0.8) else 1
+        shape = wish.shape if len(wish.shape) == rank else random_shape(random, rank)
+        is_long = max(wish.shape, default=0) >= LONG
+        shape = (*shape[:-1], max(wish.shape) if is_long and draft.chance(0.5) else random.choice((1, 2, 3, 4)))
+        return Type(shape, wish.dtype)
+    other = next(iter(draft.operands.values()))
+    if not other.shape:
+        raise Misfit
+    width = wish.shape[-1] if wish.shape and draft.chance(0.7) else random.choice((1, 2, 3, 4))
+    batch = other.shape[:-2] if draft.chance(0.35) else ()
+    if name == "B" and draft.chance(0.12):
+        return Type(other.shape[-1:], other.dtype)
+    if name == "B":
+        return Type((*batch, other.shape[-1], width), other.dtype)
+    if len(other.shape) < 2 or draft.chance(0.12):
+        return Type(other.shape[-2:-1] or other.shape, other.dtype)
+    rows = random.choice((1, 2, 3, 4))
+    return Type((*(batch or random_shape(random, random.choice((0, 1)))), rows, other.shape[-2]), other.dtype)
+
+
+def gemm(draft: OperatorDraft, name: str) -> Choice:
+    random, (m, k, n) = draft.random, (draft.random.choice((1, 2, 3)) for _ in range(3))
+    if name in ("transA", "transB"):
+        return random.choice((0, 0, 1))
+    if name in ("alpha", "beta"):
+        return random.choice((1.0, 1.0, *FACTORS))
+    if name == "A" and "B" in draft.operands:
+        k = _matrix(draft, "B")[0]
+    if name == "A":
+        return Type((k, m) if draft.attributes["transA"] else (m, k), draft.wish.dtype)
+    rows, depth = _matrix(draft, "A")
+    if name == "B":
+        return Type((n, depth) if draft.attributes["transB"] else (depth, n), draft.operands["A"].dtype)
+    columns = _matrix(draft, "B")[1]
+    if draft.chance(0.2):
+        return None
+    return Type(random.choice(((columns,), (columns,), (1, columns), (rows, columns), (rows, 1), ())), draft.wish.dtype)
+
+
+def _matrix(draft: OperatorDraft, name: str) -> tuple[int, int]:
+    shape = draft.operands[name].shape
+    if len(shape) != 2:
+        raise Misfit
+    return (shape[1], shape[0]) if draft.attributes[f"trans{name}"] else (shape[0], shape[1])
+
+
+def image_before(draft: OperatorDraft) -> tuple[int, ...]:
+    """The image from which a window makes one of the wished size, where the window is known; else ()."""
+    windows = [draft.attributes.get(name) for name in ("kernel_shape", "pads", "strides", "dilations")]
+    spatial = len(draft.wish.shape) - 2
+    if draft.head == "ConvTranspose" or spatial < 1 or not all(isinstance(v, tuple) for v in windows):
+        return ()
+    kernel, pads, strides, dilations = windows
+    sizes = [
+        (n - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1 - pads[i] - pads[spatial + i]  # type: ignore[index,operator]
+        for i, n in enumerate(draft.wish.shape[2:])
+    ]
+    unseen = [draft.random.choice((0, s - 1)) for s in strides]  # type: ignore[union-attr,operator]
+    sizes = [max(1, n) + more for n, more in zip(sizes, unseen, strict=True)]
+    channels = draft.random.choice((1, 2, 3)) if draft.head.endswith("Conv") else draft.wish.shape[1]
+    return (draft.wish.shape[0], channels, *sizes)
+
+
+def window(draft: OperatorDraft, name: str) -> Value:
+    random = draft.random
+    spatial = draft.rank - 2
+    if spatial < 1:
+        raise Misfit
+    if name == "kernel_shape":
+        if "W" in draft.operands:
+            return draft.operands["W"].shape[2:]
+        if draft.chance(0.5):
+            return (random.choice((1, 1, 2, 3)),) * spatial
+        return tuple(random.choice((1, 2, 3)) for _ in range(spatial))
+    if name == "pads":
+        kernel = draft.integers("kernel_shape")
+        half = tuple(k // 2 for k in kernel)
+        same = half + half
+        some = tuple(random.choice((0, 1, 2)) for _ in range(2 * spatial))
+        return random.choice(((0,) * (2 * spatial), (0,) * (2 * spatial), same, some))
+    if name in ("strides", "dilations"):
+        usual = (1,) * spatial
+        return usual if draft.chance(0.6) else tuple(random.choice((1, 2, 3)) for _ in range(spatial))
+    return (0,) * spatial if draft.chance(0.7) else tuple(random.choice((0, 1)) for _ in range(spatial))
+
+
+def conv(draft: OperatorDraft, name: str) -> Choice:
+    random = draft.random
+    if name == "X":
+        given = draft.operands.get("W")
+        shape = image_before(draft) or image(draft)
+        return Type((shape[0], given.shape[1], *shape[2:]) if given else shape, draft.wish.dtype)
+    channels = draft.operands["X"].shape[1] if len(draft.operands["X"].shape) > 1 else 0
+    transposed = draft.head == "ConvTranspose"
+    if name == "group":
+        divisors = [g for g in range(1, channels + 1) if channels % g == 0]
+        return random.choice((1, 1, *(divisors or [1])))
+    group = draft.attributes.get("group", 1)
+    if not isinstance(group, int) or group < 1:
+        raise Misfit
+    if name == "W":
+        outputs = group * random.choice((1, 2, 2, 3))
+        wished = draft.wish.shape[1] if len(draft.wish.shape) == draft.rank else 0
+        if wished and wished % group == 0 and not transposed and draft.chance(0.5):
+            outputs = wished
+        pair = (channels, outputs // group) if transposed else (outputs, channels // group)
+        return Type((*pair, *draft.integers("kernel_shape")), draft.operands["X"].dtype)
+    if name == "B":
+        weight = draft.operands["W"].shape
+        outputs = weight[1] * group if transposed else weight[0]
+        return None if draft.chance(0.15) else Type((outputs,), draft.operands["X"].dtype)
+    return window(draft, name)
