@@ -140,7 +140,8 @@ def _floats(shape: tuple[int, ...], kind: Range, dtype: np.dtype[np.generic], ra
         return np.asarray(random.choice(_SPECIAL if kind == "special" else _ZEROS, shape))
     if kind in _BOUNDS:
         return np.asarray(random.uniform(*_BOUNDS[kind], shape))
-    low, high = (-6.0, -3.0) if kind == "tiny" else (0.0, 3.0)
+    least = -4.0 if dtype.itemsize == 2 else -6.0  # the reciprocals of smaller ones are infinite in float16
+    low, high = (least, -3.0) if kind == "tiny" else (0.0, 3.0)
     return np.asarray(random.choice((-1.0, 1.0), shape) * 10 ** random.uniform(low, high, shape))
 
 

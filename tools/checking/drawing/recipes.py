@@ -185,11 +185,8 @@ def _normalization(draft: OperatorDraft, name: str) -> Choice:
 
 
 def _scale_shape(draft: OperatorDraft, axis: int) -> tuple[int, ...]:
-    """The axes that are normalized, at times fewer or more: a scale broadcasts to the tensor."""
-    if draft.chance(0.8):
-        return draft.shape[axis:]
-    shape = draft.shape[draft.random.randrange(draft.rank) :]
-    return tuple(d if draft.chance(0.8) else 1 for d in shape)
+    """The axes that are normalized, at times fewer: a scale broadcasts to them."""
+    return draft.shape[axis if draft.chance(0.8) else draft.random.randrange(axis, draft.rank) :]
 
 
 def _reduction(draft: OperatorDraft, name: str) -> Choice:

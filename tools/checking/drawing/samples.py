@@ -14,7 +14,7 @@ import numpy as np
 from ....ir import operators as semantics
 from ....ir.operators import OPERATORS, Array, Attribute, Unsupported
 from ....ir.operators.numbers import element_type
-from ....rules.sexpr import Atom, Node, walk
+from ....rules.sexpr import Atom, Form, Node, walk
 from .conditions import (
     Environment,
     Failed,
@@ -391,14 +391,24 @@ def _possible_types(left_side: LeftSide) -> list[str]:
 def _numbers(facts: Sequence[Node]) -> tuple[float, ...]:
     """The numbers that a rule compares constants with, four times each so that constants often are such numbers, and
     numbers close to these on both sides and in the middle between two."""
-    atoms = (node for fact in facts for node in walk(fact) if isinstance(node, Atom))
-    written = sorted({float(atom.text) for atom in atoms if _NUMBER.fullmatch(atom.text)})
+    nodes = [node for fact in facts for node in walk(fact)]
+    atoms = (node for node in nodes if isinstance(node, Atom))
+    written = sorted({float(atom.text) for atom in atoms if _NUMBER.fullmatch(atom.text)} - set(_tolerances(nodes)))
     written = [number for number in written if number == 0 or abs(number) > _LEAST]
     beside = [number * factor for number in written if number for factor in (1 - _NEAR, 1 + _NEAR)]
     between = [(low + high) / 2 for low, high in pairwise(written)]
     return (*(number for number in written * 4 if number), *beside, *between)
 
 
+def _tolerances(nodes: Sequence[Node]) -> Iterator[float]:
+    """Numbers that differences are compared with, so small that a rule takes two numbers for one."""
+    for node in nodes:
+        if isinstance(node, Form) and node.head in ("<", "<=") and getattr(node.items[1], "head", "") == "abs":
+            bound = str(node.items[2])
+            yield from [float(bound)] if _NUMBER.fullmatch(bound) and float(bound) <= _TOLERANCE else []
+
+
+_TOLERANCE = 1e-4
 _NEAR = 2.0**-9
 """How far from a number of a rule another one lies beside it, relative; float16 tells them apart."""
 _LEAST = 1e-20
