@@ -27,6 +27,7 @@ from ..support.files import check_destination, write_text
 from .clock import Clock, Observer
 from .extract import Chosen, extract_model, pricing_for, without_bodies
 from .options import VERIFICATION_SECONDS, MeasureOptions, Options
+from .refused_shapes import blame_input_shapes
 from .saturate import Saturated, saturate_model
 
 if TYPE_CHECKING:
@@ -131,7 +132,11 @@ def optimize_model(
         if output is not None and output.resolve() == options.certificate.resolve():
             raise UsageError(f"{output}: cannot be both model and certificate; name another file for one of them")
     clock = Clock(observer, options.time_limit)
-    with custom_operators(options.custom_ops), worker or Worker(options.selection) as started:
+    with (
+        custom_operators(options.custom_ops),
+        worker or Worker(options.selection) as started,
+        blame_input_shapes(source, options),
+    ):
         if options.verify:
             from ..engine.verification import prepare
 

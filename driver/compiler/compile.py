@@ -17,6 +17,7 @@ from ...support.options import OptionError
 from ..clock import Clock, Observer
 from ..optimize import Result
 from ..options import Options
+from ..refused_shapes import blame_input_shapes
 from .compilation import BackEnd, Built, Compilation, Compiled
 from .cross_project import CrossProject
 from .processor import Processor
@@ -77,7 +78,11 @@ def compile_model(
     backend.check(compilation)
     if isinstance(backend, Processor) and tuning is not None:
         backend.check_search(tuning)
-    with custom_operators(options.custom_ops), bundle.stage_bundle(output) as folder:
+    with (
+        custom_operators(options.custom_ops),
+        blame_input_shapes(source, options),
+        bundle.stage_bundle(output) as folder,
+    ):
         result, built = _fill(folder, compilation, backend, tuning)
         if isinstance(backend, Processor):
             built = replace(built, manifest=backend.finish(built.manifest, folder))

@@ -247,3 +247,21 @@ def test_a_reader_that_goes_away_is_no_error(eqfuse: CommandLine) -> None:
 def test_an_output_that_is_full(eqfuse: CommandLine) -> None:
     outcome = eqfuse.pipe("rules", "list", into="cat > /dev/null", output="/dev/full")
     assert outcome.error == "standard output or a temporary file: No space left on device"
+
+
+@pytest.mark.parametrize("further", [(), ("--no-verify",)])
+@pytest.mark.parametrize("shape", ["x:1,3,9,9", "x:1,4,8,8"])
+def test_input_shapes_that_the_model_cannot_have_are_refused(
+    eqfuse: CommandLine, shape: str, further: tuple[str, ...]
+) -> None:
+    """Maps that a product of matrices does not fit, and channels that a convolution does not."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Flatten", ["c"], ["f"]),
+        helper.make_node("MatMul", ["f", "v"], ["y"]),
+    ]
+    eqfuse.model("in.onnx", nodes, (1, 3, 8, 8), w=np.ones((2, 3, 3, 3), np.float32), v=np.ones((128, 5), np.float32))
+    error = eqfuse.fail(2, "optimize", "in.onnx", "out.onnx", "--input-shapes", shape, *further)
+    assert error.startswith(f"--input-shapes {shape}: in.onnx cannot have these: the original ")
+    assert error.endswith("; give others")
+    assert eqfuse.files() == ["in.onnx"]
