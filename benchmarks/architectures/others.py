@@ -38,6 +38,6 @@ OTHERS: tuple[Architecture, ...] = (
     _row("MaskDecoder", Input("embedding", (1, 16, 8, 8)), Input("points", (1, 3, 2), "uniform", free={1: "points"})),
     _row("FlowWarp", Input("image", (1, 3, 16, 16), free=_BATCH), Input("flow", (1, 2, 16, 16), free=_BATCH)),
     _row("StyleBlock", Input("noise", (2, 16), free=_BATCH)),
-    _row("FixedPoint", Input("samples", (1, 64), "integers", 2000, free={1: "samples"})),
+    _row("FixedPoint", Input("samples", (1, 64), "integers", 40, free={1: "samples"})),
     _row("TopKRouter", Input("scores", (3, 20), free=_BATCH)),
 )  # fmt: skip

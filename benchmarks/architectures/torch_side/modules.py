@@ -437,12 +437,12 @@ class FixedPoint(nn.Module):
         self.taps = nn.Parameter(torch.tensor([3, -7, 21, -5, 2][:taps]), requires_grad=False)
 
     def forward(self, samples: Tensor) -> tuple[Tensor, Tensor]:
-        centred = samples - 1000
+        centred = samples - 20
         around = functional.pad(centred, (2, 2))
         length = centred.shape[1]
         total = sum(self.taps[k] * around[:, k : k + length] for k in range(self.taps.shape[0]))
         halves = torch.round(total.float() * 0.5)
-        return torch.clamp(halves, -20000, 20000), (total * 8) // 3 % 127
+        return torch.clamp(halves, -200, 200), (total * 8) // 3 % 127
 
 
 class TopKRouter(nn.Module):
