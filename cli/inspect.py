@@ -65,7 +65,7 @@ def _print_partition(path: Path, report: PartitionReport) -> None:
     size = [render.figure(f.intermediate_bytes, "B") for f in (before, after)]
     rows.append(("intermediate bytes", *size, render.change(before.intermediate_bytes, after.intermediate_bytes)))
     latency = [render.seconds(f.predicted_seconds) for f in (before, after)]
-    rows.append(("predicted latency", *latency, render.change(before.predicted_seconds, after.predicted_seconds)))
+    rows.append(("predicted when compiled", *latency, render.change(before.predicted_seconds, after.predicted_seconds)))
     render.table(f"partition of {path}: {report.method}", ("", "unfused", "partition", "change"), rows)
     largest = sorted(report.groups, key=lambda group: (-len(group.operators), group.number))[:_LARGEST]
     title = f"largest groups ({len(largest)} of {len(report.groups)})"

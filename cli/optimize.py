@@ -101,13 +101,13 @@ def _print_partition(partition: Partitioned) -> None:
         ("values that need no memory", f"{figures['removed_values']:.0f}"),
         ("intermediate bytes", f"{sizes} (original, rewritten, fused)"),
         ("data movement as index maps", f"{figures['index_maps']:.0f} operators, {moved}"),
-        ("predicted latency", render.seconds(partition.seconds)),
+        ("predicted when compiled", render.seconds(partition.seconds)),
     ]
     rows.append(("certificate", str(partition.proof or "z3 gave no answer within a second; --certify insists")))
     render.table(f"partition: {partition.partition.method}", ("", ""), rows, left=1)
     if partition.prices is not None:
         prices = [(name, render.seconds(seconds)) for name, seconds in render.joint_prices(partition.prices)]
-        render.table("predicted latency of compiled kernels", ("", ""), list(prices), left=1)
+        render.table("predicted when compiled", ("", ""), list(prices), left=1)
 
 
 def _print_timings(timings: Timings) -> None:
