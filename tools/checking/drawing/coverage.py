@@ -136,7 +136,9 @@ def _value_classes(value: Value) -> Iterator[str]:
         yield _number_class(value)
     elif value.startswith("{"):  # the configuration of a Resize
         for name, item in json.loads(value).items():
+            numbers = [] if isinstance(item, str) else item if isinstance(item, list) else [item]
             yield f"{name} {item}" if isinstance(item, str) else name
+            yield from {f"{name} {_number_class(number)}" for number in numbers}
     else:
         yield value
 
