@@ -86,7 +86,7 @@ def _place(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None:
         node = trace.tb_frame.f_locals.get("node")
-        if isinstance(node, OpRun):
+        if isinstance(node, OpRun) and node.onnx_node.output:
             return f": it fails in {node.onnx_node.op_type} {node.onnx_node.output[0]!r}"
         trace = trace.tb_next
     return ""

@@ -101,9 +101,12 @@ class _RowOfTable:
         """The outputs; None if there is no row, or it has no meaning for these inputs and attributes."""
         from ....ir.operators import STANDARD, Attribute, Unsupported, evaluate  # few nodes need it
 
-        row = STANDARD.get(self.node.onnx_node.op_type)
-        if row is None or self.node.onnx_node.domain or any(a.input_since is not None for a in row.attributes):
+        node = self.node.onnx_node
+        row = STANDARD.get(node.op_type)
+        if row is None or node.domain or any(a.input_since is not None for a in row.attributes):
             return None
+        if not {item.name for item in node.attribute} <= {a.name for a in row.attributes}:
+            return None  # such as that of training
         tensors = iter((*inputs, *[None] * len(row.operands)))
         try:
             value = evaluate(row.name, [
@@ -112,7 +115,8 @@ class _RowOfTable:
             ])  # fmt: skip
         except Unsupported:
             return None
-        return value if isinstance(value, tuple) else (value,)
+        outputs = value if isinstance(value, tuple) else (value,)
+        return outputs if len(outputs) >= len(node.output) else None
 
 
 @dataclass(frozen=True)
