@@ -19,7 +19,7 @@ from eqfuse.tools.checking.drawing.scratch import Fired
 from eqfuse.tools.checking.drawing.symbolic_sizes import instances, with_symbols
 from eqfuse.tools.checking.drawing.terms import Leaf, Term, leaves
 from eqfuse.tools.checking.drawing.types import admits
-from eqfuse.tools.checking.oracles.onnx_oracle import Refused, infer_types, run_model, term_model
+from eqfuse.tools.checking.oracles.onnx_oracle import KernelMissing, Refused, infer_types, run_model, term_model
 
 
 def _leaf(name: str, shape: tuple[int, ...], dtype: str = "float32") -> Leaf:
@@ -158,3 +158,17 @@ def test_either_zero_may_be_the_larger() -> None:
     reduced = FIRST_ZERO.reduce("maximum", rows, (1,), False)
     np.testing.assert_array_equal(reduced, NUMBERS.reduce("maximum", rows, (1,), False))
     assert np.signbit(reduced[0])
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_empty_recurrent_networks_stay_out_of_onnx_runtime(steps: int) -> None:
+    """It would end the process, with no error to catch."""
+    operands = (_leaf("x", (steps, 1, 2)), _leaf("w", (1, 6, 2)), _leaf("r", (1, 6, 2)), *(Leaf("Absent"),) * 3)
+    term = Term("Out", (Term("GRU", (*operands, 2, "forward", 0, "{}")), 0))
+    elements = {leaf.name: np.zeros(leaf.type.shape, np.float32) for leaf in operands if leaf.kind == "Var"}
+    model = term_model([term], {})
+    if steps:
+        assert run_model(model, elements, reference=False)[0].shape == (steps, 1, 1, 2)
+    else:
+        with pytest.raises(KernelMissing):
+            run_model(model, elements, reference=False)

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TypeVar
 
+import numpy as np
+
 from ....ir.operators import OPERATORS
 from .elements import named_leaves
 from .left_side import Value
@@ -21,7 +23,6 @@ from .types import TYPES, result_types
 
 RANKS = range(6)
 _NUMBERS = ("below -1", "-1", "between -1 and 0", "0", "between 0 and 1", "1", "above 1")
-_BEYOND_32_BITS = 2.0**32
 _Item = TypeVar("_Item")
 
 
@@ -65,15 +66,18 @@ def _cut_short(sample: Sample) -> Iterator[str]:
     slices = [term for term in sample.subterms() if isinstance(term, Term) and term.head == "Slice"]
     for place, term in enumerate(slices):
         operand, result = sample.type_of(term.arguments[0]), sample.type_of(term)
-        _, starts, _, axes, steps = term.arguments
+        _, starts, ends, axes, steps = term.arguments
         if operand is None or result is None or not (isinstance(starts, tuple) and isinstance(axes, tuple)):
             continue
+        assert isinstance(ends, tuple)
         assert isinstance(steps, tuple)
-        for start, axis, step in zip(starts, axes, steps, strict=True):
+        for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
             size = operand.shape[axis]
             begin = max(0, start + size if start < 0 else start)
             if step > 0 and result.shape[axis] < -(-(size - begin) // step):
                 yield f"Slice {place} cut short"
+            if step > 0 and end > size:
+                yield f"Slice {place} ends behind its axis"
 
 
 def _slices_of_broadcasts(sample: Sample) -> Iterator[str]:
@@ -98,7 +102,7 @@ def _settings_of_term(term: Term | Leaf, place: str) -> Iterator[str]:
     from others of its kind."""
     if isinstance(term, Leaf):
         if term.kind == "Full" and term.type.value is not None:
-            size = " beyond 32 bits" if abs(term.type.value) >= _BEYOND_32_BITS else ""
+            size = " near the end of its type" if _is_near_end(term.type.value, term.type.dtype) else ""
             yield f"{term.name} {_number_class(term.type.value)}{size}"
         elif term.kind != "Var":
             yield f"{term.kind} {term.name}"
@@ -124,6 +128,14 @@ def _window_class(arguments: Mapping[str, Argument]) -> str:
     stride = max(strides, default=1)
     relation = "overlapping" if reach > stride else "adjacent" if reach == stride else "sparse"
     return f"windows {relation if reach > 1 else 'of one'}, {'moved on' if stride > 1 else 'at every position'}"
+
+
+def _is_near_end(value: float, dtype: str) -> bool:
+    """Whether a constant is so large that a product of two leaves the type, or the whole numbers of float64."""
+    return "int" in dtype and abs(value) >= min(np.iinfo(dtype).max // 4, _LARGE_FACTOR)
+
+
+_LARGE_FACTOR = 2**26
 
 
 def _value_classes(value: Value) -> Iterator[str]:

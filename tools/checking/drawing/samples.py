@@ -38,7 +38,7 @@ _CONSTANTS = (0.5, 2.0, -1.5, 1.0, 0.0, 3.0, -1.0, 0.25, 1.5, 2.5, -2.0, -0.5, 7
 """Numbers for the constants of a rule besides those that stand in it."""
 _WHOLE = (4.0, 8.0, 16.0, 31.0)
 """More numbers for constants of integers, which may be bits to shift by."""
-_FACTORS_BEYOND = (94906267.0, 3037000499.0, 2.0**53 - 1)
+_FACTORS_BEYOND = (94906267.0, 3037000499.0, 2.0**53 - 1, 2.0**53 - 2)
 """Whole numbers whose products, or whose sums with others, float64 does not hold."""
 _EXTREME_SHARE = 0.3
 """Share of the samples whose integer constants are mostly near the ends of their types."""

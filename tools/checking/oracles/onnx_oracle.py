@@ -50,7 +50,7 @@ class Refused(Exception):
     """The model is no valid ONNX, or cannot be run on these elements."""
 
 
-class _KernelMissing(Exception):
+class KernelMissing(Exception):
     """ONNX Runtime implements no operator of the model for its element types."""
 
 
@@ -91,7 +91,7 @@ class Oracle:
             if not self.sample.is_empty:
                 return _first_line(error)
             self.reasons.append(f"ONNX Runtime stops at an empty tensor: {_first_line(error)}")
-        except _KernelMissing as error:
+        except KernelMissing as error:
             self.reasons.append(f"ONNX Runtime has no kernel for a right side: {_first_line(error)}")
         return ""
 
@@ -159,7 +159,7 @@ def _compute(term: Term | Leaf, evaluation: Evaluation, by_standard: bool = Fals
     run = _run_reference if by_standard else run_model
     try:
         return run(term_model([term], evaluation.dtypes), evaluation.elements)[0]
-    except (_Inexpressible, _KernelMissing, Refused):
+    except (_Inexpressible, KernelMissing, Refused):
         return None
 
 
@@ -188,7 +188,7 @@ def _run_kernels(model: onnx.ModelProto, evaluation: Evaluation) -> list[Array] 
     """What ONNX Runtime computes; None where it lacks a kernel. Raises Refused where it fails."""
     try:
         return run_model(model, evaluation.elements, reference=False)
-    except _KernelMissing:
+    except KernelMissing:
         return None
 
 
@@ -346,21 +346,30 @@ def infer_types(model: onnx.ModelProto) -> onnx.ModelProto:
 def run_model(model: onnx.ModelProto, elements: Mapping[str, Array], *, reference: bool = True) -> list[Array]:
     """Run a model in ONNX Runtime, unoptimised, on one thread; in ONNX's reference where a kernel is missing.
 
-    The inputs get the elements of their names, cast to their types. Raises Refused, and _KernelMissing where neither
+    The inputs get the elements of their names, cast to their types. Raises Refused, and KernelMissing where neither
     implements the model or `reference` is False.
     """
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     try:
-        if any(a.name == "stash_type" and a.i != _STASH_TYPE for node in model.graph.node for a in node.attribute):
-            raise RuntimeError("ONNX Runtime knows one stash_type")
+        if lack := _lacks(model, elements):
+            raise RuntimeError(lack)
         return [np.asarray(a) for a in _session(model.SerializeToString()).run(None, _feeds(model, elements))]
     except (state.NotImplemented, RuntimeError) as error:  # the latter where numpy has no such element type
         if not reference:
-            raise _KernelMissing(str(error)) from None
+            raise KernelMissing(str(error)) from None
     except (state.Fail, state.InvalidGraph, state.InvalidArgument, state.RuntimeException) as error:
         raise Refused(str(error)) from None
     return _run_reference(model, elements)
+
+
+def _lacks(model: onnx.ModelProto, elements: Mapping[str, Array]) -> str:
+    """What ONNX Runtime does not compute without saying so: it ends the process in empty recurrent networks."""
+    nodes = model.graph.node
+    if any(a.name == "stash_type" and a.i != _STASH_TYPE for node in nodes for a in node.attribute):
+        return "ONNX Runtime knows one stash_type"
+    is_empty = any(array.size == 0 for array in elements.values()) or any(0 in c.dims for c in model.graph.initializer)
+    return "ONNX Runtime cannot run empty networks" if is_empty and any(n.op_type in RECURRENT for n in nodes) else ""
 
 
 def _feeds(model: onnx.ModelProto, elements: Mapping[str, Array]) -> dict[str, Array]:
@@ -369,13 +378,13 @@ def _feeds(model: onnx.ModelProto, elements: Mapping[str, Array]) -> dict[str, A
 
 
 def _run_reference(model: onnx.ModelProto, elements: Mapping[str, Array]) -> list[Array]:
-    """Run a model in ONNX's reference. Raises _KernelMissing where that does not implement it."""
+    """Run a model in ONNX's reference. Raises KernelMissing where that does not implement it."""
     from onnx.reference import ReferenceEvaluator
 
     try:
         outputs: Any = ReferenceEvaluator(model).run(None, _feeds(model, elements))
     except Exception as error:  # numpy's, for whatever the reference does not foresee
-        raise _KernelMissing(str(error)) from None
+        raise KernelMissing(str(error)) from None
     return [np.asarray(a) for a in outputs]
 
 
