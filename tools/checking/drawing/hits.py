@@ -78,17 +78,26 @@ def _hits(
         samples = _candidates(ways, random, min(max(_BATCH, 2 * wanted), (4 * wanted) << attempt), symbolic)
         every += _run(rule, scratch, samples)
         enough = wanted if attempt < 1 else min(wanted, _ENOUGH) if attempt < 6 else 1
-        if len(every) >= enough or any(isinstance(hit.outcome, Conflict) for hit in every):
+        if len(every) >= enough or _conflicts(every):
             break
+    if conflicts := _conflicts(every):
+        return conflicts
     chosen = _choose_hits(every, wanted)
-    if not symbolic or any(isinstance(hit.outcome, Conflict) for hit in chosen):
+    if not symbolic:
         return chosen
     bases = [hit.sample for hit in chosen if not hit.sample.symbols][:_MOST_BASES]
     unbounded = [way for each in ways if (way := each.without_bounds_of_sizes()) is not None]
     bases += _candidates(unbounded, random, _MOST_BASES, symbolic=False) if unbounded else []
     variants = {variant.roots: variant for base in bases for variant in symbolic_variants(base)}
     at_sizes = _run(rule, scratch, list(variants.values()))
+    if conflicts := _conflicts(at_sizes):
+        return [*conflicts, *chosen]
     return [*chosen, *choose_various(at_sizes, [settings(h.sample) for h in at_sizes], max(wanted // 2, 1))]
+
+
+def _conflicts(every: Sequence[Hit]) -> list[Hit]:
+    """The hits that refute the rule whatever else holds: two terms that cannot be equal became so."""
+    return [hit for hit in every if isinstance(hit.outcome, Conflict)]
 
 
 def _run(rule: Rule, scratch: Scratch, samples: Sequence[Sample]) -> list[Hit]:
