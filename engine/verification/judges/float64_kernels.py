@@ -123,6 +123,18 @@ class AveragePool(OpRun):
         return (total.astype(x.dtype),)
 
 
+class LpPool(OpRun):
+    """LpPool: the p-norm of the elements of each window."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, **attributes: Any) -> tuple[Array]:
+        windows = windows_of(x.shape[2:], attributes["kernel_shape"], attributes)
+        power = attributes.get("p") or 2
+        total = _pool(np.abs(x) ** power, windows, lambda part, axis: np.asarray(part.sum(axis=axis)))
+        return (total ** (1 / power),)
+
+
 class Conv(OpRun):
     """Convolution: one product per kernel element if depthwise, else one matrix product (im2col by slices)."""
 
@@ -366,6 +378,6 @@ def literal_of(attribute: Attribute, value: Any) -> Any:
 
 
 ORACLE_OPERATORS: tuple[type[OpRun], ...] = (
-    AveragePool, BatchNormalization, BitCast, Conv, Erf, GatherElements, GatherND, LRN, Loop, MaxPool, Mean, Resize,
-    Scan, Softmax,
+    AveragePool, BatchNormalization, BitCast, Conv, Erf, GatherElements, GatherND, LRN, Loop, LpPool, MaxPool, Mean,
+    Resize, Scan, Softmax,
 )  # fmt: skip

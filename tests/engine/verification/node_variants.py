@@ -18,8 +18,8 @@ from onnx import numpy_helper
 
 _LONG = 40
 """Times that an axis is repeated: axes of two elements then have more than 64."""
-_AXES = ("axis", "axes", "batch_axis", "time_axis")
-"""Names of attributes and inputs that are axes."""
+_AXES = ("axis", "axes")
+"""Names of attributes and inputs that are axes, which may be negative."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from eqfuse.lowering.errors import CrashError
 from ..models import normal
 from .node_variants import Call, node_calls, variants
 
-LIMIT = 120.0
+LIMIT = 300.0
+"""Seconds for all calls of an operator, which take a few."""
 
 
 def differences(expected: Mapping[str, Value], found: Mapping[str, Value]) -> list[str]:
@@ -159,6 +160,7 @@ RIGHT = {
     "Conv": "it needs much memory",
     "Erf": "it computes in float32",
     "GatherND": "it loops in Python",
+    "LpPool": "it loops in Python",
     "MaxPool": "it loops in Python",
     "Resize": "it loops in Python",
 }
@@ -204,6 +206,7 @@ UNLIKE = {
     "MaxUnpool": "ONNX Runtime places by the indices of a smaller image",
     "NegativeLogLikelihoodLoss": "ONNX Runtime takes targets of other sizes",
     "SoftmaxCrossEntropyLoss": "ONNX Runtime takes targets of other sizes",
+    "NonMaxSuppression": "onnx's kernel takes no empty batch",
     "NonZero": "ONNX's scalar has one axis in ONNX Runtime",
     "Range": "ONNX Runtime adds an axis to bfloat16",
     "ReduceMean": "a mean of nothing",
@@ -244,7 +247,7 @@ def faults_in_isolation(calls: Sequence[Call]) -> list[str]:
 
 
 def operators() -> list[str]:
-    return sorted({call.operator for call in node_calls() if not call.name.endswith("_expanded")})
+    return sorted({call.operator for call in node_calls() if "_expanded" not in call.name})
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -255,7 +258,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.mark.conformance
 def test_node_tests_on_other_axes_and_sizes(operator: str) -> None:
-    calls = [call for call in node_calls() if call.operator == operator and not call.name.endswith("_expanded")]
+    calls = [call for call in node_calls() if call.operator == operator and "_expanded" not in call.name]
     found = faults_in_isolation([variant for call in calls for variant in (call, *variants(call))])
     if operator in UNLIKE:
         pytest.skip(UNLIKE[operator])
