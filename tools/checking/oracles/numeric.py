@@ -94,7 +94,7 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
                 continue
         if not tested and (refusal := oracle.refusal(evaluation)):
             return NumericTest(_meaningless(evaluation, refusal))
-        if not tested and sound == "exact" and (bits := oracle.unequal_bits()):
+        if not tested and sound == "exact" and difference is None and (bits := oracle.unequal_bits()):
             return NumericTest(_unequal_bits(evaluation, *bits))
         tested = True
         if difference is None:
