@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eqfuse.ir.operators import OPERATORS, RECURRENT
 from eqfuse.ir.operators.numbers import FIRST_ZERO, NUMBERS
 from eqfuse.rules.sexpr import read
 from eqfuse.tools.checking.drawing.conditions import Environment, Type
@@ -172,3 +173,12 @@ def test_empty_recurrent_networks_stay_out_of_onnx_runtime(steps: int) -> None:
     else:
         with pytest.raises(KernelMissing):
             run_model(model, elements, reference=False)
+
+
+@pytest.mark.parametrize("head", sorted(RECURRENT))
+def test_settings_of_recurrent_networks_are_told_apart(head: str) -> None:
+    """Names of activations, numbers and flags, which stand in one string."""
+    variables = " ".join(f"v{i}" for i, _ in enumerate(OPERATORS[head].arguments))
+    met = frozenset[str]().union(*map(settings, _draw_samples(f"(Out ({head} {variables}) i)")))
+    assert any("activations Relu" in each for each in met)
+    assert any("clip between 0 and 1" in each for each in met)

@@ -150,7 +150,7 @@ def _value_classes(value: Value) -> Iterator[str]:
         for name, item in json.loads(value).items():
             numbers = [] if isinstance(item, str) else item if isinstance(item, list) else [item]
             yield f"{name} {item}" if isinstance(item, str) else name
-            yield from {f"{name} {_number_class(number)}" for number in numbers}
+            yield from {f"{name} {n if isinstance(n, str) else _number_class(n)}" for n in numbers}
     else:
         yield value
 
