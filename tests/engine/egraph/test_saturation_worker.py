@@ -42,6 +42,11 @@ def saturate_here(encoding: Encoding, folder: Path) -> tuple[EGraph, Progress]:
     return number_classes(messages["snapshot"], encoding, labels.originals, STATISTICS), messages["done"]
 
 
+def rewriting_rules(progress: Progress) -> set[str]:
+    """The rules that matched and rewrite terms: which ones a fact is derived by depends on the order of analyses."""
+    return {rule for rule, matches in progress.matches.items() if matches and not rule.startswith("analysis.")}
+
+
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.conformance) for seed in range(1, 100))])
 def test_rules_that_cannot_match_change_nothing(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoding = encode_random_graph(seed)
@@ -50,8 +55,7 @@ def test_rules_that_cannot_match_change_nothing(seed: int, tmp_path: Path, monke
     every = saturate_here(encoding, tmp_path)
     assert some[0] == every[0]
     assert some[1].growth == every[1].growth
-    first, second = ({rule for rule, n in progress.matches.items() if n} for _, progress in (some, every))
-    assert first == second
+    assert rewriting_rules(some[1]) == rewriting_rules(every[1])
 
 
 def test_most_rules_cannot_match_a_small_graph() -> None:
