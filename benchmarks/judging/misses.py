@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 import time
 from collections.abc import Sequence
@@ -30,11 +29,11 @@ from .wounded import Wounded
 
 _DRAWS = 2
 """Ordinary inputs on which the effect of damage is measured."""
-_ATTEMPTS = 200
-"""Places that are tried for one damage until it runs and moves an output."""
+_ROUNDS = 3
+"""How often each subject is tried for one kind of damage, until a place is found where it moves an output."""
 _LEAST_EFFECT = 1e-12
 """Damage below it moves nothing on ordinary inputs: another place is drawn."""
-_MOST_NODES: dict[Half, int] = {"optimize": 250, "compile": 60}
+_MOST_NODES: dict[Half, int] = {"optimize": 250, "compile": 100}
 """Larger models take long to judge a hundred times; free sizes, which are tried at several, count twice."""
 _LONGEST = 300
 """Characters of a reason that are kept."""
@@ -69,7 +68,7 @@ class Ward:
 
     def _wound(self, half: Half, number: int, kind: str) -> Wound | None:
         random = Random(f"{half} {number}")
-        for subject in itertools.islice(itertools.cycle(self._in_any_order(half, random)), _ATTEMPTS):
+        for subject in self._in_any_order(half, random) * _ROUNDS:
             original = self._load(subject.path)
             if DAMAGES[kind](Wounded(original), Random(number)) is None:
                 continue
