@@ -177,6 +177,10 @@ class _Builder:
 
     def _number_of_constant(self, dtype: str) -> float:
         """A number that stands in the rule or beside one, a usual one, or for integers one near the end of the type."""
+        if np.dtype(dtype).kind == "f":
+            largest = float(np.finfo(dtype).max)
+            written = (number for number in self.left_side.numbers if abs(number) <= largest)
+            return self.random.choice((*written, *_CONSTANTS))
         if np.dtype(dtype).kind not in "iu":
             return self.random.choice((*self.left_side.numbers, *_CONSTANTS))
         limits = np.iinfo(dtype)

@@ -97,6 +97,8 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
         if not tested and sound == "exact" and difference is None and (bits := oracle.unequal_bits()):
             return NumericTest(_unequal_bits(evaluation, *bits))
         tested = True
+        if difference is not None and sound == "real" and each.precision != "longdouble":
+            difference = _beyond_own_error(evaluation, difference, each)
         if difference is None:
             continue
         try:
@@ -108,6 +110,33 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
     if not tested and failed is not None:
         raise failed
     return NumericTest(uncovered=(*uncovered, *oracle.reasons))
+
+
+def _beyond_own_error(evaluation: Evaluation, found: _Difference, drawn: _Draw) -> _Difference | None:
+    """The difference without the places at which rounding moves the left side itself about as far, as in a quotient by
+    the deviation of nearly equal numbers."""
+    left, right = found.pair.left, found.pair.right
+    if found.pair.root < 0 or left.shape != right.shape or left.dtype != right.dtype or not is_float(left):
+        return found
+    elements = {
+        n: a.astype(np.longdouble) if a.dtype.name == drawn.precision else a for n, a in evaluation.elements.items()
+    }
+    renamed = {next(iter(drawn.dtypes), drawn.precision): "longdouble"}
+    wide = Evaluation(evaluation.sample, evaluation.fired, elements, renamed)
+    try:
+        with np.errstate(all="ignore"):
+            exact = wide.value(evaluation.sample.roots[found.pair.root])
+    except Unsupported:
+        return found
+    if not isinstance(exact, np.ndarray) or exact.shape != left.shape:
+        return found
+    own = {at: abs(left[at] - exact[at]) for at in found.places}
+    beyond = [at for at, error in own.items() if not error > _OWN_SHARE * abs(left[at] - right[at])]
+    return replace(found, places=beyond) if beyond else None
+
+
+_OWN_SHARE = 0.25
+"""A difference counts that is more than four times the error of the left side."""
 
 
 def _drawn(
