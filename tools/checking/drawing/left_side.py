@@ -83,12 +83,14 @@ class LeftSide:
 
     @cached_property
     def equations(self) -> list[tuple[tuple[str, ...], Form]]:
-        """The conditions that are equations, each with the variables that it may bind."""
-        return [
+        """The conditions that are equations, each with the variables that it may bind; that a vector consists of some
+        variables gives each of them, too."""
+        written = [
             (tuple(i.text for i in c.items[1:] if isinstance(i, Atom) and is_variable(i)), c)
             for c in self.conditions
             if isinstance(c, Form) and c.head == "="
         ]
+        return [*written, *(each for names, c in written for name in names for each in _elements_of(Atom(name), c))]
 
     @cached_property
     def lookups(self) -> dict[str, list[Node]]:
@@ -242,6 +244,14 @@ def _bound(condition: Node) -> Iterator[str]:
 
 def _compares(condition: Node) -> bool:
     return isinstance(condition, Form) and condition.head in ("<", "<=", ">", ">=", "!=")
+
+
+def _elements_of(vector: Atom, equation: Form) -> Iterator[tuple[tuple[str, ...], Form]]:
+    """Equations for the variables that an equation says a vector to consist of."""
+    for other in equation.items[1:]:
+        for place, item in enumerate(other.items[1:] if isinstance(other, Form) and other.head == "vec-of" else ()):
+            if isinstance(item, Atom) and is_variable(item):
+                yield (item.text,), Form((Atom("="), item, Form((Atom("vec-get"), vector, Atom(str(place))))))
 
 
 def _is_term(node: Node) -> bool:
