@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from ..support.deadlines import seconds_left
 from ..support.files import check_destination, write_text
 from .clock import Clock, Observer
 from .extract import Chosen, extract_model, pricing_for, without_bodies
-from .options import VERIFICATION_SECONDS, MeasureOptions, Options
+from .options import MeasureOptions, Options
 from .refused_shapes import blame_input_shapes
 from .saturate import Saturated, saturate_model
 
@@ -257,7 +256,7 @@ def _verify(saturated: Saturated, result: Model, options: Options, left: float) 
                 seed=options.seed,
                 samples=saturated.samples,
                 precision=options.precision,
-                limit=options.verify_limit or (VERIFICATION_SECONDS if isinf(left) else left),
+                limit=options.verify_limit or min(options.verification_seconds, left),
             )
         )
     if verification.status == "failed":

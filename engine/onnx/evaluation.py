@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from ...support.custom_operators import register
 from ...support.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
 from .delicate import without_delicate_nodes
+from .runtime_values import session_options
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 _FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
@@ -113,14 +113,7 @@ def _evaluate_around(
 def _run_in_runtime(model: onnx.ModelProto) -> list[np.ndarray[Any, Any]]:
     import onnxruntime as ort
 
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    # Packed weights take another kernel, which rounds otherwise; the runtime's own constant folding does not pack.
-    options.add_session_config_entry("session.disable_prepacking", "1")
-    register(options)
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(model.SerializeToString(), session_options(), providers=["CPUExecutionProvider"])
     results = session.run(None, {})
     if not all(isinstance(r, np.ndarray) for r in results):
         raise TypeError("a constant is not a tensor")

@@ -1,4 +1,5 @@
-"""Arrays into ONNX Runtime and out of it, of the element types that its numpy bridge lacks too: as raw bytes."""
+"""Models in ONNX Runtime as they are written, and arrays into it and out of it: those of the element types that its
+numpy bridge lacks pass as raw bytes."""
 
 from __future__ import annotations
 
@@ -9,11 +10,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
+from ...support.custom_operators import register
+
 if TYPE_CHECKING:
     import onnxruntime
 
 Value = Any
 """An array, or a list of arrays for a sequence."""
+
+
+_FATAL_ONLY = 4
+_THREADS = 1
+"""More threads spin while they wait for each other, which costs more than most of these runs."""
+
+
+def session_options() -> onnxruntime.SessionOptions:
+    """The options under which ONNX Runtime changes nothing in a model, with the libraries of custom operators."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = _FATAL_ONLY
+    options.intra_op_num_threads = _THREADS
+    options.inter_op_num_threads = 1
+    # Each session runs a handful of times: packed weights and an arena would cost memory and time and not pay back.
+    # Packed weights take another kernel, too, which rounds otherwise; the runtime's own constant folding does not pack.
+    options.enable_cpu_mem_arena = False
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    register(options)
+    return options
 
 
 def run_on_arrays(session: onnxruntime.InferenceSession, feeds: Mapping[str, Value]) -> list[Value]:

@@ -17,7 +17,9 @@ from onnx import numpy_helper
 
 from ...ir.sizes import ZERO
 from ...ir.types import TensorType
-from ...support.custom_operators import list_libraries, register
+from ...support.custom_operators import list_libraries
+from ..onnx.model import ONNX_DOMAINS
+from ..onnx.runtime_values import session_options
 from ..onnx.typing import NAMELESS, dtype_name, dtype_of
 from .site import Shape, Site, Undecided, dimensions
 from .windows import convolution, global_pool, pool
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 DOMAIN = "com.microsoft"
 _MOST_ANSWERS = 4096
 """Answers that are kept: networks ask the same of many of their nodes."""
-_FATAL_ONLY = 4
 _CONCATENATED = 2, 3
 """Where the operands of a QLinearConcat begin, and how many inputs each has: itself, its scale and its zero point."""
 
@@ -104,12 +105,7 @@ def _ask(model: bytes, libraries: tuple[str, ...]) -> tuple[tuple[str, TensorTyp
     import onnxruntime
 
     del libraries
-
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = _FATAL_ONLY
-    options.intra_op_num_threads = 1
-    register(options)
+    options = session_options()
     try:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception:  # the runtime's exceptions share no base class of their own
@@ -130,4 +126,4 @@ _DTYPES = {f"tensor({dtype.name.lower()})": dtype_name(dtype) for dtype in ir.Da
 
 def is_of_another_domain(node: ir.Node) -> bool:
     """Whether an operator is neither ONNX's nor this package's own."""
-    return node.domain not in ("", "ai.onnx") and not node.domain.startswith("eqfuse.")
+    return node.domain not in ONNX_DOMAINS and not node.domain.startswith("eqfuse.")

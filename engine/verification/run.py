@@ -10,18 +10,14 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from ...support.custom_operators import explain_refusal, register
-from ..onnx.runtime_values import run_on_arrays
+from ...support.custom_operators import explain_refusal
+from ..onnx.runtime_values import run_on_arrays, session_options
 from .source import Source
 from .values import Feeds, RunError, Value, one_line
 
 if TYPE_CHECKING:
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
-
-_FATAL_ONLY = 4
-_THREADS = 1
-"""More threads spin while they wait for each other, which costs more than most of these runs."""
 
 
 class Backend(Protocol):
@@ -90,20 +86,6 @@ def _place(error: BaseException) -> str:
             return f": it fails in {node.onnx_node.op_type} {node.onnx_node.output[0]!r}"
         trace = trace.tb_next
     return ""
-
-
-def session_options() -> onnxruntime.SessionOptions:
-    """The options under which ONNX Runtime changes nothing in a model."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = _FATAL_ONLY
-    options.intra_op_num_threads = _THREADS
-    options.inter_op_num_threads = 1
-    # Each session runs a handful of times: packed weights and an arena would cost memory and time and not pay back.
-    options.enable_cpu_mem_arena = False
-    options.add_session_config_entry("session.disable_prepacking", "1")
-    register(options)
-    return options
 
 
 class Reference:

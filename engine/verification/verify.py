@@ -6,7 +6,6 @@ signal handler of this process could end that.
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 _POOL = WorkerPool(lambda: WorkerProcess(f"{__package__}.verdict:verdict", forks=True))
 """Idle processes stay, since starting one takes as long as verifying a small model."""
-atexit.register(_POOL.close)
 
 
 def verify(

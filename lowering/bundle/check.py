@@ -175,8 +175,7 @@ def verify_rare_sizes(
     """The verdict where the compiled model is wrong on one of these sizes of free dimensions; None if on none.
 
     Sizes that one of the two refuses, on which the original crashes, or that are not reached before the `deadline`
-    (time.monotonic) say nothing. Also returns the compiled model as
-    the runs left it.
+    (time.monotonic) say nothing. Also returns the compiled model as the runs left it.
     """
     with model_file(original) as path:
         file = path.absolute()

@@ -17,11 +17,12 @@ from ...engine.bodies.inference import find_trips
 from ...engine.onnx.inference import infer
 from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, outer_values
+from ...engine.onnx.runtime_values import session_options
 from ...engine.onnx.typing import dtype_of
 from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.sizes import Size, floor_divide
-from ...support.custom_operators import explain_refusal, register
+from ...support.custom_operators import explain_refusal
 from ..errors import LoweringError
 from ..interface import known_type
 from ..loops.program import Program, loop_program
@@ -324,10 +325,7 @@ def _store_last(graph: onnx.GraphProto, names: Collection[str]) -> None:
 def _require_runnable(proto: onnx.ModelProto, operators: tuple[str, ...], reason: str) -> None:
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # it would run constant Loops
-    register(options)
+    options = session_options()  # optimising would run constant Loops
     try:
         onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime's exceptions share no base class of their own

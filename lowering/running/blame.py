@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
+from ...engine.onnx.runtime_values import session_options
 from ...engine.verification.compare import Tolerance, compare
-from ...engine.verification.run import session_options
 from ...ir.graph import OperatorGraph
 from ...ir.operation import dimension_size
 from ...ir.types import Dimension, TensorType

@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 import eqfuse
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.onnx.runtime_values import session_options
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.tiles.compiled_kernels import compiled_kernels
@@ -119,12 +120,9 @@ def in_a_project(chains: Sequence[Chain], folder: Path) -> list[Array]:
 def in_onnx_runtime(chain: Chain) -> Array | None:
     """The result of ONNX Runtime, as the model is written; None where it has no kernel for a type."""
     model = model_of([chain])
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
+    content, options = model.SerializeToString(), session_options()
     try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
         return None
     (result,) = session.run(None, inputs_of(model))

@@ -114,10 +114,10 @@ def _check(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> V
         lost = (find_lost_number(those, random) for those in (*by_direction, *derived.values(), example))
         counterexample = next(filter(None, lost), None)
     every_sample = [hit.sample for hit in every]
-    uncovered = (*missing_settings(every_sample, rule.sound), *untested)
-    covered = len(frozenset[str]().union(*map(settings, every_sample)))
+    met = frozenset[str]().union(*map(settings, every_sample))
+    uncovered = (*missing_settings(every_sample, met, rule.sound), *untested)
     blank = Verdict(
-        rule.name, "idle", samples=tested, settings=covered, example=bool(example), uncovered=uncovered
+        rule.name, "idle", samples=tested, settings=len(met), example=bool(example), uncovered=uncovered
     )
     if counterexample is not None:
         return replace(blank, kind="refuted", reason=counterexample.reason, counterexample=counterexample)

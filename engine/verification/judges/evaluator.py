@@ -25,7 +25,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun, RuntimeContextError
 
-from ..run import session_options
+from ...onnx.runtime_values import session_options
 from ..values import Value
 from .float64_kernels import literal_of
 from .rounding import Rounding

@@ -21,8 +21,8 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, inliner, numpy_helper
 
+from ...onnx.runtime_values import session_options
 from ..compare import distances, to_double
-from ..run import session_options
 from ..source import Source
 from ..structure import Structure
 from ..values import Feeds, RunError, Value, layout, leaves, one_line

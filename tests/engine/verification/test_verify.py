@@ -15,9 +15,9 @@ from onnx import TensorProto, helper
 from onnx.backend.test import __file__ as backend_tests
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
+from eqfuse.engine.onnx.runtime_values import session_options
 from eqfuse.engine.verification import verify
 from eqfuse.engine.verification.inputs import Sample
-from eqfuse.engine.verification.run import session_options
 from eqfuse.errors import UsageError
 
 from ..models import Weights, convnet, convnet_weights, folded_convnet, model, normal, value

@@ -176,11 +176,13 @@ def choose_various(items: Sequence[_Item], settings_of: Sequence[frozenset[str]]
     return chosen
 
 
-def missing_settings(samples: Sequence[Sample], sound: str) -> tuple[str, ...]:
-    """The element types that the operators of a rule admit, the ranks, sizes and settings that no sample of it has."""
+def missing_settings(samples: Sequence[Sample], met: frozenset[str], sound: str) -> tuple[str, ...]:
+    """The element types that the operators of a rule admit, the ranks, sizes and settings that no sample of it has.
+
+    `met` are the settings that its samples do have.
+    """
     if not samples:
         return ()
-    met = frozenset[str]().union(*map(settings, samples))
     heads = set[str]().union(*(sample.heads for sample in samples))
     types = [t for t in TYPES if all(t in result_types(head) for head in heads if result_types(head))]
     groups = {
