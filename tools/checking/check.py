@@ -33,7 +33,6 @@ from .drawing.coverage import missing_settings, settings
 from .drawing.elements import named_leaves
 from .drawing.hits import Hit, example_hits, hits, seed
 from .drawing.near_ties import decides_about_rounded
-from .drawing.right_side import describe_types, right_sides
 from .drawing.samples import Sample
 from .drawing.scratch import Conflict, Fired, Scratch
 from .drawing.terms import readable
@@ -44,6 +43,7 @@ from .oracles.extremes import find_lost_number
 from .oracles.numeric import Counterexample, test_sample
 from .oracles.onnx_oracle import Oracle
 from .proving.samples import SampleProofs, prove_samples
+from .right_side import describe_types, right_sides
 from .unbounded.rule_proof import EVERY_SHAPE, prove_rule
 from .verdict import KINDS, SAMPLES_PER_DIRECTION, Kind, Verdict
 

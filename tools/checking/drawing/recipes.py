@@ -12,9 +12,8 @@ from ....ir.operators import OPERATORS
 from .conditions import Type
 from .left_side import LEAVES, Value
 from .operator_draft import FACTORS, Choice, OperatorDraft, Recipe, image, one_axis, random_shape, some_axes
-from .recipe_contributed import ORDER_OF_CONTRIBUTED, contributed
 from .recipe_layout import layout, split
-from .recipe_linear import conv, gemm, image_before, matmul, window
+from .recipe_linear import ORDER_OF_CONTRIBUTED, contributed, conv, gemm, image_before, matmul, window
 from .recipe_recurrence import ORDER_OF_RECURRENCES, recurrence
 from .types import TYPES
 

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....ir.operators import Unsupported
-from ....ir.operators.numbers import element_type
-from ....rules import sexpr
-from ....rules.records import Rule
-from ....rules.sexpr import Atom, Form, Node
-from .conditions import Failed, Type, Unbound, Unknown, evaluate
-from .elements import named_leaves
-from .evaluation import Evaluation
-from .left_side import TENSOR_SORTS, sorts_of
-from .samples import Sample
-from .scratch import Fired
-from .terms import Argument, Leaf, Term
+from ...ir.operators import Unsupported
+from ...ir.operators.numbers import element_type
+from ...rules import sexpr
+from ...rules.records import Rule
+from ...rules.sexpr import Atom, Form, Node
+from .drawing.conditions import Failed, Type, Unbound, Unknown, evaluate
+from .drawing.elements import named_leaves
+from .drawing.evaluation import Evaluation
+from .drawing.left_side import TENSOR_SORTS, sorts_of
+from .drawing.samples import Sample
+from .drawing.scratch import Fired
+from .drawing.terms import Argument, Leaf, Term
 
 
 class _Unmade(Exception):
