@@ -47,8 +47,8 @@ from eqfuse.benchmarks.networks import AGO
 from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.benchmarks.table5.figures import TABLE5
 from eqfuse.engine.choices import PartitionMethod
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.bundle.kernel_facts import read_table

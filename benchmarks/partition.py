@@ -42,13 +42,13 @@ from eqfuse.driver.saturate import Saturated, saturate_model
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.egraph.worker import Worker
 from eqfuse.extract.joint import JointPrices
-from eqfuse.extract.partition.certificate.format import certificate_of
-from eqfuse.extract.partition.certificate.proof import certify
+from eqfuse.extract.partition.annotations.certificate import certificate_of
+from eqfuse.extract.partition.annotations.proof import certify
 from eqfuse.extract.partition.groups import unfused
-from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.operator_graph import operator_graph
-from eqfuse.extract.partition.savings import intermediate_bytes
 from eqfuse.extract.partition.search.methods import partition_by
+from eqfuse.extract.partition.templates.kernels import KernelModel
+from eqfuse.extract.partition.templates.savings import intermediate_bytes
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.kernels.confirmation import ProcessorKernels
 from eqfuse.lowering.target import target_of

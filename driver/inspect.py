@@ -11,19 +11,19 @@ import onnx_ir as ir
 
 from ..costmodels.device import load_device
 from ..engine.bodies.inference import infer_form
-from ..engine.onnx.inference import infer
 from ..engine.onnx.model import Model, read
-from ..engine.onnx.overrides import override_shapes, state_dimensions
 from ..engine.onnx.provenance import METHOD_KEY
+from ..engine.preparation.overrides import override_shapes, state_dimensions
+from ..engine.shapes.inference import infer
 from ..engine.summary import GraphSummary, summarize
 from ..errors import UsageError, VerificationError
-from ..extract.partition.annotate import read_partition
-from ..extract.partition.certificate.format import Certificate, CertificateError, certificate_of, check
+from ..extract.partition.annotations.annotate import read_partition
+from ..extract.partition.annotations.certificate import Certificate, CertificateError, certificate_of, check
+from ..extract.partition.annotations.local_functions import inline_functions
 from ..extract.partition.groups import Partition, PartitionError, unfused
-from ..extract.partition.kernels import KernelModel
-from ..extract.partition.local_functions import inline_functions
 from ..extract.partition.operator_graph import operator_graph
-from ..extract.partition.savings import intermediate_bytes, removed_values
+from ..extract.partition.templates.kernels import KernelModel
+from ..extract.partition.templates.savings import intermediate_bytes, removed_values
 from ..ir.graph import OperatorGraph
 from ..support.custom_operators import custom_operators
 from .options import InspectOptions, PricingOptions, VerifyOptions
@@ -125,7 +125,7 @@ def _report_partition(model: Model, options: InspectOptions) -> PartitionReport 
     partition = _find_partition(model, graph, prices, options)
     checked_by = "its order" if options.certificate is not None else None
     if options.certify:
-        from ..extract.partition.certificate.proof import certify
+        from ..extract.partition.annotations.proof import certify
 
         certify(graph, certificate_of(partition))
         checked_by = "z3"

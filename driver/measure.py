@@ -19,7 +19,7 @@ from ..costmodels.runtime import NONE as NO_FUSION
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model, write
 from ..engine.summary import layer_nodes
-from ..engine.verification.source import model_file
+from ..engine.verification.runs.source import model_file
 from ..errors import EqfuseError
 from ..lowering.running.onnx_runtime import RuntimeContest
 from ..lowering.running.turns import Estimate

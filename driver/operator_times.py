@@ -11,9 +11,9 @@ import onnxruntime
 from ..costmodels.device import HOST
 from ..costmodels.measurement import Measurement
 from ..costmodels.profile import ProfileDatabase
-from ..engine.onnx.inference import infer
 from ..engine.onnx.model import Model, write
-from ..engine.onnx.overrides import override_shapes
+from ..engine.preparation.overrides import override_shapes
+from ..engine.shapes.inference import infer
 from ..extract.partition.canonical_key import subgraph_key, subgraph_text
 from ..extract.partition.operator_graph import operator_graph
 from ..ir.graph import OperatorGraph

@@ -14,10 +14,10 @@ from ..engine.constant_conflicts import blame_user_rules
 from ..engine.egraph.collector import pause_collection
 from ..engine.egraph.graph import Saturation, Selection
 from ..engine.egraph.worker import Worker
-from ..engine.onnx.inference import Knowledge
 from ..engine.onnx.model import Model, is_same_graph, write
 from ..engine.onnx.provenance import forget_partition, stamp
 from ..engine.onnx.typing import drop_annotations, keep_declared_shapes
+from ..engine.shapes.inference import Knowledge
 from ..engine.summary import GraphSummary, knowledge_of_result, summarize
 from ..errors import UsageError, VerificationError
 from ..support.custom_operators import custom_operators
@@ -233,8 +233,8 @@ def _record_partition(model: Model, partition: Partitioned | None, options: Opti
     if partition is None:
         forget_partition(model)
         return model
-    from ..extract.partition.annotate import annotate
-    from ..extract.partition.local_functions import as_functions
+    from ..extract.partition.annotations.annotate import annotate
+    from ..extract.partition.annotations.local_functions import as_functions
 
     annotate(model, partition.partition)
     return as_functions(model, partition.partition) if options.as_functions else model

@@ -17,21 +17,19 @@ from ..costmodels.profile import ProfileDatabase
 from ..costmodels.scheduled import call_seconds
 from ..engine.choices import PartitionMethod
 from ..engine.egraph.graph import Selection
-from ..engine.onnx.inference import Knowledge, infer
 from ..engine.onnx.model import Model
+from ..engine.shapes.inference import Knowledge, infer
 from ..engine.summary import knowledge_of_result
 from ..extract.extraction.select import Pricing
 from ..extract.joint import Extracted, JointPrices, joint
-from ..extract.partition.annotate import read_partition
+from ..extract.partition.annotations.annotate import read_partition
+from ..extract.partition.annotations.certificate import certificate_of
+from ..extract.partition.annotations.local_functions import inline_functions
+from ..extract.partition.annotations.proof import Proof, UndecidedError, certify
 from ..extract.partition.baselines.fuse_ops import fuse_ops
 from ..extract.partition.canonical_key import subgraph_key
-from ..extract.partition.certificate.format import certificate_of
-from ..extract.partition.certificate.proof import Proof, UndecidedError, certify
 from ..extract.partition.groups import Partition, PartitionError, unfused
-from ..extract.partition.kernels import KernelModel
-from ..extract.partition.local_functions import inline_functions
 from ..extract.partition.operator_graph import operator_graph
-from ..extract.partition.savings import index_mapped_operators, intermediate_bytes, removed_values, saved_bytes
 from ..extract.partition.search.confirmation import (
     Lowering,
     confirm_kernels,
@@ -40,7 +38,14 @@ from ..extract.partition.search.confirmation import (
     within_groups,
 )
 from ..extract.partition.search.methods import partition_by
+from ..extract.partition.templates.kernels import KernelModel
 from ..extract.partition.templates.operator_set import Members
+from ..extract.partition.templates.savings import (
+    index_mapped_operators,
+    intermediate_bytes,
+    removed_values,
+    saved_bytes,
+)
 from ..ir.graph import OperatorGraph
 from ..support.deadlines import seconds_left
 from .clock import Clock

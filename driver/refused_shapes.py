@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..engine.onnx.model import Model, read
-from ..engine.onnx.overrides import override_shapes
+from ..engine.preparation.overrides import override_shapes
 from ..errors import EqfuseError, UsageError, VerificationError
 from .options import Options
 

@@ -21,11 +21,11 @@ from ..engine.egraph.other_domains import named_operators
 from ..engine.egraph.plan import Origins, locate_origins
 from ..engine.egraph.saturate import UnsoundRuleError, saturate
 from ..engine.egraph.worker import Worker
-from ..engine.onnx.inference import Knowledge, find_refused_type, infer
 from ..engine.onnx.model import Model, check_destination, external_name, read, reads
 from ..engine.onnx.nodes import is_flattened
-from ..engine.onnx.overrides import keep_outputs, override_shapes, raise_opset, state_dimensions
-from ..engine.shapes.arguments import settle_arguments
+from ..engine.preparation.arguments import settle_arguments
+from ..engine.preparation.overrides import keep_outputs, override_shapes, raise_opset, state_dimensions
+from ..engine.shapes.inference import Knowledge, find_refused_type, infer
 from ..engine.summary import summarize
 from ..errors import EqfuseError, ModelError, UsageError
 from ..extract.extraction.select import Pricing, select
@@ -232,7 +232,7 @@ def _without_functions(model: Model) -> Model:
     """The model with its functions in the places where they are called."""
     if not model.ir.functions:
         return model
-    from ..extract.partition.local_functions import inline_functions  # most models have none
+    from ..extract.partition.annotations.local_functions import inline_functions  # most models have none
 
     return inline_functions(model)
 

@@ -10,7 +10,7 @@ from math import prod
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from ..engine.onnx.overrides import require_dimensions
+from ..engine.preparation.overrides import require_dimensions
 from ..errors import UsageError
 from ..support.options import OptionError
 

@@ -27,8 +27,8 @@ from .egraph.folding import Array, Value, compute
 from .egraph.graph import EGraph, ENode, NodePosition, WaitingNodes
 from .egraph.saturate import Budget, UnsoundRuleError, saturate
 from .egraph.worker import Worker
-from .onnx.inference import Knowledge
 from .onnx.model import Model, elements
+from .shapes.inference import Knowledge
 
 if TYPE_CHECKING:
     from ..rules.loader import Rule

@@ -20,8 +20,8 @@ from ..costmodels.scheduled import VIEW_SECONDS
 from ..ir.graph import OperatorGraph
 from ..support.deadlines import is_over, seconds_left
 from .partition.groups import Partition, unfused
-from .partition.kernels import KernelModel
 from .partition.search.methods import SearchResult, refine_partition, search_partition
+from .partition.templates.kernels import KernelModel
 
 _ROUNDS = 6
 _ENOUGH = 1e-4

@@ -13,9 +13,9 @@ import onnx_ir as ir
 from onnx_ir import serde
 
 from ..engine.onnx.evaluation import evaluate
-from ..engine.onnx.inference import infer
 from ..engine.onnx.model import Model, elements
 from ..engine.onnx.nodes import has_body, outer_values
+from ..engine.shapes.inference import infer
 from .errors import LoweringError
 
 Array = np.ndarray[Any, Any]

@@ -25,8 +25,8 @@ from eqfuse.engine.egraph.messages import Job, Progress
 from eqfuse.engine.egraph.saturate import Budget, saturate
 from eqfuse.engine.egraph.saturation_worker import SaturationRun
 from eqfuse.engine.egraph.worker import Worker
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.engine.verification import Verification, verify
 from eqfuse.errors import EqfuseError
 from eqfuse.extract.extraction.select import Pricing

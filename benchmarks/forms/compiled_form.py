@@ -12,8 +12,8 @@ import onnxruntime
 import tvm
 
 from eqfuse.costmodels.flops import flops
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.operation import NO_SIZES

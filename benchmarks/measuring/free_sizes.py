@@ -32,9 +32,9 @@ from eqfuse.benchmarks.measuring.contestants import Array, Contestant, Contestan
 from eqfuse.benchmarks.measuring.packages import Case, write_inputs
 from eqfuse.benchmarks.threads import fix_shapes
 from eqfuse.engine.onnx.model import read
-from eqfuse.engine.verification.compare import Tolerance, compare
 from eqfuse.engine.verification.judges.oracle import Oracle, judge
-from eqfuse.engine.verification.source import read_source
+from eqfuse.engine.verification.runs.compare import Tolerance, compare
+from eqfuse.engine.verification.runs.source import read_source
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.interface import inputs_of
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from eqfuse.engine.verification import verify
 from eqfuse.engine.verification.inputs import InputSpec, Plan, Sample, generate, input_specs
-from eqfuse.engine.verification.source import read_source
-from eqfuse.engine.verification.structure import Structure
+from eqfuse.engine.verification.runs.source import read_source
+from eqfuse.engine.verification.runs.structure import Structure
 from eqfuse.errors import EqfuseError
 from eqfuse.lowering.running.onnx_runtime import RuntimeContest
 from eqfuse.lowering.running.turns import Estimate

@@ -35,7 +35,7 @@ from tvm.relax.frontend.onnx import from_onnx
 from eqfuse.benchmarks.measuring.contestants import LIBRARY, import_tvm
 from eqfuse.benchmarks.searches.results import Point, Search
 from eqfuse.lowering.target import target_of
-from eqfuse.lowering.tuning.sampling import time_calls
+from eqfuse.lowering.tuning.runners.sampling import time_calls
 
 KIND = "llvm"
 """Rules, postprocessors and mutators."""

@@ -16,8 +16,8 @@ from ...driver.options import Options
 from ...driver.partition import Partitioned
 from ...extract.partition.baselines.mapping_types import MappingType, mapping_types
 from ...extract.partition.groups import Partition, unfused
-from ...extract.partition.kernels import KernelModel
 from ...extract.partition.operator_graph import operator_graph
+from ...extract.partition.templates.kernels import KernelModel
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.types import TensorType

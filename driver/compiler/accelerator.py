@@ -158,7 +158,7 @@ class Accelerator:
     def _verify(self, compilation: Compilation, folder: Path, network: AcceleratorNetwork) -> str:
         """The verdict of verification, in one line that says how much was verified."""
         from ...engine.verification import require_comparison, require_verdict
-        from ...engine.verification.source import model_file
+        from ...engine.verification.runs.source import model_file
         from ...lowering.bundle.check import call_for_verdict
         from ...lowering.dsa.bundle.simulated_model import IsolatedSimulation
         from ...lowering.dsa.bundle.verification import Demand, Original, samples_to_verify, verify_program

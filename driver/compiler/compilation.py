@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...engine.bodies.inference import infer_form
 from ...engine.bodies.settle import settle_bodies
 from ...engine.egraph.graph import Saturation, Selection
-from ...engine.onnx.batches import BATCH, find_batches, free_batch
-from ...engine.onnx.inference import infer
 from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import is_flattened
-from ...engine.onnx.overrides import keep_outputs, override_shapes, state_dimensions
 from ...engine.onnx.provenance import METHOD_KEY
-from ...engine.onnx.schema_functions import expand_operators, list_expandable
+from ...engine.preparation.batches import BATCH, find_batches, free_batch
+from ...engine.preparation.overrides import keep_outputs, override_shapes, state_dimensions
+from ...engine.preparation.schema_functions import expand_operators, list_expandable
+from ...engine.shapes.inference import infer
 from ...engine.summary import knowledge_of_result, summarize
 from ...errors import UsageError
-from ...extract.partition.annotate import read_partition
+from ...extract.partition.annotations.annotate import read_partition
+from ...extract.partition.annotations.local_functions import inline_functions
 from ...extract.partition.groups import unfused
-from ...extract.partition.local_functions import inline_functions
 from ...extract.partition.operator_graph import operator_graph
 from ...ir.graph import OperatorGraph
 from ...ir.operation import NO_SIZES
@@ -283,8 +283,8 @@ def _take_batch(model: Model, options: Options, batch: Sequence[int]) -> tuple[M
 
 def _require_separate_samples(model: Model, freed: Model, options: Options) -> None:
     """Raise UsageError where the model with a free batch computes samples in another way than the model for one."""
+    from ...engine.verification.runs.source import model_file
     from ...engine.verification.samples import find_mixed_samples
-    from ...engine.verification.source import model_file
 
     with model_file(model.source) as before, model_file(freed.source) as after:
         problem = call_for_verdict(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...engine.onnx.batches import find_batches
+from ...engine.preparation.batches import find_batches
 from ...errors import VerificationError
 from ...lowering.bundle import bundle, isolation
 from ...lowering.bundle.isolation import call_isolated

@@ -10,7 +10,7 @@ from ...errors import VerificationError
 
 def require_equal(expected: Mapping[str, Any], computed: Mapping[str, Any]) -> None:
     """Raise VerificationError for outputs that differ by more than the tolerance of their type."""
-    from ...engine.verification.compare import Tolerance, compare
+    from ...engine.verification.runs.compare import Tolerance, compare
 
     for name, value in expected.items():
         difference = compare(value, computed[name], Tolerance())

@@ -10,9 +10,9 @@ import onnx_ir as ir
 from onnx_ir import serde
 
 from ..onnx.evaluation import evaluate
-from ..onnx.inference import Knowledge
 from ..onnx.model import elements
 from ..onnx.nodes import is_foldable, is_standard
+from ..shapes.inference import Knowledge
 from .cells import Array, Source, Value, concatenate
 from .flatten import FlatModel, Region
 

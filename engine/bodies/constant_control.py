@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from ..onnx.inference import Knowledge
 from ..onnx.nodes import branches, is_flat_if, is_standard
+from ..shapes.inference import Knowledge
 from .flatten import FlatModel, Region, drop_unused, region_of, replace_outputs
 
 

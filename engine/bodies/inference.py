@@ -16,10 +16,10 @@ from ...errors import ModelError
 from ...ir.size_names import parse_size
 from ...ir.sizes import Size, number
 from ...ir.types import TensorType
-from ..onnx.inference import Knowledge, infer
 from ..onnx.model import Model
 from ..onnx.nodes import BODY_DOMAIN, has_body
 from ..onnx.typing import NAMELESS, dtype_of
+from ..shapes.inference import Knowledge, infer
 from .constant_control import make_ranges_scalar, resolve_constants
 from .flatten import FlatModel, Region, flatten, region_of
 from .loops import origin, simplify_loops

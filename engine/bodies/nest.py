@@ -16,10 +16,10 @@ from itertools import count
 
 import onnx_ir as ir
 
-from ..onnx.inference import SMALL
 from ..onnx.model import Model
 from ..onnx.node_order import body_graphs
 from ..onnx.nodes import BODY_DOMAIN, FORMAL_KEY, is_flat_if
+from ..shapes.inference import SMALL
 from .flatten import FlatModel, region_of
 from .placement import Body, Placement
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ..onnx.inference import Knowledge
 from ..onnx.model import Model
+from ..shapes.inference import Knowledge
 from .cell_reader import CellReader, is_sequence_of
 from .cells import Array, Atom, Source, Value
 from .flatten import FlatModel, Region, drop_unused, region_of, replace_outputs

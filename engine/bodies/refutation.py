@@ -13,9 +13,9 @@ import onnx_ir as ir
 from onnx_ir import serde
 
 from ...errors import ModelError
-from ..onnx.inference import Knowledge
 from ..onnx.nodes import branches, is_flat_if, is_standard
 from ..onnx.typing import infer_outputs, type_proto
+from ..shapes.inference import Knowledge
 from .constant_control import replace_by_branch
 from .flatten import FlatModel
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from ..onnx.inference import Knowledge
 from ..onnx.model import Model
 from ..onnx.nodes import is_standard
+from ..shapes.inference import Knowledge
 from .flatten import FlatModel, Region, drop_unused, make_region, region_of, replace_outputs
 from .insertion import Insertion
 from .loops import origin

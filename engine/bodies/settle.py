@@ -16,10 +16,10 @@ import onnx_ir as ir
 
 from ...errors import ModelError
 from ...ir.types import TensorType
-from ..onnx.inference import infer
 from ..onnx.model import Model
 from ..onnx.nodes import INFERRED_KEY, branches, has_body, is_flat_if
 from ..onnx.typing import NAMELESS, dtype_of
+from ..shapes.inference import infer
 from .flatten import flatten
 from .inference import infer_flat
 from .nest import nest

@@ -14,8 +14,8 @@ import onnx_ir as ir
 from ...ir.operation import VARIADIC
 from ...ir.operators import OPERATORS, Attribute, Operand, OperatorSchema
 from ...ir.types import Dimension
-from ..onnx.inference import Knowledge
 from ..onnx.nodes import is_standard
+from ..shapes.inference import Knowledge
 from .canonical_forms import FORMS, NotEncodable, Site
 
 Literal = int | float | str | tuple[Dimension, ...]

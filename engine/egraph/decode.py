@@ -19,11 +19,11 @@ from ...costmodels.runtime import NO_RUNTIME, Runtime
 from ...errors import EqfuseError
 from ...ir.operation import VARIADIC
 from ...ir.operators import OPERATORS
-from ..onnx.inference import Knowledge
 from ..onnx.model import Model
 from ..onnx.node_order import body_graphs
 from ..onnx.nodes import has_body
 from ..onnx.typing import dtype_name, dtype_of
+from ..shapes.inference import Knowledge
 from .emit import Emission, emit_node
 from .encode import OPAQUE, Encoding
 from .folding import FOLD, Array, Folder, uniform_element

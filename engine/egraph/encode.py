@@ -16,7 +16,6 @@ import onnx_ir as ir
 from ...ir.operation import VARIADIC
 from ...ir.operators import OPERATORS
 from ...ir.types import Dimension, TensorType
-from ..onnx.inference import SMALL, Knowledge
 from ..onnx.model import Model, elements
 from ..onnx.nodes import (
     BODY_DOMAIN,
@@ -30,6 +29,7 @@ from ..onnx.nodes import (
     outer_values,
 )
 from ..onnx.typing import constant_type
+from ..shapes.inference import SMALL, Knowledge
 from . import other_domains
 from .canonical import Call, canonical
 from .graph import EMPTY_SYMBOLS, NONEMPTY_SYMBOLS, ENode, Literal

@@ -6,7 +6,7 @@ The package stands alone: it reads ONNX models and knows nothing of rules, e-gra
 from __future__ import annotations
 
 from .report import OutputReport, Status, Verification
-from .source import ModelLike
+from .runs.source import ModelLike
 from .verify import prepare, require_comparison, require_verdict, verify
 
 __all__ = [

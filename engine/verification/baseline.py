@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from .compare import Tolerance, differs, spread_of, to_double
 from .guards import ProbedRuntime
 from .inputs import InputSpec, Plan, Sample, Temper, enlarge, generate, input_specs, plans, vary
-from .run import Backend, OnnxRuntime, Reference
-from .source import Source, read_source
-from .structure import Structure
-from .values import Feeds, RunError, Value, leaves
+from .runs.compare import Tolerance, differs, spread_of, to_double
+from .runs.run import Backend, OnnxRuntime, Reference
+from .runs.source import Source, read_source
+from .runs.structure import Structure
+from .runs.values import Feeds, RunError, Value, leaves
 
 _RETRY_SCALES = (0.1, 0.01, 10.0)
 """Input scales to try if no output reacts to its inputs: a saturated softmax often reacts at another scale."""

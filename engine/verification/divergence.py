@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .compare import Difference, Tolerance, compare
 from .effect import measure_effect
-from .run import Backend, OnnxRuntime, Reference
-from .source import Source
-from .structure import Structure, TensorShape
-from .values import Feeds, RunError, Value
+from .runs.compare import Difference, Tolerance, compare
+from .runs.run import Backend, OnnxRuntime, Reference
+from .runs.source import Source
+from .runs.structure import Structure, TensorShape
+from .runs.values import Feeds, RunError, Value
 
 _BATCH_BYTES = 256 << 20
 _BATCH_VALUES = 512

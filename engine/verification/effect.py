@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .compare import distances, to_double
-from .values import Value, leaves
+from .runs.compare import distances, to_double
+from .runs.values import Value, leaves
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 Figure = TypeVar("Figure")

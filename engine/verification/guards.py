@@ -13,10 +13,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from .run import OnnxRuntime
-from .source import Source
-from .structure import Structure
-from .values import Feeds, RunError, Value
+from .runs.run import OnnxRuntime
+from .runs.source import Source
+from .runs.structure import Structure
+from .runs.values import Feeds, RunError, Value
 
 _PREFIX = "eqfuse.probe."
 _MOST_GUARDS = 256

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from .baseline import Baseline, is_saturated
-from .compare import EQUAL, Difference, Tolerance, compare
 from .divergence import Judge
 from .effect import Effect, measure_effect, measure_errors
 from .judges.bold import Truths, judge_bold
@@ -20,10 +19,11 @@ from .judges.quantization import DitheredModel, Steps, find_quantizers, measure_
 from .judges.rounding import Extent, RoundedValues
 from .judges.sensitivity import Sensitivity, distances_of, has_shapes_of, silence_of
 from .report import OutputReport, Status, units
-from .run import OnnxRuntime
-from .source import Source
-from .structure import Structure
-from .values import RunError, Value, leaves
+from .runs.compare import EQUAL, Difference, Tolerance, compare
+from .runs.run import OnnxRuntime
+from .runs.source import Source
+from .runs.structure import Structure
+from .runs.values import RunError, Value, leaves
 
 _NARROW_FLOATS = frozenset({"float32", "float16", "bfloat16"})
 

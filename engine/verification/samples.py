@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .compare import Tolerance, compare
 from .inputs import generate, input_specs, plans
-from .run import OnnxRuntime
-from .source import read_source
-from .structure import Structure
-from .values import RunError
+from .runs.compare import Tolerance, compare
+from .runs.run import OnnxRuntime
+from .runs.source import read_source
+from .runs.structure import Structure
+from .runs.values import RunError
 
 
 def find_mixed_samples(original: Path, freed: Path, batch: str, seed: int) -> str:

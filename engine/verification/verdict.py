@@ -12,16 +12,16 @@ from dataclasses import replace
 from ...errors import UsageError
 from ..onnx.provenance import provenance
 from .baseline import BOLD, Baseline, Request, run_original
-from .compare import Tolerance
 from .divergence import common_values, first_divergence, judge_bits, tolerance_judge
 from .inputs import Temper, input_specs
 from .outputs import ComparedOutput, Comparison, Demands, status_of
 from .question import Question
 from .report import OutputReport, Status, Verification
-from .run import Backend, OnnxRuntime, Reference
-from .source import read_source
-from .structure import Structure, interface_difference
-from .values import RunError, Value
+from .runs.compare import Tolerance
+from .runs.run import Backend, OnnxRuntime, Reference
+from .runs.source import read_source
+from .runs.structure import Structure, interface_difference
+from .runs.values import RunError, Value
 
 
 def verdict(question: Question) -> Verification:

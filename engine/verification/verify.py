@@ -16,7 +16,7 @@ from ...support.scratch import scratch_folder
 from ...support.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from .question import Question
 from .report import Verification
-from .source import ModelLike, model_file
+from .runs.source import ModelLike, model_file
 
 if TYPE_CHECKING:
     from ...rules.vocabulary import Precision

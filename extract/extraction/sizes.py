@@ -16,8 +16,8 @@ import onnx_ir as ir
 from ...engine.egraph.emit import Array, Emission, emit_node
 from ...engine.egraph.encode import Encoding
 from ...engine.egraph.graph import EGraph, ENode, NodePosition, WaitingNodes
-from ...engine.onnx.inference import Knowledge, infer_node_types
 from ...engine.onnx.typing import infer_outputs, type_proto
+from ...engine.shapes.inference import Knowledge, infer_node_types
 from ...ir.operation import assume_sizes, dimension_size
 from ...ir.operators import OPERATORS
 from ...ir.types import Dimension, TensorType

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import onnx_ir as ir
 
 from ...engine.egraph.canonical import canonical
-from ...engine.onnx.inference import Knowledge
 from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, is_standard, outer_values
 from ...engine.onnx.typing import NAMELESS
+from ...engine.shapes.inference import Knowledge
 from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph, Value
 from ...ir.operation import NO_SIZES, VARIADIC, assume_sizes, dimension_size

@@ -10,14 +10,14 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ...engine.verification import ModelLike, Verification
 from ...engine.verification.baseline import BOLD, Request, draw_accepted, run_ordinary, run_original
-from ...engine.verification.compare import Tolerance
 from ...engine.verification.inputs import Sample, input_specs
 from ...engine.verification.outputs import ComparedOutput, Comparison, Demands, status_of
 from ...engine.verification.report import Status
-from ...engine.verification.run import OnnxRuntime
-from ...engine.verification.source import model_file, read_source
-from ...engine.verification.structure import Structure
-from ...engine.verification.values import RunError, one_line
+from ...engine.verification.runs.compare import Tolerance
+from ...engine.verification.runs.run import OnnxRuntime
+from ...engine.verification.runs.source import model_file, read_source
+from ...engine.verification.runs.structure import Structure
+from ...engine.verification.runs.values import RunError, one_line
 from ...errors import UsageError, VerificationError
 from ...support.deadlines import is_over, seconds_left
 from ..errors import CrashError

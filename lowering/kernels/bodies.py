@@ -22,14 +22,14 @@ from onnx_ir import serde
 from ...engine.bodies.flatten import flatten
 from ...engine.bodies.inference import infer_flat
 from ...engine.bodies.nest import nest
-from ...engine.onnx.inference import infer
 from ...engine.onnx.model import Model, read
 from ...engine.onnx.typing import NAMELESS, dtype_of
+from ...engine.shapes.inference import infer
 from ...errors import EqfuseError
-from ...extract.partition.kernels import KernelModel
 from ...extract.partition.operator_graph import operator_graph
 from ...extract.partition.search.methods import search_partition
 from ...extract.partition.size_relations import find_relations
+from ...extract.partition.templates.kernels import KernelModel
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import OperatorGraph
 from ...ir.operators import PRODUCTS, RECURRENT

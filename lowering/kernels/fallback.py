@@ -14,11 +14,11 @@ from onnx import numpy_helper
 from onnx_ir import serde
 
 from ...engine.bodies.inference import find_trips
-from ...engine.onnx.inference import infer
 from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, outer_values
 from ...engine.onnx.runtime_values import session_options
 from ...engine.onnx.typing import dtype_of
+from ...engine.shapes.inference import infer
 from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.sizes import Size, floor_divide

@@ -16,9 +16,9 @@ from types import MappingProxyType
 import onnx
 from onnx import helper, numpy_helper
 
-from ...engine.onnx.inference import infer
 from ...engine.onnx.model import read
 from ...engine.onnx.typing import dtype_of, tensor_type
+from ...engine.shapes.inference import infer
 from ...errors import ModelError
 from ...extract.partition.operator_graph import operator_graph
 from ...ir.graph import OperatorGraph, Value

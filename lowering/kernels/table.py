@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...costmodels.device import Device
 from ...costmodels.flops import flops
-from ...extract.partition.kernels import KernelModel
+from ...extract.partition.templates.kernels import KernelModel
 from ...ir.operators import PRODUCTS, RECURRENT
 from ...ir.operators.linear import depth
 from ..bundle.kernel_facts import KERNELS, KernelFacts, StepFacts, StepKind

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 
 from ...engine.onnx.runtime_values import session_options
-from ...engine.verification.compare import Tolerance, compare
+from ...engine.verification.runs.compare import Tolerance, compare
 from ...ir.graph import OperatorGraph
 from ...ir.operation import dimension_size
 from ...ir.types import Dimension, TensorType

@@ -125,7 +125,7 @@ def answer_requests(
 ) -> Callable[[tuple[str, tuple[Any, ...]]], Any]:
     """Draw the inputs, and return what answers a request: the name of a method, and its arguments."""
     from ...engine.verification.baseline import draw_typical
-    from ...engine.verification.values import RunError
+    from ...engine.verification.runs.values import RunError
 
     try:
         contest = _Contest(original, draw_typical(original, samples, seed), threads)

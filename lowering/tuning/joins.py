@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 
 from ...extract.partition.baselines.clustering import split
-from ...extract.partition.kernels import KernelModel
+from ...extract.partition.templates.kernels import KernelModel
 from ...ir.graph import OperatorGraph
 from ...support.directed_graphs import CycleError, topological_order
 from ..decisions import Decisions, DecisionSite

@@ -23,11 +23,11 @@ PYTHONS = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
 TESTS = (
     "tests/engine/onnx/test_window_sizes.py",
     "tests/engine/egraph/test_emit.py",
-    "tests/engine/onnx/test_inference.py",
+    "tests/engine/shapes/test_inference.py",
     "tests/engine/verification/test_oracle.py",
     "tests/engine/verification/test_verify.py",
     "tests/extract/extraction/test_solvers.py",
-    "tests/extract/partition/test_local_functions.py",
+    "tests/extract/partition/annotations/test_local_functions.py",
     "tests/support/test_directed_graphs.py",
     "tests/tools/checking/proving/test_equality.py",
     "tests/lowering/tuning/test_cost_model.py",

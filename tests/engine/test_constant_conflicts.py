@@ -18,8 +18,8 @@ from eqfuse.driver.options import Options
 from eqfuse.engine.constant_conflicts import Conflict, find_conflict
 from eqfuse.engine.egraph.graph import EClass, EGraph, ENode, Saturation
 from eqfuse.engine.egraph.saturate import UnsoundRuleError
-from eqfuse.engine.onnx.inference import Knowledge
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import Knowledge
 from eqfuse.ir.types import TensorType
 from eqfuse.support.deadlines import OutOfTime
 

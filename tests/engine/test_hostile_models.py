@@ -14,9 +14,9 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from eqfuse.api import optimize_with_result
 from eqfuse.engine.onnx.evaluation import evaluate
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.nodes import blame_node
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.errors import ModelError, UsageError
 
 from .models import model, value

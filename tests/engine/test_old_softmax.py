@@ -8,8 +8,8 @@ from onnx import helper
 from eqfuse.engine.egraph.canonical import Call, canonical
 from eqfuse.engine.egraph.emit import emit_node
 from eqfuse.engine.egraph.graph import ENode
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.ir.types import TensorType
 
 from .models import model, value

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.ir.graph_maps import index_maps_of
 from eqfuse.ir.index_maps import Axis, Shape, interval, reshaped_map
+from eqfuse.ir.operators.graph_maps import index_maps_of
 
 from ..extract.partition.baselines.test_mapping_types import CALLS
 from ..extract.partition.perturbation import Call, read_elements

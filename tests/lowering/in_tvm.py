@@ -14,9 +14,9 @@ import tvm
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.typing import tensor_type
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.types import TensorType

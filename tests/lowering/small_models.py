@@ -11,8 +11,8 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 

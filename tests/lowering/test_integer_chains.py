@@ -13,9 +13,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 import eqfuse
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.runtime_values import session_options
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.tiles.compiled_kernels import compiled_kernels

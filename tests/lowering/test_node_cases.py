@@ -13,11 +13,11 @@ import onnx
 import pytest
 from onnx_ir import serde
 
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.engine.onnx.schema_functions import expand_operators, list_expandable
+from eqfuse.engine.preparation.schema_functions import expand_operators, list_expandable
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.errors import EqfuseError, ModelError
-from eqfuse.extract.partition.local_functions import inline_functions
+from eqfuse.extract.partition.annotations.local_functions import inline_functions
 from eqfuse.lowering.compute import DTYPES, LOWERINGS, lowerable
 from eqfuse.lowering.errors import LoweringError
 from eqfuse.lowering.loops.program import loop_program

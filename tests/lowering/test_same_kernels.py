@@ -19,7 +19,7 @@ from eqfuse.driver.compiler.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.engine.choices import PartitionMethod
-from eqfuse.extract.partition.certificate.format import certificate_of
+from eqfuse.extract.partition.annotations.certificate import certificate_of
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.bundle.kernel_facts import KERNELS
 

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from ..values import Feeds, RunError, Value
+from ..runs.values import Feeds, RunError, Value
 from .plans import InputSpec, Plan, Temper, numpy_type, shape_of
 from .roles import STRUCTURAL_ROLES, Role
 

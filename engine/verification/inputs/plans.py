@@ -13,7 +13,7 @@ import onnx
 
 from ....errors import UsageError
 from ....ir.size_names import declared_sizes, parse_size
-from ..structure import Structure
+from ..runs.structure import Structure
 from .roles import FREE, Purpose, Role, purpose_of, steering_values
 
 _SIZES = ((2, 8), (1, 8), (2, 32), (1, 32), (1, 64), (1, 224), (1, 1), (2, 2), (1, 128), (4, 4), (1, 256), (1, 512))

@@ -9,7 +9,7 @@ from enum import Enum, auto
 import numpy as np
 import onnx
 
-from ..structure import SHAPE_ONLY_OPERATORS, TRANSPARENT_OPERATORS, Structure, Use, operands
+from ..runs.structure import SHAPE_ONLY_OPERATORS, TRANSPARENT_OPERATORS, Structure, Use, operands
 
 
 class Role(Enum):

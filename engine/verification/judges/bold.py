@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compare import Difference, Tolerance, compare, distances, to_double
-from ..values import RunError, Value, layout, leaves
+from ..runs.compare import Difference, Tolerance, compare, distances, to_double
+from ..runs.values import RunError, Value, layout, leaves
 from .sensitivity import Sensitivity, distances_of, has_shapes_of, silence_of
 
 Array = NDArray[Any]

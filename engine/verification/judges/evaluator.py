@@ -26,7 +26,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun, RuntimeContextError
 
 from ...onnx.runtime_values import session_options
-from ..values import Value
+from ..runs.values import Value
 from .float64_kernels import literal_of
 from .rounding import Rounding
 from .widening import widen_nodes, widen_value

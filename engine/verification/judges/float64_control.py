@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx.reference.op_run import OpRun
 
-from ..values import Value
+from ..runs.values import Value
 
 Names = Mapping[str, Value]
 

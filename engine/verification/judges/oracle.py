@@ -28,10 +28,10 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
-from ..compare import Precision, Tolerance, distances, spread_of, to_double
-from ..run import Reference
-from ..source import Source
-from ..values import Feeds, RunError, Value, leaves, one_line
+from ..runs.compare import Precision, Tolerance, distances, spread_of, to_double
+from ..runs.run import Reference
+from ..runs.source import Source
+from ..runs.values import Feeds, RunError, Value, leaves, one_line
 from .rounding import Extent, RoundedValues, Rounding
 from .widening import widen, widen_value
 

@@ -22,10 +22,10 @@ import onnxruntime
 from onnx import TensorProto, helper, inliner, numpy_helper
 
 from ...onnx.runtime_values import session_options
-from ..compare import distances, to_double
-from ..source import Source
-from ..structure import Structure
-from ..values import Feeds, RunError, Value, layout, leaves, one_line
+from ..runs.compare import distances, to_double
+from ..runs.source import Source
+from ..runs.structure import Structure
+from ..runs.values import Feeds, RunError, Value, layout, leaves, one_line
 
 FACTOR = 1.5
 """Less than two, so that an element which is two steps off does not pass if steps move it by one."""

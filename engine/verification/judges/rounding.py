@@ -18,8 +18,8 @@ import onnx
 from numpy.typing import NDArray
 
 from ..inputs.roles import steering_values
-from ..structure import Structure, operands
-from ..values import Feeds, Value
+from ..runs.structure import Structure, operands
+from ..runs.values import Feeds, Value
 
 UNITS = 4.0
 """Units in the last place by which a number changes. One rounding is half a unit; the sum of a product of matrices is

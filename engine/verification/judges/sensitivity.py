@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compare import Tolerance, distances, to_double
-from ..values import RunError, Value, layout, leaves
+from ..runs.compare import Tolerance, distances, to_double
+from ..runs.values import RunError, Value, layout, leaves
 from .quantization import Steps, measure_distance
 from .rounding import Extent
 

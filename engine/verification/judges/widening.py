@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from ..values import Value
+from ..runs.values import Value
 
 _NARROW = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_datatype", "softmax_precision"})

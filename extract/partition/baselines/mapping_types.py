@@ -13,7 +13,6 @@ from itertools import pairwise
 from math import prod
 
 from ....ir.graph import Operator, OperatorGraph
-from ....ir.graph_maps import index_maps_of
 from ....ir.index_maps import (
     Index,
     IndexMaps,
@@ -26,6 +25,7 @@ from ....ir.index_maps import (
     loops_of,
 )
 from ....ir.operators import SCHEMAS
+from ....ir.operators.graph_maps import index_maps_of
 
 
 class MappingType(IntEnum):

@@ -25,9 +25,9 @@ from __future__ import annotations
 from enum import IntEnum
 
 from ....ir.graph import Operator, OperatorGraph, Value
-from ....ir.graph_maps import index_maps_of
 from ....ir.index_maps import ZERO, Axis, IndexMaps, OperandMap, Shape, Sum, Unknown, loops_of
 from ....ir.operators import OPERATORS, OperatorSchema
+from ....ir.operators.graph_maps import index_maps_of
 
 
 class PatternKind(IntEnum):

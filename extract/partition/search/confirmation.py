@@ -11,7 +11,7 @@ from ....engine.onnx.model import Model
 from ....ir.graph import OperatorGraph
 from ....support.deadlines import seconds_left
 from ..groups import Partition
-from ..kernels import KernelModel
+from ..templates.kernels import KernelModel
 from ..templates.operator_set import Members
 from .methods import cut_into_kernels, improve_kernels
 from .windows import Allowed

@@ -23,13 +23,13 @@ from onnx import numpy_helper
 
 from ....engine.verification import ModelLike, Verification
 from ....engine.verification.baseline import Baseline, Request, Run, run_original
-from ....engine.verification.compare import Tolerance
 from ....engine.verification.inputs import input_specs
 from ....engine.verification.outputs import ComparedOutput, Comparison, Demands, status_of
-from ....engine.verification.run import OnnxRuntime
-from ....engine.verification.source import Source, open_source
-from ....engine.verification.structure import Structure
-from ....engine.verification.values import RunError, one_line
+from ....engine.verification.runs.compare import Tolerance
+from ....engine.verification.runs.run import OnnxRuntime
+from ....engine.verification.runs.source import Source, open_source
+from ....engine.verification.runs.structure import Structure
+from ....engine.verification.runs.values import RunError, one_line
 from ...bundle.check import verdict
 from ...ports import Port
 from ..network.storage import cast_array

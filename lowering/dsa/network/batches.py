@@ -9,8 +9,8 @@ from dataclasses import replace
 from math import prod
 
 from ....ir.graph import Operator, OperatorGraph, Value
-from ....ir.graph_maps import index_maps_of
 from ....ir.index_maps import Axis
+from ....ir.operators.graph_maps import index_maps_of
 from ....ir.types import TensorType
 from ..errors import DsaError
 from .boxes import Shape

@@ -15,7 +15,6 @@ from ....ir.types import TensorType
 from ....support.scratch import scratch_folder, scratch_root
 from ...linking import Linker
 from ...running.native import Array, NativeLibrary, aligned, empty
-from ..sampling import Run
 from .measuring import (
     COMPARISON,
     MOST_BETWEEN,
@@ -28,6 +27,7 @@ from .measuring import (
     example_tensors,
     measuring_process,
 )
+from .sampling import Run
 
 LOCAL = "local"
 _MOST_COPIES = 512

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ....ir.types import TensorType
 from ....support.worker_process import WorkerDiedError, WorkerProcess
 from ...errors import LoweringError
-from ..sampling import Run, compare_calls, time_calls
+from .sampling import Run, compare_calls, time_calls
 
 MOST_BETWEEN = 96 << 20
 """Bytes of constants that are enough to push others out of the caches of one processor."""

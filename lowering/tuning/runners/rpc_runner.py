@@ -21,7 +21,6 @@ from ....support.scratch import scratch_folder
 from ....support.worker_process import WorkerPool
 from ...errors import TuningError
 from ...linking import Linker
-from ..sampling import Run
 from .measuring import (
     COMPARISON,
     KernelObject,
@@ -34,6 +33,7 @@ from .measuring import (
     measuring_process,
     one_line,
 )
+from .sampling import Run
 from .tracker import Tracker
 
 ATTEMPTS = 3

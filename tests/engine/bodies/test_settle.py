@@ -6,9 +6,9 @@ import onnx
 from onnx import TensorProto, helper
 
 from eqfuse.engine.bodies.settle import settle_bodies
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.nodes import has_body, is_flat_if
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.ir.types import TensorType
 
 

@@ -11,8 +11,8 @@ from onnx import helper
 
 from eqfuse.engine.egraph.canonical import canonical
 from eqfuse.engine.egraph.encode import encode
-from eqfuse.engine.onnx.inference import Knowledge, infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import Knowledge, infer
 
 from ..models import model, value
 

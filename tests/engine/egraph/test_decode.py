@@ -17,8 +17,8 @@ from eqfuse.engine.egraph.encode import encode
 from eqfuse.engine.egraph.plan import locate_origins
 from eqfuse.engine.egraph.saturate import Budget, saturate
 from eqfuse.engine.egraph.worker import Worker
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.extraction.select import Pricing, select
 from eqfuse.rules.vocabulary import RuleSelection
 

@@ -10,7 +10,7 @@ from onnx import helper
 import eqfuse
 from eqfuse.engine.egraph import folding
 from eqfuse.engine.egraph.folding import _INTERMEDIATE_BYTES
-from eqfuse.engine.onnx.inference import SMALL
+from eqfuse.engine.shapes.inference import SMALL
 
 from ..models import model, value
 

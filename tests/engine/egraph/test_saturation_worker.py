@@ -16,8 +16,8 @@ from eqfuse.engine.egraph.graph import EGraph, Saturation
 from eqfuse.engine.egraph.messages import Job, Progress
 from eqfuse.engine.egraph.saturate import EXPLORATION, SIMPLIFICATION, Budget, number_classes, saturate
 from eqfuse.engine.egraph.saturation_worker import SaturationRun
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.errors import EqfuseError
 from eqfuse.rules.program import rule_program, split_ready
 from eqfuse.rules.vocabulary import RuleSelection

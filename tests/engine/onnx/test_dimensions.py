@@ -9,9 +9,9 @@ import pytest
 from onnx import helper
 
 import eqfuse
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.engine.onnx.overrides import state_dimensions
+from eqfuse.engine.preparation.overrides import state_dimensions
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.errors import UsageError
 
 from ..models import model, value

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.ir.size_names import parse_size
 from eqfuse.ir.sizes import Size, number
 

@@ -10,8 +10,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 
 LINEAR = {"coefficients": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "intercepts": [0.5, -0.5]}
 STUMP = {

@@ -13,8 +13,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 import eqfuse
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.ir.size_names import parse_size
 
 SIZES = {"N": 2, "S": 5, "H": 9, "M": 3}

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from eqfuse.engine.onnx.inference import Knowledge, infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.floats import Ratio
+from eqfuse.engine.shapes.inference import Knowledge, infer
 from eqfuse.engine.shapes.site import is_unknown
 from eqfuse.errors import ModelError
 from eqfuse.ir.size_names import parse_size

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from eqfuse.engine.verification import Verification, verify
-from eqfuse.engine.verification.compare import Tolerance
 from eqfuse.engine.verification.inputs import Plan, Temper, generate, input_specs
 from eqfuse.engine.verification.judges.bold import Truths, judge_bold
 from eqfuse.engine.verification.judges.rounding import Extent
 from eqfuse.engine.verification.judges.sensitivity import Sensitivity
-from eqfuse.engine.verification.structure import Structure
-from eqfuse.engine.verification.values import RunError, Value
+from eqfuse.engine.verification.runs.compare import Tolerance
+from eqfuse.engine.verification.runs.structure import Structure
+from eqfuse.engine.verification.runs.values import RunError, Value
 from eqfuse.rules.vocabulary import Precision
 
 from ..models import Weights, model, normal, value

@@ -16,9 +16,9 @@ from onnx.reference import ReferenceEvaluator
 from eqfuse.engine.verification.judges.float64_kernels import ORACLE_OPERATORS
 from eqfuse.engine.verification.judges.oracle import Oracle
 from eqfuse.engine.verification.judges.widening import widen, widen_value
-from eqfuse.engine.verification.run import OnnxRuntime
-from eqfuse.engine.verification.source import open_source
-from eqfuse.engine.verification.values import RunError, Value, leaves
+from eqfuse.engine.verification.runs.run import OnnxRuntime
+from eqfuse.engine.verification.runs.source import open_source
+from eqfuse.engine.verification.runs.values import RunError, Value, leaves
 from eqfuse.lowering.bundle.isolation import call_isolated
 from eqfuse.lowering.errors import CrashError
 

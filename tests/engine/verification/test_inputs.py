@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from eqfuse.engine.verification import verify
 from eqfuse.engine.verification.inputs import Plan, enlarge, generate, input_specs, plans, vary
-from eqfuse.engine.verification.structure import Structure
+from eqfuse.engine.verification.runs.structure import Structure
 
 from ..models import Weights, model, normal, value
 

@@ -13,8 +13,8 @@ from onnx.reference.ops import op_resize
 
 from eqfuse.engine.verification.judges.oracle import Oracle, judge
 from eqfuse.engine.verification.judges.widening import widen
-from eqfuse.engine.verification.run import OnnxRuntime
-from eqfuse.engine.verification.source import open_source
+from eqfuse.engine.verification.runs.run import OnnxRuntime
+from eqfuse.engine.verification.runs.source import open_source
 
 from ..models import convnet, model, normal, value
 

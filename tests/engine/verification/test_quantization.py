@@ -16,8 +16,8 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantiz
 
 from eqfuse.engine.verification import verify
 from eqfuse.engine.verification.judges.quantization import FACTOR, DitheredModel, Steps
-from eqfuse.engine.verification.source import open_source
-from eqfuse.engine.verification.structure import Structure
+from eqfuse.engine.verification.runs.source import open_source
+from eqfuse.engine.verification.runs.structure import Structure
 
 from ..models import model, normal, value
 

@@ -14,8 +14,8 @@ import eqfuse
 from eqfuse.engine.egraph.encode import encode
 from eqfuse.engine.egraph.saturate import Budget, saturate
 from eqfuse.engine.egraph.worker import Worker
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.extraction.sizes import assume_types
 from eqfuse.rules.vocabulary import RuleSelection
 

@@ -15,8 +15,8 @@ from eqfuse.costmodels.model import CostModel
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.extract.joint import Extracted, joint, observe_shares
 from eqfuse.extract.partition.groups import partition_of, unfused
-from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.search.methods import merge_groups, partition_by, refine_partition, search_partition
+from eqfuse.extract.partition.templates.kernels import KernelModel
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.operation import Operation
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, helper
 
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
 
 from ...engine.models import model, value

@@ -13,9 +13,9 @@ import onnxruntime
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.typing import tensor_type
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.dsa.network.boxes import Box, hull, shape_of, whole

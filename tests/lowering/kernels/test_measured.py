@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from eqfuse.engine.bodies.settle import settle_bodies
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.groups import unfused
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.sizes import number, symbol

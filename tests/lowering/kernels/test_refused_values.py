@@ -7,8 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.errors import LoweringError
 from eqfuse.lowering.interface import require_tensors

@@ -10,8 +10,8 @@ import pytest
 from onnx import helper
 
 import eqfuse
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.arm.toolchain import Tool, missing
 from eqfuse.lowering.bundle.bundle import read_manifest

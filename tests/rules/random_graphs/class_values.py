@@ -23,8 +23,8 @@ from eqfuse.engine.egraph.graph import EGraph, ENode
 from eqfuse.engine.egraph.plan import locate_origins
 from eqfuse.engine.egraph.saturate import Budget, saturate
 from eqfuse.engine.egraph.worker import Worker
-from eqfuse.engine.onnx.inference import Knowledge, infer
 from eqfuse.engine.onnx.model import Model, read
+from eqfuse.engine.shapes.inference import Knowledge, infer
 from eqfuse.extract.extraction.select import Pricing, select
 from eqfuse.ir.operators import OPERATORS, Operand, Unsupported, evaluate, full
 from eqfuse.rules.vocabulary import RuleSelection

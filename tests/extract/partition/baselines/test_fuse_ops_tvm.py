@@ -13,8 +13,8 @@ from onnx import numpy_helper, parser
 from tvm import IRModule
 from tvm.relax.frontend.onnx import from_onnx
 
-from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.baselines.fuse_ops import ForwardGraph, fuse_ops, node_groups
 from eqfuse.extract.partition.baselines.pattern_kinds import PatternKind, pattern_kind
 from eqfuse.extract.partition.operator_graph import operator_graph

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqfuse.extract.partition.certificate.format import certificate_of
-from eqfuse.extract.partition.certificate.proof import certify
+from eqfuse.extract.partition.annotations.certificate import certificate_of
+from eqfuse.extract.partition.annotations.proof import certify
 from eqfuse.extract.partition.groups import Partition, PartitionError, partition_of, unfused
 from eqfuse.extract.partition.search.convex import Region, convex_sets, mask_of
 from eqfuse.extract.partition.search.cover import CoverProblem, cheapest_cover

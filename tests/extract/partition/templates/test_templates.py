@@ -11,10 +11,10 @@ from onnx import helper
 
 from eqfuse.costmodels.device import load_device
 from eqfuse.extract.partition.groups import partition_of
-from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.search.confirmation import confirm_kernels, count_as_drawn, kernels_of_groups
 from eqfuse.extract.partition.search.methods import partition_by
 from eqfuse.extract.partition.templates.kernel_graph import KernelGraph
+from eqfuse.extract.partition.templates.kernels import KernelModel
 from eqfuse.extract.partition.templates.operator_set import OperatorSet, without_border_views
 from eqfuse.ir.graph import OperatorGraph
 

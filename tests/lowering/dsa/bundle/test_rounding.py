@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from eqfuse.engine.verification.baseline import Baseline, Run
-from eqfuse.engine.verification.source import open_source
+from eqfuse.engine.verification.runs.source import open_source
 from eqfuse.lowering.dsa.bundle.verification import magnitudes, rounding_effect
 
 from ...small_models import Array, model

@@ -12,7 +12,7 @@ import pytest
 from eqfuse.ir.types import TensorType
 from eqfuse.lowering.tuning.runners.local_runner import LocalRunner, stay
 from eqfuse.lowering.tuning.runners.measuring import KernelObject
-from eqfuse.lowering.tuning.sampling import PAIRS
+from eqfuse.lowering.tuning.runners.sampling import PAIRS
 
 from ..compiled import CRASH, HANG, in_c
 

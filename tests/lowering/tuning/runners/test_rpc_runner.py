@@ -21,8 +21,8 @@ from eqfuse.errors import EqfuseError, UsageError
 from eqfuse.lowering.errors import LoweringError, TuningError
 from eqfuse.lowering.tuning.runners.measuring import KernelObject
 from eqfuse.lowering.tuning.runners.rpc_runner import RpcRunner
+from eqfuse.lowering.tuning.runners.sampling import PAIRS
 from eqfuse.lowering.tuning.runners.tracker import Tracker
-from eqfuse.lowering.tuning.sampling import PAIRS
 
 from ..compiled import CRASH, HANG, in_c
 

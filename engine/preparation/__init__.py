@@ -1,0 +1,1 @@
+"""What becomes of a model before its analysis: ``Model -> Model``, each step as far as a command needs it."""

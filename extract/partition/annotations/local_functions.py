@@ -1,0 +1,180 @@
+"""Groups as ONNX local functions: ``Model, Partition -> Model``, and back.
+
+Each group of several nodes becomes a function, and one call of it. Its body is the nodes as they were, names and
+metadata included, so that inlining gives back the graph that was cut; hence equal groups have functions of their own,
+with the same digest in their metadata. The values that a group reads from outside are the inputs of its function,
+constants among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
+
+from ....engine.onnx.model import ONNX_DOMAINS, Model, first_line
+from ....engine.onnx.nodes import has_body, outer_values
+from ....engine.onnx.provenance import GROUP_KEY
+from ....engine.shapes.inference import check
+from ....errors import ModelError
+from ....support.directed_graphs import strongly_connected_components
+from ..canonical_key import subgraph_key
+from ..groups import Partition, PartitionError
+from .annotate import annotate, partitioned_nodes
+
+DOMAIN = "eqfuse.subgraph"
+DIGEST_KEY = "eqfuse.subgraph"
+"""On functions: the canonical key of the sub-graph (canonical_key.py)."""
+
+_IR_VERSION = 8
+"""The first ONNX IR version that has local functions."""
+_NAMED_OPERATORS = 4
+
+
+def as_functions(model: Model, partition: Partition) -> Model:
+    """A new model in which each group of two or more nodes is one call of a function of the domain `DOMAIN`.
+
+    Nodes keep their numbers of groups (annotate.py), and calls carry them too. Of a model below ONNX IR version 8,
+    which has no functions, the version becomes 8. A group stays as it is where nobody reads what it makes; it becomes
+    several functions where a single one could not run: where a shape is known by inference, the operator graph has no
+    edge for it, but the nodes that compute it are still there and may lie in other groups.
+
+    Raises PartitionError where the partition is of another model, or a group of several holds a node with a body.
+    """
+    result = Model(model.ir.clone(), model.path)
+    annotate(result, partition)
+    nodes = partitioned_nodes(result, partition)
+    if result.ir.ir_version < 4:  # initializers had to be inputs; from 4 on that would let a caller replace them
+        result.graph.inputs[:] = [i for i in result.graph.inputs if i.name not in result.graph.initializers]
+    result.ir.ir_version = max(result.ir.ir_version, _IR_VERSION)
+    for piece in _split_groups(result.graph, nodes, partition):
+        if len(piece) > 1:
+            number, digest = partition.group[piece[0]], subgraph_key(partition.graph, piece)
+            _replace_by_call(result, [nodes[index] for index in piece], number, digest)
+    result.graph.sort()
+    return result
+
+
+def inline_functions(model: Model) -> Model:
+    """The model with its functions in the places where they are called; itself where it has none to inline.
+
+    Functions of other versions of a domain than the model stay. The nodes of a function then follow each other,
+    whatever their order was before. Raises ModelError where the ONNX checker refuses the model, and where a function
+    was edited so that it cannot be put back.
+    """
+    versions = dict(model.ir.opset_imports)
+    fitting = {
+        identifier: function
+        for identifier, function in model.ir.functions.items()
+        if all(versions.setdefault(domain, version) == version for domain, version in function.opset_imports.items())
+    }
+    if not fitting:
+        return model
+    check(model)
+    try:
+        copy = model.ir.clone()
+        InlinePass(lambda function: function.identifier() in fitting)(copy)
+    except (ir.passes.PassError, ir.passes.InvariantError, ValueError, RuntimeError) as error:
+        domains = ", ".join(sorted({function.domain for function in fitting.values()}))
+        raise ModelError(f"{model.label}: functions of {domains} cannot be inlined: {first_line(error)}") from error
+    used = {node.domain for node in copy.graph.all_nodes()} | {f.domain for f in copy.functions.values()}
+    for domain in {function.domain for function in fitting.values()} - used:
+        copy.opset_imports.pop(domain, None)
+    return Model(copy, model.path)
+
+
+# --- groups that can run
+
+
+def _split_groups(graph: ir.Graph, nodes: Sequence[ir.Node], partition: Partition) -> list[tuple[int, ...]]:
+    """The groups, as nodes by their indices, those on cycles cut until there are none.
+
+    Cycles need an edge that the operator graph does not have. Such edges within a strongly connected component of
+    groups raise the level of the nodes after them, and a group on a cycle is cut into its levels. No cycle is left:
+    levels never go down along an edge, so on one they would be equal, and all its edges be of the operator graph.
+    """
+    group = partition.group
+    maker = {value: index for index, node in enumerate(nodes) for value in node.outputs}
+    sources = [{maker[value] for value in _values_read(node, graph) if value in maker} for node in nodes]
+    readers: dict[int, set[int]] = {number: set() for number in range(partition.count)}
+    for index, own in enumerate(sources):
+        for source in own:
+            readers[group[source]].add(group[index])
+    components = strongly_connected_components(readers)
+    component = {number: place for place, members in enumerate(components) for number in members}
+    levels: list[int] = []  # per node, how many edges that the operator graph does not have lie before it
+    pieces: dict[tuple[int, int], list[int]] = {}
+    for index, own in enumerate(sources):
+        here = component[group[index]]
+        hidden = own.difference(partition.graph.predecessors[index])
+        rising = {s for s in hidden if group[s] != group[index] and component[group[s]] == here}
+        levels.append(max((levels[source] + (source in rising) for source in own), default=0))
+        pieces.setdefault((group[index], levels[index] if len(components[here]) > 1 else 0), []).append(index)
+    return [tuple(piece) for piece in pieces.values()]
+
+
+def _values_read(node: ir.Node, graph: ir.Graph) -> list[ir.Value]:
+    outer = outer_values(node, graph) if has_body(node) else ()
+    return [value for value in (*node.inputs, *outer) if value is not None]
+
+
+# --- one function
+
+
+def _replace_by_call(model: Model, nodes: Sequence[ir.Node], number: int, digest: str | None) -> None:
+    """Put a call in place of nodes of the main graph."""
+    for node in nodes:
+        if has_body(node):
+            raise PartitionError(
+                f"group {number}: node {node.name or node.op_type!r} runs a body, so it must be a group of its own"
+            )
+    inside = set(nodes)
+    read = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
+    results = (value for node in nodes for value in node.outputs)
+    inputs = tuple(value for value in read if value.producer() not in inside)
+    outputs = tuple(v for v in results if v.is_graph_output() or any(use.node not in inside for use in v.uses()))
+    if not outputs:
+        return
+    function = _make_function(model, nodes, inputs, outputs, _name(model, nodes, number))
+    if digest is not None:
+        function.metadata_props[DIGEST_KEY] = digest
+    model.ir.functions[function.identifier()] = function
+    model.ir.opset_imports.setdefault(DOMAIN, 1)
+    call = ir.Node(
+        DOMAIN,
+        function.name,
+        inputs,
+        outputs=[_copy(value) for value in outputs],
+        name=function.name,
+        metadata_props={GROUP_KEY: str(number)},
+    )
+    model.graph.insert_after(nodes[-1], call)
+    ir.convenience.replace_all_uses_with(outputs, call.outputs, replace_graph_outputs=True)
+    model.graph.remove(nodes, safe=True)
+
+
+def _make_function(
+    model: Model, nodes: Sequence[ir.Node], inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], name: str
+) -> ir.Function:
+    domains = {node.domain for node in nodes}
+    versions = {d: model.opset if d in ONNX_DOMAINS else model.ir.opset_imports[d] for d in sorted(domains)}
+    body = ir.GraphView(inputs, outputs, nodes=nodes, opset_imports=versions, name=name).clone()
+    for value in body.inputs:
+        value.const_value = None
+    return ir.Function(DOMAIN, name, graph=body, attributes=())
+
+
+def _name(model: Model, nodes: Sequence[ir.Node], number: int) -> str:
+    """``group_12_Conv_Sigmoid_Mul``: the operators in order, of many the first few."""
+    operators = [node.op_type for node in nodes]
+    more = len(operators) - _NAMED_OPERATORS
+    name = "_".join((f"group_{number}", *operators[:_NAMED_OPERATORS], *([f"and_{more}_more"] if more > 0 else ())))
+    taken = {function.name for function in model.ir.functions.values() if function.domain == DOMAIN}
+    return next(n for n in (name, *(f"{name}_{copy}" for copy in range(2, len(taken) + 3))) if n not in taken)
+
+
+def _copy(value: ir.Value) -> ir.Value:
+    copy = ir.Value(name=value.name, shape=value.shape, type=value.type, doc_string=value.doc_string)
+    copy.metadata_props.update(value.metadata_props)
+    return copy

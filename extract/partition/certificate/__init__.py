@@ -1,1 +1,0 @@
-"""Certificates of partitions, and their check by z3."""
