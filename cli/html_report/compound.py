@@ -1,6 +1,6 @@
 """Drawing operators within the boxes of their kernels and sub-graphs: each box is drawn by itself, then as a vertex.
 
-The quotient graphs are acyclic (extract/partition/partition.py), so boxes have layers as operators have, and no two
+The quotient graphs are acyclic (extract/partition/groups.py), so boxes have layers as operators have, and no two
 boxes overlap.
 """
 

@@ -18,9 +18,9 @@ from ...ir.operators import OPERATORS, RECURRENT, REDUCTIONS
 from ...ir.operators.resize import DEFAULTS as RESIZE_DEFAULTS
 from ...ir.sizes import floor_divide, number
 from ...ir.types import Dimension, TensorType
-from ..onnx.inference import Knowledge
 from ..onnx.typing import dtype_name
 from ..onnx.window_sizes import share_transposed_padding, transposed_padding
+from ..shapes.inference import Knowledge
 
 
 class NotEncodable(Exception):
@@ -216,7 +216,7 @@ def _cumulative(site: Site, literals: Literals) -> Literals:
 
 
 def _target_shape(site: Site, literals: Literals) -> Literals:
-    """The whole result. A target that is computed is one that no constant can replace (engine/shapes/arguments.py)."""
+    """The whole result. No constant can replace a target that is still computed (engine/preparation/arguments.py)."""
     site.raw.pop("allowzero", None)
     return literals | {"shape": site.output_shape()}
 

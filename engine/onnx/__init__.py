@@ -1,1 +1,1 @@
-"""ONNX files in and out, and the types and constants of a model's values."""
+"""ONNX files in and out, their nodes and types, and the evaluation of constant nodes."""

@@ -1,1 +1,1 @@
-"""Sizes of values and contents of small integer tensors, as polynomials of the free dimensions of the inputs."""
+"""Types and sizes of a model's values, and contents of small tensors: numbers, or polynomials of dynamic dimensions."""

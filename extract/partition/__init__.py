@@ -1,10 +1,10 @@
 """Partition: from a graph of operators to fused, acyclic sub-graphs: ``OperatorGraph -> Partition``.
 
 - operator_graph.py: the operators and values to cut, from a model; groups.py: a cut of them into groups, numbered in an
-  order that proves it acyclic; certificate/: that order as a file, and z3's check of it;
-- kernels.py, operator_loops.py, loops.py: what a sub-graph costs, from the loops that its operators can share;
+  order that proves it acyclic;
+- templates/: what a sub-graph costs and saves, by the loops that its operators share (operator_loops.py, loops.py);
 - search/: methods.py is the way in; windows.py, convex.py, cover.py: exact improvement, window by window;
 - baselines/: DNNFusion's fusion plan, TVM's FuseOps and AGO's clustering;
-- layouts/: layouts of feature maps, and the fewest conversions;
-- canonical_key.py: one name for equal sub-graphs; annotate.py, local_functions.py: partitions in models.
+- canonical_key.py: one name for equal sub-graphs;
+- annotations/: partitions in models, and the order of the groups as a certificate that z3 checks.
 """

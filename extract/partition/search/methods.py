@@ -1,9 +1,9 @@
 """The cheapest partition into kernels that can be found for one graph, and the partitions by which it is measured.
 
 The candidates are the baselines (FuseOps, DNNFusion's plan, AGO's clusters), each cut into kernels, and the kernels of
-the whole graph (kernels.py). Kernels of which one reads from the other become one while that is cheaper. The cheapest
-candidate is cut again, window by window, with proofs (windows.py), and made coarser once more. So the result is never
-dearer than any of the baselines.
+the whole graph (templates/kernels.py). Kernels of which one reads from the other become one while that is cheaper. The
+cheapest candidate is cut again, window by window, with proofs (windows.py), and made coarser once more. So the result
+is never dearer than any of the baselines.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ..baselines.fuse_ops import fuse_ops
 from ..baselines.fusion_plan import fusion_plan
 from ..contraction import Contraction
 from ..groups import Partition, partition_of, unfused
-from ..kernels import KernelModel
 from ..structure import structure
+from ..templates.kernels import KernelModel
 from .windows import Allowed, Improvement, Limits, improve
 
 _WINDOW = Limits(groups=6, operators=24, largest=16, sets=2_000)
