@@ -18,9 +18,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ._version import __version__
-from .errors import EqfuseError
 from .support.deferred import defer
+from .support.errors import EqfuseError
+from .support.version import __version__
 
 __all__ = [
     "EqfuseError", "InferenceSession", "OptimizePass", "Options", "Result", "SessionOptions", "__version__", "bench",

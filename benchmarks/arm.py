@@ -33,12 +33,12 @@ from eqfuse.benchmarks.networks import AGO
 from eqfuse.cli import render
 from eqfuse.costmodels.device import Device, load_device
 from eqfuse.engine.onnx.model import read
-from eqfuse.errors import EqfuseError
 from eqfuse.lowering.arm.counts import Counts, estimate_cycles
 from eqfuse.lowering.arm.peer import Arm64Root
 from eqfuse.lowering.bundle.emulated_model import open_emulated
 from eqfuse.lowering.interface import inputs_of
 from eqfuse.lowering.ports import random_inputs
+from eqfuse.support.errors import EqfuseError
 
 OWN = "eqfuse"
 VARIANTS: Mapping[str, Mapping[str, Any]] = {OWN: {}, "unfused": {"partition": "none"}}

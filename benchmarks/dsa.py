@@ -36,9 +36,9 @@ from eqfuse.benchmarks.accelerators.cell import CACHE, Run, command
 from eqfuse.benchmarks.accelerators.graphturbo import TABLE1, TABLE2
 from eqfuse.benchmarks.accelerators.tables import APPROACHES, Failure, Results, all_tables
 from eqfuse.costmodels.dsa_device import load_dsa_device
-from eqfuse.errors import EqfuseError
 from eqfuse.lowering.dsa.schedule.clusters import allocations
 from eqfuse.lowering.dsa.schedule.variants import VARIANTS
+from eqfuse.support.errors import EqfuseError
 
 SWEPT = "B"
 """The label that Table 1 is of."""

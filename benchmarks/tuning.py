@@ -62,10 +62,10 @@ from eqfuse.benchmarks.searches.search import VARIANTS, Budget, Job
 from eqfuse.benchmarks.searches.tables import ABLATION, ARM, NETWORK, ORT, PARTS, SUBGRAPHS, print_results
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.model import read
-from eqfuse.errors import EqfuseError
 from eqfuse.lowering.arm.peer import Arm64Root
 from eqfuse.lowering.interface import inputs_of
 from eqfuse.lowering.ports import random_inputs
+from eqfuse.support.errors import EqfuseError
 
 ARM_TARGET = "arm-cortex-a76"
 BATCHES = (1, 4)

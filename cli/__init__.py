@@ -14,8 +14,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import NoReturn
 
-from ..errors import EqfuseError
-from ..support.forked_process import allow_forks
+from ..support.errors import EqfuseError
+from ..support.processes.forked_process import allow_forks
 from .terminal import prepare_streams, write
 
 

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BUDGET_HIT, UsageError
 from ..lowering.bundle.manifest import PLAN
+from ..support.errors import BUDGET_HIT, UsageError
 from . import render
 from .progress import Progress
 from .terminal import write

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..costmodels.device import DIRECTORY, HOST, Device, device_names, host_device, load_device
 from ..costmodels.device_file import DeviceError, device_path
-from ..errors import UsageError
+from ..support.errors import UsageError
 from . import render
 from .progress import Progress
 from .terminal import write

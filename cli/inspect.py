@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..driver.inspect import Group, Inspection, PartitionReport, diff_models, inspect_model, verify_models
 from ..driver.options import InspectOptions, PricingOptions, VerifyOptions
-from ..errors import EqfuseError, VerificationError
+from ..support.errors import EqfuseError, VerificationError
 from . import render
 from .options import options_of
 from .progress import Progress

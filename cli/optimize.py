@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..engine.egraph.worker import Worker
-from ..errors import BUDGET_HIT, UsageError
 from ..rules.vocabulary import RuleSelection
+from ..support.errors import BUDGET_HIT, UsageError
 from ..support.files import check_destination
 from . import render
 from .progress import Progress

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from ..costmodels.device import default_device, load_device
 from ..costmodels.device_file import DeviceError
-from ..errors import RuleError, UsageError
 from ..rules.places import rule_paths
+from ..support.errors import RuleError, UsageError
 from ..support.options import OptionError
 
 AnyOptions = TypeVar("AnyOptions")

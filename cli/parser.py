@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from .._version import __version__
 from ..engine.choices import PartitionMethod
 from ..lowering.tuning.settings import RunnerName
 from ..rules.vocabulary import PROPERTIES, SOUNDNESS
 from ..support.text import printable
+from ..support.version import __version__
 from .arguments import (
     EXIT_CODES,
     Commands,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ..costmodels.measurement import Measurement, record_of
 from ..costmodels.profile import ProfileDatabase
-from ..errors import UsageError
 from ..extract.partition.canonical_key import operator_names
+from ..support.errors import UsageError
 from . import render
 from .terminal import write
 

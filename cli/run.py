@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from ..errors import UsageError
+from ..support.errors import UsageError
 from ..support.files import check_destination, staged_file
 from . import render
 from .progress import Progress

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from ..errors import EqfuseError
+from ..support.errors import EqfuseError
 from ..support.processor import ProcessorModel
 
 Origin = Literal["documented", "measured", "assumed", "detected"]

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ..support.errors import UsageError
 from ..support.files import cache_folder, write_text
 from ..support.processor import (
     ARM,

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from onnx import TensorProto, helper
 
-from ..errors import EqfuseError
+from ..support.errors import EqfuseError
 from ..support.processor import processor_level
 from ..support.scratch import scratch_environment, scratch_folder
 from .device import Device

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ..errors import EqfuseError
 from ..support.database import DamagedError, DatabaseError, DatabaseFile, upsert_newest
+from ..support.errors import EqfuseError
 from ..support.files import cache_folder, write_text
 from ..support.json_types import parse_json
 from .measurement import (

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..costmodels.device import Device
 from ..engine.onnx.model import read
-from ..errors import EqfuseError, UsageError
 from ..lowering.arm.counts import SINGLES, Counts, KernelCounts, ModelCounts, by_kernel, estimate_cycles
 from ..lowering.bundle.bundle import read_manifest, read_whole_bundle
 from ..lowering.bundle.cache import fingerprint
@@ -25,6 +24,7 @@ from ..lowering.running.isolated_model import IsolatedModel, name_crashes, serve
 from ..lowering.running.kernel_times import Breakdown, kernel_times
 from ..lowering.running.throughput import SLICE, Throughput
 from ..lowering.running.turns import Middle, Runs, quantile
+from ..support.errors import EqfuseError, UsageError
 from ..support.files import check_destination, staged_file
 from .options import BenchOptions
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..errors import EqfuseError, VerificationError
 from ..rules.loader import load_selection
 from ..rules.places import shipped_files
+from ..support.errors import EqfuseError, VerificationError
 from ..support.minimal_failure import minimal_failure
 from .optimize import optimize_model
 from .options import Options

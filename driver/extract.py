@@ -10,9 +10,9 @@ from ..engine.egraph.folding import OutOfRangeError
 from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
 from ..engine.onnx.nodes import has_body
-from ..errors import ModelError
 from ..extract.extraction.select import Pricing
 from ..support.deadlines import OutOfTime, is_over
+from ..support.errors import ModelError
 from .clock import Clock
 from .options import Options
 from .saturate import Saturated

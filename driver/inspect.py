@@ -16,7 +16,6 @@ from ..engine.onnx.provenance import METHOD_KEY
 from ..engine.preparation.overrides import override_shapes, state_dimensions
 from ..engine.shapes.inference import infer
 from ..engine.summary import GraphSummary, summarize
-from ..errors import UsageError, VerificationError
 from ..extract.partition.annotations.annotate import read_partition
 from ..extract.partition.annotations.certificate import Certificate, CertificateError, certificate_of, check
 from ..extract.partition.annotations.local_functions import inline_functions
@@ -26,6 +25,7 @@ from ..extract.partition.templates.kernels import KernelModel
 from ..extract.partition.templates.savings import intermediate_bytes, removed_values
 from ..ir.graph import OperatorGraph
 from ..support.custom_operators import custom_operators
+from ..support.errors import UsageError, VerificationError
 from .options import InspectOptions, PricingOptions, VerifyOptions
 from .saturate import samples_of
 

@@ -20,11 +20,11 @@ from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model, write
 from ..engine.summary import layer_nodes
 from ..engine.verification.runs.source import model_file
-from ..errors import EqfuseError
 from ..lowering.running.onnx_runtime import RuntimeContest
 from ..lowering.running.turns import Estimate
 from ..rules.loader import load_selection
 from ..support.deadlines import seconds_left
+from ..support.errors import EqfuseError
 from ..support.processor import processor_name
 from ..support.scratch import scratch_folder
 from .clock import Clock

@@ -18,11 +18,11 @@ from ..engine.egraph.graph import EGraph, ENode, Saturation, Selection
 from ..engine.egraph.plan import locate_origins
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model
-from ..errors import UsageError
 from ..extract.extraction.problem import ExtractionError
 from ..extract.extraction.select import Pricing, select
 from ..extract.extraction.sizes import Types
 from ..rules.loader import Rule, RuleSet, load_rules, load_selection
+from ..support.errors import UsageError
 from ..tools.explain.cone import Rewriting
 from ..tools.explain.explanation import Explanation, Unexplained, explain
 from ..tools.explain.session import OutOfTime

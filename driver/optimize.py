@@ -19,9 +19,9 @@ from ..engine.onnx.provenance import forget_partition, stamp
 from ..engine.onnx.typing import drop_annotations, keep_declared_shapes
 from ..engine.shapes.inference import Knowledge
 from ..engine.summary import GraphSummary, knowledge_of_result, summarize
-from ..errors import UsageError, VerificationError
 from ..support.custom_operators import custom_operators
 from ..support.deadlines import seconds_left
+from ..support.errors import UsageError, VerificationError
 from ..support.files import check_destination, write_text
 from .clock import Clock, Observer
 from .extract import Chosen, extract_model, pricing_for, without_bodies

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..engine.onnx.model import Model, read
 from ..engine.preparation.overrides import override_shapes
-from ..errors import EqfuseError, UsageError, VerificationError
+from ..support.errors import EqfuseError, UsageError, VerificationError
 from .options import Options
 
 

@@ -27,10 +27,10 @@ from ..engine.preparation.arguments import settle_arguments
 from ..engine.preparation.overrides import keep_outputs, override_shapes, raise_opset, state_dimensions
 from ..engine.shapes.inference import Knowledge, find_refused_type, infer
 from ..engine.summary import summarize
-from ..errors import EqfuseError, ModelError, UsageError
 from ..extract.extraction.select import Pricing, select
 from ..extract.extraction.sizes import Types, assume_types
 from ..support.deadlines import is_over, seconds_left
+from ..support.errors import EqfuseError, ModelError, UsageError
 from .clock import Clock
 from .options import CHECK_SHARE, EXTRACTION_SHARE, Options
 from .sizes import check_sizes

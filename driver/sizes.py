@@ -11,7 +11,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from ..engine.preparation.overrides import require_dimensions
-from ..errors import UsageError
+from ..support.errors import UsageError
 from ..support.options import OptionError
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import EqfuseError, RuleError
 from ..rules.places import shipped_files
 from ..rules.vocabulary import RuleSelection
 from ..support.deadlines import OutOfTime, require_time, seconds_left
+from ..support.errors import EqfuseError, RuleError
 from ..support.minimal_failure import minimal_failure
 from .egraph.encode import Encoding
 from .egraph.folding import Array, Value, compute

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..errors import EqfuseError, VerificationError
+from ..support.errors import EqfuseError, VerificationError
 
 
 class LoweringError(EqfuseError):

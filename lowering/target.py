@@ -11,7 +11,7 @@ from typing import Any
 
 from ..costmodels.device import HOST, Device, device_names, load_device
 from ..costmodels.dsa_device import DsaDevice, dsa_device_names, load_dsa_device
-from ..errors import UsageError
+from ..support.errors import UsageError
 from ..support.processor import X86, processor_features
 from .instruction_sets import Processor, host_processor, needed_features
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import UsageError
+from ..support.errors import UsageError
 from ..support.processor import available_cores
 
 MOST_THREADS = 1024

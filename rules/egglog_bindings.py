@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..errors import EqfuseError
+from ..support.errors import EqfuseError
 from ..support.scratch import scratch_folder
 
 MODULE = "egglog.bindings"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..errors import RuleError
+from ..support.errors import RuleError
 from . import sexpr
 from .constructors import sorts
 from .egglog_bindings import execute, load

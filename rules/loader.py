@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import cache, cached_property
 from pathlib import Path
 
-from ..errors import UsageError
+from ..support.errors import UsageError
 from .constructors import settle_rules, sorts
 from .lint import require_clean
 from .places import analysis_files, rule_paths, shipped_files

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import RuleError
+from ..support.errors import RuleError
 
 if TYPE_CHECKING:
     from .records import RuleFile

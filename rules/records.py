@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from ..errors import RuleError
+from ..support.errors import RuleError
 from . import sexpr
 from .commute import mirror
 from .sexpr import Atom, Document, Form, Node, SexprError

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from .errors import UsageError
 
 VARIABLE = "EQFUSE_CUSTOM_OPS"
 

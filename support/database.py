@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from ..errors import EqfuseError
+from .errors import EqfuseError
 from .scratch import staging_folder
 from .text import printable
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..errors import EqfuseError, UsageError
+from .errors import EqfuseError, UsageError
 from .scratch import staging_folder
 
 

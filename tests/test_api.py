@@ -22,8 +22,8 @@ from eqfuse.cli.parser import build_parser
 from eqfuse.driver.compiler.accelerator import AcceleratorOptions
 from eqfuse.driver.options import BenchOptions, InspectOptions, MeasureOptions, Options, PricingOptions, VerifyOptions
 from eqfuse.engine.choices import CostName, Extraction, PartitionMethod
-from eqfuse.errors import EqfuseError
 from eqfuse.rules.vocabulary import Precision
+from eqfuse.support.errors import EqfuseError
 
 from .engine.models import model, value
 

@@ -28,9 +28,9 @@ from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.engine.verification import Verification, verify
-from eqfuse.errors import EqfuseError
 from eqfuse.extract.extraction.select import Pricing
-from eqfuse.support.worker_process import WorkerDiedError
+from eqfuse.support.errors import EqfuseError
+from eqfuse.support.processes.worker_process import WorkerDiedError
 
 from .engine.models import model, value
 

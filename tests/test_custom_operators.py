@@ -12,9 +12,9 @@ import onnx
 import pytest
 
 import eqfuse
-from eqfuse.errors import EqfuseError
 from eqfuse.support.custom_operators import custom_operators, list_libraries
-from eqfuse.support.worker_process import WorkerProcess
+from eqfuse.support.errors import EqfuseError
+from eqfuse.support.processes.worker_process import WorkerProcess
 
 TEXT = """<ir_version: 8, opset_import: ["": 17, "ai.onnx.contrib": 1]> custom
     (float[N, 4] x) => (float[N, 4] y) <float[N, 4] n, float[N, 4] p> {

@@ -13,7 +13,7 @@ from onnx import helper
 from onnx_ir.passes.common import CommonSubexpressionEliminationPass, IdentityEliminationPass
 
 import eqfuse
-from eqfuse.errors import EqfuseError, ModelError
+from eqfuse.support.errors import EqfuseError, ModelError
 
 from .engine.models import model, normal, value
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 import eqfuse
 from eqfuse.engine.onnx.runtime_values import run_on_arrays
-from eqfuse.errors import EqfuseError
+from eqfuse.support.errors import EqfuseError
 
 from .engine.models import value
 

@@ -23,9 +23,9 @@ from eqfuse.cli.parser import MEASURE_SECONDS, build_parser
 from eqfuse.costmodels.profile import ProfileDatabase
 from eqfuse.driver.measure import NOTICEABLE, ORIGINAL, TimedCandidate, choose, choose_finalists
 from eqfuse.engine.verification.baseline import draw_typical
-from eqfuse.errors import EqfuseError
 from eqfuse.lowering.running.onnx_runtime import are_enough, read_profile, subtract_profiling
 from eqfuse.lowering.running.turns import Estimate, take_turns
+from eqfuse.support.errors import EqfuseError
 
 from .engine.models import model, value
 

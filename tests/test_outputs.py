@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 import eqfuse
-from eqfuse.errors import UsageError
+from eqfuse.support.errors import UsageError
 
 from .engine.models import model, value
 

@@ -16,7 +16,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import eqfuse
-from eqfuse.errors import VerificationError
+from eqfuse.support.errors import VerificationError
 
 from .engine.models import model as build
 from .engine.models import value

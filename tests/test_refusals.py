@@ -12,7 +12,7 @@ from onnx import helper
 import eqfuse
 from eqfuse.engine.egraph.saturate import UnsoundRuleError
 from eqfuse.engine.onnx.model import read, write
-from eqfuse.errors import ModelError, RuleError, UsageError, VerificationError
+from eqfuse.support.errors import ModelError, RuleError, UsageError, VerificationError
 
 from .engine.models import convnet, model, value
 

@@ -25,7 +25,6 @@ from eqfuse.driver.compiler.accelerator import AcceleratorKernels
 from eqfuse.driver.compiler.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
-from eqfuse.errors import EqfuseError
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.dsa.bundle.graph_file import graph_data, graph_of
 from eqfuse.lowering.dsa.compiler import AcceleratorNetwork, Choices, DsaProgram, accelerator_network, program_for
@@ -34,6 +33,7 @@ from eqfuse.lowering.dsa.program.validate import validate
 from eqfuse.lowering.dsa.schedule.clusters import Allocation
 from eqfuse.lowering.dsa.schedule.variants import VARIANTS
 from eqfuse.lowering.dsa.simulate.timing import simulate_time
+from eqfuse.support.errors import EqfuseError
 
 CACHE = Path("build/dsa")
 PARTITION: Literal["fuseops"] = "fuseops"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eqfuse.errors import EqfuseError
+from eqfuse.support.errors import EqfuseError
 
 from . import ARCHITECTURES
 from .rows import Architecture, Form, Request

@@ -18,8 +18,8 @@ from eqfuse.driver.compiler.processor import Processor
 from eqfuse.driver.options import Options
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.verification import verify
-from eqfuse.errors import EqfuseError, VerificationError
 from eqfuse.lowering.target import target_of
+from eqfuse.support.errors import EqfuseError, VerificationError
 
 from .damages import DAMAGES
 from .referee import Effect, Referee

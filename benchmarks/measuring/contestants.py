@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eqfuse.engine.onnx.model import read
-from eqfuse.errors import EqfuseError
 from eqfuse.lowering.interface import inputs_of
 from eqfuse.lowering.ports import random_inputs
 from eqfuse.lowering.running.turns import wait_until_idle
+from eqfuse.support.errors import EqfuseError
 
 Array = NDArray[Any]
 MOST_CALLS = 1000

@@ -12,9 +12,9 @@ from eqfuse.engine.verification import verify
 from eqfuse.engine.verification.inputs import InputSpec, Plan, Sample, generate, input_specs
 from eqfuse.engine.verification.runs.source import read_source
 from eqfuse.engine.verification.runs.structure import Structure
-from eqfuse.errors import EqfuseError
 from eqfuse.lowering.running.onnx_runtime import RuntimeContest
 from eqfuse.lowering.running.turns import Estimate
+from eqfuse.support.errors import EqfuseError
 
 _SESSIONS = 3
 """How often both models are loaded anew: where their memory lies makes a difference of a percent."""

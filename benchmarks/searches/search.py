@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from eqfuse.benchmarks.measuring.contestants import ContestantError, import_tvm
 from eqfuse.benchmarks.searches.results import NO_INTENSIVE, NO_REFORMER, PEER, TUNED, Point, Search, search_of
-from eqfuse.errors import EqfuseError
+from eqfuse.support.errors import EqfuseError
 
 if TYPE_CHECKING:
     from eqfuse.driver.compiler.compilation import Compiled

@@ -6,8 +6,8 @@ import argparse
 
 from ...driver.bisect import guilty_rules
 from ...driver.options import Options
-from ...errors import VerificationError
 from ...rules.loader import load_rules
+from ...support.errors import VerificationError
 from .. import render
 from ..options import options_of
 from ..progress import Progress

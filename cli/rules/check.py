@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import RuleError
 from ...rules.lint import Problem, lint_files
 from ...rules.places import analysis_files, rule_paths, shipped_files
 from ...rules.records import PROPERTIES, Rule, RuleFile, read_file
 from ...support.countdown import Countdown
+from ...support.errors import RuleError
 from ...tools.checking.acceptance import elements_text
 from ...tools.checking.check import check_files, rules_as_written
 from ...tools.checking.overlap import Overlap, count_distinct, overlaps

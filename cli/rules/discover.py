@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ...errors import UsageError
 from ...rules.loader import load_rules
+from ...support.errors import UsageError
 from ...support.files import check_destination, write_text
 from ...tools.discovery.discover import Discovery, Options, discover, rule_file
 from ...tools.discovery.write import Discovered

@@ -20,8 +20,8 @@ from ...driver.observe import (
     observe_model,
 )
 from ...driver.options import Options
-from ...errors import BUDGET_HIT
 from ...rules.loader import Rule
+from ...support.errors import BUDGET_HIT
 from ...tools.explain.explanation import Explanation, Instance
 from ...tools.explain.readable import Line, type_text
 from ...tools.explain.why_not import Attempt

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from ...costmodels.dsa_device import DsaDevice
 from ...engine.onnx.model import Model
-from ...errors import UsageError, VerificationError
 from ...extract.partition.search.confirmation import Confirm
 from ...ir.graph import OperatorGraph
 from ...lowering.bundle import bundle
@@ -35,6 +34,7 @@ from ...lowering.interface import outputs_of, require_fixed
 from ...lowering.ports import Port
 from ...lowering.target import accelerator_of, check_linker
 from ...lowering.weights import Weights
+from ...support.errors import UsageError, VerificationError
 from ...support.options import OptionError, PositiveInteger, check_options
 from ..optimize import Result
 from ..options import Options

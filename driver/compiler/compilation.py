@@ -20,7 +20,6 @@ from ...engine.preparation.overrides import keep_outputs, override_shapes, state
 from ...engine.preparation.schema_functions import expand_operators, list_expandable
 from ...engine.shapes.inference import infer
 from ...engine.summary import knowledge_of_result, summarize
-from ...errors import UsageError
 from ...extract.partition.annotations.annotate import read_partition
 from ...extract.partition.annotations.local_functions import inline_functions
 from ...extract.partition.groups import unfused
@@ -37,6 +36,7 @@ from ...lowering.kernels.measured import join_measured
 from ...lowering.kernels.variants import Cut
 from ...lowering.ports import Port
 from ...rules.places import rule_paths
+from ...support.errors import UsageError
 from ..clock import Clock
 from ..optimize import Result, Typed, optimize_model
 from ..options import Options

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import VerificationError
 from ...lowering.arm.toolchain import Tool, missing
 from ...lowering.bundle.manifest import Manifest
 from ...lowering.kernels import pool
 from ...lowering.program.names import DEFAULT_PREFIX
+from ...support.errors import VerificationError
 from ...support.processor import ARM, available_cores
 from ...support.scratch import scratch_folder
 from ..options import Options

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...costmodels.measurement import Measurement
 from ...costmodels.profile import ProfileDatabase
-from ...errors import EqfuseError
 from ...extract.partition.canonical_key import subgraph_key, subgraph_text
 from ...lowering.bundle.bundle import versions
 from ...lowering.bundle.manifest import KernelTrials, MeasurementSummary, Trial
 from ...lowering.kernels.suspects import SLOW, Suspect, estimate, find_suspects, make_suspect, sum_apart
 from ...lowering.kernels.variants import Cut, Members, Variant
 from ...support.database import DatabaseError
+from ...support.errors import EqfuseError
 from ...support.store import source_digest
 
 if TYPE_CHECKING:

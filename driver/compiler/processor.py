@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...engine.preparation.batches import find_batches
-from ...errors import VerificationError
 from ...lowering.bundle import bundle, isolation
 from ...lowering.bundle.isolation import call_isolated
 from ...lowering.bundle.manifest import (
@@ -34,6 +33,7 @@ from ...lowering.target import Target, check_runs_here
 from ...lowering.weights import Weights
 from ...support.custom_operators import list_libraries
 from ...support.deadlines import seconds_left
+from ...support.errors import VerificationError
 from ...support.processor import available_cores
 from ...support.scratch import scratch_folder
 from ..optimize import Result

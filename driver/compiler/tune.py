@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...costmodels.profile import ProfileDatabase
-from ...errors import EqfuseError, VerificationError
 from ...lowering.bundle import bundle
 from ...lowering.bundle.emulated_model import open_emulated
 from ...lowering.bundle.manifest import TuningSummary
@@ -23,6 +22,7 @@ from ...lowering.tuning.cost_model import can_learn
 from ...lowering.tuning.settings import Settings
 from ...lowering.weights import Weights
 from ...support.database import DatabaseError
+from ...support.errors import EqfuseError, VerificationError
 from ...support.processor import available_cores
 from ...support.scratch import scratch_folder
 from ..optimize import Result

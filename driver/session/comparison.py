@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import VerificationError
+from ...support.errors import VerificationError
 
 
 def require_equal(expected: Mapping[str, Any], computed: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import UsageError
+from ...support.errors import UsageError
 from ...support.processor import available_cores, processor_identity
 from ...support.store import source_digest
 from .verdicts import Array, Job

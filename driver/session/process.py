@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import EqfuseError
-from ...support.forked_process import allow_forks
+from ...support.errors import EqfuseError
+from ...support.processes.forked_process import allow_forks
 from ...support.scratch import scratch_folder
 from ...support.store import FULL
 from .comparison import require_equal

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ...errors import EqfuseError
 from ...lowering.running.turns import time_warm_calls
+from ...support.errors import EqfuseError
 from .comparison import require_equal
 
 if TYPE_CHECKING:

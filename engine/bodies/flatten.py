@@ -16,7 +16,7 @@ from itertools import count
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from ...errors import ModelError
+from ...support.errors import ModelError
 from ..onnx.model import Model, first_line
 from ..onnx.nodes import BODY_DOMAIN, FORMAL_KEY, is_standard
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from ...errors import ModelError
 from ...ir.size_names import parse_size
 from ...ir.sizes import Size, number
 from ...ir.types import TensorType
+from ...support.errors import ModelError
 from ..onnx.model import Model
 from ..onnx.nodes import BODY_DOMAIN, has_body
 from ..onnx.typing import NAMELESS, dtype_of

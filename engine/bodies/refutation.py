@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import onnx_ir as ir
 from onnx_ir import serde
 
-from ...errors import ModelError
+from ...support.errors import ModelError
 from ..onnx.nodes import branches, is_flat_if, is_standard
 from ..onnx.typing import infer_outputs, type_proto
 from ..shapes.inference import Knowledge

@@ -14,8 +14,8 @@ from contextlib import suppress
 
 import onnx_ir as ir
 
-from ...errors import ModelError
 from ...ir.types import TensorType
+from ...support.errors import ModelError
 from ..onnx.model import Model
 from ..onnx.nodes import INFERRED_KEY, branches, has_body, is_flat_if
 from ..onnx.typing import NAMELESS, dtype_of

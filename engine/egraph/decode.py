@@ -16,9 +16,9 @@ import numpy as np
 import onnx_ir as ir
 
 from ...costmodels.runtime import NO_RUNTIME, Runtime
-from ...errors import EqfuseError
 from ...ir.operation import VARIADIC
 from ...ir.operators import OPERATORS
+from ...support.errors import EqfuseError
 from ..onnx.model import Model
 from ..onnx.node_order import body_graphs
 from ..onnx.nodes import has_body

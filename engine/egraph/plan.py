@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from ...errors import ModelError
 from ...ir.operation import VARIADIC
+from ...support.errors import ModelError
 from ..onnx.model import Model
 from ..onnx.nodes import title
 from .encode import Encoding, multiple_outputs

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import EqfuseError, RuleError
 from ...ir.types import TensorType
 from ...support.deadlines import seconds_left
-from ...support.worker_process import WorkerDiedError, WorkerFailedError
+from ...support.errors import EqfuseError, RuleError
+from ...support.processes.worker_process import WorkerDiedError, WorkerFailedError
 from .collector import pause_collection
 from .encode import Encoding
 from .facts import write_facts

@@ -7,10 +7,10 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from ...errors import EqfuseError
 from ...rules.vocabulary import RuleSelection
+from ...support.errors import EqfuseError
+from ...support.processes.worker_process import WorkerDiedError, WorkerProcess
 from ...support.scratch import scratch_folder
-from ...support.worker_process import WorkerDiedError, WorkerProcess
 from .messages import Job
 
 _ALLOCATION = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=65535")

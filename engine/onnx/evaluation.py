@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from ...support.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
+from ...support.processes.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
 from .delicate import without_delicate_nodes
 from .runtime_values import session_options
 

@@ -20,7 +20,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError, EncodeError
 from onnx_ir import external_data, serde
 
-from ...errors import ModelError
+from ...support.errors import ModelError
 from ...support.scratch import staging_folder
 from .node_order import sort_nodes
 from .sparse_tensors import with_dense_constants

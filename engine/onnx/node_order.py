@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from ...errors import ModelError
+from ...support.errors import ModelError
 from .wellformed import node_title
 
 

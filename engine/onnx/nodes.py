@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir import serde
 
-from ...errors import EqfuseError, ModelError
+from ...support.errors import EqfuseError, ModelError
 from .model import ONNX_DOMAINS, first_line
 from .node_order import body_graphs
 from .wellformed import node_title

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from ...errors import ModelError
+from ...support.errors import ModelError
 
 _MOST_ELEMENTS = 1 << 29
 """Elements of a dense tensor at most, 2 GiB of float32: a few bytes of a file must not fill the memory."""

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from onnx import AttributeProto, TensorProto
 
-from ...errors import ModelError
+from ...support.errors import ModelError
 
 _FIELDS = {
     AttributeProto.FLOAT: "f",

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from ...errors import UsageError
 from ...ir.operation import assume_sizes
+from ...support.errors import UsageError
 from ..onnx.model import Model, elements
 from ..onnx.nodes import is_standard
 from ..shapes.inference import infer

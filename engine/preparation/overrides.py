@@ -13,9 +13,9 @@ from onnx import version_converter
 from onnx_ir import serde
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from ...errors import UsageError
 from ...ir.size_names import declared_sizes, parse_size
 from ...ir.sizes import number, symbol
+from ...support.errors import UsageError
 from ..onnx.model import Model, first_line
 from ..onnx.typing import NAMELESS, dtype_of
 from ..shapes.inference import infer

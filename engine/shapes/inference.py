@@ -20,9 +20,9 @@ import onnx
 import onnx_ir as ir
 from onnx_ir import serde
 
-from ...errors import ModelError
 from ...ir.size_names import declared_sizes
 from ...ir.types import Dimension, TensorType
+from ...support.errors import ModelError
 from ..onnx.delicate import without_delicate_nodes
 from ..onnx.evaluation import Arrays, evaluate, evaluate_by_reference
 from ..onnx.model import Model, elements, first_line

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ...errors import UsageError
+from ...support.errors import UsageError
 from ..onnx.provenance import provenance
 from .baseline import BOLD, Baseline, Request, run_original
 from .divergence import common_values, first_divergence, judge_bits, tolerance_judge

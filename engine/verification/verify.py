@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...errors import VerificationError
+from ...support.errors import VerificationError
+from ...support.processes.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from ...support.scratch import scratch_folder
-from ...support.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from .question import Question
 from .report import Verification
 from .runs.source import ModelLike, model_file

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from ...errors import EqfuseError
+from ...support.errors import EqfuseError
 
 TOLERANCE = 1e-9
 """Two costs closer than this, relative to the larger, are equal: the earlier candidate wins, and a bound this close to

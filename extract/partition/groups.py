@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ...errors import EqfuseError
 from ...ir.graph import OperatorGraph
 from ...support.directed_graphs import CycleError, short_cycles, topological_order
+from ...support.errors import EqfuseError
 
 
 class PartitionError(EqfuseError):

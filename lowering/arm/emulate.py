@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...costmodels.device import Cache, Device
-from ...errors import UsageError
+from ...support.errors import UsageError
 from ...support.files import cache_folder
 from ...support.scratch import scratch_folder, staging_folder
 from ..program.plan import Plan

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 
-from ...errors import EqfuseError
+from ...support.errors import EqfuseError
 
 LIBRARIES = Path("/usr/aarch64-linux-gnu")
 """Where Debian's cross packages put the target's C library: the root of a dynamic executable under emulation."""

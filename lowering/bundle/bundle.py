@@ -15,11 +15,11 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ..._version import __version__
-from ...errors import EqfuseError, UsageError
+from ...support.errors import EqfuseError, UsageError
 from ...support.files import replace_folder
 from ...support.processor import ARM, processor_features
 from ...support.scratch import staging_folder
+from ...support.version import __version__
 from ..errors import BundleError
 from .manifest import PLAN, PROGRAM, WEIGHTS, Manifest, parse_manifest
 

@@ -18,8 +18,8 @@ from ...engine.verification.runs.run import OnnxRuntime
 from ...engine.verification.runs.source import model_file, read_source
 from ...engine.verification.runs.structure import Structure
 from ...engine.verification.runs.values import RunError, one_line
-from ...errors import UsageError, VerificationError
 from ...support.deadlines import is_over, seconds_left
+from ...support.errors import UsageError, VerificationError
 from ..errors import CrashError
 from ..ports import Port
 from .isolation import call_isolated, prepare

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import UsageError
+from ...support.errors import UsageError
 from ...support.processor import ARM
 from ...support.scratch import scratch_folder
 from ..arm.counts import ModelCounts

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, ParamSpec, TypeVar
 
-from ...support.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
+from ...support.processes.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from ..errors import CrashError, LoweringError
 
 NO_LIMIT = inf

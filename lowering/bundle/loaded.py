@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import UsageError
+from ...support.errors import UsageError
 from ..ports import Port, shape_text
 from .manifest import Manifest
 

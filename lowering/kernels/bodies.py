@@ -25,7 +25,6 @@ from ...engine.bodies.nest import nest
 from ...engine.onnx.model import Model, read
 from ...engine.onnx.typing import NAMELESS, dtype_of
 from ...engine.shapes.inference import infer
-from ...errors import EqfuseError
 from ...extract.partition.operator_graph import operator_graph
 from ...extract.partition.search.methods import search_partition
 from ...extract.partition.size_relations import find_relations
@@ -35,6 +34,7 @@ from ...ir.graph import OperatorGraph
 from ...ir.operators import PRODUCTS, RECURRENT
 from ...ir.sizes import Size
 from ...ir.types import TensorType
+from ...support.errors import EqfuseError
 from ..compute import has_lowering, lowerable
 from ..interface import known_type
 from ..loops.kernel_nodes import KernelSignature, make_kernel_node

@@ -19,13 +19,13 @@ from onnx import helper, numpy_helper
 from ...engine.onnx.model import read
 from ...engine.onnx.typing import dtype_of, tensor_type
 from ...engine.shapes.inference import infer
-from ...errors import ModelError
 from ...extract.partition.operator_graph import operator_graph
 from ...ir.graph import OperatorGraph, Value
 from ...ir.operators import OPERATORS
 from ...ir.size_names import dimension_as_size, parse_size
 from ...ir.sizes import ONE, Size, TooComplex, extremum, number
 from ...ir.types import TensorType
+from ...support.errors import ModelError
 from ..program.sizes import size_of, upper_bound
 
 PREFIX = "measured_"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 
-from ...support.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
+from ...support.processes.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
 from .messages import Answer, Request
 
 SECONDS = 60.0

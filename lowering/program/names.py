@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ...errors import UsageError
+from ...support.errors import UsageError
 
 DEFAULT_PREFIX = "eqfuse"
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")

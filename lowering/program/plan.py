@@ -10,9 +10,9 @@ from functools import cached_property
 
 import msgspec
 
-from ...errors import EqfuseError
 from ...ir.size_relations import MOST_ELEMENTS, Relation
 from ...ir.sizes import Size
+from ...support.errors import EqfuseError
 from .elements import ELEMENT_TYPES, ElementType
 from .sizes import Demand, Solution, names_in, solve_sizes
 

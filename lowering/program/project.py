@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...costmodels.device import Device
-from ...errors import EqfuseError
+from ...support.errors import EqfuseError
 from ...support.scratch import scratch_folder
 from ..arm.emulate import EXAMPLE
 from ..arm.toolchain import Tool, find, run

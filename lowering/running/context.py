@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import UsageError
+from ...support.errors import UsageError
 from ..bundle.loaded import Array, fit_input
 from ..errors import BundleError, LoweringError
 from ..ports import Port

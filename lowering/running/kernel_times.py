@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import UsageError
+from ...support.errors import UsageError
 from ..bundle.kernel_facts import KernelFacts, read_table
 from ..program.plan import CALLBACK, LOOP
 from .context import Context

@@ -12,9 +12,9 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ...errors import EqfuseError
 from ...support.custom_operators import register
-from ...support.worker_process import WorkerDiedError, WorkerFailedError, WorkerProcess
+from ...support.errors import EqfuseError
+from ...support.processes.worker_process import WorkerDiedError, WorkerFailedError, WorkerProcess
 from .turns import Estimate, take_turns
 
 if TYPE_CHECKING:

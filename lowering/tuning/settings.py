@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
-from ...errors import UsageError
+from ...support.errors import UsageError
 from ...support.options import NotNegativeInteger, Positive, PositiveInteger, check_options
 
 FIRST_SHARE = 0.5

@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from eqfuse.driver.bench import read_inputs
-from eqfuse.errors import UsageError
 from eqfuse.lowering.ports import Port
+from eqfuse.support.errors import UsageError
 
 from ..engine.models import model, value
 from .command_line import CommandLine

@@ -18,7 +18,7 @@ from stat import S_ISREG
 import onnx
 import pytest
 
-from eqfuse.support.worker_process import WorkerDiedError, WorkerProcess
+from eqfuse.support.processes.worker_process import WorkerDiedError, WorkerProcess
 from eqfuse.tests.conformance.fuzzing.file_damage import FILE_DAMAGES
 from eqfuse.tests.conformance.fuzzing.graph_damage import GRAPH_DAMAGES
 from eqfuse.tests.conformance.fuzzing.messages import Command, Comparison, Outcome, Verdict

@@ -11,7 +11,7 @@ import pytest
 from eqfuse.costmodels import host
 from eqfuse.costmodels.device import DIRECTORY, Device, host_device, load_device
 from eqfuse.costmodels.host import HostMeasurements, forget_measurements, host_figures, keep_measurements
-from eqfuse.errors import UsageError
+from eqfuse.support.errors import UsageError
 from eqfuse.support.processor import CacheLevel, ProcessorModel
 
 CACHES = (CacheLevel(1, 64 << 10, 8, 64), CacheLevel(2, 1 << 20, 16, 128))

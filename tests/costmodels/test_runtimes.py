@@ -14,9 +14,9 @@ from onnx import helper
 
 from eqfuse.costmodels.runtime import NONE, Runtime, load_runtime, runtime_names
 from eqfuse.engine.egraph.spellings import Earlier, Operand, spell_out
-from eqfuse.errors import UsageError
 from eqfuse.ir.operators import OPERATORS
 from eqfuse.ir.types import TensorType
+from eqfuse.support.errors import UsageError
 
 from ..engine.models import model, normal, value
 from ..runtime_kernels import runtime_kernels

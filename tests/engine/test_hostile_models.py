@@ -17,7 +17,7 @@ from eqfuse.engine.onnx.evaluation import evaluate
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.nodes import blame_node
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.errors import ModelError, UsageError
+from eqfuse.support.errors import ModelError, UsageError
 
 from .models import model, value
 

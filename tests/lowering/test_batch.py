@@ -13,7 +13,7 @@ from onnx import helper
 
 import eqfuse
 from eqfuse.driver.bench import Latency
-from eqfuse.errors import UsageError
+from eqfuse.support.errors import UsageError
 
 from .small_models import model, saved, weights
 

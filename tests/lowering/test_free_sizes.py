@@ -17,8 +17,8 @@ from onnx import helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
 
 import eqfuse
-from eqfuse.errors import UsageError
 from eqfuse.lowering.bundle.kernel_facts import read_table
+from eqfuse.support.errors import UsageError
 
 from .free_size_models import detectors, feature_maps, pictures, recurrences, sequences, windows_of_tokens
 from .small_models import Array, graph_of, model, saved, weights

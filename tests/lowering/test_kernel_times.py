@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from eqfuse.costmodels.device import load_device
-from eqfuse.errors import UsageError
 from eqfuse.lowering.bundle.bundle import copy_bundle, read_manifest
 from eqfuse.lowering.bundle.kernel_facts import KERNELS, read_table
 from eqfuse.lowering.errors import BundleError
 from eqfuse.lowering.kernels.table import roofline
 from eqfuse.lowering.ports import random_inputs
 from eqfuse.lowering.running.kernel_times import Breakdown, kernel_times
+from eqfuse.support.errors import UsageError
 
 
 def time_kernels(bundle: Path, repeat: int = 3) -> Breakdown:

@@ -16,11 +16,11 @@ from onnx_ir import serde
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.preparation.schema_functions import expand_operators, list_expandable
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.errors import EqfuseError, ModelError
 from eqfuse.extract.partition.annotations.local_functions import inline_functions
 from eqfuse.lowering.compute import DTYPES, LOWERINGS, lowerable
 from eqfuse.lowering.errors import LoweringError
 from eqfuse.lowering.loops.program import loop_program
+from eqfuse.support.errors import EqfuseError, ModelError
 
 from ..conformance.test_node_cases import Case, case, cases, with_weights
 from .in_tvm import Call, in_onnx_runtime, in_tvm

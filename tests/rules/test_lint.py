@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.errors import RuleError
 from eqfuse.rules.lint import Problem, lint_files, require_clean
 from eqfuse.rules.places import analysis_files, shipped_files
 from eqfuse.rules.records import read_file
+from eqfuse.support.errors import RuleError
 
 HERE = Path(__file__).parent
 FAIL = sorted((HERE / "fail").glob("*.egg"))

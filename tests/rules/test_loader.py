@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from eqfuse.errors import RuleError, UsageError
 from eqfuse.rules.loader import RuleSet, load_rules, prelude
 from eqfuse.rules.places import shipped_files
 from eqfuse.rules.records import read_file
 from eqfuse.rules.vocabulary import Precision
+from eqfuse.support.errors import RuleError, UsageError
 
 HERE = Path(__file__).parent
 PASS = HERE / "pass"

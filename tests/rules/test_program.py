@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.errors import RuleError
 from eqfuse.rules import loader
 from eqfuse.rules.loader import load_rules, prelude
 from eqfuse.rules.program import rule_program
 from eqfuse.rules.sexpr import read
 from eqfuse.rules.vocabulary import RuleSelection
+from eqfuse.support.errors import RuleError
 
 RULE = """; x + 0 = x
 ; @property identity

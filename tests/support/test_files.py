@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.errors import EqfuseError
 from eqfuse.support import files
+from eqfuse.support.errors import EqfuseError
 from eqfuse.support.files import replace_folder, staged_file
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import RuleError
 from ...rules.loader import is_chosen
 from ...rules.places import rule_paths
 from ...rules.records import Rule, RuleFile, read_file
 from ...rules.sexpr import SexprError
 from ...rules.vocabulary import RuleSelection
 from ...support.countdown import Countdown
+from ...support.errors import RuleError
 from .cache import CacheKeys, load
 from .oracles.numeric import Counterexample
 from .verdict import Verdict

@@ -17,15 +17,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...errors import RuleError
 from ...ir.operators import Unsupported
 from ...rules import sexpr
 from ...rules.loader import prelude
 from ...rules.places import ANALYSIS, DIRECTORY
 from ...rules.records import Rule, RuleFile
 from ...rules.vocabulary import key_problem
+from ...support.errors import RuleError
+from ...support.processes.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from ...support.processor import available_cores
-from ...support.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from .cache import CacheKeys, load, store
 from .canonical import canonical
 from .drawing.by_key import key_misfit

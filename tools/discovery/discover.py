@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...errors import UsageError
 from ...rules.loader import RuleSet
 from ...rules.places import shipped_files
+from ...support.errors import UsageError
 from ..checking.check import check_rule
 from ..checking.drawing.scratch import Scratch
 from ..checking.oracles.extremes import LEAVES_RANGE

@@ -12,11 +12,11 @@ from difflib import get_close_matches
 from functools import cache
 from itertools import product
 
-from ...errors import UsageError
 from ...ir.operators import OPERATORS, Attribute, OperatorSchema
 from ...rules import sexpr
 from ...rules.commute import variables
 from ...rules.sexpr import Atom, Form, Node, substitute
+from ...support.errors import UsageError
 from ..checking.drawing.conditions import Type
 from ..checking.drawing.terms import literal_text
 from ..checking.drawing.types import admits

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...errors import EqfuseError
 from ...ir.operators import OPERATORS
 from ...ir.types import TensorType
 from ...rules.loader import Rule
+from ...support.errors import EqfuseError
 from .catalogue import Catalogue, collect_rules
 from .chain import Step, build_chain
 from .cone import Cone, Rewriting, TwoForms, build_cone, follow_forms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...errors import EqfuseError
+from ...support.errors import EqfuseError
 
 
 class Refused(EqfuseError):

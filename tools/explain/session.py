@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ...errors import EqfuseError
+from ...support.errors import EqfuseError
+from ...support.processes.worker_process import WorkerDiedError, WorkerProcess
 from ...support.scratch import scratch_folder
-from ...support.worker_process import WorkerDiedError, WorkerProcess
 from .messages import Contents, Load, Read, Refused, Request, Run
 
 

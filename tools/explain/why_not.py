@@ -9,8 +9,8 @@ from ...engine.egraph.encode import multiple_outputs
 from ...engine.egraph.facts import write_facts
 from ...engine.egraph.graph import EGraph, ENode, Literal
 from ...engine.egraph.saturate import ITERATION, SIMPLIFICATION
-from ...errors import UsageError
 from ...rules.loader import Rule
+from ...support.errors import UsageError
 from .catalogue import analyses
 from .conditions import Anchored, anchor
 from .cone import Rewriting

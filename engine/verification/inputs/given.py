@@ -16,7 +16,7 @@ from google.protobuf.message import Error as ProtobufError
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from ....errors import UsageError
+from ....support.errors import UsageError
 from .plans import numpy_type
 
 _FORMS = "give an .npz file with an array for each input, or a folder of such files, of NAME.npy or of input_0.pb files"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ....errors import UsageError
 from ....ir.size_names import declared_sizes, parse_size
+from ....support.errors import UsageError
 from ..runs.structure import Structure
 from .roles import FREE, Purpose, Role, purpose_of, steering_values
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import onnx
 from google.protobuf.message import Error as ProtobufError
 
-from ....errors import UsageError
+from ....support.errors import UsageError
 from ....support.scratch import scratch_folder
 from .skim import read_structure
 

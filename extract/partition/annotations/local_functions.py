@@ -17,8 +17,8 @@ from ....engine.onnx.model import ONNX_DOMAINS, Model, first_line
 from ....engine.onnx.nodes import has_body, outer_values
 from ....engine.onnx.provenance import GROUP_KEY
 from ....engine.shapes.inference import check
-from ....errors import ModelError
 from ....support.directed_graphs import strongly_connected_components
+from ....support.errors import ModelError
 from ..canonical_key import subgraph_key
 from ..groups import Partition, PartitionError
 from .annotate import annotate, partitioned_nodes

@@ -17,9 +17,9 @@ import numpy as np
 from ....engine.summary import VIEWS
 from ....ir.graph import OperatorGraph, Value
 from ....ir.types import TensorType
+from ....support.processes.worker_process import WorkerDiedError, WorkerProcess
 from ....support.processor import available_cores
 from ....support.scratch import scratch_folder
-from ....support.worker_process import WorkerDiedError, WorkerProcess
 from ..errors import DsaError
 from ..program.instructions import Kernel
 from .compile_worker import TileJob, TileResult

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ....errors import EqfuseError
+from ....support.errors import EqfuseError
 from ....support.processor import ARM
 from ....support.scratch import scratch_folder
 from ...arm.counts import estimate_cycles

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....ir.types import TensorType
-from ....support.worker_process import WorkerDiedError, WorkerProcess
+from ....support.processes.worker_process import WorkerDiedError, WorkerProcess
 from ...errors import LoweringError
 from .sampling import Run, compare_calls, time_calls
 

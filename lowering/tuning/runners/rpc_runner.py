@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ....ir.types import TensorType
+from ....support.processes.worker_process import WorkerPool
 from ....support.scratch import scratch_folder
-from ....support.worker_process import WorkerPool
 from ...errors import TuningError
 from ...linking import Linker
 from .measuring import (

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ....errors import UsageError
+from ....support.errors import UsageError
 from ...errors import TuningError
 
 _LAST_PORT = 65535

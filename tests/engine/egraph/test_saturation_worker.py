@@ -18,10 +18,10 @@ from eqfuse.engine.egraph.saturate import EXPLORATION, SIMPLIFICATION, Budget, n
 from eqfuse.engine.egraph.saturation_worker import SaturationRun
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.errors import EqfuseError
 from eqfuse.rules.program import rule_program, split_ready
 from eqfuse.rules.vocabulary import RuleSelection
-from eqfuse.support.worker_process import WorkerFailedError
+from eqfuse.support.errors import EqfuseError
+from eqfuse.support.processes.worker_process import WorkerFailedError
 
 from ...rules.random_graphs.generate import random_graph
 

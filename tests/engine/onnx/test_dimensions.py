@@ -12,7 +12,7 @@ import eqfuse
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.preparation.overrides import state_dimensions
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.errors import UsageError
+from eqfuse.support.errors import UsageError
 
 from ..models import model, value
 

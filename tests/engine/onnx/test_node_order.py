@@ -12,7 +12,7 @@ from onnx import GraphProto
 
 import eqfuse
 from eqfuse.engine.onnx.model import read
-from eqfuse.errors import ModelError
+from eqfuse.support.errors import ModelError
 
 from ...lowering.small_models import expected
 

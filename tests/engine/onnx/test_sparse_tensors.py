@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 import eqfuse
 from eqfuse.engine.onnx.model import read
-from eqfuse.errors import ModelError
+from eqfuse.support.errors import ModelError
 
 from ...lowering.small_models import expected
 from ..models import model, value

@@ -11,7 +11,7 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from eqfuse.engine.onnx.model import read
-from eqfuse.errors import ModelError
+from eqfuse.support.errors import ModelError
 
 Damage = Callable[[onnx.ModelProto], object]
 

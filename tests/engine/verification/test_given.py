@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
 from eqfuse.engine.verification.inputs import Sample, read_samples
-from eqfuse.errors import UsageError
+from eqfuse.support.errors import UsageError
 
 from ..models import normal, value
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from eqfuse.engine.verification import verify
-from eqfuse.errors import VerificationError
+from eqfuse.support.errors import VerificationError
 
 from ..models import model, value
 

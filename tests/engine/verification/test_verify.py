@@ -18,7 +18,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 from eqfuse.engine.onnx.runtime_values import session_options
 from eqfuse.engine.verification import verify
 from eqfuse.engine.verification.inputs import Sample
-from eqfuse.errors import UsageError
+from eqfuse.support.errors import UsageError
 
 from ..models import Weights, convnet, convnet_weights, folded_convnet, model, normal, value
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.errors import EqfuseError
 from eqfuse.extract.extraction.problem import Candidate, Problem, Solution, selection_cost
+from eqfuse.support.errors import EqfuseError
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.errors import EqfuseError
 from eqfuse.extract.extraction.dominance import drop_dominated_options
 from eqfuse.extract.extraction.greedy import node_queue_selection
 from eqfuse.extract.extraction.options import Graph
 from eqfuse.extract.extraction.problem import TOLERANCE, Candidate, Problem, follow_choices, selection_cost
 from eqfuse.extract.extraction.solve import solve
 from eqfuse.support.deadlines import OutOfTime
+from eqfuse.support.errors import EqfuseError
 
 from .graphs import TIED_COSTS, WIDE_COSTS, check_extraction, least_cost, problems, solvable_problems
 

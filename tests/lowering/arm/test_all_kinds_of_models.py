@@ -12,11 +12,11 @@ import pytest
 from onnx import helper
 
 import eqfuse
-from eqfuse.errors import UsageError
 from eqfuse.lowering.arm.toolchain import Tool, missing
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.bundle.emulated_model import EmulatedModel
 from eqfuse.lowering.target import target_of
+from eqfuse.support.errors import UsageError
 
 from ..small_models import FLOAT, Array, expected, model, saved, weights
 

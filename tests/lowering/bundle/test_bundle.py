@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import eqfuse
-from eqfuse.errors import UsageError
 from eqfuse.lowering.bundle.bundle import MANIFEST, check_destination, check_file, publish, read_manifest, stage_bundle
 from eqfuse.lowering.bundle.manifest import FORMAT, parse_manifest
 from eqfuse.lowering.errors import BundleError
 from eqfuse.lowering.running import runner
+from eqfuse.support.errors import UsageError
 
 from ..conftest import _compiled
 from ..small_models import chain, expected, random_inputs, with_fallback

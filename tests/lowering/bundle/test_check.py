@@ -13,9 +13,9 @@ import onnxruntime
 import pytest
 from onnx import helper
 
-from eqfuse.errors import UsageError
 from eqfuse.lowering.bundle.check import Tolerated, _check_rare_sizes, _verification, fit_to_original
 from eqfuse.lowering.ports import Port
+from eqfuse.support.errors import UsageError
 
 from ...engine.models import model, normal, value
 

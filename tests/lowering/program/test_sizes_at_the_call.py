@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from eqfuse.errors import UsageError
 from eqfuse.lowering.program.plan import Buffer, Call, Measure, Plan, PlanError, View
 from eqfuse.lowering.program.requirements import list_requirements
 from eqfuse.lowering.program.sizes import Demand, Solution, extents_of, solve_sizes, upper_bound
 from eqfuse.lowering.running.context import Context
+from eqfuse.support.errors import UsageError
 
 from ..small_models import graph_of, model
 from .handmade import floats, load_plan, size

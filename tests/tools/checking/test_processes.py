@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.errors import RuleError
 from eqfuse.rules.places import analysis_files, shipped_files
 from eqfuse.rules.records import RuleFile, read_file
+from eqfuse.support.errors import RuleError
 from eqfuse.tools.checking.check import check_files
 
 RULE = """\

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.errors import UsageError
 from eqfuse.rules.lint import lint_files
 from eqfuse.rules.loader import load_rules
 from eqfuse.rules.records import read_file
+from eqfuse.support.errors import UsageError
 from eqfuse.tools.checking.check import check_files
 from eqfuse.tools.discovery.derive import Deriver, Question
 from eqfuse.tools.discovery.discover import MAX_SIZE, Discovery, Options, discover, rule_file

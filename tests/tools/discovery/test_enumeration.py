@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.errors import UsageError
+from eqfuse.support.errors import UsageError
 from eqfuse.tools.discovery.candidates import Enumeration
 from eqfuse.tools.discovery.language import ONE, apply, build_terms, choose_domains, parse_term
 

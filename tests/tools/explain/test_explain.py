@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from eqfuse.driver.observe import Observation, explain_value, list_rewritten_values
-from eqfuse.errors import UsageError
+from eqfuse.support.errors import UsageError
 from eqfuse.tools.explain.explanation import Unexplained
 
 from .optimizing import explain_rewritten, lines, model, node, rule, run, steps

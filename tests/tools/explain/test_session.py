@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eqfuse.errors import EqfuseError
+from eqfuse.support.errors import EqfuseError
 from eqfuse.tools.explain.messages import Refused
 from eqfuse.tools.explain.session import OutOfTime, Session
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import numpy_helper
 
 from eqfuse.driver.observe import Observation, Verdict, diagnose_rule, find_variants
-from eqfuse.errors import UsageError
+from eqfuse.support.errors import UsageError
 
 from .optimizing import model, node, rule, run
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.errors import EqfuseError, UsageError
 from eqfuse.lowering.errors import LoweringError, TuningError
 from eqfuse.lowering.tuning.runners.measuring import KernelObject
 from eqfuse.lowering.tuning.runners.rpc_runner import RpcRunner
 from eqfuse.lowering.tuning.runners.sampling import PAIRS
 from eqfuse.lowering.tuning.runners.tracker import Tracker
+from eqfuse.support.errors import EqfuseError, UsageError
 
 from ..compiled import CRASH, HANG, in_c
 

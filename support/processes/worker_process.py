@@ -22,9 +22,9 @@ from importlib import import_module
 from math import inf, isfinite
 from typing import IO, Any
 
-from .custom_operators import list_libraries
+from ..custom_operators import list_libraries
+from ..scratch import scratch_root
 from .forked_process import ForkedProcess, may_fork
-from .scratch import scratch_root
 
 _Process = subprocess.Popen[bytes] | ForkedProcess
 

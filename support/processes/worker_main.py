@@ -1,4 +1,4 @@
-"""The process behind a `WorkerProcess`: ``python -m eqfuse.support.worker_main``.
+"""The process behind a `WorkerProcess`: ``python -m eqfuse.support.processes.worker_main``.
 
 The first pickle on its standard input names the function, each later one is a request. Its answers on standard output
 are pairs of a kind and a content: "ready" once the function is there, "message" for what a generator function yields,
@@ -21,8 +21,8 @@ from importlib import import_module
 from math import inf, isfinite
 from typing import IO, Any
 
+from ..custom_operators import set_libraries
 from ..errors import EqfuseError
-from .custom_operators import set_libraries
 from .worker_process import Order, WorkerFailedError
 
 _ORPHAN_SECONDS = 10.0

@@ -7,8 +7,8 @@ import sys
 
 _SETUP = """
 import os, threading
-from eqfuse.support.forked_process import ForkedProcess, allow_forks, may_fork
-from eqfuse.support.worker_process import WorkerDiedError, WorkerProcess
+from eqfuse.support.processes.forked_process import ForkedProcess, allow_forks, may_fork
+from eqfuse.support.processes.worker_process import WorkerDiedError, WorkerProcess
 inherited = os.open("/dev/null", os.O_RDONLY)
 allow_forks()
 

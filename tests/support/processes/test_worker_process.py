@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.errors import EqfuseError, UsageError
-from eqfuse.support.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
+from eqfuse.support.errors import EqfuseError, UsageError
+from eqfuse.support.processes.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 
 MODULE = """
 import os, sys, time
-from eqfuse.errors import UsageError
+from eqfuse.support.errors import UsageError
 from eqfuse.support.options import OptionError
 
 def answer(request):
@@ -219,7 +219,7 @@ def test_what_lies_in_the_working_folder_is_not_imported(
 def test_one_whose_parent_is_killed_ends_whatever_it_does(module: Path, tmp_path: Path) -> None:
     script = (
         "import sys\n"
-        "from eqfuse.support.worker_process import WorkerProcess\n"
+        "from eqfuse.support.processes.worker_process import WorkerProcess\n"
         "WorkerProcess('answering:busy').ask(sys.argv[1], 60)\n"
     )
     path = os.pathsep.join(p for p in sys.path if p)
@@ -240,7 +240,7 @@ def test_an_error_that_cannot_be_sent_comes_as_its_line(process: WorkerProcess) 
 def test_none_outlives_the_process_that_started_it(module: Path) -> None:
     """However busy it is: once the other is gone, so is it."""
     script = """
-from eqfuse.support.worker_process import WorkerProcess
+from eqfuse.support.processes.worker_process import WorkerProcess
 busy = WorkerProcess("answering:answer")
 print(WorkerProcess.ask(busy, "wait"), busy._process.pid)
 busy.send("compute")
