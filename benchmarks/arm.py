@@ -35,9 +35,9 @@ from eqfuse.costmodels.device import Device, load_device
 from eqfuse.engine.onnx.model import read
 from eqfuse.lowering.arm.counts import Counts, estimate_cycles
 from eqfuse.lowering.arm.peer import Arm64Root
-from eqfuse.lowering.bundle.emulated_model import open_emulated
-from eqfuse.lowering.interface import inputs_of
-from eqfuse.lowering.ports import random_inputs
+from eqfuse.lowering.base.interface import inputs_of
+from eqfuse.lowering.base.ports import random_inputs
+from eqfuse.lowering.running.emulated_model import open_emulated
 from eqfuse.support.errors import EqfuseError
 
 OWN = "eqfuse"

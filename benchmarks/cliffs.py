@@ -45,7 +45,7 @@ from eqfuse.benchmarks.forms.compiled_form import (
 from eqfuse.benchmarks.forms.free_forms import FREE_ANCHORS, FreeForm, list_free_forms
 from eqfuse.benchmarks.forms.kernel_forms import AFTER, BEFORE, Form, list_forms
 from eqfuse.benchmarks.forms.recurrent_forms import list_recurrences
-from eqfuse.lowering.target import Target, target_of
+from eqfuse.lowering.base.target import Target, target_of
 
 ROOFLINES = 3.0
 """Multiple of its roofline that a form may take, however fast ONNX Runtime is."""

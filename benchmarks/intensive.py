@@ -43,10 +43,10 @@ from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.model import read
 from eqfuse.lowering.arm.counts import Counts
 from eqfuse.lowering.arm.peer import Arm64Root
+from eqfuse.lowering.base.interface import inputs_of
+from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.lowering.bundle.bundle import read_manifest
-from eqfuse.lowering.bundle.emulated_model import open_emulated
-from eqfuse.lowering.interface import inputs_of
-from eqfuse.lowering.ports import random_inputs
+from eqfuse.lowering.running.emulated_model import open_emulated
 from eqfuse.lowering.running.kernel_times import kernel_times
 
 APART = "apart"

@@ -50,10 +50,10 @@ from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
+from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.lowering.bundle.bundle import read_manifest
-from eqfuse.lowering.bundle.kernel_facts import read_table
-from eqfuse.lowering.bundle.manifest import WEIGHTS
-from eqfuse.lowering.ports import random_inputs
+from eqfuse.lowering.plan.kernel_facts import read_table
+from eqfuse.lowering.plan.manifest import WEIGHTS
 from eqfuse.lowering.running.kernel_times import kernel_times
 
 METHODS = get_args(PartitionMethod)

@@ -50,8 +50,8 @@ from eqfuse.extract.partition.search.methods import partition_by
 from eqfuse.extract.partition.templates.kernels import KernelModel
 from eqfuse.extract.partition.templates.savings import intermediate_bytes
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.kernels.confirmation import ProcessorKernels
-from eqfuse.lowering.target import target_of
 
 OTHERS: tuple[PartitionMethod, ...] = ("fuseops", "dnnfusion", "ago")
 CERTIFY_SECONDS = 120.0

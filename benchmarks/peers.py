@@ -51,7 +51,7 @@ from eqfuse.benchmarks.measuring.packages import PACKAGED, Case, Packaged, unpac
 from eqfuse.benchmarks.networks import AGO
 from eqfuse.benchmarks.threads import fix_shapes, input_shape
 from eqfuse.engine.onnx.model import read
-from eqfuse.lowering.interface import inputs_of
+from eqfuse.lowering.base.interface import inputs_of
 from eqfuse.lowering.running.turns import Middle
 
 PEERS = (REFERENCE, OPENVINO, MNN)

@@ -63,8 +63,8 @@ from eqfuse.benchmarks.searches.tables import ABLATION, ARM, NETWORK, ORT, PARTS
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.model import read
 from eqfuse.lowering.arm.peer import Arm64Root
-from eqfuse.lowering.interface import inputs_of
-from eqfuse.lowering.ports import random_inputs
+from eqfuse.lowering.base.interface import inputs_of
+from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.support.errors import EqfuseError
 
 ARM_TARGET = "arm-cortex-a76"

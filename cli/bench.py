@@ -19,8 +19,8 @@ from .progress import Progress
 from .terminal import write
 
 if TYPE_CHECKING:
-    from ..lowering.bundle.manifest import KernelTrials, Trial
     from ..lowering.dsa.bundle.section import Section
+    from ..lowering.plan.manifest import KernelTrials, Trial
 
 _SHOWN_KERNELS, _SHOWN_EMULATED = 25, 20
 """Kernels in the tables of --kernels and --emulate; -v and --json show all."""

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..lowering.bundle.manifest import PLAN
+from ..lowering.plan.manifest import PLAN
 from ..support.errors import BUDGET_HIT, UsageError
 from . import render
 from .progress import Progress
@@ -17,7 +17,7 @@ from .terminal import write
 
 if TYPE_CHECKING:
     from ..driver.compiler.compilation import Compiled
-    from ..lowering.bundle.manifest import Manifest, MeasurementSummary, TuningSummary
+    from ..lowering.plan.manifest import Manifest, MeasurementSummary, TuningSummary
     from ..lowering.tuning.settings import Settings
 
 FOR_TUNING = ("trials", "tuning_limit", "no_reformer", "runner", "tracker", "device_key", "cluster")
@@ -31,7 +31,7 @@ def compile_(arguments: argparse.Namespace) -> int:
     """Compile, report, and say by the exit code whether a budget was hit."""
     from ..driver.compiler.compile import compile_model
     from ..driver.options import Options
-    from ..lowering.target import check_target, is_accelerator
+    from ..lowering.base.target import check_target, is_accelerator
     from .options import options_of
 
     check_target(arguments.target)
@@ -60,7 +60,7 @@ def compile_(arguments: argparse.Namespace) -> int:
 
 def tune(arguments: argparse.Namespace) -> int:
     """Compile with a search for schedules. Raises UsageError for accelerators, which have none."""
-    from ..lowering.target import is_accelerator
+    from ..lowering.base.target import is_accelerator
 
     if is_accelerator(arguments.target):
         raise UsageError(f"--target {arguments.target}: schedules are searched for processors; use `eqfuse compile`")
@@ -69,7 +69,7 @@ def tune(arguments: argparse.Namespace) -> int:
 
 def _tuning_settings(arguments: argparse.Namespace, seed: int) -> Settings | None:
     """The settings of the search if one is asked for. Raises UsageError for options that need one."""
-    from ..lowering.target import is_library
+    from ..lowering.base.target import is_library
     from ..lowering.tuning.settings import Settings
 
     if arguments.trials is None:
@@ -153,8 +153,8 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
 
 def memory_line(folder: Path) -> str:
     """What a C project needs: ``memory: 4096 bytes for each context, 8192 bytes of weights for all``."""
+    from ..lowering.plan.plan import Plan
     from ..lowering.program.c_source import arena_text, weight_bytes
-    from ..lowering.program.plan import Plan
 
     plan = Plan.from_json((folder / PLAN).read_text(encoding="utf-8"))
     return f"memory: {arena_text(plan)} for each context, {weight_bytes(plan)} bytes of weights for all"

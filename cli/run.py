@@ -17,14 +17,14 @@ from .progress import Progress
 from .terminal import write
 
 if TYPE_CHECKING:
-    from ..lowering.ports import Port
+    from ..lowering.base.ports import Port
 
 Array = np.ndarray[Any, Any]
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run once, and show or write the outputs."""
-    from ..lowering.ports import random_inputs
+    from ..lowering.base.ports import random_inputs
     from ..lowering.running.isolated_model import IsolatedModel, name_crashes
 
     if arguments.output is not None:

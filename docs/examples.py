@@ -164,7 +164,7 @@ def renew_page(page: str, folder: Path) -> None:
 
 
 def _processor() -> str:
-    from eqfuse.lowering.target import target_of
+    from eqfuse.lowering.base.target import target_of
     from eqfuse.support.processor import available_cores, processor_name
 
     return f"{available_cores()} cores of {processor_name()} ({target_of('host', 1).cpu})"

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from ..costmodels.device import Device
 from ..engine.onnx.model import read
 from ..lowering.arm.counts import SINGLES, Counts, KernelCounts, ModelCounts, by_kernel, estimate_cycles
+from ..lowering.base.errors import BundleError
+from ..lowering.base.interface import read_samples
+from ..lowering.base.ports import NO_SIZES, Port, random_inputs
 from ..lowering.bundle.bundle import read_manifest, read_whole_bundle
 from ..lowering.bundle.cache import fingerprint
 from ..lowering.bundle.isolation import NO_LIMIT, call_isolated
-from ..lowering.bundle.manifest import Manifest
-from ..lowering.errors import BundleError
-from ..lowering.interface import read_samples
-from ..lowering.ports import NO_SIZES, Port, random_inputs
+from ..lowering.plan.manifest import Manifest
 from ..lowering.running.isolated_model import IsolatedModel, name_crashes, serve_models, time_models
 from ..lowering.running.kernel_times import Breakdown, kernel_times
 from ..lowering.running.throughput import SLICE, Throughput
@@ -322,7 +322,7 @@ def _time_kernels(bundle: Path, options: BenchOptions) -> KernelLatency:
 
 def _emulate(bundle: Path, options: BenchOptions) -> Emulation:
     from ..lowering.arm.peer import Arm64Root
-    from ..lowering.bundle.emulated_model import open_emulated
+    from ..lowering.running.emulated_model import open_emulated
 
     for name in ("repeat", "threads"):
         if getattr(options, name) is not None:
@@ -375,7 +375,7 @@ def _simulate(bundle: Path, options: BenchOptions) -> Simulation:
 def _schedule_again(bundle: Path, section: Section, variant: str) -> Mapping[str, Any]:
     """The time report of another variant of the stored program. Raises EqfuseError where it cannot be scheduled."""
     from ..lowering.dsa.bundle.files import read_network
-    from ..lowering.dsa.compiler import Choices, program_for
+    from ..lowering.dsa.codegen.compiler import Choices, program_for
     from ..lowering.dsa.schedule.variants import VARIANTS
 
     try:

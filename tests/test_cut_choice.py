@@ -11,12 +11,12 @@ from onnx import helper
 
 from eqfuse.driver.compiler.cut_choice import CLEARLY, combine_cuts, list_regions
 from eqfuse.driver.compiler.kernel_choice import Attempt
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.compilation import CompiledKernels
 from eqfuse.lowering.kernels.messages import Choices
 from eqfuse.lowering.kernels.prim_funcs import KernelCall
 from eqfuse.lowering.kernels.variants import Cut, Members
 from eqfuse.lowering.running.kernel_times import CallTime
-from eqfuse.lowering.weights import Weights
 
 from .lowering.small_models import graph_of, model
 

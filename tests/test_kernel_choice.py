@@ -16,20 +16,20 @@ from eqfuse.costmodels.profile import ProfileDatabase
 from eqfuse.driver.compiler import kernel_choice, processor
 from eqfuse.driver.compiler.kernel_choice import Attempt, Memory, choose_kernels
 from eqfuse.engine.verification import Verification
+from eqfuse.lowering.base.errors import LoweringError
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest
-from eqfuse.lowering.bundle.kernel_facts import KernelFacts, read_table
-from eqfuse.lowering.errors import LoweringError
-from eqfuse.lowering.kernels import suspects
 from eqfuse.lowering.kernels.compilation import CompiledKernels
 from eqfuse.lowering.kernels.fallback import Fallback
 from eqfuse.lowering.kernels.messages import Answer
 from eqfuse.lowering.kernels.prim_funcs import KernelCall
-from eqfuse.lowering.kernels.suspects import find_suspects
 from eqfuse.lowering.kernels.variants import Cut, Members
+from eqfuse.lowering.plan.kernel_facts import KernelFacts, read_table
 from eqfuse.lowering.running import blame
 from eqfuse.lowering.running.kernel_times import CallTime
-from eqfuse.lowering.weights import Weights
+from eqfuse.lowering.tuning import suspects
+from eqfuse.lowering.tuning.suspects import find_suspects
 
 from .lowering.small_models import chain, expected, graph_of, model, random_inputs, saved, weights
 

@@ -27,7 +27,13 @@ from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.dsa.bundle.graph_file import graph_data, graph_of
-from eqfuse.lowering.dsa.compiler import AcceleratorNetwork, Choices, DsaProgram, accelerator_network, program_for
+from eqfuse.lowering.dsa.codegen.compiler import (
+    AcceleratorNetwork,
+    Choices,
+    DsaProgram,
+    accelerator_network,
+    program_for,
+)
 from eqfuse.lowering.dsa.network.subgraphs import Layer
 from eqfuse.lowering.dsa.program.validate import validate
 from eqfuse.lowering.dsa.schedule.clusters import Allocation

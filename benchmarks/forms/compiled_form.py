@@ -17,7 +17,9 @@ from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.operation import NO_SIZES
-from eqfuse.lowering.decisions import Trace
+from eqfuse.lowering.base.decisions import Trace
+from eqfuse.lowering.base.target import Target
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.kernels.channels_last import from_last, last_shape, to_last
 from eqfuse.lowering.kernels.map_copies import copy_maps
@@ -25,8 +27,6 @@ from eqfuse.lowering.kernels.prim_funcs import DistinctKernels, KernelCall, Lowe
 from eqfuse.lowering.kernels.steps import View, steps
 from eqfuse.lowering.kernels.table import roofline
 from eqfuse.lowering.schedules import Scheduled, list_candidates
-from eqfuse.lowering.target import Target
-from eqfuse.lowering.weights import Weights
 
 Array = np.ndarray[Any, Any]
 

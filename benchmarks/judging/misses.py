@@ -18,7 +18,7 @@ from eqfuse.driver.compiler.processor import Processor
 from eqfuse.driver.options import Options
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.verification import verify
-from eqfuse.lowering.target import target_of
+from eqfuse.lowering.base.target import target_of
 from eqfuse.support.errors import EqfuseError, VerificationError
 
 from .damages import DAMAGES

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eqfuse.engine.onnx.model import read
-from eqfuse.lowering.interface import inputs_of
+from eqfuse.lowering.base.interface import inputs_of
 
 from ..architectures import Input
 from ..architectures.exporting import Export

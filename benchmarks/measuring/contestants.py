@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eqfuse.engine.onnx.model import read
-from eqfuse.lowering.interface import inputs_of
-from eqfuse.lowering.ports import random_inputs
+from eqfuse.lowering.base.interface import inputs_of
+from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.lowering.running.turns import wait_until_idle
 from eqfuse.support.errors import EqfuseError
 
@@ -144,7 +144,7 @@ class _Relax:
     """TVM's own importer and its default pipelines: operators fused, no schedules."""
 
     def __init__(self, setup: Setup) -> None:
-        from eqfuse.lowering.target import target_of
+        from eqfuse.lowering.base.target import target_of
 
         self.tvm = import_tvm(setup.threads)
         import onnx

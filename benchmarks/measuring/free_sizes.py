@@ -35,8 +35,8 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.engine.verification.judges.oracle import Oracle, judge
 from eqfuse.engine.verification.runs.compare import Tolerance, compare
 from eqfuse.engine.verification.runs.source import read_source
+from eqfuse.lowering.base.interface import inputs_of
 from eqfuse.lowering.bundle.bundle import read_manifest
-from eqfuse.lowering.interface import inputs_of
 
 TYPICAL, STATIC = "typical", "static"
 """Bundles beside the one for all sizes."""

@@ -9,8 +9,8 @@ from typing import Any
 from eqfuse.cli import render
 from eqfuse.cli.bench import operators_text, print_breakdown
 from eqfuse.driver.bench import breakdown_as_dict
+from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.lowering.bundle.bundle import read_manifest
-from eqfuse.lowering.ports import random_inputs
 from eqfuse.lowering.running.kernel_times import Breakdown, KernelTime, kernel_times
 
 MOST = 15

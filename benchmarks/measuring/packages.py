@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from eqfuse.benchmarks.measuring.contestants import ContestantError
-from eqfuse.lowering.ports import Port
+from eqfuse.lowering.base.ports import Port
 
 Array = np.ndarray[Any, Any]
 

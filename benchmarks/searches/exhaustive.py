@@ -28,14 +28,14 @@ from eqfuse.driver.compiler.compilation import Compilation, kernels_of
 from eqfuse.driver.compiler.processor import Processor
 from eqfuse.driver.options import Options
 from eqfuse.engine.onnx.model import read
-from eqfuse.lowering.decisions import Decisions, DecisionSite
+from eqfuse.lowering.base.decisions import Decisions, DecisionSite
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
-from eqfuse.lowering.target import target_of
 from eqfuse.lowering.tuning.laboratory import Laboratory, open_laboratory
 from eqfuse.lowering.tuning.settings import Settings
 from eqfuse.lowering.tuning.space import Space, key_of
 from eqfuse.lowering.tuning.tasks import Task, TaskTable
-from eqfuse.lowering.weights import Weights
 from eqfuse.support.processor import available_cores
 
 BATCH = 16

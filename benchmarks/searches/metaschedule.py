@@ -34,7 +34,7 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from eqfuse.benchmarks.measuring.contestants import LIBRARY, import_tvm
 from eqfuse.benchmarks.searches.results import Point, Search
-from eqfuse.lowering.target import target_of
+from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.tuning.runners.sampling import time_calls
 
 KIND = "llvm"

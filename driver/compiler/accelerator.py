@@ -12,12 +12,16 @@ from ...costmodels.dsa_device import DsaDevice
 from ...engine.onnx.model import Model
 from ...extract.partition.search.confirmation import Confirm
 from ...ir.graph import OperatorGraph
+from ...lowering.base.errors import LoweringError
+from ...lowering.base.interface import outputs_of, require_fixed
+from ...lowering.base.ports import Port
+from ...lowering.base.target import accelerator_of, check_linker
+from ...lowering.base.weights import Weights
 from ...lowering.bundle import bundle
-from ...lowering.bundle.manifest import PROGRAM, Manifest, Platform
 from ...lowering.dsa.bundle.constants import constant_contents
 from ...lowering.dsa.bundle.files import REPORT, store_kernels, store_program
 from ...lowering.dsa.bundle.section import Section, Wire
-from ...lowering.dsa.compiler import (
+from ...lowering.dsa.codegen.compiler import (
     AcceleratorNetwork,
     Choices,
     DsaProgram,
@@ -29,11 +33,7 @@ from ...lowering.dsa.program.instructions import Compute
 from ...lowering.dsa.report.page import report_page
 from ...lowering.dsa.schedule.scheduler import OrderName
 from ...lowering.dsa.schedule.variants import FULL, VARIANTS
-from ...lowering.errors import LoweringError
-from ...lowering.interface import outputs_of, require_fixed
-from ...lowering.ports import Port
-from ...lowering.target import accelerator_of, check_linker
-from ...lowering.weights import Weights
+from ...lowering.plan.manifest import PROGRAM, Manifest, Platform
 from ...support.errors import UsageError, VerificationError
 from ...support.options import OptionError, PositiveInteger, check_options
 from ..optimize import Result

@@ -26,15 +26,15 @@ from ...extract.partition.groups import unfused
 from ...extract.partition.operator_graph import operator_graph
 from ...ir.graph import OperatorGraph
 from ...ir.operation import NO_SIZES
+from ...lowering.base.interface import inputs_of, read_samples, require_tensors
+from ...lowering.base.ports import Port
 from ...lowering.bundle import bundle, cache
 from ...lowering.bundle.check import call_for_verdict, fit_to_original
-from ...lowering.bundle.manifest import Manifest, Provenance
-from ...lowering.interface import inputs_of, read_samples, require_tensors
 from ...lowering.kernels.branches import split_branches
 from ...lowering.kernels.map_copies import copy_maps
 from ...lowering.kernels.measured import join_measured
 from ...lowering.kernels.variants import Cut
-from ...lowering.ports import Port
+from ...lowering.plan.manifest import Manifest, Provenance
 from ...rules.places import rule_paths
 from ...support.errors import UsageError
 from ..clock import Clock

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...engine.onnx.model import read
+from ...lowering.base.target import check_linker, check_target, is_accelerator, target_of
+from ...lowering.base.threads import check_threads
 from ...lowering.bundle import bundle, cache
-from ...lowering.program.names import DEFAULT_PREFIX, check_prefix
-from ...lowering.target import check_linker, check_target, is_accelerator, target_of
-from ...lowering.threads import check_threads
+from ...lowering.plan.names import DEFAULT_PREFIX, check_prefix
 from ...support.custom_operators import custom_operators
 from ...support.options import OptionError
 from ..clock import Clock, Observer

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...lowering.arm.toolchain import Tool, missing
-from ...lowering.bundle.manifest import Manifest
+from ...lowering.base.toolchain import Tool, missing
 from ...lowering.kernels import pool
-from ...lowering.program.names import DEFAULT_PREFIX
+from ...lowering.plan.manifest import Manifest
+from ...lowering.plan.names import DEFAULT_PREFIX
 from ...support.errors import VerificationError
 from ...support.processor import ARM, available_cores
 from ...support.scratch import scratch_folder
@@ -44,7 +44,7 @@ class CrossProject(Processor):
         write_project(folder, plan, weights, prepared.all_objects, naming)
 
     def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: CompiledKernels) -> str:
-        from ...lowering.bundle.emulated_model import EmulatedModel
+        from ...lowering.running.emulated_model import EmulatedModel
 
         if self._missing_tools():
             return f"none: {self._missing_tools()}"

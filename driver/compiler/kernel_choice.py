@@ -18,17 +18,17 @@ from ...costmodels.measurement import Measurement
 from ...costmodels.profile import ProfileDatabase
 from ...extract.partition.canonical_key import subgraph_key, subgraph_text
 from ...lowering.bundle.bundle import versions
-from ...lowering.bundle.manifest import KernelTrials, MeasurementSummary, Trial
-from ...lowering.kernels.suspects import SLOW, Suspect, estimate, find_suspects, make_suspect, sum_apart
 from ...lowering.kernels.variants import Cut, Members, Variant
+from ...lowering.plan.manifest import KernelTrials, MeasurementSummary, Trial
+from ...lowering.tuning.suspects import SLOW, Suspect, estimate, find_suspects, make_suspect, sum_apart
 from ...support.database import DatabaseError
 from ...support.errors import EqfuseError
 from ...support.store import source_digest
 
 if TYPE_CHECKING:
     from ...ir.graph import OperatorGraph
-    from ...lowering.bundle.kernel_facts import KernelFacts
     from ...lowering.kernels.compilation import CompiledKernels
+    from ...lowering.plan.kernel_facts import KernelFacts
     from ...lowering.running.kernel_times import CallTime
 
 CLEARLY = 0.95

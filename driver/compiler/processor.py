@@ -11,9 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...engine.preparation.batches import find_batches
+from ...lowering.base.errors import CrashError, WrongKernelsError
+from ...lowering.base.interface import outputs_of
+from ...lowering.base.linking import Linker
+from ...lowering.base.ports import random_inputs
+from ...lowering.base.target import Target, check_runs_here
+from ...lowering.base.weights import Weights
 from ...lowering.bundle import bundle, isolation
 from ...lowering.bundle.isolation import call_isolated
-from ...lowering.bundle.manifest import (
+from ...lowering.kernels import pool
+from ...lowering.kernels.confirmation import ProcessorKernels
+from ...lowering.kernels.variants import Cut
+from ...lowering.plan.manifest import (
     LIBRARY,
     PLAN,
     FallbackEntry,
@@ -22,15 +31,6 @@ from ...lowering.bundle.manifest import (
     Platform,
     SizeSummary,
 )
-from ...lowering.errors import CrashError, WrongKernelsError
-from ...lowering.interface import outputs_of
-from ...lowering.kernels import pool
-from ...lowering.kernels.confirmation import ProcessorKernels
-from ...lowering.kernels.variants import Cut
-from ...lowering.linking import Linker
-from ...lowering.ports import random_inputs
-from ...lowering.target import Target, check_runs_here
-from ...lowering.weights import Weights
 from ...support.custom_operators import list_libraries
 from ...support.deadlines import seconds_left
 from ...support.errors import VerificationError

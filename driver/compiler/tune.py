@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...costmodels.profile import ProfileDatabase
+from ...lowering.base.ports import random_inputs
+from ...lowering.base.weights import Weights
 from ...lowering.bundle import bundle
-from ...lowering.bundle.emulated_model import open_emulated
-from ...lowering.bundle.manifest import TuningSummary
 from ...lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
 from ...lowering.kernels.variants import Cut, Members
-from ...lowering.ports import random_inputs
+from ...lowering.plan.manifest import TuningSummary
+from ...lowering.running.emulated_model import open_emulated
 from ...lowering.running.isolated_model import IsolatedModel, time_models
 from ...lowering.running.turns import ratios
 from ...lowering.tuning.cost_model import can_learn
 from ...lowering.tuning.settings import Settings
-from ...lowering.weights import Weights
 from ...support.database import DatabaseError
 from ...support.errors import EqfuseError, VerificationError
 from ...support.processor import available_cores

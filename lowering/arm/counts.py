@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from ...costmodels.device import Device
-from ..program.plan import Call, Plan
-from .toolchain import ToolError
+from ..base.toolchain import ToolError
+from ..plan.plan import Call, Plan
 
 
 @dataclass(frozen=True)

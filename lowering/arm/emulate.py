@@ -17,9 +17,9 @@ from ...costmodels.device import Cache, Device
 from ...support.errors import UsageError
 from ...support.files import cache_folder
 from ...support.scratch import scratch_folder, staging_folder
-from ..program.plan import Plan
+from ..base.toolchain import LIBRARIES, Tool, ToolError, find, run
+from ..plan.plan import Plan
 from .counts import Counts, ModelCounts, by_call, parse_report
-from .toolchain import LIBRARIES, Tool, ToolError, find, run
 
 EXAMPLE = "eqfuse_example"
 """The name of the program."""

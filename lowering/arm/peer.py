@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ...costmodels.device import Device
 from ...support.scratch import scratch_folder
+from ..base.toolchain import ToolError
 from .counts import Counts
 from .emulate import count_regions, find_counting_emulator, processor_of
-from .toolchain import ToolError
 
 PROGRAM = Path(__file__).with_name("peer_program.py")
 REGION = 1

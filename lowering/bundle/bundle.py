@@ -20,8 +20,8 @@ from ...support.files import replace_folder
 from ...support.processor import ARM, processor_features
 from ...support.scratch import staging_folder
 from ...support.version import __version__
-from ..errors import BundleError
-from .manifest import PLAN, PROGRAM, WEIGHTS, Manifest, parse_manifest
+from ..base.errors import BundleError
+from ..plan.manifest import PLAN, PROGRAM, WEIGHTS, Manifest, parse_manifest
 
 MANIFEST = "manifest.json"
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "onnx", "numpy")

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from ...engine.onnx.model import Model, external_files
 from ...support.store import Store, source_digest
-from ..errors import BundleError
+from ..base.errors import BundleError
 from .bundle import copy_bundle, digest, read_whole_bundle
 
 KEPT = 16

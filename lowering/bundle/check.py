@@ -20,8 +20,8 @@ from ...engine.verification.runs.structure import Structure
 from ...engine.verification.runs.values import RunError, one_line
 from ...support.deadlines import is_over, seconds_left
 from ...support.errors import UsageError, VerificationError
-from ..errors import CrashError
-from ..ports import Port
+from ..base.errors import CrashError
+from ..base.ports import Port
 from .isolation import call_isolated, prepare
 
 Parameters = ParamSpec("Parameters")

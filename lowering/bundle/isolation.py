@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, ParamSpec, TypeVar
 
 from ...support.processes.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
-from ..errors import CrashError, LoweringError
+from ..base.errors import CrashError, LoweringError
 
 NO_LIMIT = inf
 """Seconds, for a call that the user can interrupt."""

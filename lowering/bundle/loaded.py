@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...support.errors import UsageError
-from ..ports import Port, shape_text
-from .manifest import Manifest
+from ..base.ports import Port, shape_text
+from ..plan.manifest import Manifest
 
 Array = np.ndarray[Any, Any]
 

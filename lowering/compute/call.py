@@ -12,7 +12,7 @@ from tvm import te, tirx
 
 from ...ir.graph import Operator
 from ...ir.types import TensorType
-from ..errors import LoweringError
+from ..base.errors import LoweringError
 from .extents import Extent, Extents, is_number, may_differ
 
 Expr = Any

@@ -17,7 +17,7 @@ from ...ir.operation import dimension_size
 from ...ir.size_names import dimension_as_size
 from ...ir.sizes import Atom, Size, exact_quotient
 from ...ir.types import Dimension, TensorType
-from ..errors import LoweringError
+from ..base.errors import LoweringError
 
 Extent = Any
 """A number (``int``), or an expression of TVM of 32 bits."""

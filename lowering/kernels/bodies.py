@@ -35,13 +35,13 @@ from ...ir.operators import PRODUCTS, RECURRENT
 from ...ir.sizes import Size
 from ...ir.types import TensorType
 from ...support.errors import EqfuseError
+from ..base.interface import known_type
+from ..base.target import Target
+from ..base.weights import Weights
 from ..compute import has_lowering, lowerable
-from ..interface import known_type
-from ..loops.kernel_nodes import KernelSignature, make_kernel_node
-from ..program.plan import Requirement
-from ..program.sizes import extents_of
-from ..target import Target
-from ..weights import Weights
+from ..plan.kernel_nodes import KernelSignature, make_kernel_node
+from ..plan.plan import Requirement
+from ..plan.sizes import extents_of
 from .channels_last import channels_last_values, last_shape
 from .fallback import LoopCall, loop_call
 from .measured import is_open, measured_sizes, reach

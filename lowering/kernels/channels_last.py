@@ -17,7 +17,7 @@ from tvm import s_tir, tirx
 from ...extract.partition.feature_maps import FeatureMaps
 from ...ir.graph import OperatorGraph, Value
 from ...ir.operators import RECURRENT
-from ..schedules.blocks import FUNCTION, BlockInfo, find_blocks, index_map, parameter_index
+from ..schedules.base.blocks import FUNCTION, BlockInfo, find_blocks, index_map, parameter_index
 from .steps import Step, View
 
 D = TypeVar("D")

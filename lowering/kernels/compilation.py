@@ -18,12 +18,12 @@ import tvm
 from ...extract.partition.placement import Place
 from ...ir.graph import OperatorGraph
 from ...ir.types import Dimension
-from ..errors import LoweringError
-from ..interface import known_type
-from ..linking import Linker
-from ..program.plan import CALLBACK
-from ..target import Target
-from ..weights import Weights
+from ..base.errors import LoweringError
+from ..base.interface import known_type
+from ..base.linking import Linker
+from ..base.target import Target
+from ..base.weights import Weights
+from ..plan.plan import CALLBACK
 from .bodies import call_kernels, find_kernels
 from .channels_last import last_shape
 from .fallback import Fallback, LoopCall

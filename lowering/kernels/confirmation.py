@@ -11,8 +11,8 @@ from ...extract.partition.groups import Partition
 from ...extract.partition.search.confirmation import Confirm
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import OperatorGraph
-from ..target import Target
-from ..weights import Weights
+from ..base.target import Target
+from ..base.weights import Weights
 from .map_copies import copy_maps, is_copy
 
 

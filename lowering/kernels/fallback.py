@@ -23,13 +23,13 @@ from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.sizes import Size, floor_divide
 from ...support.custom_operators import explain_refusal
-from ..errors import LoweringError
-from ..interface import known_type
+from ..base.errors import LoweringError
+from ..base.interface import known_type
+from ..base.weights import Weights
 from ..loops.program import Program, loop_program
-from ..loops.size_nodes import SizeNodes
-from ..program.plan import LOOP
-from ..program.sizes import Extent, extents_of, size_of
-from ..weights import Weights
+from ..plan.plan import LOOP
+from ..plan.size_nodes import SizeNodes
+from ..plan.sizes import Extent, extents_of, size_of
 from .map_copies import is_copy, name_in_model
 from .measured import find_bounds, measured_sizes
 

@@ -18,7 +18,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from ..schedules.blocks import is_selection, walk
+from ..schedules.base.blocks import is_selection, walk
 
 LANES = 4
 """Numbers of a vector."""

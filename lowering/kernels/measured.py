@@ -26,7 +26,7 @@ from ...ir.size_names import dimension_as_size, parse_size
 from ...ir.sizes import ONE, Size, TooComplex, extremum, number
 from ...ir.types import TensorType
 from ...support.errors import ModelError
-from ..program.sizes import size_of, upper_bound
+from ..plan.sizes import size_of, upper_bound
 
 PREFIX = "measured_"
 """What the names of such sizes begin with."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...costmodels.device import Device
-from ..decisions import Decisions, DecisionSite
+from ..base.decisions import Decisions, DecisionSite
 
 
 @dataclass(frozen=True)

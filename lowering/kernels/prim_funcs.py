@@ -23,13 +23,13 @@ from ...extract.partition.placement import (
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import OperatorGraph, Value
 from ...ir.types import TensorType
+from ..base.interface import known_type
+from ..base.target import Target
+from ..base.weights import Weights
 from ..compute import Extents, Immediate, Operand, Tensor, compute, lowerable, placeholder
-from ..interface import known_type
 from ..schedules import fits_rule, mark_constants
-from ..schedules.extents import TYPICAL
-from ..schedules.rewriting import with_body
-from ..target import Target
-from ..weights import Weights
+from ..schedules.base.extents import TYPICAL
+from ..schedules.base.rewriting import with_body
 from .branches import Choice, find_choice
 from .channels_last import channels_last, channels_last_values, last_axis
 from .fallback import Fallback, LoopCall, fallback, is_constant, without_kernel

@@ -13,7 +13,7 @@ from ...costmodels.flops import flops
 from ...extract.partition.templates.kernels import KernelModel
 from ...ir.operators import PRODUCTS, RECURRENT
 from ...ir.operators.linear import depth
-from ..bundle.kernel_facts import KERNELS, KernelFacts, StepFacts, StepKind
+from ..plan.kernel_facts import KERNELS, KernelFacts, StepFacts, StepKind
 from .branches import Choice
 from .fallback import Fallback, LoopCall
 from .map_copies import is_copy
@@ -22,7 +22,7 @@ from .steps import InPlace, View
 
 if TYPE_CHECKING:
     from ...ir.graph import OperatorGraph
-    from ..target import Target
+    from ..base.target import Target
     from .compilation import CompiledKernels
 
 _KINDS: dict[type, StepKind] = {

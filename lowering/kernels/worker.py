@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..decisions import Trace
+from ..base.decisions import Trace
 from .messages import Answer, Request
 
 if TYPE_CHECKING:
-    from ..schedules.draft import Scheduled
+    from ..schedules.base.draft import Scheduled
 
 
 def compile_kernel(request: Request) -> Answer:
@@ -42,7 +42,7 @@ def _compile(request: Request) -> tuple[Scheduled, Trace, Iterable[str]]:
     from tvm_ffi.serialization import from_json_graph_str
 
     from ..schedules import list_candidates
-    from ..schedules.blocks import PARTS
+    from ..schedules.base.blocks import PARTS
 
     prim_func = from_json_graph_str(request.prim_func)  # tvm.ir.load_json looks for what older versions wrote
     if request.parts:

@@ -12,8 +12,8 @@ from typing import Any
 import onnx
 from onnx import defs, helper
 
-from ..errors import LoweringError
-from .kernel_nodes import KERNEL_DOMAIN, signature_of
+from ..base.errors import LoweringError
+from ..plan.kernel_nodes import KERNEL_DOMAIN, signature_of
 
 Types = MutableMapping[str, str]
 

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import defs, helper, numpy_helper
 
-from ..errors import LoweringError
+from ..base.errors import LoweringError
 from .source_files import loop_files, loop_text
 
 AttrType = defs.OpSchema.AttrType

@@ -18,15 +18,15 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ..errors import LoweringError
-from ..linking import Linker
-from ..program.elements import ELEMENT_TYPES
-from ..program.size_code import holds
-from ..program.sizes import Demand, c_expression
-from ..program.templates import literal
+from ..base.elements import ELEMENT_TYPES
+from ..base.errors import LoweringError
+from ..base.linking import Linker
+from ..plan.kernel_nodes import KERNEL_DOMAIN, signature_of
+from ..plan.size_code import holds
+from ..plan.sizes import Demand, c_expression
+from ..plan.templates import literal
 from .element_types import Types, graph_types
 from .instance import MINIMUM_INPUTS, LoopInstance, loop_instance
-from .kernel_nodes import KERNEL_DOMAIN, signature_of
 from .source_files import control_flow, header, packed
 
 Array = np.ndarray[Any, Any]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from ..errors import LoweringError
+from ..base.errors import LoweringError
 
 _FOLDER = Path(__file__).with_name("sources")
 _OPERATORS = re.compile(r"/\* Operators: ([\w\s*]+?)\*/")

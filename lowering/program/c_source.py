@@ -12,11 +12,11 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from .arena import Arena, align, lives_of, plan_arena
-from .plan import Buffer, Call, Callback, Plan, PlanError
-from .size_code import SizeCode
-from .statements import emit_condition, emit_step
-from .templates import HEADER, SOURCE, literal, table
+from ..plan.arena import Arena, align, lives_of, plan_arena
+from ..plan.plan import Buffer, Call, Callback, Plan, PlanError
+from ..plan.size_code import SizeCode
+from ..plan.statements import emit_condition, emit_step
+from ..plan.templates import HEADER, SOURCE, literal, table
 
 MAXIMUM_STEPS = 65533
 """Steps are regions 1 to 65533 for the counting plugin."""

@@ -8,16 +8,29 @@ from typing import Any
 
 import msgspec
 
-from ..interface import inputs_of, known_type
+from ..base.interface import inputs_of, known_type
 from ..kernels.branches import Choice, Guard, arrange
 from ..kernels.compilation import CompiledKernels
 from ..kernels.fallback import LoopCall, is_constant
 from ..kernels.prim_funcs import Array, KernelCall, LoweredStep
 from ..kernels.steps import InPlace
 from ..kernels.steps import View as GraphView
-from .plan import Branch, Buffer, Call, Callback, Choose, Copy, Measure, Plan, Requirement, SpecialCall, Step, View
+from ..plan.plan import (
+    Branch,
+    Buffer,
+    Call,
+    Callback,
+    Choose,
+    Copy,
+    Measure,
+    Plan,
+    Requirement,
+    SpecialCall,
+    Step,
+    View,
+)
+from ..plan.sizes import extents_of
 from .requirements import list_requirements
-from .sizes import extents_of
 
 
 def plan_program(prepared: CompiledKernels) -> tuple[Plan, Mapping[int, Array]]:

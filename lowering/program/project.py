@@ -14,13 +14,13 @@ from ...costmodels.device import Device
 from ...support.errors import EqfuseError
 from ...support.scratch import scratch_folder
 from ..arm.emulate import EXAMPLE
-from ..arm.toolchain import Tool, find, run
-from ..bundle.manifest import PLAN, WEIGHTS
-from ..linking import RUNTIME, RUNTIME_SOURCES, Linker, rename_symbols
+from ..base.linking import RUNTIME, RUNTIME_SOURCES, Linker, rename_symbols
+from ..base.toolchain import Tool, find, run
+from ..plan.manifest import PLAN, WEIGHTS
+from ..plan.names import DEFAULT_PREFIX, add_prefix, renamed_symbols
+from ..plan.plan import Callback, Plan, PlanError
+from ..plan.templates import WEIGHTS_STUB
 from .c_source import header, source, write_weights
-from .names import DEFAULT_PREFIX, add_prefix, renamed_symbols
-from .plan import Callback, Plan, PlanError
-from .templates import WEIGHTS_STUB
 
 _PROJECT_FILES = ("main.c", "CMakeLists.txt", "exports.map")
 _FUNCTION = """\

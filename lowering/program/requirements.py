@@ -6,7 +6,7 @@ from ...extract.partition.size_relations import find_relations
 from ...ir.graph import OperatorGraph
 from ...ir.size_relations import Relation
 from ..kernels.branches import Guard, operator_guards
-from .plan import Requirement
+from ..plan.plan import Requirement
 
 
 def list_requirements(graph: OperatorGraph) -> tuple[tuple[Requirement, frozenset[Guard]], ...]:

@@ -17,13 +17,13 @@ from ...engine.verification.runs.compare import Tolerance, compare
 from ...ir.graph import OperatorGraph
 from ...ir.operation import dimension_size
 from ...ir.types import Dimension, TensorType
-from ..errors import CrashError, LoweringError
-from ..interface import known_type
+from ..base.errors import CrashError, LoweringError
+from ..base.interface import known_type
+from ..base.ports import Port
 from ..kernels.channels_last import from_last, to_last
 from ..kernels.compilation import CompiledKernels
 from ..kernels.fallback import fallback, is_constant
 from ..kernels.prim_funcs import Array, KernelCall
-from ..ports import Port
 from .isolated_model import IsolatedKernels
 
 _KERNEL_TOLERANCE = Tolerance()

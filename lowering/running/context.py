@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ...support.errors import UsageError
+from ..base.errors import BundleError, LoweringError
+from ..base.ports import Port
 from ..bundle.loaded import Array, fit_input
-from ..errors import BundleError, LoweringError
-from ..ports import Port
 from .native import CALLBACK, WATCHER, NativeLibrary, address, allocate, is_aligned
 
 SMALL = 1 << 14

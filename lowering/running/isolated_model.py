@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ...support.scratch import scratch_folder
+from ..base.errors import CrashError
+from ..base.ports import Port
 from ..bundle.bundle import read_manifest, read_usable_bundle
 from ..bundle.isolation import NO_LIMIT, call_isolated, number
 from ..bundle.loaded import Array, LoadedModel
-from ..errors import CrashError
-from ..ports import Port
 from .native import NativeLibrary, aligned, empty, load_library
 from .onnx_runtime import bind_onnx_runtime
 from .runner import CompiledModel, load

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...support.errors import UsageError
-from ..bundle.kernel_facts import KernelFacts, read_table
-from ..program.plan import CALLBACK, LOOP
+from ..plan.kernel_facts import KernelFacts, read_table
+from ..plan.plan import CALLBACK, LOOP
 from .context import Context
 from .runner import CompiledModel
 from .turns import Middle, wait_until_idle

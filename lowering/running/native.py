@@ -15,8 +15,8 @@ import ml_dtypes  # noqa: F401  since then numpy knows bfloat16 and the types of
 import numpy as np
 
 from ...support.scratch import scratch_folder
-from ..errors import LoweringError
-from ..program.elements import ELEMENT_TYPES
+from ..base.elements import ELEMENT_TYPES
+from ..base.errors import LoweringError
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ...support.custom_operators import custom_operators, register
+from ..base.errors import BundleError
+from ..base.threads import threads_for
 from ..bundle.bundle import check_file, missing_file, read_manifest, read_usable_bundle
 from ..bundle.loaded import Array, LoadedModel
-from ..bundle.manifest import PLAN, WEIGHTS, FallbackEntry
-from ..errors import BundleError
-from ..program.plan import Plan
-from ..threads import threads_for
+from ..plan.manifest import PLAN, WEIGHTS, FallbackEntry
+from ..plan.plan import Plan
 from .context import Context, Fallback
 from .native import NativeLibrary, own_path
 

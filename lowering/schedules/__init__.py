@@ -9,24 +9,24 @@ from functools import partial
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
-from ..decisions import Trace
-from .channels import channels
-from .contraction import contraction
-from .draft import CONSTANTS, Draft, Scheduled
+from ..base.decisions import Trace
+from .base.draft import CONSTANTS, Draft, Scheduled
+from .base.packing import Repack
 from .estimate import least_cycles
-from .fallback import fallback, plain
 from .intensive.convolution_chain import convolution_chain
 from .intensive.map_chain import find_map_chain
 from .intensive.product_chain import product_chain
-from .joins import joins
-from .packing import Repack
-from .pointwise import pointwise
-from .recurrence.rule import recurrence
-from .rows import rows
+from .rules.channels import channels
+from .rules.contraction import contraction
+from .rules.fallback import fallback, plain
+from .rules.joins import joins
+from .rules.pointwise import pointwise
+from .rules.recurrence import recurrence
+from .rules.rows import rows
+from .rules.transposition import transposition
+from .rules.window import window
 from .stages import STAGES, Estimated, find_needed_cuts, schedule_stages
 from .tiling.turned_rows import turn_rows
-from .transposition import transposition
-from .window import window
 
 Rule = Callable[[Draft], Scheduled | None]
 """Schedules a draft, or returns None if its function is not of the rule's kind: the draft may be changed all the same.

@@ -17,9 +17,9 @@ from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import Device
 from ...costmodels.register_tiles import EVICTED_LOAD, EVICTED_STORE, LATENCY
-from .blocks import is_selection, walk
-from .extents import at_typical_sizes, estimate_extent
-from .rewriting import substitute
+from .base.blocks import is_selection, walk
+from .base.extents import at_typical_sizes, estimate_extent
+from .base.rewriting import substitute
 from .tiling.tiles import FLOAT_BYTES
 
 DIVISION = 4.0

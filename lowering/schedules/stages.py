@@ -20,14 +20,14 @@ from tvm import ir, s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import Device
+from ..base.decisions import DecisionSite, Trace
 from ..compute.recurrence import RECURRENCE
-from ..decisions import DecisionSite, Trace
-from .blocks import FUNCTION, BlockInfo, BufferAccess, parameter_index
-from .draft import BETWEEN, CONSTANTS, Draft, Scheduled
+from .base.blocks import FUNCTION, BlockInfo, BufferAccess, parameter_index
+from .base.draft import BETWEEN, CONSTANTS, Draft, Scheduled
+from .base.packing import Packing
+from .base.rewriting import with_body
 from .estimate import estimate_cycles
-from .packing import Packing
-from .rewriting import with_body
-from .tails import separate_scopes
+from .tiling.tails import separate_scopes
 from .tiling.tiles import FLOAT_BYTES
 
 STAGES = "stages"

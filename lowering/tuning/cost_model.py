@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decisions import DecisionSite, Option
+from ..base.decisions import DecisionSite, Option
 
 Row = Mapping[str, float]
 """Features by name."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from random import Random
 
-from ..decisions import Decisions, DecisionSite
+from ..base.decisions import Decisions, DecisionSite
 from .cost_model import CostModel, Row, task_row
 from .records import Record
 from .space import Genome, Space, decisions_of, key_of

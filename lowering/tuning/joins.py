@@ -15,7 +15,7 @@ from ...extract.partition.baselines.clustering import split
 from ...extract.partition.templates.kernels import KernelModel
 from ...ir.graph import OperatorGraph
 from ...support.directed_graphs import CycleError, topological_order
-from ..decisions import Decisions, DecisionSite
+from ..base.decisions import Decisions, DecisionSite
 from ..kernels.prim_funcs import ScheduleCheck
 from .tasks import Members
 

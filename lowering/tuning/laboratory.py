@@ -16,11 +16,11 @@ from ...extract.partition.canonical_key import subgraph_key, subgraph_text
 from ...ir.types import TensorType
 from ...support.scratch import scratch_folder
 from ...support.store import source_digest
+from ..base.decisions import Decisions, DecisionSite
+from ..base.target import Target
 from ..bundle.bundle import versions
-from ..decisions import Decisions, DecisionSite
 from ..kernels.messages import Answer, Request
 from ..running.turns import Middle
-from ..target import Target
 from .cost_model import features_of
 from .records import Record, RecordDatabase
 from .runners.builders import Builder, ClusterBuilder, PoolBuilder

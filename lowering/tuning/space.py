@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import product
 from random import Random
 
-from ..decisions import Decisions, DecisionSite
+from ..base.decisions import Decisions, DecisionSite
 from .cost_model import TOTAL, Row, cost_ratio, option_row
 
 Genome = tuple[int, ...]

@@ -17,8 +17,8 @@ from ..kernels.prim_funcs import KernelCall, ScheduleCheck, task_key
 from ..kernels.steps import Kernel, steps
 from ..kernels.table import roofline
 from ..schedules import CONSTANTS
-from ..schedules.blocks import find_blocks
-from ..schedules.extents import extent_at_typical_sizes
+from ..schedules.base.blocks import find_blocks
+from ..schedules.base.extents import extent_at_typical_sizes
 
 Members = tuple[int, ...]
 """Operators of one kernel, ascending."""

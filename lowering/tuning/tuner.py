@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
 
-from ..decisions import Decisions, DecisionSite
+from ..base.decisions import Decisions, DecisionSite
 from .evolution import TaskSearch
 from .joins import SCHEDULED_APART, Join, best_joins, compose_schedules, other_joins, split_kernels, with_joins
 from .laboratory import Laboratory, Trial

@@ -11,7 +11,7 @@ from eqfuse.benchmarks.latency import OURS, REFERENCE
 from eqfuse.benchmarks.measuring.contestants import Sample
 from eqfuse.benchmarks.measuring.free_sizes import STATIC, TYPICAL, Row
 from eqfuse.benchmarks.measuring.packages import PACKAGED, Case, draw_inputs
-from eqfuse.lowering.ports import Port
+from eqfuse.lowering.base.ports import Port
 
 PORTS = (Port("a:0", "float32", ("N", 3, "`x.2`", 40)), Port("sr", "int64", ()))
 

@@ -16,8 +16,8 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.operators.linear import depth
-from eqfuse.lowering.interface import inputs_of
-from eqfuse.lowering.ports import random_inputs
+from eqfuse.lowering.base.interface import inputs_of
+from eqfuse.lowering.base.ports import random_inputs
 
 QUICK = ("G", "I", "J")
 SLOW = tuple(label for label in TABLE2 if label not in QUICK)

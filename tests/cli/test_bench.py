@@ -10,9 +10,9 @@ import pytest
 
 from eqfuse.cli.bench import operators_text, print_breakdown
 from eqfuse.driver.bench import breakdown_as_dict
-from eqfuse.lowering.arm.toolchain import Tool, missing
+from eqfuse.lowering.base.toolchain import Tool, missing
 from eqfuse.lowering.bundle.bundle import read_manifest, write_manifest
-from eqfuse.lowering.bundle.kernel_facts import KERNELS, KernelFacts
+from eqfuse.lowering.plan.kernel_facts import KERNELS, KernelFacts
 from eqfuse.lowering.running.kernel_times import Breakdown, KernelTime
 
 from .command_line import CommandLine

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from eqfuse.driver.bench import read_inputs
-from eqfuse.lowering.ports import Port
+from eqfuse.lowering.base.ports import Port
 from eqfuse.support.errors import UsageError
 
 from ..engine.models import model, value

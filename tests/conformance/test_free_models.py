@@ -12,7 +12,7 @@ from eqfuse.benchmarks.measuring.contestants import ContestantError
 from eqfuse.benchmarks.measuring.free_sizes import is_right
 from eqfuse.benchmarks.measuring.packages import PACKAGED, draw_inputs, unpack, write_inputs
 from eqfuse.engine.onnx.model import read
-from eqfuse.lowering.interface import inputs_of
+from eqfuse.lowering.base.interface import inputs_of
 
 pytestmark = pytest.mark.conformance
 PACKAGES = ("rapidocr", "silero-vad", "magika")

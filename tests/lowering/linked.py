@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from eqfuse.ir.sizes import Size
-from eqfuse.lowering.bundle.manifest import LIBRARY, WEIGHTS
+from eqfuse.lowering.base.linking import Linker
+from eqfuse.lowering.base.ports import Port
 from eqfuse.lowering.kernels.compilation import CompiledKernels
-from eqfuse.lowering.linking import Linker
-from eqfuse.lowering.ports import Port
+from eqfuse.lowering.plan.manifest import LIBRARY, WEIGHTS
 from eqfuse.lowering.program.planning import plan_program
 from eqfuse.lowering.program.project import write_library
 from eqfuse.lowering.running.context import Context

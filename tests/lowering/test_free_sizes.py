@@ -17,7 +17,7 @@ from onnx import helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
 
 import eqfuse
-from eqfuse.lowering.bundle.kernel_facts import read_table
+from eqfuse.lowering.plan.kernel_facts import read_table
 from eqfuse.support.errors import UsageError
 
 from .free_size_models import detectors, feature_maps, pictures, recurrences, sequences, windows_of_tokens

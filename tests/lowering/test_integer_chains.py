@@ -17,14 +17,14 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.runtime_values import session_options
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.tiles.compiled_kernels import compiled_kernels
 from eqfuse.lowering.dsa.tiles.local_graph import local_graph
 from eqfuse.lowering.kernels.compilation import compile_kernels
 from eqfuse.lowering.program.planning import plan_program
 from eqfuse.lowering.program.project import write_project
-from eqfuse.lowering.target import target_of
-from eqfuse.lowering.weights import Weights
 
 from .dsa.tile_cases import all_of
 from .in_tvm import Call, in_tvm

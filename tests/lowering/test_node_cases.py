@@ -17,8 +17,8 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.engine.preparation.schema_functions import expand_operators, list_expandable
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.annotations.local_functions import inline_functions
+from eqfuse.lowering.base.errors import LoweringError
 from eqfuse.lowering.compute import DTYPES, LOWERINGS, lowerable
-from eqfuse.lowering.errors import LoweringError
 from eqfuse.lowering.loops.program import loop_program
 from eqfuse.support.errors import EqfuseError, ModelError
 

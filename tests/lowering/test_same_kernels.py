@@ -21,7 +21,7 @@ from eqfuse.driver.options import Options
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.extract.partition.annotations.certificate import certificate_of
 from eqfuse.lowering.bundle.bundle import read_manifest
-from eqfuse.lowering.bundle.kernel_facts import KERNELS
+from eqfuse.lowering.plan.kernel_facts import KERNELS
 
 from .small_models import model, saved, weights
 

@@ -24,9 +24,9 @@ import numpy as np
 
 from ....ir.graph import OperatorGraph
 from ....support.json_types import JsonFieldError, convert_json
-from ...errors import BundleError
+from ...base.errors import BundleError
+from ..codegen.compiler import AcceleratorNetwork, DsaProgram
 from ..codegen.generated import KernelUse, program_kernels
-from ..compiler import AcceleratorNetwork, DsaProgram
 from ..network.subgraphs import Layer
 from ..program.instructions import Kernel, Program
 from ..program.json_format import dump_json, load_json

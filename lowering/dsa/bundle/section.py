@@ -10,7 +10,7 @@ import msgspec
 
 from ....costmodels.dsa_device import DsaDevice
 from ....support.json_types import JsonFieldError, convert_json
-from ...errors import BundleError
+from ...base.errors import BundleError
 from ..schedule.clusters import Allocation
 
 _BATCH = "batch"

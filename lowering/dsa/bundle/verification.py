@@ -30,8 +30,8 @@ from ....engine.verification.runs.run import OnnxRuntime
 from ....engine.verification.runs.source import Source, open_source
 from ....engine.verification.runs.structure import Structure
 from ....engine.verification.runs.values import RunError, one_line
+from ...base.ports import Port
 from ...bundle.check import verdict
-from ...ports import Port
 from ..network.storage import cast_array
 from .section import Wire
 from .simulated_model import SimulatedModel

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..alignment import round_up
+from ..network.alignment import round_up
 from ..network.boxes import Box, shape_of, size
 from ..program.instructions import (
     Barrier,

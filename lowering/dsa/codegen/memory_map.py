@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ....costmodels.dsa_device import DsaDevice
-from ..alignment import round_up
+from ..network.alignment import round_up
 from ..network.boxes import Box
 from ..program.instructions import Level
 from ..schedule.instances import Part

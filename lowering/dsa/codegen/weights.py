@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ....costmodels.dsa_device import DsaDevice
-from ..alignment import round_up
+from ..network.alignment import round_up
 from ..network.boxes import Box, shape_of
 from ..network.graph import Network
 from ..network.lookups import indexed_table

@@ -9,7 +9,7 @@ from math import gcd
 from typing import NamedTuple
 
 from ....costmodels.dsa_device import ComputeUnit, Dataflow, DsaDevice, UnitKind
-from ..alignment import round_up
+from ..network.alignment import round_up
 from .instructions import (
     Compute,
     Engine,

@@ -16,7 +16,7 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from ...errors import LoweringError
+from ...base.errors import LoweringError
 
 
 class ProgramError(LoweringError):

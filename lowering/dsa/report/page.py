@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from ....support.text import escape_html
-from ..compiler import DsaProgram
+from ..codegen.compiler import DsaProgram
 from ..program.instructions import Level
 from .order_picture import are_abreast, order_svg, running_order
 from .timeline_svg import timeline_svg

@@ -33,8 +33,8 @@ def compile_tiles(job: TileJob) -> TileResult:
     import tvm
 
     from ...kernels.build import build
-    from ...schedules.draft import Draft
-    from ...schedules.fallback import fallback, plain
+    from ...schedules.base.draft import Draft
+    from ...schedules.rules.fallback import fallback, plain
 
     module, problem = {}, ""
     for name, text in job.functions.items():

@@ -20,7 +20,7 @@ from ....ir.types import TensorType
 from ....support.processes.worker_process import WorkerDiedError, WorkerProcess
 from ....support.processor import available_cores
 from ....support.scratch import scratch_folder
-from ..errors import DsaError
+from ..network.errors import DsaError
 from ..program.instructions import Kernel
 from .compile_worker import TileJob, TileResult
 from .runtime_kernel import RuntimeTile
@@ -144,7 +144,7 @@ def _objects(functions: Mapping[str, Any], folder: Path) -> tuple[list[Path], di
     """
     import tvm
 
-    from ...target import target_of
+    from ...base.target import target_of
 
     target = target_of("host", 1)
     texts = {name: tvm.ir.save_json(function.prim_func) for name, function in functions.items()}

@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
-from ..alignment import round_up
+from ..network.alignment import round_up
 from ..network.boxes import Box, Boxes, counterpart, intersection, shape_of, size
 from ..network.core_factors import Binding, core_count
 from ..network.graph import Network

@@ -8,9 +8,9 @@ from math import prod
 
 from tvm import tirx
 
-from ..blocks import BlockInfo, BufferAccess, find_consumers, walk
-from ..draft import Draft
-from ..preparation import reads_directly
+from ..base.blocks import BlockInfo, BufferAccess, find_consumers, walk
+from ..base.draft import Draft
+from ..base.preparation import reads_directly
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from tvm.s_tir import stmt as s_stmt
 
 from ....costmodels.register_tiles import MOST_VECTORS
 from ....extract.partition.templates.convolution_chain import LEAST_COLUMNS
-from ..blocks import FUNCTION, parameter_index
-from ..draft import Draft, Scheduled
-from ..packing import Repack
-from ..rewriting import with_body
+from ..base.blocks import FUNCTION, parameter_index
+from ..base.draft import Draft, Scheduled
+from ..base.packing import Repack
+from ..base.rewriting import with_body
 from ..tiling import register_tile
 from ..tiling.tiles import FLOAT_BYTES
 from .map_chain import CHANNEL, COLUMN, ROW, Stage, Window, find_map_chain

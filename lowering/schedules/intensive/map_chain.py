@@ -13,10 +13,10 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, sym, tirx
 
-from ..blocks import BlockInfo, BufferAccess, is_selection, walk
-from ..draft import Draft
-from ..extents import is_symbolic
-from ..rewriting import conjuncts
+from ..base.blocks import BlockInfo, BufferAccess, is_selection, walk
+from ..base.draft import Draft
+from ..base.extents import is_symbolic
+from ..base.rewriting import conjuncts
 
 IMAGE, ROW, COLUMN, CHANNEL = range(4)
 """The axes of a feature map with its channels last."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from tvm import ir, tirx
 
-from ..draft import Draft
-from ..rewriting import rebuild
+from ..base.draft import Draft
+from ..base.rewriting import rebuild
 
 OUTLINED = "eqfuse.apart"
 """Annotation of such a loop."""

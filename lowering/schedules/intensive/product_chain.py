@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ....costmodels.device import Device
-from ...decisions import Alternative
-from ..contraction import decide_plan, list_plans, pack_operands
-from ..draft import Draft, Scheduled
-from ..pointwise import schedule_pointwise
-from ..rows import register_reducers, split_reduction, vectorise_partial_result
-from ..tails import overlap_tails
+from ...base.decisions import Alternative
+from ..base.draft import Draft, Scheduled
+from ..rules.contraction import decide_plan, list_plans, pack_operands
+from ..rules.pointwise import schedule_pointwise
+from ..rules.rows import register_reducers, split_reduction, vectorise_partial_result
 from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
+from ..tiling.tails import overlap_tails
 from ..tiling.tiles import FLOAT_BYTES
 from .chain_blocks import BlockChain, ChainBlock, find_chain
 from .outlining import OUTLINED, outline_loops

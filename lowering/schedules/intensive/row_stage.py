@@ -18,16 +18,16 @@ import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
-from ..blocks import FUNCTION, BlockInfo, BufferAccess
-from ..channels import channels
-from ..contraction import contraction
-from ..draft import CONSTANTS, Draft
-from ..fallback import fallback
-from ..packing import Repack
-from ..pointwise import pointwise
+from ..base.blocks import FUNCTION, BlockInfo, BufferAccess
+from ..base.draft import CONSTANTS, Draft
+from ..base.packing import Repack
+from ..rules.channels import channels
+from ..rules.contraction import contraction
+from ..rules.fallback import fallback
+from ..rules.pointwise import pointwise
+from ..rules.transposition import transposition
+from ..rules.window import window
 from ..tiling.borders import lower_blocks
-from ..transposition import transposition
-from ..window import window
 from .map_chain import CHANNEL, IMAGE, ROW, Stage, place_at
 
 RULES = (transposition, pointwise, contraction, channels, window, fallback)

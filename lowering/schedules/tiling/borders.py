@@ -24,9 +24,9 @@ from tvm import ir, s_tir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
-from ..blocks import FUNCTION, BlockInfo, is_selection, walk
-from ..draft import Draft
-from ..rewriting import conjuncts, rebuild, substitute, with_body, with_loop_body
+from ..base.blocks import FUNCTION, BlockInfo, is_selection, walk
+from ..base.draft import Draft
+from ..base.rewriting import conjuncts, rebuild, substitute, with_body, with_loop_body
 
 _LOWER_BLOCKS = (
     s_tir.transform.LowerInitBlock,

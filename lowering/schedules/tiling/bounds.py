@@ -11,9 +11,9 @@ from typing import Any
 from tvm import sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
-from ..blocks import walk
-from ..draft import Draft
-from ..rewriting import conjuncts, rebuild
+from ..base.blocks import walk
+from ..base.draft import Draft
+from ..base.rewriting import conjuncts, rebuild
 
 BOUNDED = "eqfuse.bounded"
 """Annotation of a loop that ends with its axis; it is neither unrolled nor vectorised."""

@@ -14,9 +14,9 @@ from tvm import s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
-from ..blocks import FUNCTION
-from ..draft import Draft
-from ..rewriting import rebuild, substitute, with_body
+from ..base.blocks import FUNCTION
+from ..base.draft import Draft
+from ..base.rewriting import rebuild, substitute, with_body
 
 
 def branch(large: Draft, conditions: Sequence[Any], small: Draft) -> Draft:

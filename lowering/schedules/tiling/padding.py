@@ -7,9 +7,9 @@ from typing import Any
 
 from tvm import ir, tirx
 
-from ..blocks import BufferAccess, is_selection, walk
-from ..draft import Draft
-from ..rewriting import conjuncts
+from ..base.blocks import BufferAccess, is_selection, walk
+from ..base.draft import Draft
+from ..base.rewriting import conjuncts
 
 
 @dataclass(frozen=True)

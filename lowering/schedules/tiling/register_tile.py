@@ -8,10 +8,10 @@ from math import log2
 from typing import Any
 
 from ....costmodels.register_tiles import ELEMENT_BITS, Tile
-from ..blocks import BlockInfo
-from ..draft import Draft
-from ..extents import is_symbolic
-from ..preparation import FINE_SHARES
+from ..base.blocks import BlockInfo
+from ..base.draft import Draft
+from ..base.extents import is_symbolic
+from ..base.preparation import FINE_SHARES
 from .tiles import largest_divisor
 
 UNROLLED_PRODUCTS = 288

@@ -14,9 +14,9 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.s_tir import stmt as s_stmt
 
-from ..blocks import BlockInfo, walk
-from ..draft import Draft
-from ..rewriting import rebuild, substitute, with_loop_body
+from ..base.blocks import BlockInfo, walk
+from ..base.draft import Draft
+from ..base.rewriting import rebuild, substitute, with_loop_body
 from .padding import PaddedMap, find_padding
 
 

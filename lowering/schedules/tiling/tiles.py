@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ....costmodels.register_tiles import Tile
-from ..extents import number_of
+from ..base.extents import number_of
 
 FLOAT_BYTES = 4
 NARROW_LANES = 4

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from math import prod
 
-from ..blocks import BlockInfo, BufferAccess
-from ..draft import Draft
+from ..base.blocks import BlockInfo, BufferAccess
+from ..base.draft import Draft
 
 
 def turn_rows(draft: Draft) -> Draft | None:

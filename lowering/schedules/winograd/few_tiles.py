@@ -17,11 +17,11 @@ from tvm.s_tir import stmt as s_stmt
 
 from ....costmodels.device import Device
 from ....costmodels.register_tiles import Tile, tile_cycles
-from ..blocks import FUNCTION, BlockInfo
-from ..draft import Draft
-from ..rewriting import point, rebuild, with_body
+from ..base.blocks import FUNCTION, BlockInfo
+from ..base.draft import Draft
+from ..base.rewriting import point, rebuild, with_body
+from ..base.winograd_filters import TAPS
 from ..tiling.tiles import FLOAT_BYTES
-from .filters import TAPS
 from .function import WinogradTiling
 
 FEW_ROWS = 4

@@ -23,10 +23,10 @@ import tvm_ffi
 from tvm import ir, s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 
-from ..blocks import FUNCTION
-from ..extents import expression_of, is_symbolic, number_of
-from ..rewriting import point, with_body
-from .filters import TAPS, Filter, transform_tile
+from ..base.blocks import FUNCTION
+from ..base.extents import expression_of, is_symbolic, number_of
+from ..base.rewriting import point, with_body
+from ..base.winograd_filters import TAPS, Filter, transform_tile
 from .match import FilteredConvolution, substitute
 
 INPUT, PRODUCT, COPY, OUTPUT = "winograd_input", "winograd_product", "winograd_copy", "winograd_output"

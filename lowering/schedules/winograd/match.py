@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import tvm_ffi
 from tvm import tirx
 
-from ..blocks import BlockInfo, BufferAccess, parameter_index
-from ..draft import Draft
-from ..extents import is_symbolic
+from ..base.blocks import BlockInfo, BufferAccess, parameter_index
+from ..base.draft import Draft
+from ..base.extents import is_symbolic
+from ..base.winograd_filters import TAPS
 from ..tiling.padding import PaddedMap, find_padding
-from .filters import TAPS
 
 
 class PlaneAxes(NamedTuple):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ....support.scratch import scratch_folder
+from ...base.errors import TuningError
 from ...bundle.bundle import versions
-from ...errors import TuningError
 from ...kernels.messages import Answer, Request
 from ...kernels.pool import SECONDS, KernelPool
 

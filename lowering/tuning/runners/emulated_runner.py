@@ -11,10 +11,10 @@ from ....support.processor import ARM
 from ....support.scratch import scratch_folder
 from ...arm.counts import estimate_cycles
 from ...arm.emulate import EXAMPLE, build_plugin, count_example
-from ...arm.toolchain import Tool, ToolError, missing
-from ...program.plan import Buffer, Call, Plan
+from ...base.target import Target
+from ...base.toolchain import Tool, ToolError, missing
+from ...plan.plan import Buffer, Call, Plan
 from ...program.project import build_example, write_project
-from ...target import Target
 from .measuring import KernelObject, Timing, example_tensors
 
 _AT_ONCE = 2

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ....ir.types import TensorType
 from ....support.scratch import scratch_folder, scratch_root
-from ...linking import Linker
+from ...base.linking import Linker
 from ...running.native import Array, NativeLibrary, aligned, empty
 from .measuring import (
     COMPARISON,

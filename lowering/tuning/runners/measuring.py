@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ....ir.types import TensorType
 from ....support.processes.worker_process import WorkerDiedError, WorkerProcess
-from ...errors import LoweringError
+from ...base.errors import LoweringError
 from .sampling import Run, compare_calls, time_calls
 
 MOST_BETWEEN = 96 << 20

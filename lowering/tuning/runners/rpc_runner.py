@@ -19,8 +19,8 @@ from typing import Any
 from ....ir.types import TensorType
 from ....support.processes.worker_process import WorkerPool
 from ....support.scratch import scratch_folder
-from ...errors import TuningError
-from ...linking import Linker
+from ...base.errors import TuningError
+from ...base.linking import Linker
 from .measuring import (
     COMPARISON,
     KernelObject,

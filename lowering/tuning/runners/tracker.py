@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ....support.errors import UsageError
-from ...errors import TuningError
+from ...base.errors import TuningError
 
 _LAST_PORT = 65535
 _SECONDS = 5.0

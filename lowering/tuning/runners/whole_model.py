@@ -8,11 +8,11 @@ from statistics import median
 
 from ....ir.types import TensorType
 from ....support.scratch import scratch_folder
-from ...bundle.manifest import PLAN
-from ...errors import TuningError
-from ...program.plan import Plan
+from ...base.errors import TuningError
+from ...base.target import Target
+from ...plan.manifest import PLAN
+from ...plan.plan import Plan
 from ...program.project import build_object
-from ...target import Target
 from .measuring import KernelObject
 from .rpc_runner import RpcRunner
 

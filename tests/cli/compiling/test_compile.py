@@ -18,7 +18,7 @@ from eqfuse.cli.compile import measurement_lines
 from eqfuse.engine.verification import Verification
 from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest
-from eqfuse.lowering.bundle.manifest import KernelTrials, MeasurementSummary, Trial
+from eqfuse.lowering.plan.manifest import KernelTrials, MeasurementSummary, Trial
 
 from ..command_line import CommandLine
 

@@ -14,13 +14,13 @@ from onnx import helper
 from eqfuse.cli.parser import DSA_ORDERS, DSA_VARIANTS, FLOATS
 from eqfuse.costmodels.dsa_device import DIRECTORY, dsa_device_names
 from eqfuse.driver.compiler.accelerator import WIDTHS
+from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.dsa.bundle.simulated_model import IsolatedSimulation
 from eqfuse.lowering.dsa.program.json_format import load_json
 from eqfuse.lowering.dsa.schedule.scheduler import _ORDERS
 from eqfuse.lowering.dsa.schedule.variants import VARIANTS
-from eqfuse.lowering.ports import random_inputs
 from eqfuse.lowering.running.runner import load
 
 from ...lowering.dsa.small_networks import by_sample, cnn, transformer

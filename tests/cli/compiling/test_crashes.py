@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from onnx import helper
 
+from eqfuse.lowering.base.ports import Port
 from eqfuse.lowering.bundle.bundle import digests, versions, write_manifest
-from eqfuse.lowering.bundle.manifest import LIBRARY, Manifest, Platform, Provenance
 from eqfuse.lowering.dsa.bundle.files import TILES, store_kernels
 from eqfuse.lowering.kernels import compilation as kernels
 from eqfuse.lowering.kernels.messages import Answer, Request
 from eqfuse.lowering.kernels.pool import compile_requests
-from eqfuse.lowering.ports import Port
+from eqfuse.lowering.plan.manifest import LIBRARY, Manifest, Platform, Provenance
 
 from ..command_line import CommandLine, Outcome
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from eqfuse.lowering import target
+from eqfuse.lowering.base import target
 from eqfuse.lowering.bundle import bundle
 from eqfuse.support.processor import X86, level_features, processor_level
 

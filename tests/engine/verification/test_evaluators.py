@@ -19,8 +19,8 @@ from eqfuse.engine.verification.judges.widening import widen, widen_value
 from eqfuse.engine.verification.runs.run import OnnxRuntime
 from eqfuse.engine.verification.runs.source import open_source
 from eqfuse.engine.verification.runs.values import RunError, Value, leaves
+from eqfuse.lowering.base.errors import CrashError
 from eqfuse.lowering.bundle.isolation import call_isolated
-from eqfuse.lowering.errors import CrashError
 
 from ..models import normal
 from .node_variants import Call, node_calls, variants

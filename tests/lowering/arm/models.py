@@ -12,7 +12,7 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from eqfuse.costmodels.device import Device
-from eqfuse.lowering.program.plan import Buffer, Call, Plan, View
+from eqfuse.lowering.plan.plan import Buffer, Call, Plan, View
 
 SIDE, CHANNELS, FEATURES, CLASSES = 12, 8, 16, 32
 PIXELS = SIDE * SIDE

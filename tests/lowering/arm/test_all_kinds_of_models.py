@@ -12,10 +12,10 @@ import pytest
 from onnx import helper
 
 import eqfuse
-from eqfuse.lowering.arm.toolchain import Tool, missing
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.toolchain import Tool, missing
 from eqfuse.lowering.bundle.bundle import read_manifest
-from eqfuse.lowering.bundle.emulated_model import EmulatedModel
-from eqfuse.lowering.target import target_of
+from eqfuse.lowering.running.emulated_model import EmulatedModel
 from eqfuse.support.errors import UsageError
 
 from ..small_models import FLOAT, Array, expected, model, saved, weights

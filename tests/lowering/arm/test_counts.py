@@ -17,9 +17,9 @@ from eqfuse.lowering.arm.counts import (
     estimate_cycles,
     parse_report,
 )
-from eqfuse.lowering.arm.toolchain import ToolError
+from eqfuse.lowering.base.toolchain import ToolError
 
-from ..program.plans import chain
+from ..plan.plans import chain
 
 REPORT = """region instructions fused multiply_adds vector loads stores branches other stack misses1 misses2
 0 9 0 0 0 0 0 0 9 0 1 1

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import eqfuse
+from eqfuse.lowering.base.errors import BundleError
 from eqfuse.lowering.bundle.bundle import MANIFEST, check_destination, check_file, publish, read_manifest, stage_bundle
-from eqfuse.lowering.bundle.manifest import FORMAT, parse_manifest
-from eqfuse.lowering.errors import BundleError
+from eqfuse.lowering.plan.manifest import FORMAT, parse_manifest
 from eqfuse.lowering.running import runner
 from eqfuse.support.errors import UsageError
 
@@ -42,7 +42,7 @@ def edit_manifest(bundle: Path, edit: Edit) -> Path:
 
 def reseal(bundle: Path, edit: Edit) -> Path:
     """Edit the manifest and its digest too, for the checks behind that of the digest."""
-    from eqfuse.lowering.bundle import manifest
+    from eqfuse.lowering.plan import manifest
 
     content = json.loads((bundle / MANIFEST).read_text())
     edit(content)

@@ -13,8 +13,8 @@ import onnxruntime
 import pytest
 from onnx import helper
 
+from eqfuse.lowering.base.ports import Port
 from eqfuse.lowering.bundle.check import Tolerated, _check_rare_sizes, _verification, fit_to_original
-from eqfuse.lowering.ports import Port
 from eqfuse.support.errors import UsageError
 
 from ...engine.models import model, normal, value

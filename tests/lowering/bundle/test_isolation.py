@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eqfuse.lowering.base.errors import BundleError, CrashError, LoweringError
 from eqfuse.lowering.bundle.check import call_for_verdict
 from eqfuse.lowering.bundle.isolation import NO_LIMIT, call_isolated
-from eqfuse.lowering.bundle.kernel_facts import read_table
-from eqfuse.lowering.bundle.manifest import LIBRARY
-from eqfuse.lowering.errors import BundleError, CrashError, LoweringError
+from eqfuse.lowering.plan.kernel_facts import read_table
+from eqfuse.lowering.plan.manifest import LIBRARY
 from eqfuse.lowering.running.isolated_model import IsolatedKernels, IsolatedModel
 from eqfuse.support.errors import UsageError, VerificationError
 

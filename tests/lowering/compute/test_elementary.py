@@ -13,8 +13,8 @@ import tvm
 from scipy import special
 from tvm import s_tir, te
 
+from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.compute import elementary, trigonometry
-from eqfuse.lowering.target import target_of
 
 from ..in_tvm import Array
 

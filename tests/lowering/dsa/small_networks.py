@@ -14,7 +14,7 @@ from eqfuse.driver.compiler.accelerator import AcceleratorKernels
 from eqfuse.driver.compiler.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
-from eqfuse.lowering.weights import Weights
+from eqfuse.lowering.base.weights import Weights
 
 from ..small_models import model
 

@@ -10,7 +10,7 @@ from eqfuse import lowering
 
 from ...test_layers import own_imports
 
-ORDER = ("network", "program", "schedule", "simulate", "tiles", "codegen", "compiler", "report", "bundle")
+ORDER = ("network", "program", "schedule", "simulate", "tiles", "codegen", "report", "bundle")
 """Each of these imports only from those before it."""
 ROOT = Path(lowering.__file__).parents[1]
 

@@ -15,12 +15,12 @@ from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.groups import unfused
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.branches import split_branches
 from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
-from eqfuse.lowering.program.plan import Call
+from eqfuse.lowering.plan.plan import Call
 from eqfuse.lowering.program.planning import plan_program
-from eqfuse.lowering.target import target_of
-from eqfuse.lowering.weights import Weights
 
 from ..linked import linked
 from ..small_models import expected

@@ -7,7 +7,7 @@ import re
 import tvm
 from tvm import s_tir, te, tirx
 
-from eqfuse.lowering.decisions import Trace
+from eqfuse.lowering.base.decisions import Trace
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.schedules import list_candidates
 

@@ -13,13 +13,13 @@ from tvm import te, topi
 
 from eqfuse.engine.onnx.model import read
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.channels_last import channels_last, channels_last_values, from_last, last_shape, to_last
 from eqfuse.lowering.kernels.compilation import compile_kernels
 from eqfuse.lowering.kernels.messages import Choices
 from eqfuse.lowering.kernels.steps import Kernel, View, steps
 from eqfuse.lowering.schedules import CONSTANTS, schedule
-from eqfuse.lowering.target import target_of
-from eqfuse.lowering.weights import Weights
 
 from ..linked import linked
 from ..schedules.functions import HOST, Shape, convolution, execute, inputs, pool

@@ -15,10 +15,10 @@ from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.types import TensorType
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.compute import Extents
 from eqfuse.lowering.kernels.fallback import fallback
 from eqfuse.lowering.kernels.prim_funcs import lower_kernel
-from eqfuse.lowering.weights import Weights
 
 from ..small_models import Array, expected, model
 

@@ -11,17 +11,17 @@ from onnx import helper
 
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.groups import unfused
-from eqfuse.lowering.bundle.manifest import LIBRARY
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels import compilation
 from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
 from eqfuse.lowering.kernels.fallback import LoopCall
 from eqfuse.lowering.kernels.messages import Answer, Part
 from eqfuse.lowering.kernels.steps import InPlace
-from eqfuse.lowering.program.plan import PlanError
+from eqfuse.lowering.plan.manifest import LIBRARY
+from eqfuse.lowering.plan.plan import PlanError
 from eqfuse.lowering.program.planning import plan_program
 from eqfuse.lowering.running.blame import suspects
-from eqfuse.lowering.target import target_of
-from eqfuse.lowering.weights import Weights
 
 from ..linked import linked
 from ..small_models import expected, graph_of, model, weights
@@ -138,9 +138,9 @@ def test_a_function_that_hands_a_part_on_is_refused() -> None:
 def test_vectors_do_not_go_on_in_the_next_row_of_a_part(parts: dict[str, int], axes: int) -> None:
     from tvm import te
 
-    from eqfuse.lowering.schedules.blocks import PARTS
-    from eqfuse.lowering.schedules.draft import Draft
-    from eqfuse.lowering.schedules.pointwise import count_contiguous_axes
+    from eqfuse.lowering.schedules.base.blocks import PARTS
+    from eqfuse.lowering.schedules.base.draft import Draft
+    from eqfuse.lowering.schedules.rules.pointwise import count_contiguous_axes
 
     x = te.placeholder((4, 12), name="x")
     function = te.create_prim_func([x, te.compute((4, 12), lambda i, j: x[i, j] + 1, name="y")])

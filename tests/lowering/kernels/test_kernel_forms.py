@@ -10,7 +10,7 @@ from eqfuse.benchmarks.forms.compiled_form import compile_form, draw_inputs, in_
 from eqfuse.benchmarks.forms.free_forms import FreeForm, list_free_forms
 from eqfuse.benchmarks.forms.kernel_forms import Form, list_forms
 from eqfuse.benchmarks.forms.recurrent_forms import list_recurrences
-from eqfuse.lowering.target import target_of
+from eqfuse.lowering.base.target import target_of
 
 TOLERANCE = 1e-4
 """Of the largest element of an output: sums in another order, by Winograd's filters, too."""

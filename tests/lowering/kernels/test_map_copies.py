@@ -15,12 +15,12 @@ from eqfuse.driver.compiler.compile import compile_model
 from eqfuse.driver.options import Options
 from eqfuse.engine.onnx.model import read
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.compilation import CompiledKernels, SpecialKernels, compile_kernels
 from eqfuse.lowering.kernels.fallback import fallback
 from eqfuse.lowering.kernels.map_copies import copy_maps
 from eqfuse.lowering.running.blame import suspects
-from eqfuse.lowering.target import target_of
-from eqfuse.lowering.weights import Weights
 
 from ..linked import linked
 from ..small_models import expected, graph_of, model, weights

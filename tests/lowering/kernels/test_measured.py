@@ -18,14 +18,14 @@ from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.groups import unfused
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.sizes import number, symbol
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
 from eqfuse.lowering.kernels.fallback import LoopCall
 from eqfuse.lowering.kernels.measured import find_bounds, join_measured
-from eqfuse.lowering.program.plan import Measure
+from eqfuse.lowering.plan.plan import Measure
 from eqfuse.lowering.program.planning import plan_program
 from eqfuse.lowering.running.context import Context
-from eqfuse.lowering.target import target_of
-from eqfuse.lowering.weights import Weights
 
 from ..linked import linked
 from ..small_models import Array, expected, weights

@@ -10,11 +10,11 @@ import pytest
 from tvm import ir, te
 
 from eqfuse.costmodels.device import load_device
+from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.kernels import worker
 from eqfuse.lowering.kernels.messages import Request
 from eqfuse.lowering.kernels.pool import compile_requests
 from eqfuse.lowering.schedules import Scheduled
-from eqfuse.lowering.target import target_of
 
 
 def request(name: str, folder: Path, prim_func: str | None = None) -> Request:

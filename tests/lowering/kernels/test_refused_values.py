@@ -10,10 +10,10 @@ from onnx import TensorProto, helper, numpy_helper
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
-from eqfuse.lowering.errors import LoweringError
-from eqfuse.lowering.interface import require_tensors
+from eqfuse.lowering.base.errors import LoweringError
+from eqfuse.lowering.base.interface import require_tensors
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.fallback import Fallback, without_kernel
-from eqfuse.lowering.weights import Weights
 
 from ..small_models import graph_of
 

@@ -6,7 +6,7 @@ import numpy as np
 from onnx import helper
 
 from eqfuse.ir.graph import OperatorGraph
-from eqfuse.lowering.decisions import DecisionSite, Option
+from eqfuse.lowering.base.decisions import DecisionSite, Option
 from eqfuse.lowering.kernels.messages import Answer, Choices
 from eqfuse.lowering.kernels.variants import Cut, Variant, list_variants
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from eqfuse.lowering.linking import LANGUAGE
+from eqfuse.lowering.base.linking import LANGUAGE
 from eqfuse.lowering.loops.program import CONSTANTS, loop_program
 
 Array = np.ndarray[Any, Any]

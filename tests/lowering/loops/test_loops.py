@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from eqfuse.lowering.errors import LoweringError
+from eqfuse.lowering.base.errors import LoweringError
 from eqfuse.lowering.loops.element_types import node_types
 
 from .in_c import Array, InC, LoopError

@@ -10,12 +10,12 @@ import numpy as np
 
 from eqfuse.ir.size_names import parse_size
 from eqfuse.ir.sizes import Size
-from eqfuse.lowering.bundle.manifest import LIBRARY, WEIGHTS
-from eqfuse.lowering.linking import Linker
-from eqfuse.lowering.ports import Port
-from eqfuse.lowering.program.plan import Buffer, Plan
+from eqfuse.lowering.base.linking import Linker
+from eqfuse.lowering.base.ports import Port
+from eqfuse.lowering.plan.manifest import LIBRARY, WEIGHTS
+from eqfuse.lowering.plan.plan import Buffer, Plan
+from eqfuse.lowering.plan.sizes import extents_of
 from eqfuse.lowering.program.project import Weights, write_library
-from eqfuse.lowering.program.sizes import extents_of
 from eqfuse.lowering.running.context import Context, Fallback
 from eqfuse.lowering.running.native import aligned, load_library
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eqfuse.lowering.linking import RUNTIME
-from eqfuse.lowering.program.plan import Buffer, Call, Measure, Plan, View
+from eqfuse.lowering.base.linking import RUNTIME
+from eqfuse.lowering.plan.plan import Buffer, Call, Measure, Plan, View
 from eqfuse.lowering.program.project import Naming, write_project
 
 from .handmade import KERNELS, floats, size

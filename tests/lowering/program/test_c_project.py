@@ -13,14 +13,14 @@ import eqfuse
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
-from eqfuse.lowering.arm.toolchain import Tool, missing
+from eqfuse.lowering.base.errors import BundleError
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.toolchain import Tool, missing
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.bundle.bundle import read_manifest
-from eqfuse.lowering.errors import BundleError
 from eqfuse.lowering.kernels.compilation import compile_kernels
-from eqfuse.lowering.program.plan import Copy, Plan
+from eqfuse.lowering.plan.plan import Copy, Plan
 from eqfuse.lowering.program.planning import plan_program
-from eqfuse.lowering.target import target_of
-from eqfuse.lowering.weights import Weights
 
 from ..small_models import chain, model, saved, weights
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eqfuse.lowering.plan.plan import Buffer, Callback, Plan, PlanError
 from eqfuse.lowering.program import c_source
 from eqfuse.lowering.program.c_source import header, source, write_weights
-from eqfuse.lowering.program.plan import Buffer, Callback, Plan, PlanError
 from eqfuse.lowering.program.project import write_project
 
-from .plans import chain
+from ..plan.plans import chain
 
 PLAN = replace(
     chain(4, 8, 2),

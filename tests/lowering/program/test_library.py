@@ -13,15 +13,15 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
-from eqfuse.lowering.errors import LoweringError
+from eqfuse.lowering.base.errors import LoweringError
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels import compilation
 from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
 from eqfuse.lowering.kernels.fallback import LoopCall
 from eqfuse.lowering.kernels.messages import Answer
 from eqfuse.lowering.kernels.steps import Kernel, View, steps
 from eqfuse.lowering.program.planning import plan_program
-from eqfuse.lowering.target import target_of
-from eqfuse.lowering.weights import Weights
 
 from ..linked import linked
 from ..small_models import chain, expected, model, random_inputs, weights, with_fallback, with_loops

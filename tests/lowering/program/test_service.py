@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import eqfuse
-from eqfuse.lowering.program.plan import Call, Plan
+from eqfuse.lowering.plan.plan import Call, Plan
 
 from .handmade import floats
 from .test_c_library import build, project

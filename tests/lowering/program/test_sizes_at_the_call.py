@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from eqfuse.lowering.program.plan import Buffer, Call, Measure, Plan, PlanError, View
+from eqfuse.lowering.plan.plan import Buffer, Call, Measure, Plan, PlanError, View
+from eqfuse.lowering.plan.sizes import Demand, Solution, extents_of, solve_sizes, upper_bound
 from eqfuse.lowering.program.requirements import list_requirements
-from eqfuse.lowering.program.sizes import Demand, Solution, extents_of, solve_sizes, upper_bound
 from eqfuse.lowering.running.context import Context
 from eqfuse.support.errors import UsageError
 

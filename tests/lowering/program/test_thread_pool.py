@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.lowering.linking import Linker
+from eqfuse.lowering.base.linking import Linker
 
 SOURCE = Path(__file__).with_name("shared_loops.c")
 SECONDS = 10.0

@@ -13,9 +13,9 @@ from tvm import ir, s_tir, sym, te, tirx, topi
 from tvm.s_tir import stmt as s_stmt
 
 from eqfuse.costmodels.device import Device, load_device
+from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.schedules import Scheduled, mark_constants, schedule
-from eqfuse.lowering.schedules.blocks import walk
-from eqfuse.lowering.target import target_of
+from eqfuse.lowering.schedules.base.blocks import walk
 
 Shape = tuple[int, ...]
 HOST: Device = load_device("host")

@@ -19,15 +19,15 @@ from eqfuse.lowering.kernels.build import build, place_parts
 from eqfuse.lowering.kernels.channels_last import channels_last
 from eqfuse.lowering.kernels.messages import Part
 from eqfuse.lowering.schedules import CONSTANTS, REFUSALS, RULES, Draft, Scheduled, list_candidates
-from eqfuse.lowering.schedules.blocks import PARTS
+from eqfuse.lowering.schedules.base.blocks import PARTS
 
 from .functions import HOST, TARGET, convolution, inputs, layer_norm, matmul, of_one, pool, run
 from .intensive.test_convolution_chain import function_of
 from .product_models import perceptron, two_products
-from .test_borders import depthwise
-from .test_joins import concat, shuffle
+from .rules.test_joins import concat, shuffle
+from .rules.test_transposition import transpose
 from .test_stages import colours, exchanged_sum, gated_product
-from .test_transposition import transpose
+from .tiling.test_borders import depthwise
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 Array = np.ndarray[Any, Any]

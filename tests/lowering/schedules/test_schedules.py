@@ -14,10 +14,10 @@ from tvm import te, tirx, topi
 
 from eqfuse.costmodels.device import Device, load_device
 from eqfuse.costmodels.register_tiles import register_tiles, tile_cycles
+from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.compute import elementary
 from eqfuse.lowering.schedules import Draft, Repack, Trace, fallback, list_candidates, mark_constants, schedule
-from eqfuse.lowering.schedules.extents import TYPICAL
-from eqfuse.lowering.target import target_of
+from eqfuse.lowering.schedules.base.extents import TYPICAL
 from eqfuse.support.processor import X86
 
 from .functions import (

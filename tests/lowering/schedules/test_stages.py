@@ -9,11 +9,11 @@ import pytest
 from tvm import te, topi
 
 from eqfuse.lowering.schedules import Draft, Trace, fallback, list_candidates, mark_constants
-from eqfuse.lowering.schedules.draft import BETWEEN
+from eqfuse.lowering.schedules.base.draft import BETWEEN
+from eqfuse.lowering.schedules.base.extents import TYPICAL
 from eqfuse.lowering.schedules.estimate import estimate_cycles, least_cycles
-from eqfuse.lowering.schedules.extents import TYPICAL
-from eqfuse.lowering.schedules.fallback import plain
-from eqfuse.lowering.schedules.pointwise import pointwise
+from eqfuse.lowering.schedules.rules.fallback import plain
+from eqfuse.lowering.schedules.rules.pointwise import pointwise
 
 from .functions import ARM, HOST, SERVER, check, of_one
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from tvm import ir, te
 
 from eqfuse.ir.types import TensorType
+from eqfuse.lowering.base.target import Target, target_of
 from eqfuse.lowering.kernels.messages import Request
 from eqfuse.lowering.kernels.pool import KernelPool
-from eqfuse.lowering.target import Target, target_of
 from eqfuse.lowering.tuning.runners.measuring import KernelObject
 
 C_KERNEL = "int __tvm_ffi_{symbol}(void *self, const void *arguments, int count, void *result) {{ {body} return 0; }}"

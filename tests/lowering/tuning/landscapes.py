@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from eqfuse.lowering.decisions import DecisionSite, Trace
+from eqfuse.lowering.base.decisions import DecisionSite, Trace
 from eqfuse.lowering.tuning.cost_model import AnalyticModel, CostModel, features_of
 from eqfuse.lowering.tuning.evolution import TaskSearch
 from eqfuse.lowering.tuning.learning import Learner

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 from scipy.stats import kendalltau
 
-from eqfuse.lowering.decisions import DecisionSite, Option
+from eqfuse.lowering.base.decisions import DecisionSite, Option
 from eqfuse.lowering.tuning import cost_model
 from eqfuse.lowering.tuning.cost_model import AnalyticModel, CostModel, LearnedModel, features_of
 from eqfuse.lowering.tuning.learning import WORST_SCORE, Learner

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqfuse.lowering.decisions import DecisionSite, Option, Trace
+from eqfuse.lowering.base.decisions import DecisionSite, Option, Trace
 from eqfuse.lowering.tuning.cost_model import AnalyticModel, features_of, task_row
 from eqfuse.lowering.tuning.evolution import TaskSearch
 from eqfuse.lowering.tuning.records import Record, RecordDatabase

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.lowering.decisions import DecisionSite, Option
+from eqfuse.lowering.base.decisions import DecisionSite, Option
 from eqfuse.lowering.tuning.joins import Join, best_joins, compose_schedules
 
 PAIRS = st.lists(

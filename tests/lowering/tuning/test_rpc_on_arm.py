@@ -16,8 +16,8 @@ import pytest
 from onnx import helper
 
 import eqfuse
-from eqfuse.lowering.arm.toolchain import Tool, find, missing
-from eqfuse.lowering.target import target_of
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.toolchain import Tool, find, missing
 from eqfuse.lowering.tuning.records import RecordDatabase
 from eqfuse.lowering.tuning.runners.measuring import KernelObject
 from eqfuse.lowering.tuning.runners.rpc_runner import RpcRunner

@@ -10,10 +10,10 @@ import pytest
 from eqfuse.driver.compiler.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
-from eqfuse.lowering.target import target_of
 from eqfuse.lowering.tuning.tasks import TaskTable
-from eqfuse.lowering.weights import Weights
 
 from ..free_size_models import feature_maps, sequences
 

@@ -15,10 +15,11 @@ from onnx import helper
 from eqfuse.driver.compiler.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.messages import Answer, Request
 from eqfuse.lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
 from eqfuse.lowering.schedules import Trace, schedule
-from eqfuse.lowering.target import target_of
 from eqfuse.lowering.tuning.laboratory import Laboratory
 from eqfuse.lowering.tuning.records import RecordDatabase
 from eqfuse.lowering.tuning.runners.local_runner import LOCAL
@@ -27,7 +28,6 @@ from eqfuse.lowering.tuning.settings import Settings
 from eqfuse.lowering.tuning.space import decisions_of
 from eqfuse.lowering.tuning.tasks import TaskTable
 from eqfuse.lowering.tuning.tuner import BATCH, FIRST_TRIALS, SPLIT_SHARE, Tuned, Tuner
-from eqfuse.lowering.weights import Weights
 
 from ..small_models import model, weights
 

@@ -12,8 +12,7 @@ from onnx import helper
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.lowering.dsa.bundle.constants import constant_contents
-from eqfuse.lowering.dsa.codegen.generated import program_kernels
-from eqfuse.lowering.dsa.compiler import (
+from eqfuse.lowering.dsa.codegen.compiler import (
     AcceleratorNetwork,
     Choices,
     DsaProgram,
@@ -21,7 +20,8 @@ from eqfuse.lowering.dsa.compiler import (
     order_by_start,
     program_for,
 )
-from eqfuse.lowering.dsa.errors import DsaError
+from eqfuse.lowering.dsa.codegen.generated import program_kernels
+from eqfuse.lowering.dsa.network.errors import DsaError
 from eqfuse.lowering.dsa.network.storage import plain_array, stored_array
 from eqfuse.lowering.dsa.program.instructions import Level
 from eqfuse.lowering.dsa.program.validate import validate

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from tvm import te, tirx, topi
 
 from eqfuse.costmodels.device import Device
-from eqfuse.lowering import decisions
+from eqfuse.lowering.base import decisions
 from eqfuse.lowering.kernels.channels_last import channels_last
 from eqfuse.lowering.schedules import Draft, Scheduled, Trace, mark_constants
-from eqfuse.lowering.schedules.contraction import contraction
-from eqfuse.lowering.schedules.extents import TYPICAL, typical_sizes
-from eqfuse.lowering.schedules.winograd.filters import FILTERS, Filter, WinogradWeights, filter_of
+from eqfuse.lowering.schedules.base.extents import TYPICAL, typical_sizes
+from eqfuse.lowering.schedules.base.winograd_filters import FILTERS, Filter, WinogradWeights, filter_of
+from eqfuse.lowering.schedules.rules.contraction import contraction
 
 from ..functions import ARM, HOST, SERVER, TARGET, execute, inputs
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from eqfuse.ir.types import TensorType
-from eqfuse.lowering.errors import TuningError
+from eqfuse.lowering.base.errors import TuningError
 from eqfuse.lowering.tuning.runners.builders import Builder, ClusterBuilder, PoolBuilder
 from eqfuse.lowering.tuning.runners.local_runner import LocalRunner
 from eqfuse.lowering.tuning.runners.measuring import KernelObject

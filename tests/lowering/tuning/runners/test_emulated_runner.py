@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from eqfuse.ir.types import TensorType
-from eqfuse.lowering.arm.toolchain import Tool, ToolError, missing
-from eqfuse.lowering.program.plan import PlanError
-from eqfuse.lowering.target import target_of
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.toolchain import Tool, ToolError, missing
+from eqfuse.lowering.plan.plan import PlanError
 from eqfuse.lowering.tuning.runners.emulated_runner import EmulatedRunner, plan_of
 from eqfuse.lowering.tuning.runners.measuring import KernelObject
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.lowering.errors import LoweringError, TuningError
+from eqfuse.lowering.base.errors import LoweringError, TuningError
 from eqfuse.lowering.tuning.runners.measuring import KernelObject
 from eqfuse.lowering.tuning.runners.rpc_runner import RpcRunner
 from eqfuse.lowering.tuning.runners.sampling import PAIRS

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from eqfuse.lowering.errors import TuningError
+from eqfuse.lowering.base.errors import TuningError
 from eqfuse.lowering.tuning.runners import tracker
 from eqfuse.lowering.tuning.runners.tracker import Tracker
 

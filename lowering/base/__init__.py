@@ -1,0 +1,1 @@
+"""What every part starts from: the target, a model's ports and weights, tools, threads, decisions and errors."""

@@ -1,0 +1,150 @@
+"""The compiler driver of this machine, or of a board: it links kernels, and compiles the C that is linked to them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from ...support.scratch import scratch_environment, scratch_folder
+from ...support.store import Store, source_digest
+from .errors import LoweringError
+from .target import check_linker
+from .toolchain import Tool, find
+
+RUNTIME = Path(__file__).with_name("runtime")
+"""The folder of the runtime's sources."""
+RUNTIME_SOURCES = ("eqfuse_runtime.h", "eqfuse_runtime.c", "messages.c", "thread_pool.c", "workspaces.c")
+"""What every compiled model needs of them."""
+LANGUAGE = ("-std=gnu11", "-fwrapv")
+"""The C of loops, in which integers wrap around as in ONNX. A C project has them as objects that are compiled here."""
+_COMPILERS = ("gcc", "clang", "cc", "g++", "clang++", "c++")
+_SECONDS = 60.0
+_GUARD = """\
+/* A kernel that crashes ends its process as if all were well: TVM's RPC server does not outlive a session that fails.
+ * The signals are Linux's SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV. */
+typedef void (*handler)(int);
+extern handler signal(int, handler);
+extern void _exit(int);
+static void leave(int number) { (void)number, _exit(0); }
+static __attribute__((constructor)) void guard(void) {
+    static const int numbers[] = {4, 6, 7, 8, 11};
+    for (int i = 0; i < 5; ++i) signal(numbers[i], leave);
+}
+"""
+
+
+@dataclass(frozen=True)
+class Linker:
+    """A compiler driver that links for one processor."""
+
+    program: str
+
+    @staticmethod
+    def of(architecture: str) -> Linker:
+        """For the processors whose triples begin so. Raises UsageError, ToolError or LoweringError without a tool."""
+        if architecture == platform.machine():
+            check_linker()
+            named = os.environ.get("CC") or os.environ.get("CXX")
+            return Linker(named or next(filter(None, map(shutil.which, _COMPILERS))))
+        if architecture == "aarch64":
+            return Linker(str(find(Tool.CROSS_COMPILER)))
+        raise LoweringError(f"no linker for {architecture}; kernels are measured on {platform.machine()} and aarch64")
+
+    def link(self, objects: tuple[Path, ...], library: Path) -> None:
+        """Write the shared library of these objects. Raises LoweringError with the linker's complaint.
+
+        Of the libraries only those that kernels call: the others would take most of the time.
+        """
+        self._run("-shared", "-nostdlib", *map(str, objects), "-o", str(library), "-lm", "-lgcc")
+
+    def guard(self, folder: Path) -> Path:
+        """An object that turns the crash of a session of TVM's RPC server into its end."""
+        source, compiled = folder / "guard.c", folder / "guard.o"
+        source.write_text(_GUARD, encoding="utf-8")
+        return self.compile(source, compiled)
+
+    def link_model(self, objects: tuple[Path, ...], library: Path) -> None:
+        """Write the shared library of a whole model, whose functions call each other and no others of their names."""
+        options = ("-shared", "-Wl,-Bsymbolic", "-pthread")
+        self._run(*options, *map(str, objects), "-o", str(library), "-lm")
+
+    def runtime(self, folder: Path) -> tuple[Path, ...]:
+        """The objects of the runtime, which kernels are linked with."""
+        return tuple(self.runtime_object(name, folder) for name in RUNTIME_SOURCES if name.endswith(".c"))
+
+    def runtime_object(self, name: str, folder: Path) -> Path:
+        """The object of a source of the runtime, which is compiled once for all models."""
+        compiled = folder / f"{Path(name).stem}.o"
+        compiled.write_bytes(_compile_runtime(self, name))
+        return compiled
+
+    def compile(self, source: Path, compiled: Path) -> Path:
+        """The object of C that may use the runtime's header."""
+        options = ("-x", "c", *LANGUAGE, "-Werror=implicit-function-declaration", "-O2", "-fPIC", f"-I{RUNTIME}")
+        self._run(*options, "-c", str(source), "-o", str(compiled))
+        return compiled
+
+    def _run(self, *arguments: str) -> None:
+        _run((*self.program.split(), *arguments))
+
+
+@cache
+def _compile_runtime(linker: Linker, name: str) -> bytes:
+    """The object, from the store of objects where an earlier process compiled the same sources."""
+    sources = source_digest("lowering/base/runtime", suffixes=(".c", ".h"))
+    store, key = Store.in_cache("objects"), sha256(repr((linker.program, name, sources)).encode()).hexdigest()
+    stored = store.read_bytes(key)
+    if stored is not None:
+        return stored
+    with scratch_folder("runtime") as folder:
+        compiled = linker.compile(RUNTIME / name, Path(folder, "object.o")).read_bytes()
+    store.keep_bytes(key, compiled)
+    return compiled
+
+
+def rename_symbols(architecture: str, source: Path, renamed: Path, symbols: Mapping[str, str]) -> None:
+    """Write a copy of an object with other names of symbols, and no others for the linker to see.
+
+    Raises LoweringError without a tool for it.
+    """
+    names = ("objcopy" if architecture == platform.machine() else f"{architecture}-linux-gnu-objcopy", "llvm-objcopy")
+    program = next(filter(None, map(shutil.which, names)), None)
+    if program is None:
+        raise LoweringError(f"{names[0]}: not found, and --prefix needs it; install binutils for {architecture}")
+    options = [f"--redefine-sym={old}={new}" for old, new in symbols.items()]
+    kept = [f"--keep-global-symbol={name}" for pair in symbols.items() for name in pair]
+    _run((program, *options, *kept, str(source), str(renamed)))
+
+
+def _run(command: tuple[str, ...]) -> None:
+    try:
+        code, messages = _wait_for(command)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LoweringError(f"{command[0]}: cannot link a kernel: {error}") from None
+    if code:
+        raise LoweringError(f"{command[0]}: cannot link a kernel: {' '.join(messages.split())[-200:]}")
+
+
+def _wait_for(command: tuple[str, ...]) -> tuple[int, str]:
+    """The exit code and the messages of a program; it and those that it started end before this does, however it does.
+
+    Raises OSError and subprocess.TimeoutExpired.
+    """
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, errors="replace", env=scratch_environment()
+    ) as process:
+        try:
+            _, messages = process.communicate(timeout=_SECONDS)
+        except BaseException:
+            process.kill()
+            process.communicate()  # until the programs that it started have closed its pipes, too
+            raise
+        return process.returncode, messages

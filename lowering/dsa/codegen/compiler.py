@@ -1,0 +1,281 @@
+"""A network for an accelerator: ``OperatorGraph, layers, device, batch -> DsaProgram`` (GraphTurbo, OSDI 2023).
+
+All clusters run the same program in lockstep, each on its share of the samples, iterations one after another
+(section 2.1). So one cluster's program is what is made, checked and timed, with its share of DDR.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any
+
+import msgspec
+
+from ....costmodels.dsa_device import DsaDevice, single_cluster
+from ....ir.graph import OperatorGraph
+from ..network.batches import with_batch
+from ..network.deep_products import split_products
+from ..network.errors import DsaError
+from ..network.lookups import with_lookups_apart
+from ..network.rewriting import ConstantSlice
+from ..network.subgraphs import Layer
+from ..program.instructions import Program
+from ..program.validate import validate
+from ..schedule.clusters import Allocation, allocations
+from ..schedule.scheduler import OrderName, Schedule, schedule
+from ..schedule.variants import ALTERNATIVES, FULL, Variant
+from ..simulate.time_report import TimeReport, report
+from ..simulate.timing import Timeline, simulate_time
+from .alternatives import Candidate, for_splitting, promising_plans
+from .generated import Generated
+from .generator import Plan, write_program
+
+Observer = Callable[[str], None]
+_THRESHOLDS = 200_000, 50, 1000
+"""Thresholds of Python's collector of cycles while programs are made, far above its own."""
+_SLOWER_IN_A_ROW = 2
+"""The search ends after this many larger shares per cluster in a row that are no faster."""
+
+
+@dataclass(frozen=True)
+class AcceleratorNetwork:
+    """The network to compile. `element_size` is the bytes of a float on the accelerator; `slices` says of which of the
+    model's constants the others are parts, by name."""
+
+    graph: OperatorGraph
+    layers: tuple[Layer, ...]
+    element_size: int
+    slices: Mapping[str, ConstantSlice]
+
+    @cached_property
+    def batch(self) -> int | None:
+        """The samples that the graph is made for: the outermost extent of its inputs. None where they differ."""
+        read = {v for operator in self.graph.operators for v in operator.inputs if v is not None}
+        inputs = (v for v in map(self.graph.values.__getitem__, read) if v.producer is None and not v.is_constant)
+        batches = {v.extent.dimensions[0] for v in inputs if v.extent.dimensions}
+        return batches.pop() if len(batches) == 1 else None
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How to compile; `per_cluster` samples in each program, the fastest number where None. `order`: the variant's."""
+
+    variant: Variant = FULL
+    order: OrderName | None = None
+    per_cluster: int | None = None
+
+
+@dataclass(frozen=True)
+class DsaProgram:
+    """One cluster's program, how a batch is cut for it, and its simulated run."""
+
+    device: DsaDevice
+    allocation: Allocation
+    choices: Choices
+    generated: Generated
+    timeline: Timeline
+
+    @cached_property
+    def kernels(self) -> dict[str, OperatorGraph]:
+        """The operators of each tile kernel of the program."""
+        used = {use.tile for use in self.generated.uses.values()}
+        return {name: graph for name, graph in self.generated.kernels.graphs.items() if name in used}
+
+    @cached_property
+    def report(self) -> TimeReport:
+        """The figures of one run of one cluster's program."""
+        return report(self.timeline)
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of the whole batch."""
+        return self.allocation.iterations * self.timeline.cycles
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole batch."""
+        return self.cycles / self.device.clock
+
+    def figures(self) -> dict[str, Any]:
+        """The time report of the whole batch, for json.dumps; `cluster` is that of one run of the program."""
+        return {
+            "cycles": self.cycles,
+            "seconds": self.seconds,
+            "throughput": self.allocation.batch / self.seconds if self.seconds else 0.0,
+            "instructions": len(self.generated.program.instructions),
+            "cluster": self.report.as_json(),
+        }
+
+
+def accelerator_network(
+    graph: OperatorGraph, layers: Sequence[Layer], device: DsaDevice, element_size: int
+) -> AcceleratorNetwork:
+    """A graph and its fused layers as the accelerator runs them. Raises DsaError for shapes that are not static."""
+    for value in graph.values:
+        if value.type is not None and value.type.is_static:
+            continue
+        if value.producer is None:
+            raise DsaError(f"tensor {value.name!r}: its shape is not static; give all shapes with --input-shapes")
+        maker = graph.operators[value.producer]
+        raise DsaError(
+            f"operator {maker.name!r} ({maker.op}): the shape of its result {value.name!r} is not known, or depends on "
+            "values of inputs, and an accelerator runs fixed sizes only"
+        )
+    if not graph.operators:
+        raise DsaError("the model computes nothing from its inputs; there is nothing to schedule")
+    split = split_products(graph, with_lookups_apart(graph, layers), single_cluster(device), element_size)
+    return AcceleratorNetwork(split.graph, tuple(split.layers), element_size, split.slices)
+
+
+def compile_network(
+    network: AcceleratorNetwork,
+    device: DsaDevice,
+    batch: int | None = None,
+    choices: Choices = Choices(),
+    name: str = "network",
+    observer: Observer = lambda line: None,
+) -> DsaProgram:
+    """The fastest program for a batch (the model's own where None) among some ways to cut it, checked.
+
+    Raises DsaError: a batch that cannot be shared or followed, a tensor that fits nowhere; ProgramError for a program
+    that breaks a rule of the device.
+    """
+    best: DsaProgram | None = None
+    problem: DsaError | None = None
+    slower = 0
+    for allocation in _candidates(network, device, batch, choices.per_cluster):
+        try:
+            program = program_for(network, device, allocation, choices, name)
+        except DsaError as error:  # another share of the batch may fit
+            problem = error
+            continue
+        observer(f"{allocation.per_cluster} sample(s) per cluster: {program.seconds * 1e6:.1f} us")
+        slower = 0 if best is None or program.seconds < best.seconds else slower + 1
+        best = program if slower == 0 else best
+        if slower == _SLOWER_IN_A_ROW:
+            break
+    if best is None:
+        raise problem or DsaError(f"batch {batch}: cannot be shared over {device.clusters} clusters")
+    validate(best.generated.program, single_cluster(device))
+    return best
+
+
+def _candidates(
+    network: AcceleratorNetwork, device: DsaDevice, batch: int | None, per_cluster: int | None
+) -> list[Allocation]:
+    """Ways to cut the batch, the smallest programs first, as far as the graph can be made for each one's samples.
+
+    A graph whose batch cannot be followed is run as it is.
+    """
+    own = network.batch
+    wanted = batch or own
+    if wanted is None:
+        return [Allocation(1, 1, 1)]
+    candidates = sorted(allocations(wanted, device.clusters), key=lambda each: each.per_cluster)
+    if per_cluster is not None:
+        if wanted % per_cluster:
+            raise DsaError(f"batch {wanted}: is not divisible into programs of {per_cluster} samples")
+        alone = Allocation(wanted // per_cluster, 1, per_cluster)
+        candidates = [each for each in candidates if each.per_cluster == per_cluster] or [alone]
+    possible: list[Allocation] = []
+    problems: list[DsaError] = []
+    for allocation in candidates:
+        try:
+            if allocation.per_cluster != own:
+                with_batch(network.graph, allocation.per_cluster)
+            possible.append(allocation)
+        except DsaError as error:
+            problems.append(error)
+    if not possible and wanted != own:
+        raise problems[0]
+    return possible or [Allocation(1, 1, wanted)]
+
+
+def program_for(
+    network: AcceleratorNetwork, device: DsaDevice, allocation: Allocation, choices: Choices, name: str = "network"
+) -> DsaProgram:
+    """The program for one way to cut a batch, not checked; of several alternatives the fastest. Raises DsaError."""
+    cluster, samples = single_cluster(device), allocation.per_cluster
+
+    @cache  # variants whose instances are to fit the same have the same schedule
+    def make_schedule(splitting: DsaDevice, order: OrderName, instances: bool) -> Schedule:
+        return replace(
+            schedule(
+                network.graph, network.layers, splitting,
+                batch=samples if network.batch not in (None, samples) else None,
+                element_size=network.element_size, order=order, instances=instances,
+            ),
+            device=cluster,
+        )  # fmt: skip
+
+    def candidate(variant: Variant) -> Candidate:
+        order = choices.order or variant.order
+        return Candidate(variant, make_schedule(for_splitting(cluster, variant), order, variant.instances))
+
+    def make_program(plan: Plan) -> DsaProgram:
+        generated = write_program(plan, samples, name)
+        if plan.variant.overlap:
+            generated = replace(generated, program=order_by_start(generated.program, cluster))
+        return DsaProgram(device, allocation, choices, generated, simulate_time(generated.program, cluster))
+
+    with _collecting_seldom():
+        variants = ALTERNATIVES if choices.variant == FULL else (choices.variant,)
+        programs = map(make_program, promising_plans([candidate(variant) for variant in variants], cluster))
+        return min(programs, key=lambda program: program.timeline.cycles)
+
+
+@contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """Programs are millions of objects without cycles, which Python's collector would look through again and again."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def order_by_start(program: Program, device: DsaDevice) -> Program:
+    """Across-layer instruction scheduling (GraphTurbo, OSDI 2023, section 4.4): order a program by starting times.
+
+    The generator writes layer after layer. Engines run their own instructions in the order of the program, so a unit
+    that several kernels share, as the vector unit that ends both convolutions and depthwise ones, would keep the tiles
+    of the second layer waiting for the last of the first. Instructions are put in the order in which they start when
+    nobody waits for such a unit. Whatever an instruction has to follow still comes before it.
+    """
+    starts = simulate_time(program, device, in_order=False).starts
+    order = sorted(range(len(starts)), key=lambda index: (starts[index], index))
+    place = {old: new for new, old in enumerate(order)}
+    instructions = tuple(
+        msgspec.structs.replace(instruction, waits=tuple(sorted(place[wait] for wait in instruction.waits)))
+        for instruction in (program.instructions[old] for old in order)
+    )
+    return msgspec.structs.replace(program, instructions=instructions)
+
+
+def batch_axes(network: AcceleratorNetwork, outputs: Collection[int], repeated: bool) -> dict[int, int | None]:
+    """Per output, the axis along which its samples lie; None for a value that is the same for all samples.
+
+    Where the batch cannot be followed it is the outermost axis, as it is of inputs. Raises DsaError for an output of
+    `repeated` runs whose outermost extent is not the batch.
+    """
+    values = network.graph.values
+    try:
+        larger = with_batch(network.graph, 2 * (network.batch or 1)).values
+    except DsaError:
+        for value in map(values.__getitem__, outputs) if repeated else ():
+            if network.batch is None or value.extent.dimensions[:1] != (network.batch,):
+                raise DsaError(
+                    f"output {value.name!r}: its batch cannot be told; export the model with the batch it is to have"
+                ) from None
+        return dict.fromkeys(outputs, 0 if repeated else None)
+
+    def grown_axis(value: int) -> int | None:
+        pairs = zip(values[value].extent.dimensions, larger[value].extent.dimensions, strict=True)
+        return next((axis for axis, (before, after) in enumerate(pairs) if before != after), None)
+
+    return {value: grown_axis(value) for value in outputs}

@@ -1,0 +1,164 @@
+"""A schedule in the making: everything that a rule works on and is given, in one object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import tvm
+from tvm import ir, s_tir, tirx
+
+from ....costmodels.device import Device
+from ...base.decisions import Trace
+from .blocks import (
+    FUNCTION,
+    BlockInfo,
+    BufferAccess,
+    Inspected,
+    find_blocks,
+    find_consumers,
+    inspect_block,
+    parameter_index,
+    walk,
+)
+from .extents import extent_of, is_symbolic
+from .packing import Packing
+
+CONSTANTS = "eqfuse.constants"
+"""Attribute of a function: the indices of the parameters that are constants (topi sets TVM's own attribute at will)."""
+BETWEEN = "eqfuse.between"
+"""Attribute of a stage of a function: the indices of the parameters that are buffers inside of the whole function."""
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A scheduled function, the constants to repack for it, and the rule that made it.
+
+    Parameters keep their order; a repacked one has the shape that its `packed_shape` gives.
+    """
+
+    schedule: s_tir.Schedule
+    repack: tuple[Packing, ...] = ()
+    rule: str = ""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """TVM's schedule of one function, which rules change in place; the device and threads it is for; its decisions."""
+
+    schedule: s_tir.Schedule
+    device: Device
+    threads: int = 1
+    trace: Trace = field(default_factory=Trace)
+    inspected: Inspected = field(default_factory=dict, repr=False, compare=False)
+    lengths: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Expressions by their texts, for annotations: TVM takes texts and numbers there."""
+
+    @staticmethod
+    def of(function: tirx.PrimFunc, device: Device, threads: int = 1, trace: Trace | None = None) -> Draft:
+        """An unchanged schedule of a function; without a `trace` the device model decides everything."""
+        return Draft(s_tir.Schedule(function), device, threads, trace or Trace())
+
+    @property
+    def function(self) -> tirx.PrimFunc:
+        """The function as it is now."""
+        return self.schedule.mod[FUNCTION]
+
+    def copy(self) -> Draft:
+        """A draft that can be changed without changing this one; it shares the trace."""
+        return replace(self, schedule=self.schedule.copy())
+
+    def with_body(self, body: Any) -> Draft:
+        """A draft of the function with another body. Blocks and loops of this one are not valid in it."""
+        module = tvm.IRModule({FUNCTION: self.function.with_body(body)})
+        return replace(self, schedule=s_tir.Schedule(module))
+
+    def with_attribute(self, name: str, value: Any) -> Draft:
+        """A draft of the function with an attribute. Blocks and loops of this one are not valid in it."""
+        module = tvm.IRModule({FUNCTION: self.function.with_attr(name, value)})
+        return replace(self, schedule=s_tir.Schedule(module), inspected={})  # extents depend on typical sizes
+
+    def serial(self) -> Draft:
+        """The same draft for one thread: for what stands inside of loops that threads share already."""
+        return replace(self, threads=1)
+
+    def within(self, scope: str) -> Draft:
+        """The same draft, whose decisions are named ``scope.site``."""
+        return replace(self, trace=self.trace.within(scope))
+
+    def blocks(self) -> list[BlockInfo]:
+        """The blocks as they are now, producers before consumers."""
+        return find_blocks(self.schedule, self.inspected)
+
+    def inspect(self, block: Any) -> BlockInfo:
+        """One block as it is now."""
+        return inspect_block(self.schedule, block, self.inspected)
+
+    def producer(self, read: BufferAccess) -> BlockInfo | None:
+        """The block that computes an operand; None for a parameter."""
+        return next((block for block in self.blocks() if block.name == read.name), None)
+
+    def consumers(self, producer: BlockInfo) -> list[BlockInfo]:
+        """The blocks that read the output of `producer`."""
+        return find_consumers(self.blocks(), producer)
+
+    def loops(self, block: BlockInfo) -> list[Any]:
+        """The loops around a block, the outermost first."""
+        return list(self.schedule.get_loops(block.block))
+
+    def extent(self, loop: Any) -> int:
+        """The number of iterations of a loop: one that a call decides about is a `SymbolicExtent`."""
+        number: int = extent_of(self.schedule.get(loop).extent, self.function)
+        return number
+
+    def fuse(self, loops: Sequence[Any]) -> Any:
+        """One or more nested loops as one."""
+        return self.schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+
+    def is_output(self, block: BlockInfo) -> bool:
+        """Whether the block writes a parameter of the function."""
+        return parameter_index(self.function, block.write.buffer) is not None
+
+    def is_constant(self, access: BufferAccess) -> bool:
+        """Whether the buffer is a parameter listed in the attribute CONSTANTS, and so free to be packed."""
+        indices = (self.function.attrs or {}).get(CONSTANTS, ())
+        return parameter_index(self.function, access.buffer) in {int(i) for i in indices}
+
+    def parameters_outside(self) -> list[Any]:
+        """The parameters that a caller of the whole function gives: those of a stage may be buffers inside of it."""
+        between = {int(index) for index in (self.function.attrs or {}).get(BETWEEN, ())}
+        return [buffer for index, buffer in enumerate(self.function.params) if index not in between]
+
+    def may_inline(self, block: BlockInfo) -> bool:
+        """Whether TVM can inline the block: no output, no reduction; named parts (`Let`) go to one place only."""
+        if block.reduced or self.is_output(block):
+            return False
+        if not any(isinstance(part, tirx.Let) for part in walk(block.value)):
+            return True
+        parts = (part for user in self.consumers(block) for part in walk(user.value))
+        return sum(isinstance(part, ir.TensorLoad) and str(part.source.name) == block.name for part in parts) <= 1
+
+    def inline(self, block: BlockInfo) -> None:
+        """Write the block's expression wherever its output is read."""
+        self.schedule.compute_inline(block.block)
+
+    def start_reduction(self, block: BlockInfo, loop: Any) -> None:
+        """Write the first value of a reduction in front of the loop, if a call decides about its length: the first
+        step of a loop that does not run cannot write it."""
+        is_free = any(is_symbolic(block.extents[i]) for i in block.reduced)
+        if is_free and self.schedule.get(block.block).init is not None:
+            self.schedule.decompose_reduction(block.block, loop)
+
+    def compute_at(self, block: Any, loop: Any) -> None:
+        """Move a block into a loop; the loops of its own that have one iteration stay."""
+        self.schedule.compute_at(block, loop, preserve_unit_loops=True)
+
+    def unroll(self, *loops: Any) -> None:
+        """Unroll loops."""
+        for loop in loops:
+            self.schedule.unroll(loop)
+
+    def is_padding(self, block: BlockInfo, loop: Any) -> bool:
+        """Whether the block is a padding that TVM can take apart at the loop: fill the border, then copy the inside."""
+        return bool(self.schedule.can_decompose_padding(block.block, loop))

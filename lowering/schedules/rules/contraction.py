@@ -1,0 +1,296 @@
+"""Product sums: matrix products and convolutions of any kind, from a register tile.
+
+The output has axes that both operands share (batch, group, depthwise channel), axes of the first only, and axes of the
+second only. One axis of one operand is vectorised, one or two of the other are the rows of the tile:
+
+    for o.. (outputs), k.., k_in (reductions): C += A * B; for o..: Y = f(C)
+ => parallel outer tiles: for column tile: for row tile:
+        init C[rows, vectors, lanes] (registers)
+        for k..: unrolled k_in, rows, vectors: vectorised lanes: C += broadcast(A) * B
+        for rows, vectors: vectorised lanes: Y = f(C)
+
+A constant operand is packed so that the tile's columns (or rows) are contiguous. 3x3 convolutions may be computed with
+fewer products instead: see `winograd`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from math import log2, prod
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from ....costmodels.device import Device
+from ....costmodels.register_tiles import Tile, register_tiles, tile_cycles
+from ...base.decisions import Alternative, Trace
+from ..base.blocks import BlockInfo, BufferAccess, parameter_index, walk
+from ..base.draft import Draft, Scheduled
+from ..base.extents import TYPICAL, expression_of, is_symbolic, typical_sizes
+from ..base.packing import Repack
+from ..base.preparation import find_anchor
+from ..tiling.axes import fuse_pixels, split_groups, split_phases
+from ..tiling.prefetch import Weights, cycles_with_weights, fetch_ahead
+from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
+from ..tiling.tails import PACKED, overlap_tails
+from ..tiling.taps import find_outside, leave_out_taps, list_taps
+from ..tiling.tiles import FLOAT_BYTES, shrink_tile
+from ..winograd.match import find_convolution
+from .pointwise import schedule_prologues, vectorise_last
+from .winograd import winograd
+
+BLOCKS = (2, 4, 8, 16, 32)
+"""Numbers of tiles in a block that a search tries."""
+FEWER_ROWS = (1, 4)
+"""Rows of the tiles for extents that are decided by a call and shorter than the usual tile."""
+LARGER = 2
+"""Times the typical rows and columns that a plane of free size has where Winograd's filters are considered."""
+
+
+def contraction(draft: Draft) -> Scheduled | None:
+    """The rule: matches a function with exactly one product sum, whose other blocks are point-wise."""
+    draft = split_phases(draft) or draft
+    pair = find_anchor(draft, BlockInfo.is_product_sum)
+    if pair is None:
+        return None
+    filtered = _filter(draft, *pair)
+    if filtered is not None:
+        return filtered
+    attempt = draft.copy()
+    with suppress(s_tir.ScheduleError):
+        flat = fuse_pixels(attempt, *pair)
+        if flat is not None and flat[0].is_product_sum() and draft.trace.decide_flag("flat", usual=True):
+            draft, pair = attempt, flat
+    grouped = split_groups(draft, *pair)
+    if grouped is not None:
+        draft, pair = grouped, find_anchor(grouped, BlockInfo.is_product_sum)
+    if pair is None:
+        return None
+    anchor, epilogue = pair
+    plan = decide_plan(draft, list_plans(draft, anchor, epilogue))
+    if plan is None:
+        return None
+    repack = pack_operands(draft, anchor, plan)
+    return Scheduled(fetch_ahead(_tile(draft, anchor, epilogue, plan)).schedule, repack, "contraction")
+
+
+def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) -> Draft:
+    """The draft, whose constants are packed, by the plan's tiles.
+
+    Where a call decides about the number of rows or columns, fewer than a tile has are computed by smaller tiles. Those
+    of one row leave out what their windows see outside of the map.
+    """
+    smaller, outside = None, None
+    is_short, is_narrow = (is_symbolic(anchor.extents[axis]) for axis in (plan.row, plan.column))
+    tile = shrink_tile(plan.tile, FEWER_ROWS, is_short=is_short, is_narrow=is_narrow)
+    if tile != plan.tile:
+        own = replace(draft.copy(), trace=Trace())
+        smaller = _tile(own, anchor, epilogue, replace(plan, tile=tile))
+    if plan.tile.rows == 1 and (is_symbolic(anchor.extents[plan.row]) or anchor.extents[plan.row] == 1):
+        outside = find_outside(draft, anchor)
+        plan = replace(plan, taps=list_taps(anchor) if outside is not None else ())
+    _schedule(draft, anchor, epilogue, plan)
+    schedule_prologues(draft, epilogue)
+    tiled = overlap_tails(draft, smaller)
+    return tiled if outside is None else leave_out_taps(tiled, outside)
+
+
+def _filter(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Scheduled | None:
+    """By Winograd's minimal filters, if these are estimated to be faster.
+
+    Where a call decides about the plane, that is asked for more rows and columns than the typical ones: a filter gains
+    more on large planes than it loses on small ones.
+    """
+    convolution = find_convolution(draft, anchor, epilogue)
+    if convolution is None:
+        return None
+    sizes = typical_sizes(draft.function)
+    if convolution.is_free:
+        parts = (part for extent in convolution.outputs[1:3] for part in walk(expression_of(extent)))
+        plane = {str(part.name) for part in parts if isinstance(part, tirx.Var)}
+        larger = {name: size * LARGER if name in plane else size for name, size in sizes.items()}
+        draft = draft.with_attribute(TYPICAL, larger)
+        pair = find_anchor(draft, BlockInfo.is_product_sum)
+        assert pair is not None
+        convolution = find_convolution(draft, *pair)
+        assert convolution is not None
+        anchor, epilogue = pair
+    direct = list_plans(draft, anchor, epilogue)
+    filtered = winograd(draft, convolution, min(plan.cycles for plan in direct), _tile_few) if direct else None
+    if filtered is None or not sizes:
+        return filtered
+    scheduled = replace(draft, schedule=filtered.schedule).with_attribute(TYPICAL, sizes)
+    return replace(filtered, schedule=scheduled.schedule)
+
+
+def _tile_few(draft: Draft, tile: Tile) -> Draft:
+    """Direct products of weights that are packed for a tile of so many columns, by tiles of its rows and fewer."""
+    pair = find_anchor(draft, BlockInfo.is_product_sum)
+    assert pair is not None
+    anchor, epilogue = pair
+    weights = next(read for read in anchor.reads if draft.is_constant(read))
+    (column,) = weights.iterators[-1]
+    row = next(i for i in reversed(anchor.spatial) if i != column and is_symbolic(anchor.extents[i]))
+    return _tile(replace(draft, trace=Trace()), anchor, epilogue, TilePlan(column, row, tile, 0.0))
+
+
+# --- the register tile
+
+
+def decide_plan(draft: Draft, plans: Iterable[TilePlan]) -> TilePlan | None:
+    """The plan of the fewest cycles, if nothing else is decided; None of none."""
+    options = list(plans)
+    return draft.trace.decide("tile", options, lambda plan: plan.cycles) if options else None
+
+
+def list_plans(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> list[TilePlan]:
+    """The axes that can be vectorised, with every tile that fits the registers."""
+    plans: list[TilePlan] = []
+    for column in anchor.spatial:
+        readers = anchor.operands(column)
+        packed = len(readers) == 1 and draft.is_constant(readers[0])
+        if not packed and not all(read.is_unit_stride(column) for read in readers):
+            continue
+        for row in reversed(anchor.spatial):
+            rows = anchor.operands(row)  # of a tile, which is an outer product, only the other operand has the rows
+            if row != column and len(rows) == 1 and column not in rows[0].used:
+                plans += _plans_of_axes(anchor, epilogue, draft.device, column, row, weighed=packed)
+    return plans
+
+
+def _plans_of_axes(
+    anchor: BlockInfo, epilogue: BlockInfo, device: Device, column: int, row: int, *, weighed: bool
+) -> Iterable[TilePlan]:
+    """Every tile of these axes; `weighed`: the operand with the columns is a constant, of which a model has many."""
+    columns, rows = anchor.extents[column], anchor.extents[row]
+    others = prod(anchor.extents[i] for i in anchor.spatial if i not in (column, row))
+    stride = _stride(epilogue, counterpart(anchor, epilogue, column))
+    wide = {i for i in anchor.reduced if anchor.extents[i] > 1}
+    # neighbours along the rows read overlapping elements, as the pixels of a convolution do
+    window = any(row in used and used & wide for read in anchor.reads for used in read.iterators)
+    for tile in register_tiles(rows, columns, device, window=window):
+        cycles = others * tile_cycles(tile, rows, columns, anchor.depth, device, stride)
+        if weighed:
+            line = FLOAT_BYTES * anchor.depth
+            weights = Weights(line * columns, line * tile.columns, others * -(-rows // tile.rows))
+            cycles = cycles_with_weights(cycles, weights, device)
+        yield TilePlan(column, row, tile, cycles)
+
+
+def _stride(epilogue: BlockInfo, iterator: int) -> int | None:
+    """Bytes from an element of the result to the next of the iterator, of which each is taken to be one of its
+    dimension; None where that is the next in memory."""
+    write = epilogue.write
+    if write.is_unit_stride(iterator):
+        return None
+    first = next((d for d, used in enumerate(write.iterators) if iterator in used), len(write.shape))
+    return FLOAT_BYTES * prod(int(extent) for extent in write.shape[first + 1 :])
+
+
+def pack_operands(draft: Draft, anchor: BlockInfo, plan: TilePlan) -> tuple[Repack, ...]:
+    """Pack the constants among the operands by tiles of the plan; `overlap_tails` has to follow."""
+    function, packs = draft.function, []
+    for iterator, factor in ((plan.column, plan.tile.columns), (plan.row, plan.tile.rows)):
+        readers = anchor.operands(iterator)
+        if len(readers) != 1 or not draft.is_constant(readers[0]):
+            continue
+        (read,) = readers
+        axis, index = read.dimension_of(iterator), parameter_index(function, read.buffer)
+        assert index is not None
+        if len(read.iterators[axis]) > 1 and anchor.extents[iterator] % factor:
+            factor = read.shape[axis]  # tiles of groups that they do not divide stay where they are
+        others = [a for a in range(len(read.shape)) if a != axis]  # reduced axes in the order of the loops
+        order = (axis, *(a for _, a in sorted((min(read.iterators[a], default=-1), a) for a in others)))
+        packs.append(Repack(index, axis, factor, order))
+        place = ("read", anchor.reads.index(read))
+        draft.schedule.transform_layout(
+            anchor.block, place, packs[-1].index_map, assume_injective_transform=True
+        )
+    tiled = [repack for repack in packs if repack.factor < function.params[repack.parameter].shape[repack.axis]]
+    if tiled:
+        names = [str(function.params[repack.parameter].name) for repack in tiled]
+        draft.schedule.annotate(anchor.block, PACKED, names)
+    return tuple(packs)
+
+
+# --- the loops over tiles
+
+
+def _schedule(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) -> None:
+    around = draft.loops(epilogue)
+    loops = {i: around[counterpart(anchor, epilogue, i)] for i in anchor.spatial}
+    producer = _find_row_producer(draft, anchor, plan)
+    order = order_tiles(draft, anchor, plan, rows_first=producer is not None)
+    outer, inner = cut_tile(draft, plan, loops, order)
+    if producer is None:
+        outer = _split_blocks(draft, outer, order, plan)
+    outer = share(draft, outer, plan.cycles)
+    finish_tile(draft, anchor, epilogue, plan, outer, inner)
+    if producer is not None:
+        inside = len(order) - order.index(plan.row)
+        draft.compute_at(producer.block, outer[max(0, len(outer) - inside)])
+        vectorise_last(draft, producer.block)
+
+
+def _split_blocks(draft: Draft, outer: list[Any], order: list[int], plan: TilePlan) -> list[Any]:
+    """The loops over tiles, where the first of rows and columns is cut into blocks that all of the other pass through.
+
+    for row tile: for column tile: ...    =>    for block: for column tile: for row tile in the block: ...
+    """
+    first = min(order.index(plan.row), order.index(plan.column))
+    extent = draft.extent(outer[first])
+    sizes = [size for size in BLOCKS if size < extent and extent % size == 0] if first + 1 < len(outer) else []
+    size = draft.trace.decide_number("block", [1, *sizes], lambda number: 1.0 + log2(number) / 4)
+    if size == 1:
+        return outer
+    blocks, inside = draft.schedule.split(outer[first], [None, size])
+    loops = [*outer[:first], blocks, *outer[first + 1 :], inside]
+    draft.schedule.reorder(*loops)
+    return loops
+
+
+def _find_row_producer(draft: Draft, anchor: BlockInfo, plan: TilePlan) -> BlockInfo | None:
+    """The block that computes the rows of the product, not only pads them, for nobody else.
+
+    It is computed for a tile of rows at a time, which all columns then read.
+    """
+    (rows,) = anchor.operands(plan.row)
+    for block in draft.blocks():
+        if block.name == rows.name and not draft.is_output(block):
+            alone = len(draft.consumers(block)) == 1
+            return block if alone and block.is_pointwise() and not block.is_selective() else None
+    return None
+
+
+def order_tiles(draft: Draft, anchor: BlockInfo, plan: TilePlan, *, rows_first: bool = False) -> list[int]:
+    """The output's axes from the outermost to the innermost loop over tiles.
+
+    Those that both operands share come first. Then either the columns' operand stays in the caches and the rows' is
+    streamed once per column tile, or the other way round (always if `rows_first`): what moves fewer bytes, each at the
+    rate of where it fits.
+    """
+    streamed = anchor.operands(plan.row)[0]
+    kept = next(r for r in anchor.reads if r is not streamed)
+    shared = [i for i in anchor.spatial if (i in streamed.used) == (i in kept.used)]
+    rows = [i for i in anchor.spatial if i not in (*shared, *kept.used, plan.row)] + [plan.row]
+    columns = [i for i in anchor.spatial if i not in (*shared, *streamed.used, plan.column)] + [plan.column]
+    if rows_first:
+        return [*shared, *rows, *columns]
+    row_tiles = prod(anchor.extents[i] for i in rows[:-1]) * -(-anchor.extents[plan.row] // plan.tile.rows)
+    column_tiles = prod(anchor.extents[i] for i in columns[:-1]) * -(-anchor.extents[plan.column] // plan.tile.columns)
+    batch = prod(anchor.extents[i] for i in shared)
+
+    def seconds(access: BufferAccess) -> float:
+        """To read the operand once; nothing from the first cache, whose loads the cycles of a tile have."""
+        size = FLOAT_BYTES * prod(access.shape) // batch
+        return size / draft.device.bandwidth(size) if size > draft.device.caches[0].size else 0.0
+
+    by_columns = column_tiles * seconds(streamed) + seconds(kept)
+    by_rows = row_tiles * seconds(kept) + seconds(streamed)
+    alternatives = [
+        Alternative("columns first", by_columns, [*shared, *columns, *rows]),
+        Alternative("rows first", by_rows, [*shared, *rows, *columns]),
+    ]
+    return draft.trace.choose("order", alternatives)
