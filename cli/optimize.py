@@ -46,7 +46,7 @@ def optimize(arguments: argparse.Namespace) -> int:
         with Progress(arguments) as progress:
             result = optimize_model(arguments.model, output, options, progress, worker, measure)
             if arguments.report is not None:
-                from .html_report import write_report
+                from ..driver.html_report import write_report
 
                 progress("report")
                 write_report(arguments.report, arguments.model, result, options)

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from eqfuse.cli.html_report import html_report
-from eqfuse.cli.html_report.compound import Arrangement, Box
-from eqfuse.cli.html_report.layered import Drawing, Network, draw
-from eqfuse.cli.html_report.markup import embed_json
+from eqfuse.driver.html_report import html_report
+from eqfuse.driver.html_report.compound import Arrangement, Box
+from eqfuse.driver.html_report.layered import Drawing, Network, draw
+from eqfuse.driver.html_report.markup import embed_json
 from eqfuse.driver.optimize import Result, optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.support.text import printable

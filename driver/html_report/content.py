@@ -11,9 +11,9 @@ from typing import Any
 
 from ...costmodels.device import Device, load_device
 from ...costmodels.fused import ANCHORS
-from ...driver.optimize import Result
-from ...driver.options import Options
-from ...driver.partition import Partitioned
+from ..optimize import Result
+from ..options import Options
+from ..partition import Partitioned
 from ...extract.partition.baselines.mapping_types import MappingType, mapping_types
 from ...extract.partition.groups import Partition, unfused
 from ...extract.partition.operator_graph import operator_graph

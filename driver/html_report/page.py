@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...driver.optimize import Result
-from ...driver.options import Options
+from ..optimize import Result
+from ..options import Options
 from ...engine.verification import Verification
 from ...extract.partition.groups import Partition
 from ...support.text import escape_html
-from .. import render
+from ...cli import render
 from .content import CATEGORIES, PricedGraph, operators_of, shape
 from .markup import Bar, Cell, bars, curve, element, pair, section, table
 

@@ -12,14 +12,14 @@ from datetime import datetime
 from importlib import resources
 from pathlib import Path
 
-from ...driver.optimize import Result
-from ...driver.options import Options
+from ..optimize import Result
+from ..options import Options
 from ...engine.onnx.model import external_name, reads
 from ...support.errors import UsageError
 from ...support.files import write_text
 from ...support.text import escape_html
 from ...support.version import __version__
-from .. import render
+from ...cli import render
 from . import page
 from .content import page_data, priced_graphs
 from .markup import element, embed_json
