@@ -38,6 +38,7 @@ from eqfuse.lowering.arm.peer import Arm64Root
 from eqfuse.lowering.base.interface import inputs_of
 from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.lowering.running.emulated_model import open_emulated
+from eqfuse.support import units
 from eqfuse.support.errors import EqfuseError
 
 OWN = "eqfuse"
@@ -81,7 +82,7 @@ class Record:
     def _row(self, name: str, peer: str) -> tuple[str, ...]:
         numbers = {who: getattr(found, name) for who, found in self.figures.items()}
         label = self.model if name == "instructions" else ""
-        row = (label, _LABELS[name], *(render.figure(number) for number in numbers.values()))
+        row = (label, _LABELS[name], *(units.figure(number) for number in numbers.values()))
         return (*row, f"{numbers[OWN] / numbers[peer]:.2f}x") if peer else row
 
 

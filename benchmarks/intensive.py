@@ -48,6 +48,7 @@ from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.running.emulated_model import open_emulated
 from eqfuse.lowering.running.kernel_times import kernel_times
+from eqfuse.support import units
 
 APART = "apart"
 """The bundle without intensive fusion."""
@@ -117,7 +118,7 @@ def count_model(name: str, model: Path, root: Arm64Root | None) -> Iterator[tupl
     for number, (who, found) in enumerate(counts.items()):
         figures = (found.instructions, found.fused, found.stack, *found.misses[:2])
         ratio = found.instructions / counts["fused"].instructions
-        yield (name if number == 0 else "", who, *map(render.figure, figures), f"{ratio:.2f}")
+        yield (name if number == 0 else "", who, *map(units.figure, figures), f"{ratio:.2f}")
 
 
 def count_with_cachegrind(name: str, model: Path, scratch: Path) -> Iterator[tuple[str, ...]]:
@@ -144,7 +145,7 @@ def count_with_cachegrind(name: str, model: Path, scratch: Path) -> Iterator[tup
             runs.append([int(line[1].replace(",", "")) for line in lines if line is not None])
         figures = [(after - before) // 2 for before, after in zip(*runs, strict=True)]
         least = least or figures[0]
-        yield (name if who != APART else "", who, *map(render.figure, figures), f"{figures[0] / least:.2f}")
+        yield (name if who != APART else "", who, *map(units.figure, figures), f"{figures[0] / least:.2f}")
 
 
 def print_times(rows: Sequence[Timed]) -> None:

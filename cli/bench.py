@@ -13,6 +13,7 @@ from ..lowering.arm.counts import Counts, estimate_cycles, total
 from ..lowering.bundle.bundle import read_manifest
 from ..lowering.running.kernel_times import Breakdown, KernelTime
 from ..lowering.running.turns import Middle
+from ..support import units
 from . import render
 from .options import options_of
 from .progress import Progress
@@ -61,7 +62,7 @@ def _print_latency(arguments: argparse.Namespace, latency: Latency) -> None:
     rows: list[tuple[str, ...]] = []
     for name, timing in latency.timings.items():
         show = _ratio_text if name == "speed-up" else _seconds_text
-        p99 = "" if timing.p99 is None else render.seconds(timing.p99)
+        p99 = "" if timing.p99 is None else units.seconds(timing.p99)
         rows.append((name, show(timing.wall), p99, show(timing.cpu)))
     title = f"{arguments.bundle}: {latency.repeat} runs, {latency.threads} thread(s)"
     render.table(title, ("", "wall: median (middle half)", "p99", "CPU: median (middle half)"), rows, left=1)
@@ -71,7 +72,7 @@ def _print_service(arguments: argparse.Namespace, report: ServiceReport) -> None
     rows: list[tuple[str, ...]] = [
         (
             name, f"{each.rate.median:,.1f} ({each.rate.lower:,.1f} to {each.rate.upper:,.1f})",
-            render.seconds(each.p50), render.seconds(each.p99),
+            units.seconds(each.p50), units.seconds(each.p99),
         )
         for name, each in report.throughputs.items()
     ]  # fmt: skip
@@ -82,7 +83,7 @@ def _print_service(arguments: argparse.Namespace, report: ServiceReport) -> None
 
 
 def _seconds_text(middle: Middle) -> str:
-    return f"{render.seconds(middle.median)} ({render.seconds(middle.lower)} to {render.seconds(middle.upper)})"
+    return f"{units.seconds(middle.median)} ({units.seconds(middle.lower)} to {units.seconds(middle.upper)})"
 
 
 def _ratio_text(middle: Middle) -> str:
@@ -116,7 +117,7 @@ def print_breakdown(title: str, breakdown: Breakdown, most: int | None = _SHOWN_
     for name, seconds in (*loops, ("ONNX Runtime", breakdown.fallbacks), ("between kernels", breakdown.between)):
         if seconds > 0:
             rows.append((name, *[""] * 3, _microseconds(seconds), f"{seconds / breakdown.whole:.1%}", *[""] * 5))
-    render.table(f"{title}: {render.seconds(breakdown.whole)}", columns, rows, left=3)
+    render.table(f"{title}: {units.seconds(breakdown.whole)}", columns, rows, left=3)
     if breakdown.correlation is not None:
         write(f"rank correlation of predicted and measured times: {breakdown.correlation:.2f}")
 
@@ -124,8 +125,8 @@ def print_breakdown(title: str, breakdown: Breakdown, most: int | None = _SHOWN_
 def trial_lines(kernels: Iterable[KernelTrials]) -> Iterator[str]:
     """``kernel_1f0c42aa_conv_split: 1.4 ms, estimated 139 us; tried: ONNX Runtime 99 us; now ONNX Runtime``."""
     for each in kernels:
-        seconds = f"{render.seconds(each.seconds)}, " if each.seconds else ""
-        took = f"{seconds}estimated {render.seconds(each.estimate)}"
+        seconds = f"{units.seconds(each.seconds)}, " if each.seconds else ""
+        took = f"{seconds}estimated {units.seconds(each.estimate)}"
         tried = ", ".join(f"{trial.variant} {_trial_time(trial)}" for trial in each.trials)
         verdict = f"now {each.chosen}" if each.chosen else "kept"
         yield f"  {each.problem or each.kernel}: {took}; tried: {tried}; {verdict}"
@@ -136,8 +137,8 @@ def _trial_time(trial: Trial) -> str:
     if not trial.seconds:
         return "failed"
     if trial.seconds < 0:
-        return f"saves its neighbours {render.seconds(-trial.seconds)} more than it takes"
-    return render.seconds(trial.seconds)
+        return f"saves its neighbours {units.seconds(-trial.seconds)} more than it takes"
+    return units.seconds(trial.seconds)
 
 
 def operators_text(operators: Iterable[str]) -> str:
@@ -188,14 +189,14 @@ def _print_emulation(arguments: argparse.Namespace, emulation: Emulation) -> Non
     if emulation.runtime is not None:
         own, other = _count_columns(emulation.counts.inference), _count_columns(emulation.runtime.counts)
         comparison = [
-            ("eqfuse", *map(render.figure, own)),
-            (f"ONNX Runtime {emulation.runtime.version}", *map(render.figure, other)),
+            ("eqfuse", *map(units.figure, own)),
+            (f"ONNX Runtime {emulation.runtime.version}", *map(units.figure, other)),
             ("eqfuse / ONNX Runtime", *(f"{a / b:.2f}x" if b else "" for a, b in zip(own, other, strict=True))),
         ]
         render.table("one inference", ("", *columns), comparison, left=1)
     clock = emulation.device.clock
-    seconds = render.seconds(emulation.cycles / clock)
-    estimate = f"{render.figure(emulation.cycles)} cycles, {seconds} at {clock / 1e9:g} GHz"
+    seconds = units.seconds(emulation.cycles / clock)
+    estimate = f"{units.figure(emulation.cycles)} cycles, {seconds} at {clock / 1e9:g} GHz"
     write(f"estimate: {estimate}, from instructions and misses alone: no pipeline is simulated")
 
 
@@ -216,7 +217,7 @@ def _emulated_rows(emulation: Emulation, *, everything: bool) -> list[tuple[str,
 
 def _count_row(name: str, operators: Sequence[str], calls: str, counts: Counts, cycles: float) -> tuple[str, ...]:
     types = ", ".join(op if n == 1 else f"{n} {op}" for op, n in Counter(operators).items())
-    return (name, types, calls, *map(render.figure, _count_columns(counts)), render.figure(cycles))
+    return (name, types, calls, *map(units.figure, _count_columns(counts)), units.figure(cycles))
 
 
 def _count_columns(counts: Counts) -> tuple[int, ...]:
@@ -253,7 +254,7 @@ def program_rows(section: Section) -> list[tuple[str, ...]]:
         ("batch", share),
         ("variant", section.variant if section.order is None else f"{section.variant}, order {section.order}"),
         ("floats", section.floats),
-        ("simulated time", f"{figures['cycles']:,.0f} cycles, {render.seconds(figures['seconds'])}"),
+        ("simulated time", f"{figures['cycles']:,.0f} cycles, {units.seconds(figures['seconds'])}"),
         ("throughput", f"{figures['throughput']:,.1f} samples/s"),
         ("lower bound / cycles", f"{cluster['lower_bound']['ratio']:.3f}"),
         ("tensors", f"{scopes['lb']} in LB, {scopes['gb']} in GB, {scopes['ddr']} in DDR"),
@@ -262,7 +263,7 @@ def program_rows(section: Section) -> list[tuple[str, ...]]:
 
 
 def _cluster_figures(cluster: Mapping[str, Any]) -> dict[str, str]:
-    rows = {"cycles": f"{cluster['cycles']:,.0f}", "time": render.seconds(cluster["seconds"])}
+    rows = {"cycles": f"{cluster['cycles']:,.0f}", "time": units.seconds(cluster["seconds"])}
     rows |= {f"tensors in {level.upper()}": str(count) for level, count in cluster["scopes"].items()}
     rows |= {f"{path}, bytes": f"{count:,}" for path, count in cluster["traffic"].items()}
     for access in ("read", "written"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..lowering.plan.manifest import PLAN
+from ..support import units
 from ..support.errors import BUDGET_HIT, UsageError
 from . import render
 from .progress import Progress
@@ -128,7 +129,7 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
     render.table(str(arguments.model), ("", ""), rows, left=1)
     if arguments.verbose and compiled.kernel_seconds:
         slowest = sorted(compiled.kernel_seconds.items(), key=lambda item: -item[1])[:10]
-        times: list[tuple[str, ...]] = [(name, render.seconds(seconds)) for name, seconds in slowest]
+        times: list[tuple[str, ...]] = [(name, units.seconds(seconds)) for name, seconds in slowest]
         render.table("kernels that took longest to compile", ("kernel", "time"), times, left=1)
     if manifest.dsa is None:
         write(fallback_line(manifest))
@@ -146,7 +147,7 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
         write(tuning_line(manifest.tuning))
     if manifest.library == PLAN:
         write(memory_line(compiled.path))
-    phases = ", ".join(f"{name} {render.seconds(each)}" for name, each in compiled.phases.items() if each >= 0.05)
+    phases = ", ".join(f"{name} {units.seconds(each)}" for name, each in compiled.phases.items() if each >= 0.05)
     write(f"time: {'compiled before, taken from the cache' if compiled.from_cache else phases}")
     write(f"written: {compiled.path}")
 
@@ -187,7 +188,7 @@ def measurement_lines(summary: MeasurementSummary) -> Iterator[str]:
     outcome = f"{len(slow)} slow kernel(s), {replaced} replaced" if slow else "no slow kernel"
     if summary.timed:
         unfused = f"; unfused {summary.apart / summary.fused:.2f}x" if summary.fused else ""
-        yield f"measured: {summary.timed} steps; {outcome}{unfused}; {render.seconds(summary.seconds)}"
+        yield f"measured: {summary.timed} steps; {outcome}{unfused}; {units.seconds(summary.seconds)}"
     if summary.problem:
         yield f"measured: {'no more' if summary.timed else 'nothing'} ({summary.problem})"
     yield from trial_lines(slow)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..costmodels.device import DIRECTORY, HOST, Device, device_names, host_device, load_device
 from ..costmodels.device_file import DeviceError, device_path
+from ..support import units
 from ..support.errors import UsageError
 from . import render
 from .progress import Progress
@@ -26,7 +27,7 @@ def list_devices(arguments: argparse.Namespace) -> int:
 
 
 def _row(device: Device) -> tuple[str, ...]:
-    caches = ", ".join(render.figure(cache.size, "B") for cache in device.caches)
+    caches = ", ".join(units.figure(cache.size, "B") for cache in device.caches)
     return (
         device.name, str(device.cores), f"{device.vector_bits} bit", str(device.vector_registers),
         f"{device.clock / 1e9:.3g} GHz", f"{device.peak_flops / 1e9:.4g} GFLOP/s", caches, device.digest,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..driver.inspect import Group, Inspection, PartitionReport, diff_models, inspect_model, verify_models
 from ..driver.options import InspectOptions, PricingOptions, VerifyOptions
+from ..driver.summary_rows import cost_name, operator_rows, predicted_cost, summary_rows
+from ..support import units
 from ..support.errors import EqfuseError, VerificationError
 from . import render
 from .options import options_of
@@ -38,16 +40,16 @@ def inspect(arguments: argparse.Namespace) -> int:
 
 def _print_inspection(path: Path, inspection: Inspection) -> None:
     summary = inspection.summary
-    stored = f"{render.figure(summary.intermediate_bytes, 'B')}, {render.figure(summary.weight_bytes, 'B')}"
+    stored = f"{units.figure(summary.intermediate_bytes, 'B')}, {units.figure(summary.weight_bytes, 'B')}"
     rows: list[tuple[str, ...]] = [
         ("opsets", ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in inspection.opsets.items())),
         ("IR version, producer", f"{inspection.ir_version}, {inspection.producer or '-'}"),
         *((f"input {name}", text) for name, text in inspection.inputs.items()),
         *((f"output {name}", text) for name, text in inspection.outputs.items()),
         ("nodes, layers", f"{summary.nodes}, {summary.layers}"),
-        ("FLOPs", render.figure(summary.flops)),
+        ("FLOPs", units.figure(summary.flops)),
         ("intermediate, weight bytes", stored),
-        (render.cost_name(summary), render.predicted_cost(summary)),
+        (cost_name(summary), predicted_cost(summary)),
     ]
     render.table(str(path), ("", ""), rows, left=2)
     operators: list[tuple[str, ...]] = [(name, str(count)) for name, count in summary.operators.items()]
@@ -61,11 +63,11 @@ def _print_partition(path: Path, report: PartitionReport) -> None:
     rows: list[tuple[str, ...]] = []
     for name in ("groups", "kernels", "intermediate values"):
         count, new = (getattr(figures, name.replace(" ", "_")) for figures in (before, after))
-        rows.append((name, str(count), str(new), render.change(count, new)))
-    size = [render.figure(f.intermediate_bytes, "B") for f in (before, after)]
-    rows.append(("intermediate bytes", *size, render.change(before.intermediate_bytes, after.intermediate_bytes)))
-    latency = [render.seconds(f.predicted_seconds) for f in (before, after)]
-    rows.append(("predicted when compiled", *latency, render.change(before.predicted_seconds, after.predicted_seconds)))
+        rows.append((name, str(count), str(new), units.change(count, new)))
+    size = [units.figure(f.intermediate_bytes, "B") for f in (before, after)]
+    rows.append(("intermediate bytes", *size, units.change(before.intermediate_bytes, after.intermediate_bytes)))
+    latency = [units.seconds(f.predicted_seconds) for f in (before, after)]
+    rows.append(("predicted when compiled", *latency, units.change(before.predicted_seconds, after.predicted_seconds)))
     render.table(f"partition of {path}: {report.method}", ("", "unfused", "partition", "change"), rows)
     largest = sorted(report.groups, key=lambda group: (-len(group.operators), group.number))[:_LARGEST]
     title = f"largest groups ({len(largest)} of {len(report.groups)})"
@@ -78,7 +80,7 @@ def _print_partition(path: Path, report: PartitionReport) -> None:
 def _group_row(group: Group) -> tuple[str, ...]:
     count, more = len(group.operators), len(group.types) - _NAMED_OPERATORS
     types = ", ".join(group.types[:_NAMED_OPERATORS]) + (f" and {more} more" if more > 0 else "")
-    return str(group.number), types, str(count), str(group.kernels), render.seconds(group.predicted_seconds)
+    return str(group.number), types, str(count), str(group.kernels), units.seconds(group.predicted_seconds)
 
 
 def diff(arguments: argparse.Namespace) -> int:
@@ -89,8 +91,8 @@ def diff(arguments: argparse.Namespace) -> int:
         render.print_json({"before": before.as_dict(), "after": after.as_dict()})
     elif not arguments.quiet:
         title = f"{arguments.model} and {arguments.candidate}"
-        render.table(title, ("", "first", "second", "change"), list(render.summary_rows(before, after)))
-        changed = [row for row in render.operator_rows(before.operators, after.operators) if row[3] != "="]
+        render.table(title, ("", "first", "second", "change"), list(summary_rows(before, after)))
+        changed = [row for row in operator_rows(before.operators, after.operators) if row[3] != "="]
         if changed:
             render.table("layers by operator", ("operator", "first", "second", "change"), list(changed))
         for line in before.notes:
@@ -123,7 +125,7 @@ def _print_verification(title: str, verification: Verification) -> None:
     render.table(title, _COLUMNS, [_output_row(report) for report in verification.outputs])
     if verification.provenance:
         write(verification.provenance)
-    for line in render.verification_lines(verification):
+    for line in verification.effect_lines:
         write(line)
     if verification.unmeasured:
         write(f"accuracy: not measured, no float64 run: {verification.unmeasured}")
@@ -133,15 +135,13 @@ def _print_verification(title: str, verification: Verification) -> None:
 
 
 def _output_row(report: OutputReport) -> tuple[str, ...]:
-    from ..engine.verification.report import percentage, units
-
     effect = report.effect
     return (
         report.name,
         "yes" if report.passed else "NO",
         "yes" if report.depends_on_inputs else "no",
-        "-" if effect.share is None else percentage(effect.share),
-        "-" if effect.max_ulp is None else units(effect.max_ulp),
+        "-" if effect.share is None else units.percentage(effect.share),
+        "-" if effect.max_ulp is None else units.ulps(effect.max_ulp),
         f"{report.max_abs:.3g}",
         f"{report.max_rel:.3g}",
         f"{effect.original_error.largest:.3g}" if effect.original_error else "-",

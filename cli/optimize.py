@@ -8,8 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..driver.summary_rows import operator_rows, summary_rows
 from ..engine.egraph.worker import Worker
 from ..rules.vocabulary import RuleSelection
+from ..support import units
 from ..support.errors import BUDGET_HIT, UsageError
 from ..support.files import check_destination
 from . import render
@@ -70,8 +72,8 @@ def _check_report(report: Path, model: Path, output: Path | None) -> None:
 
 def _print(model: Path, result: Result, *, everything: bool) -> None:
     """Print the changes by figure and by operator, the rules that matched, and how the search ended."""
-    render.table(str(model), ("", "before", "after", "change"), list(render.summary_rows(result.before, result.after)))
-    rows = render.operator_rows(result.before.operators, result.after.operators)
+    render.table(str(model), ("", "before", "after", "change"), list(summary_rows(result.before, result.after)))
+    rows = operator_rows(result.before.operators, result.after.operators)
     changed = rows if everything else [row for row in rows if row[3] != "="]
     if changed:
         render.table("layers by operator", ("operator", "before", "after", "change"), list(changed))
@@ -79,7 +81,7 @@ def _print(model: Path, result: Result, *, everything: bool) -> None:
     top = matched if everything else matched[:_SHOWN_RULES]
     if top:
         title = f"rules that matched ({len(top)} of {len(matched)})"
-        rules = [(rule.name, str(rule.matches), render.rule_seconds(rule.seconds)) for rule in top]
+        rules = [(rule.name, str(rule.matches), units.rule_seconds(rule.seconds)) for rule in top]
         render.table(title, ("rule", "matches", "time"), list(rules))
     if result.partition is not None:
         _print_partition(result.partition)
@@ -92,8 +94,8 @@ def _print(model: Path, result: Result, *, everything: bool) -> None:
 def _print_partition(partition: Partitioned) -> None:
     figures = partition.figures()
     names = ("intermediate_bytes_original", "intermediate_bytes_unfused", "intermediate_bytes")
-    sizes = " -> ".join(render.figure(figures[name], "B") for name in names)
-    moved = render.figure(figures["index_map_bytes"], "B")
+    sizes = " -> ".join(units.figure(figures[name], "B") for name in names)
+    moved = units.figure(figures["index_map_bytes"], "B")
     rows: list[tuple[str, ...]] = [
         ("operators", f"{figures['operators']:.0f}"),
         ("fused kernels", f"{figures['kernels']:.0f}, and {figures['views']:.0f} views"),
@@ -101,12 +103,12 @@ def _print_partition(partition: Partitioned) -> None:
         ("values that need no memory", f"{figures['removed_values']:.0f}"),
         ("intermediate bytes", f"{sizes} (original, rewritten, fused)"),
         ("data movement as index maps", f"{figures['index_maps']:.0f} operators, {moved}"),
-        ("predicted when compiled", render.seconds(partition.seconds)),
+        ("predicted when compiled", units.seconds(partition.seconds)),
     ]
     rows.append(("certificate", str(partition.proof or "z3 gave no answer within a second; --certify insists")))
     render.table(f"partition: {partition.partition.method}", ("", ""), rows, left=1)
     if partition.prices is not None:
-        prices = [(name, render.seconds(seconds)) for name, seconds in render.joint_prices(partition.prices)]
+        prices = [(name, units.seconds(seconds)) for name, seconds in partition.prices.by_name()]
         render.table("predicted when compiled", ("", ""), list(prices), left=1)
 
 
@@ -118,11 +120,11 @@ def _print_timings(timings: Timings) -> None:
     title = f"{clock} time in ONNX Runtime {timings.runtime} over that of the original, {timings.processor}, "
     rows: list[tuple[str, ...]] = [(ORIGINAL, str(timings.layers), "1", "", _mark(timings, ORIGINAL))]
     for each in timings.candidates:
-        ratio = render.estimate(each.ratio) if each.ratio is not None else each.problem
+        ratio = str(each.ratio) if each.ratio is not None else each.problem
         pairs = str(each.ratio.count) if each.ratio is not None else ""
         rows.append((each.name, str(each.layers), ratio, pairs, _mark(timings, each.name)))
     columns = ("candidate", "layers", "ratio (99 % sure)", "pairs", "")
-    render.table(title + render.count_text(timings.threads, "thread"), columns, rows, left=1)
+    render.table(title + units.count_text(timings.threads, "thread"), columns, rows, left=1)
     shapes = ", ".join(f"{name}: {list(shape)}" for name, shape in timings.input_shapes.items())
     write(f"timed with {shapes or 'no inputs'}")
 
@@ -139,7 +141,7 @@ def _closing_lines(result: Result) -> Iterator[str]:
         f"saturation: {saturation.stop_reason} after {saturation.iterations} iterations, "
         f"{result.classes} e-classes, {result.enodes} e-nodes"
     )
-    yield f"extraction: {render.proof(result.extraction)}"
+    yield f"extraction: {result.proof}"
     if result.cut_short:
         yield f"time limit: ended {', '.join(result.cut_short)}; the result is the best that was found before"
     yield from render.trusted_lines(result.trusted)
@@ -147,13 +149,13 @@ def _closing_lines(result: Result) -> Iterator[str]:
         yield "verification: none (--no-verify)"
     else:
         yield f"verification: {result.verification.summary}"
-        yield from render.verification_lines(result.verification)
+        yield from result.verification.effect_lines
         if result.verification.coverage:
             yield f"seen from one side only: {result.verification.coverage}"
     total = sum(result.phases.values())
     slowest = sorted((p for p in result.phases.items() if p[1] >= total / 10), key=lambda phase: -phase[1])
-    named = ", ".join(f"{name} {render.seconds(taken)}" for name, taken in slowest)
-    yield f"time: {render.seconds(total)}{f' ({named})' if named else ''}"
+    named = ", ".join(f"{name} {units.seconds(taken)}" for name, taken in slowest)
+    yield f"time: {units.seconds(total)}{f' ({named})' if named else ''}"
     if result.path:
         yield f"written: {result.path}"
 

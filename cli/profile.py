@@ -8,6 +8,7 @@ from pathlib import Path
 from ..costmodels.measurement import Measurement, record_of
 from ..costmodels.profile import ProfileDatabase
 from ..extract.partition.canonical_key import operator_names
+from ..support import units
 from ..support.errors import UsageError
 from . import render
 from .terminal import write
@@ -52,8 +53,8 @@ def _row(measurement: Measurement) -> tuple[str, ...]:
         _shorten(measurement.schedule),
         ", ".join(f"{name} {version}" for name, version in measurement.versions.items()),
         f"{measurement.measured_at:%Y-%m-%d %H:%M:%S}",
-        render.seconds(measurement.latency),
-        render.seconds(measurement.spread),
+        units.seconds(measurement.latency),
+        units.seconds(measurement.spread),
         str(measurement.runs),
     )
 
@@ -91,4 +92,4 @@ def clear_measurements(arguments: argparse.Namespace) -> int:
 
 
 def _measurements(number: int) -> str:
-    return render.count_text(number, "measurement")
+    return units.count_text(number, "measurement")

@@ -78,6 +78,12 @@ class Result:
         return ir.to_proto(self.model)
 
     @property
+    def proof(self) -> str:
+        """How good the chosen graph is proven to be: ``within 0.4 % of the optimum``."""
+        gap = f"within {100 * self.extraction.gap:.2g} % of the optimum"
+        return "proven optimal" if self.extraction.status == "optimal" else gap
+
+    @property
     def budget_hit(self) -> bool:
         """Whether a limit ended the search before it was complete; the result is valid all the same."""
         return self.saturation.budget_hit or self.extraction.status != "optimal" or bool(self.cut_short)

@@ -55,6 +55,17 @@ class JointPrices:
     bound: float
     rounds: int
 
+    def by_name(self) -> list[tuple[str, float]]:
+        """The seconds of each way to rewrite and fuse, by the name that people read."""
+        return [
+            ("original, unfused", self.original),
+            ("rewritten only", self.rewritten),
+            ("fused only", self.fused),
+            ("rewritten, then fused", self.sequence),
+            (f"together, after {self.rounds} rounds", self.joint),
+            ("lower bound for any rewrite and partition", self.bound),
+        ]
+
 
 @dataclass(frozen=True)
 class Joint(Generic[Chosen]):

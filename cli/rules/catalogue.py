@@ -10,6 +10,7 @@ from typing import Any
 
 from ...ir.operators import DOMAINS
 from ...rules.loader import Rule, load_rules
+from ...support import units
 from ...support.errors import UsageError
 from .. import render
 from ..options import check_rule_folders
@@ -35,7 +36,7 @@ def list_rules(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         rows = [(r.topic, r.name, ", ".join(r.properties), r.sound, r.formula) for r in rules]
         columns = ("topic", "rule", "property", "sound", "formula")
-        render.table(render.count_text(len(rules), "rule"), columns, list(rows), left=5)
+        render.table(units.count_text(len(rules), "rule"), columns, list(rows), left=5)
         groups = {"topics": (r.topic for r in rules), "properties": (name for r in rules for name in r.properties)}
         for title, names in groups.items():
             write(f"{title}: {', '.join(f'{count} {name}' for name, count in Counter(names).most_common())}")

@@ -11,6 +11,7 @@ from typing import Any
 from ...rules.lint import Problem, lint_files
 from ...rules.places import analysis_files, rule_paths, shipped_files
 from ...rules.records import PROPERTIES, Rule, RuleFile, read_file
+from ...support import units
 from ...support.countdown import Countdown
 from ...support.errors import RuleError
 from ...tools.checking.acceptance import elements_text
@@ -83,8 +84,8 @@ def _report_problems(arguments: argparse.Namespace, problems: Sequence[Problem])
         return RuleError.exit_code
     for problem in problems:
         write(problem, error=True)
-    files = render.count_text(len({problem.path for problem in problems}), "file")
-    raise RuleError(f"{render.count_text(len(problems), 'problem')} in {files}")
+    files = units.count_text(len({problem.path for problem in problems}), "file")
+    raise RuleError(f"{units.count_text(len(problems), 'problem')} in {files}")
 
 
 def _check_files(arguments: argparse.Namespace, files: Sequence[RuleFile]) -> _CheckedRules:
@@ -114,7 +115,7 @@ def _print(arguments: argparse.Namespace, checked: _CheckedRules) -> None:
         columns = ("topic", "rule", "verdict", "where", "samples", "settings", "remark", "not covered")
         render.table("verdicts", columns, rows, left=8)
     heads = ("property", "rules", "distinct", *KINDS)
-    render.table(render.count_text(len(checked.rules), "rule"), heads, _by_property(checked), left=1)
+    render.table(units.count_text(len(checked.rules), "rule"), heads, _by_property(checked), left=1)
 
 
 def _row(rule: Rule, verdict: Verdict, whole: bool) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...rules.loader import load_rules
+from ...support import units
 from ...support.errors import UsageError
 from ...support.files import check_destination, write_text
 from ...tools.discovery.discover import Discovery, Options, discover, rule_file
@@ -43,7 +44,7 @@ def discover_rules(arguments: argparse.Namespace) -> int:
 
 def _summary(discovery: Discovery, output: Path | None, seconds: float) -> str:
     comments = sum(bool(one.left_out) for one in discovery.rules)
-    rules = render.count_text(len(discovery.rules), "rule")
+    rules = units.count_text(len(discovery.rules), "rule")
     if output is not None:
         rules = f"{rules} in {output}" if discovery.rules else "no rules; nothing was written"
     parts = [rules]
@@ -51,7 +52,7 @@ def _summary(discovery: Discovery, output: Path | None, seconds: float) -> str:
     parts += [f"{discovery.pairs} equal pairs of {discovery.terms} terms", f"{discovery.derived} follow from rules"]
     parts += [f"{discovery.refuted} are refuted"] if discovery.refuted else []
     parts += [f"commutative: {', '.join(discovery.commuting)}"] if discovery.commuting else []
-    return f"{', '.join(parts)}; {render.seconds(seconds)}"
+    return f"{', '.join(parts)}; {units.seconds(seconds)}"
 
 
 def _as_dict(options: Options, discovery: Discovery, output: Path | None) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ...driver.observe import (
 )
 from ...driver.options import Options
 from ...rules.loader import Rule
+from ...support import units
 from ...support.errors import BUDGET_HIT
 from ...tools.explain.explanation import Explanation, Instance
 from ...tools.explain.readable import Line, type_text
@@ -69,7 +70,7 @@ def _print_report(report: ValueReport) -> None:
         if report.rewritten:
             write(f"rewritten on the way to it: {', '.join(report.rewritten)}")
         return
-    write(f"{report.value}: {render.count_text(len(explanation.steps), 'step')}, checked by replay")
+    write(f"{report.value}: {units.count_text(len(explanation.steps), 'step')}, checked by replay")
     for title, lines in (("before", explanation.before), ("after", explanation.after)):
         write(f"\n{title}")
         _print_lines(lines, "  ")
@@ -186,7 +187,7 @@ def _outcome_text(verdict: Verdict) -> str:
         return _OUTCOMES[verdict.outcome]
     if verdict.extra is None:
         return f"not chosen, the result has {verdict.instead} there; no graph can be written with what the rule makes"
-    cost = render.seconds(verdict.extra) if verdict.unit == "s" else render.figure(verdict.extra, verdict.unit)
+    cost = units.seconds(verdict.extra) if verdict.unit == "s" else units.figure(verdict.extra, verdict.unit)
     price = f"would cost {cost} more" if verdict.extra else "costs the same"
     return f"not chosen, the result has {verdict.instead} there; what the rule makes {price}"
 
@@ -226,16 +227,16 @@ def stats(arguments: argparse.Namespace) -> int:
 def _print_stats(uses: Sequence[RuleUse], models: int, *, unused: bool) -> None:
     fired = sorted((u for u in uses if u.matches), key=lambda u: (-u.matches, u.rule.name))
     columns = ("rule", "topic", "models", "matches", "time")
-    rows = [(u.rule.name, u.rule.topic, str(u.models), str(u.matches), render.rule_seconds(u.seconds)) for u in fired]
-    render.table(f"rules that matched in {render.count_text(models, 'model')}", columns, list(rows), left=2)
+    rows = [(u.rule.name, u.rule.topic, str(u.models), str(u.matches), units.rule_seconds(u.seconds)) for u in fired]
+    render.table(f"rules that matched in {units.count_text(models, 'model')}", columns, list(rows), left=2)
     _print_totals("topic", uses, lambda use: (use.rule.topic,))
     _print_totals("property", uses, lambda use: use.rule.properties)
     idle = sorted((u for u in uses if not u.matches), key=lambda u: -u.seconds)
     if unused and idle:
-        names = [(u.rule.name, u.rule.topic, render.rule_seconds(u.seconds)) for u in idle]
+        names = [(u.rule.name, u.rule.topic, units.rule_seconds(u.seconds)) for u in idle]
         render.table("rules that never matched", ("rule", "topic", "time"), list(names), left=2)
     hint = "" if unused else "; --unused lists them"
-    write(f"{len(idle)} of {len(uses)} rules never matched ({render.rule_seconds(sum(u.seconds for u in idle))}){hint}")
+    write(f"{len(idle)} of {len(uses)} rules never matched ({units.rule_seconds(sum(u.seconds for u in idle))}){hint}")
 
 
 def _print_totals(title: str, uses: Sequence[RuleUse], groups: Callable[[RuleUse], Iterable[str]]) -> None:
@@ -244,7 +245,7 @@ def _print_totals(title: str, uses: Sequence[RuleUse], groups: Callable[[RuleUse
         members = [use for use in uses if name in groups(use)]
         fired = sum(1 for use in members if use.matches)
         matches, seconds = sum(u.matches for u in members), sum(u.seconds for u in members)
-        rows.append((name, str(len(members)), str(fired), str(matches), render.rule_seconds(seconds)))
+        rows.append((name, str(len(members)), str(fired), str(matches), units.rule_seconds(seconds)))
     render.table(f"by {title}", (title, "rules", "matched", "matches", "time"), list(rows))
 
 

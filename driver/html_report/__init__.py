@@ -12,14 +12,14 @@ from datetime import datetime
 from importlib import resources
 from pathlib import Path
 
-from ..optimize import Result
-from ..options import Options
 from ...engine.onnx.model import external_name, reads
+from ...support import units
 from ...support.errors import UsageError
 from ...support.files import write_text
 from ...support.text import escape_html
 from ...support.version import __version__
-from ...cli import render
+from ..optimize import Result
+from ..options import Options
 from . import page
 from .content import page_data, priced_graphs
 from .markup import element, embed_json
@@ -43,7 +43,7 @@ def html_report(title: str, date: str, result: Result, options: Options) -> str:
         page.main(result, before, after, options.device),
         element("footer", f"Written by eqfuse {__version__}. The page is this one file; it loads nothing."),
         '<div id="tip" role="tooltip" hidden></div>',
-        element("script", embed_json(page_data(before, after, render.seconds)), type="application/json", id="data"),
+        element("script", embed_json(page_data(before, after, units.seconds)), type="application/json", id="data"),
         element("script", script),
     )
     opening = ("<!doctype html>", '<html lang="en">', _head(title, script), "<body>")

@@ -11,9 +11,6 @@ from typing import Any
 
 from ...costmodels.device import Device, load_device
 from ...costmodels.fused import ANCHORS
-from ..optimize import Result
-from ..options import Options
-from ..partition import Partitioned
 from ...extract.partition.baselines.mapping_types import MappingType, mapping_types
 from ...extract.partition.groups import Partition, unfused
 from ...extract.partition.operator_graph import operator_graph
@@ -21,6 +18,9 @@ from ...extract.partition.templates.kernels import KernelModel
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.types import TensorType
+from ..optimize import Result
+from ..options import Options
+from ..partition import Partitioned
 from .compound import Arrangement, Compound
 from .layered import Edge, Point
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..optimize import Result
-from ..options import Options
 from ...engine.verification import Verification
 from ...extract.partition.groups import Partition
+from ...support import units
 from ...support.text import escape_html
-from ...cli import render
+from ..optimize import Result
+from ..options import Options
+from ..summary_rows import operator_rows, summary_rows
 from .content import CATEGORIES, PricedGraph, operators_of, shape
 from .markup import Bar, Cell, bars, curve, element, pair, section, table
 
@@ -49,16 +50,16 @@ def _verdict(verification: Verification | None) -> str:
 def _cards(result: Result, before: PricedGraph, after: PricedGraph) -> Iterator[str]:
     if after.partition is not None:
         old, new = before.seconds, after.seconds
-        yield _card("latency, compiled (predicted)", render.seconds(old), render.seconds(new), render.change(old, new))
+        yield _card("latency, compiled (predicted)", units.seconds(old), units.seconds(new), units.change(old, new))
         kernels, operators = len(after.kernels), len(before.graph)
-        yield _card("kernels", str(operators), str(kernels), render.change(operators, kernels))
+        yield _card("kernels", str(operators), str(kernels), units.change(operators, kernels))
     if result.partition is not None:
         figures = result.partition.figures()
         first, last = figures["intermediate_bytes_original"], figures["intermediate_bytes"]
         yield _card(
-            "intermediate bytes, fused", render.figure(first, "B"), render.figure(last, "B"), render.change(first, last)
+            "intermediate bytes, fused", units.figure(first, "B"), units.figure(last, "B"), units.change(first, last)
         )
-    rows = render.summary_rows(result.before, result.after)
+    rows = summary_rows(result.before, result.after)
     for name, *figures_ in rows if after.partition is None else rows[1:]:
         rewritten = ", rewritten" if after.partition is not None and name[0] in "ip" else ""
         yield _card(name + rewritten, *figures_)
@@ -78,7 +79,7 @@ def prices(result: Result, before: PricedGraph, after: PricedGraph, device: str)
     joint = result.partition.prices if result.partition else None
     if joint is not None:
         kinds = ("", "", "", "", "best", "bound")
-        rows = [(*price, kind) for price, kind in zip(render.joint_prices(joint), kinds, strict=True)]
+        rows = [(*price, kind) for price, kind in zip(joint.by_name(), kinds, strict=True)]
     elif after.partition is None:
         rows = [("original", before.seconds, ""), ("rewritten", after.seconds, "best")]
     else:
@@ -95,7 +96,7 @@ def prices(result: Result, before: PricedGraph, after: PricedGraph, device: str)
 
 def _times(seconds: float, first: float) -> str:
     ratio = f" \u00b7 {first / seconds:.2f}\u00d7" if seconds and seconds != first else ""
-    return render.seconds(seconds) + ratio
+    return units.seconds(seconds) + ratio
 
 
 def graphs(after: PricedGraph) -> str:
@@ -160,7 +161,7 @@ def _subgraph(after: PricedGraph, partition: Partition, number: int) -> list[Cel
     return [
         Cell(str(number), number),
         Cell(operators_of(partition.graph, members, 5), is_text=True),
-        Cell(render.seconds(seconds), seconds),
+        Cell(units.seconds(seconds), seconds),
         Cell(f"{100 * share:.1f} %", share, seconds / longest),
         Cell(str(len(members)), len(members)),
         Cell(str(kernels), kernels),
@@ -172,7 +173,7 @@ def _subgraph(after: PricedGraph, partition: Partition, number: int) -> list[Cel
 
 def _bytes(sizes: Iterable[int]) -> Cell:
     total = sum(sizes)
-    return Cell(render.figure(total, "B"), total)
+    return Cell(units.figure(total, "B"), total)
 
 
 def kernels(after: PricedGraph) -> str:
@@ -189,12 +190,12 @@ def kernels(after: PricedGraph) -> str:
         else:
             group = after.partition.group[members[k][0]]
             label = f"{k} (sub-graph {group}): {operators_of(after.graph, members[k], 3)}"
-        rows.append(Bar(label, seconds[k] / longest, render.seconds(seconds[k])))
+        rows.append(Bar(label, seconds[k] / longest, units.seconds(seconds[k])))
     rest = order[_MOST_KERNELS:]
     what = "kernel" if after.kernels else "operator"
     note = f"The {len(top)} longest of {len(members)}." if rest else f"All {len(members)}, the longest first."
     if rest:
-        note += f" The other {len(rest)} take {render.seconds(sum(seconds[k] for k in rest))} together."
+        note += f" The other {len(rest)} take {units.seconds(sum(seconds[k] for k in rest))} together."
     if after.kernels:
         note += " Without launches, of which each sub-graph has one."
     return section(f"Latency by {what}", note, bars(rows, is_long=True))
@@ -205,7 +206,7 @@ def search(result: Result) -> str:
     saturation = result.saturation
     note = (
         f"{saturation.stop_reason} after {saturation.iterations} iterations: {result.classes:,} e-classes, "
-        f"{result.enodes:,} e-nodes. Extraction: {render.proof(result.extraction)}."
+        f"{result.enodes:,} e-nodes. Extraction: {result.proof}."
     )
     if result.cut_short:
         note += f" The time limit ended {', '.join(result.cut_short)}."
@@ -221,13 +222,13 @@ def rules(result: Result) -> str:
         [
             Cell(r.name, is_text=True),
             Cell(str(r.matches), r.matches),
-            Cell(render.rule_seconds(r.seconds), r.seconds, r.seconds / slowest),
+            Cell(units.rule_seconds(r.seconds), r.seconds, r.seconds / slowest),
         ]
         for r in fired
     ]
     taken = sum(r.seconds for r in fired)
     note = f"{len(fired)} rules matched {sum(r.matches for r in fired):,} times"
-    note += f" and took {render.seconds(taken)} of {render.seconds(result.saturation.seconds)}." if taken else "."
+    note += f" and took {units.seconds(taken)} of {units.seconds(result.saturation.seconds)}." if taken else "."
     return section("Rules that matched", note, table(("rule", "matches", "time"), rows))
 
 
@@ -242,7 +243,7 @@ def operators(result: Result) -> str:
             Cell(new, int(new), int(new) / most),
             Cell("" if change == "=" else change, int(new) - int(old)),
         ]
-        for name, old, new, change in render.operator_rows(before, after)
+        for name, old, new, change in operator_rows(before, after)
     ]
     note = "Layers by operator, those that changed first."
     return section("What the rules did", note, table(("operator", "before", "after", "change"), rows))
@@ -251,8 +252,8 @@ def operators(result: Result) -> str:
 def phases(result: Result) -> str:
     """Wall-clock seconds."""
     longest = max(result.phases.values(), default=0.0) or 1.0
-    rows = [Bar(name, taken / longest, render.seconds(taken)) for name, taken in result.phases.items()]
-    return section("Where the time went", f"{render.seconds(sum(result.phases.values()))} in all.", bars(rows))
+    rows = [Bar(name, taken / longest, units.seconds(taken)) for name, taken in result.phases.items()]
+    return section("Where the time went", f"{units.seconds(sum(result.phases.values()))} in all.", bars(rows))
 
 
 def main(result: Result, before: PricedGraph, after: PricedGraph, device: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...support.units import ulps
 from .baseline import Baseline, is_saturated
 from .divergence import Judge
 from .effect import Effect, measure_effect, measure_errors
@@ -18,7 +19,7 @@ from .judges.oracle import Judgement, Oracle, judge, may_acquit
 from .judges.quantization import DitheredModel, Steps, find_quantizers, measure_distance
 from .judges.rounding import Extent, RoundedValues
 from .judges.sensitivity import Sensitivity, distances_of, has_shapes_of, silence_of
-from .report import OutputReport, Status, units
+from .report import OutputReport, Status
 from .runs.compare import EQUAL, Difference, Tolerance, compare
 from .runs.run import OnnxRuntime
 from .runs.source import Source
@@ -401,7 +402,7 @@ def status_of(compared: Sequence[ComparedOutput], structure: Structure) -> tuple
 
 def _describe_bits(difference: Difference, changed: Effect) -> str:
     wrong = changed.elements - changed.identical
-    unit = "" if changed.max_ulp is None else f", max {units(changed.max_ulp)} ulp"
+    unit = "" if changed.max_ulp is None else f", max {ulps(changed.max_ulp)} ulp"
     share = f"{wrong} of {changed.elements} elements"
     return f"made with --precision exact, but {share} differ in their bits: {difference}{unit}"
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ...support.units import percentage, ulps
 from ..onnx.provenance import Provenance
 from .effect import Effect, Errors
 
@@ -55,6 +56,12 @@ class Verification:
     unmeasured: str = ""
     one_sided: tuple[str, ...] = ()
 
+    @property
+    def effect_lines(self) -> list[str]:
+        """How the rewriting changed the numbers, as lines for a terminal."""
+        lines = {"numeric effect": self.numeric_effect, "accuracy": self.accuracy}
+        return [f"{name}: {text}" for name, text in lines.items() if text]
+
     def __repr__(self) -> str:
         """One line, however many outputs there are."""
         return f"<Verification: {self.summary}>"
@@ -77,7 +84,7 @@ class Verification:
         total = self._effect
         if total.share is None:
             return ""
-        distance = "" if not total.max_ulp else f", max {units(total.max_ulp)} ulp"
+        distance = "" if not total.max_ulp else f", max {ulps(total.max_ulp)} ulp"
         return f"{percentage(total.share)} of the elements bit-identical{distance}"
 
     @property
@@ -141,16 +148,6 @@ def _report_as_dict(report: OutputReport) -> dict[str, Any]:
 
 def _errors_as_dict(errors: Errors | None) -> dict[str, float | str] | None:
     return {"max": _json_number(errors.largest), "rms": _json_number(errors.rms)} if errors else None
-
-
-def percentage(share: float) -> str:
-    """A share in percent; 100 % only when nothing is missing."""
-    return "100 %" if share == 1 else f"{min(100 * share, 99.9):.3g} %"
-
-
-def units(ulp: float) -> str:
-    """A number of units in the last place."""
-    return f"{ulp:.0f}" if ulp < 1e6 else f"{ulp:.3g}"
 
 
 def _json_number(value: float) -> float | str:

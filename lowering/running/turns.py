@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import ceil, inf, sqrt
+from math import ceil, inf, isfinite, sqrt
 from statistics import median, quantiles
 from typing import Any
 
@@ -72,6 +72,10 @@ class Estimate:
         outside = int((count - _DEVIATIONS * sqrt(count)) / 2) if count > _DEVIATIONS**2 else -1
         lower, upper = (ordered[outside], ordered[-1 - outside]) if outside >= 0 else (-inf, inf)
         return Estimate(median(ordered), lower, upper, count)
+
+    def __str__(self) -> str:
+        """The median and the limits: ``0.850 (0.840 to 0.860)``."""
+        return f"{self.median:.3f}" + (f" ({self.lower:.3f} to {self.upper:.3f})" if isfinite(self.upper) else "")
 
 
 def wait_until_idle() -> None:
