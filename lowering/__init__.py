@@ -1,8 +1,19 @@
 """From a graph cut into kernels to compiled code.
 
-A kernel becomes a PrimFunc (`compute`, `kernel_function`), gets a schedule (`schedules`) and is compiled in a process
-of its own (`kernels`). Generated C calls the kernels in order (`program`): for this machine in a shared library that
-lies in a folder with its manifest (`bundle`) and is run from Python (`running`), for another one in a C project (`arm`
-has its emulator). What has no lowering runs in ONNX Runtime (`fallback`). `check` verifies, `blame` explains; what was
-just compiled runs in a process of its own (`isolation`).
+Folders in the order in which they may use each other:
+
+- base/: the target, a model's ports and weights, tools, threads, decisions and errors;
+- plan/: what is written down about a compiled model;
+- compute/: operators as tensor expressions;
+- arm/: the emulator of a board for which C projects are made;
+- bundle/: compiled models as folders with a manifest; what was just compiled runs in a process of its own;
+- loops/: operators as plain C;
+- schedules/: a kernel's loops, tiled, vectorised and shared by threads;
+- kernels/: kernels as functions, which get a schedule and are compiled in processes of their own; what has no lowering
+  runs in ONNX Runtime;
+- program/: generated C that calls the kernels in order, in a shared library or in a C project;
+- running/: bundles run from Python, timed, and blamed for what they do wrong;
+- tuning/: the search for faster schedules.
+
+dsa/ is another way, for accelerators.
 """

@@ -1,10 +1,10 @@
-"""Each layer imports only from those to its right, and no modules import each other in a circle:
+"""Each layer imports only from those to its right, and neither modules nor folders import each other in a circle:
 `cli > driver > tools, lowering > extract > engine > costmodels, rules > ir > support`."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -20,6 +20,18 @@ LAYERS = (
     ("support",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+ORDERS = {
+    "lowering": (
+        "base", "plan", "compute", "arm", "bundle", "loops", "schedules", "kernels", "program", "running", "tuning",
+    ),
+    "lowering/dsa": ("network", "program", "schedule", "simulate", "tiles", "codegen", "report", "bundle"),
+    "lowering/schedules": ("base", "tiling", "winograd", "rules", "intensive"),
+}  # fmt: skip
+"""Folders, and the folders in them: each of these imports only from those before it."""
+DOORS = {"lowering/dsa": "back_end"}
+"""Folders of which other folders import only this module: it belongs to no order."""
+KNOTS = ("tools/checking",)
+"""Folders in which folders still import each other in a circle: with the last one, this goes."""
 NOT_LAYERS = frozenset({"tests", "benchmarks", "examples", "docs", "build", "dist", "models"})
 
 
@@ -30,6 +42,10 @@ class Import:
     file: Path
     line: int
     target: str
+
+    def path(self, root: Path) -> Path:
+        """The importer, relative to the package."""
+        return self.file.relative_to(root)
 
 
 def layer(module: str) -> str:
@@ -85,25 +101,82 @@ def violations(root: Path) -> list[str]:
     ]
 
 
-def circle(root: Path) -> tuple[str, ...]:
-    """The modules of a circle of imports, those inside functions included; () where there is none."""
-    names = {
+def climbs(root: Path) -> list[str]:
+    """One line per import that goes against one of the `ORDERS`, and per folder that is missing there."""
+    found = []
+    for folder, order in ORDERS.items():
+        names = {path.parent.name for path in (root / folder).glob("*/__init__.py")}
+        without = {Path(each).name for each in DOORS if Path(each).parent == Path(folder)}
+        found += [f"{folder}/{name}/ is in no order" for name in sorted(names - {*order} - without)]
+        for each in own_imports(root):
+            importer, target = (_name_in(folder, path) for path in (each.path(root), Path(*each.target.split("."))))
+            if importer in order and target in order and order.index(target) > order.index(importer):
+                found.append(f"{each.file.relative_to(root)}:{each.line}: imports {each.target}")
+    return found
+
+
+def break_ins(root: Path) -> list[str]:
+    """One line per import of what lies behind one of the `DOORS`."""
+    return [
+        f"{each.file.relative_to(root)}:{each.line}: imports {each.target}"
+        for folder, door in DOORS.items()
+        for each in own_imports(root)
+        if _name_in(folder, each.path(root)) is None
+        and _name_in(folder, Path(*each.target.split("."), "")) not in (None, door)
+    ]
+
+
+def _name_in(folder: str, path: Path) -> str | None:
+    """The name right below a folder on the way to a path; None outside of the folder."""
+    return path.relative_to(folder).parts[0] if Path(folder) in path.parents else None
+
+
+@cache
+def imported_files(root: Path) -> dict[Path, set[Path]]:
+    """The modules that each module imports, those inside functions included."""
+    files = {
         ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
         for path in source_files(root)
     }
-    imported: dict[str, set[str]] = {name: set() for name in names}
-    by_file = {path: name for name, path in names.items()}
+    imported: dict[Path, set[Path]] = {path: set() for path in files.values()}
     for found in own_imports(root):
-        importer, target = by_file[found.file], found.target
-        while target and target not in names:
+        target = found.target
+        while target and target not in files:
             target = target.rpartition(".")[0]
-        if target and target != importer:
-            imported[importer].add(target)
+        if target and files[target] != found.file:
+            imported[found.file].add(files[target])
+    return imported
+
+
+def circle(imported: Mapping[Path, Collection[Path]]) -> tuple[str, ...]:
+    """The names on a circle of imports; () if there is none."""
     try:
         TopologicalSorter(imported).prepare()
     except CycleError as error:
-        return tuple(error.args[1])
+        return tuple(map(str, error.args[1]))
     return ()
+
+
+def circle_of_modules(root: Path) -> tuple[str, ...]:
+    """Modules that import each other in a circle; () if there are none."""
+    names = {path: path.relative_to(root) for path in imported_files(root)}
+    return circle({names[path]: {names[each] for each in others} for path, others in imported_files(root).items()})
+
+
+def circle_of_folders(root: Path, depth: int) -> tuple[str, ...]:
+    """Folders that import each other in a circle, what lies deeper counted as of its folder at this depth."""
+
+    def folder(path: Path) -> Path:
+        parts = path.relative_to(root).parts
+        return Path(*parts[: min(depth, len(parts) - 1)] or parts)
+
+    imported: dict[Path, set[Path]] = {}
+    for path, others in imported_files(root).items():
+        own = folder(path)
+        knots = {Path(knot) for knot in KNOTS if Path(knot) in path.relative_to(root).parents}
+        free = (each for each in others if not knots.intersection(each.relative_to(root).parents))
+        imported.setdefault(own, set()).update(each for each in map(folder, free) if each != own)
+    return circle(imported)
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -118,13 +191,94 @@ def test_the_package_keeps_its_layers() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    assert circle(Path(eqfuse.__file__).parent) == ()
+    assert circle_of_modules(Path(eqfuse.__file__).parent) == ()
+
+
+@pytest.mark.parametrize("depth", range(1, 6))
+def test_no_folders_import_each_other_in_a_circle(depth: int) -> None:
+    assert circle_of_folders(Path(eqfuse.__file__).parent, depth) == ()
+
+
+def test_folders_keep_their_order() -> None:
+    assert climbs(Path(eqfuse.__file__).parent) == []
 
 
 @pytest.mark.parametrize("later", ["from .lint import check", "def f():\n    from .lint import check"])
 def test_a_circle_is_found(tmp_path: Path, later: str) -> None:
     files = {"rules/lint.py": "from .loader import read", "rules/loader.py": later, "rules/records.py": ""}
-    assert set(circle(tree(tmp_path, files))) == {"rules.lint", "rules.loader"}
+    assert set(circle_of_modules(tree(tmp_path, files))) == {"rules/lint.py", "rules/loader.py"}
+
+
+@pytest.mark.parametrize(
+    ("files", "folders"),
+    [
+        (
+            {"ir/a/x.py": "from ..b import y", "ir/b/y.py": "", "ir/b/z.py": "def f():\n    from ..a import x"},
+            {2: {"ir/a", "ir/b"}, 3: {"ir/a", "ir/b"}},
+        ),
+        (
+            {"ir/a.py": "from .b.y import f", "ir/b/y.py": "", "ir/b/z.py": "from ..c import g", "ir/c.py": ""},
+            {2: {"ir", "ir/b"}, 3: {"ir", "ir/b"}},
+        ),
+        (
+            {"ir/b/c/x.py": "from ..d import y", "ir/b/d/y.py": "", "ir/b/d/z.py": "from ..c import x"},
+            {3: {"ir/b/c", "ir/b/d"}},
+        ),
+        (
+            {"ir/b/c/x.py": "from ...d import y", "ir/d/y.py": "", "ir/d/z.py": "from ..b import e", "ir/b/e.py": ""},
+            {2: {"ir/b", "ir/d"}},
+        ),
+        ({"ir/a/x.py": "from ..b import y", "ir/b/y.py": "from ..c import z", "ir/c.py": "", "ir/c/z.py": ""}, {}),
+    ],
+)
+def test_a_circle_of_folders_is_found(tmp_path: Path, files: dict[str, str], folders: dict[int, set[str]]) -> None:
+    root = tree(tmp_path, files)
+    assert {depth: set(found) for depth in range(1, 4) if (found := circle_of_folders(root, depth))} == folders
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("lowering/base/target.py", "from ..plan.plan import Plan"),
+        ("lowering/plan/plan.py", "def f():\n    from ..running import runner"),
+        ("lowering/kernels/pool.py", "from eqfuse.lowering.program import planning"),
+        ("lowering/schedules/rules/rows.py", "from ...tuning.tasks import Task"),
+        ("lowering/schedules/base/draft.py", "from ..tiling import tiles"),
+        ("lowering/dsa/network/graph.py", "from ..tiles import work"),
+        ("lowering/ethos/__init__.py", ""),
+    ],
+)
+def test_a_climb_is_found(tmp_path: Path, file: str, text: str) -> None:
+    assert len(climbs(tree(tmp_path, {file: text}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("lowering/plan/plan.py", "from ..base.target import target_of"),
+        ("lowering/plan/plan.py", "from .sizes import Sizes"),
+        ("lowering/tuning/tuner.py", "from ..dsa.back_end import load"),
+        ("lowering/dsa/back_end.py", "from .bundle import files"),
+        ("lowering/dsa/tiles/work.py", "from ...tuning import tasks"),
+    ],
+)
+def test_an_import_downward_is_no_climb(tmp_path: Path, file: str, text: str) -> None:
+    assert climbs(tree(tmp_path, {file: text})) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "count"),
+    [
+        ("lowering/running/runner.py", "from ..dsa.bundle import files", 1),
+        ("driver/bench.py", "from ..lowering.dsa import program", 1),
+        ("driver/bench.py", "def f():\n    from ..lowering.dsa.program.cost import cycles", 1),
+        ("driver/bench.py", "from ..lowering.dsa.back_end import load", 0),
+        ("driver/bench.py", "from ..lowering.dsa import back_end", 0),
+        ("lowering/dsa/tiles/work.py", "from ..network import graph", 0),
+    ],
+)
+def test_a_break_in_is_found(tmp_path: Path, file: str, text: str, count: int) -> None:
+    assert len(break_ins(tree(tmp_path, {file: text}))) == count
 
 
 @pytest.mark.parametrize(

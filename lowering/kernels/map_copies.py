@@ -4,7 +4,7 @@
 
 The caller's maps have their channels first. A kernel whose vectors hold channels would have to load or store such
 a map element by element, and a window over single channels would have no vectors at all. Transposing it block by
-block (schedules/transposition.py) is faster: on the device `host` for products, ten times for depthwise convolutions.
+block (schedules/rules/transposition.py) is faster: on the device `host` for products, ten times for depthwise ones.
 """
 
 from __future__ import annotations
