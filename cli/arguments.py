@@ -6,19 +6,15 @@ import argparse
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import TypeVar
 
-from ..engine.choices import CostName, Extraction
-from ..rules.vocabulary import PROPERTIES, Precision
+from ..driver.choices import COSTS, DEFAULT_DEVICE, EXTRACTIONS, PRECISIONS, RULE_PROPERTIES, rule_topics
 from ..support.options import ABOVE_ZERO, FROM_ZERO, Bound
 
 EXIT_CODES = (
     "exit codes: 0 ok, 1 error, 2 usage, 3 verification failed, 4 rule file error, "
     "5 a budget was hit (the output is valid)"
 )
-
-DEFAULT_DEVICE = "x86-64-v4"
-"""The default of `costmodels.device`, which is slow to import."""
 
 Commands = argparse._SubParsersAction  # the type of add_subparsers() has no public name
 
@@ -49,7 +45,8 @@ def add_candidate(parser: argparse.ArgumentParser) -> None:
 def add_optimization(parser: argparse.ArgumentParser) -> None:
     """The options of rewriting that every command which rewrites takes."""
     add_rules(parser)
-    groups = f"groups are the topics {', '.join(_topics())}, the properties {', '.join(PROPERTIES)}, and single rules"
+    topics, properties = ", ".join(rule_topics()), ", ".join(RULE_PROPERTIES)
+    groups = f"groups are the topics {topics}, the properties {properties}, and single rules"
     parser.add_argument(
         "--only", action="extend", default=[], type=names, metavar="GROUP,...", help=f"use only these rules: {groups}"
     )
@@ -62,7 +59,7 @@ def add_optimization(parser: argparse.ArgumentParser) -> None:
         help="make operators of a runtime's own domain, too: com.microsoft is ONNX Runtime's",
     )  # fmt: skip
     parser.add_argument(
-        "--precision", choices=get_args(Precision), default="real",
+        "--precision", choices=PRECISIONS, default="real",
         help="exact: bit-identical rules; real: equal over the reals for finite inputs, of which a NaN or inf may give "
         "another result (default); fast: overflow inside the model may change, too",
     )  # fmt: skip
@@ -76,13 +73,7 @@ def add_optimization(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--opset", type=positive(int), help="use operators up to this opset (default: the model's)")
     parser.add_argument("--node-limit", type=positive(int), help="largest number of e-nodes (default 50000)")
     parser.add_argument("--iterations", type=positive(int), help="rounds of rewriting (default 200)")
-    parser.add_argument("--extraction", choices=get_args(Extraction), help="how to choose the graph (default exact)")
-
-
-def _topics() -> list[str]:
-    """The names of the shipped rule files, which are topics; reading the files takes longer than `--help` may."""
-    folder = Path(__file__).parents[1] / "rules"
-    return sorted({file.stem for file in folder.glob("*.egg")} - {"conditions"})
+    parser.add_argument("--extraction", choices=EXTRACTIONS, help="how to choose the graph (default exact)")
 
 
 def names(text: str) -> list[str]:
@@ -106,7 +97,7 @@ def add_time_limit(parser: argparse.ArgumentParser, bounded: str) -> None:
 def add_pricing(parser: argparse.ArgumentParser) -> None:
     """What to minimise, and for which device."""
     parser.add_argument(
-        "--cost", choices=get_args(CostName), default="roofline",
+        "--cost", choices=COSTS, default="roofline",
         help="what to minimise; profile: measured times, and where there are none the roofline, scaled to them "
         "(default roofline)",
     )  # fmt: skip

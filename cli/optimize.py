@@ -8,9 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..driver.saturation_start import start_saturation
 from ..driver.summary_rows import operator_rows, summary_rows
-from ..engine.egraph.worker import Worker
-from ..rules.vocabulary import RuleSelection
 from ..support import units
 from ..support.errors import BUDGET_HIT, UsageError
 from ..support.files import check_destination
@@ -34,17 +33,14 @@ def optimize(arguments: argparse.Namespace) -> int:
     output: Path | None = arguments.output or arguments.out
     if arguments.report is not None:
         _check_report(arguments.report, arguments.model, output)
-    only, skip, domains = map(tuple, (arguments.only, arguments.skip, arguments.domains))
-    rules = RuleSelection(tuple(arguments.rules), arguments.precision, only, skip, domains)
-    with Worker(rules) as worker:  # it starts during the imports below
-        from ..driver.optimize import optimize_model
+    selection = (arguments.rules, arguments.precision, arguments.only, arguments.skip, arguments.domains)
+    with start_saturation(*selection) as worker:  # it starts during the imports below
+        from ..driver.optimize import optimize_model, prepare_verification
         from ..driver.options import MeasureOptions, Options
-        from ..engine.verification import prepare
         from .options import options_of
 
         options, measure = options_of(Options, arguments), options_of(MeasureOptions, arguments)
-        if options.verify:
-            prepare()  # before there is a thread that shows the progress: a process of one thread can be copied
+        prepare_verification(options)  # before the thread of the progress: a process of one thread can be copied
         with Progress(arguments) as progress:
             result = optimize_model(arguments.model, output, options, progress, worker, measure)
             if arguments.report is not None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from dataclasses import fields
-from pathlib import Path
 from typing import TypeVar
 
-from ..costmodels.device import default_device, load_device
-from ..costmodels.device_file import DeviceError
-from ..rules.places import rule_paths
-from ..support.errors import RuleError, UsageError
+from ..driver.usage import check_device, check_rule_folders
+from ..support.errors import UsageError
 from ..support.options import OptionError
 
 AnyOptions = TypeVar("AnyOptions")
@@ -24,10 +20,7 @@ def options_of(kind: type[AnyOptions], arguments: argparse.Namespace, **fixed: o
     """
     given = vars(arguments) | fixed
     if "cost" in given:
-        try:
-            load_device(given["device"] or default_device(given["cost"]))
-        except DeviceError as error:
-            raise UsageError(f"--device: {error}") from error
+        check_device(given["device"], given["cost"])
     check_rule_folders(given.get("rules", ()))
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     values = {name: value for name in names if (value := given.get(name)) is not None}
@@ -37,10 +30,3 @@ def options_of(kind: type[AnyOptions], arguments: argparse.Namespace, **fixed: o
         return kind(**values)
     except OptionError as error:
         raise UsageError(f"--{error.name.replace('_', '-')}: {error.problem}") from None
-
-
-def check_rule_folders(paths: Iterable[Path]) -> None:
-    """Raise RuleError for a folder without rule files: most likely another one was meant."""
-    for path in paths:
-        if path.is_dir() and not rule_paths([path]):
-            raise RuleError(f"{path}: no .egg file is in this folder")

@@ -6,11 +6,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
-from ..engine.choices import PartitionMethod
-from ..lowering.tuning.settings import RunnerName
-from ..rules.vocabulary import PROPERTIES, SOUNDNESS
+from ..driver.choices import (
+    DSA_ORDERS,
+    DSA_VARIANTS,
+    FLOATS,
+    PARTITIONS,
+    RULE_PROPERTIES,
+    RULE_SOUNDNESS,
+    RUNNERS,
+)
 from ..support.text import printable
 from ..support.version import __version__
 from .arguments import (
@@ -35,10 +41,6 @@ from .arguments import (
 
 MEASURE_SECONDS = 60.0
 """The budget of --measure without a number: enough for some ten candidates of a model that takes 20 ms."""
-FLOATS = ("float16", "float32", "float64")
-DSA_VARIANTS = ("tvm", "astitch", "gb", "lb", "instances", "graphturbo", "full")
-DSA_ORDERS = ("better", "bfs", "dfs", "footprint", "best")
-"""Names of `lowering/dsa`, which is not imported here."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -108,7 +110,7 @@ def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
     )
     parser.add_argument("--no-verify", dest="verify", action="store_false", help="do not compare result and original")
     parser.add_argument(
-        "--partition", choices=get_args(PartitionMethod),
+        "--partition", choices=PARTITIONS,
         help="cut the result into fused sub-graphs; joint: choose graph and sub-graphs together (default none)",
     )  # fmt: skip
     parser.add_argument("--as-functions", action="store_true", help="write each sub-graph as a local function")
@@ -199,7 +201,7 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--prefix", metavar="P", help="the beginning of all names in a C project (default eqfuse)")
     parser.add_argument(
-        "--partition", choices=get_args(PartitionMethod), default="joint",
+        "--partition", choices=PARTITIONS, default="joint",
         help="cut the model into fused kernels; joint: choose graph and kernels together (default joint); a model that "
         "records its partition keeps it, except with none",
     )  # fmt: skip
@@ -228,7 +230,7 @@ def _add_search(parser: argparse._ActionsContainer) -> None:
         "--no-reformer", action="store_true", default=None, help="tune joined kernels from the start, as a whole"
     )
     parser.add_argument(
-        "--runner", choices=get_args(RunnerName),
+        "--runner", choices=RUNNERS,
         help="where candidates run: here, on an emulated Arm board, or on devices of --tracker (default: by target)",
     )  # fmt: skip
     parser.add_argument("--tracker", metavar="HOST:PORT", help="TVM's RPC tracker, which knows the devices")
@@ -299,7 +301,7 @@ def _inspect(commands: Commands) -> None:  # type: ignore[type-arg]
     add_dimensions(parser)
     partition = parser.add_mutually_exclusive_group()
     partition.add_argument(
-        "--partition", choices=get_args(PartitionMethod),
+        "--partition", choices=PARTITIONS,
         help="cut the model into groups to fuse (default: show those it records)",
     )  # fmt: skip
     partition.add_argument(
@@ -330,9 +332,9 @@ def _rules(commands: Commands) -> None:  # type: ignore[type-arg]
     actions = rules.add_subparsers(title="actions", required=True, metavar="ACTION")
     listing = add_command(actions, "list", "list the rules", "rules.catalogue.list_rules")
     listing.add_argument("--tag", help="only rules with this property, topic or name")
-    listing.add_argument("--property", choices=PROPERTIES, help="only rules with this property")
+    listing.add_argument("--property", choices=RULE_PROPERTIES, help="only rules with this property")
     listing.add_argument("--topic", help="only the rules of one file, by its name")
-    listing.add_argument("--sound", choices=SOUNDNESS, help="only rules that are true in this sense")
+    listing.add_argument("--sound", choices=RULE_SOUNDNESS, help="only rules that are true in this sense")
     add_rules(listing)
     show = add_command(actions, "show", "show one rule with its record", "rules.catalogue.show_rule")
     show.add_argument("name", help="the rule's name")

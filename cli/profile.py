@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from ..costmodels.measurement import Measurement, record_of
-from ..costmodels.profile import ProfileDatabase
-from ..extract.partition.canonical_key import operator_names
+from ..driver.measurements import Measured, list_measured, open_database
 from ..support import units
-from ..support.errors import UsageError
 from . import render
 from .terminal import write
 
@@ -21,35 +17,28 @@ _WIDTH = 40
 
 def list_measurements(arguments: argparse.Namespace) -> int:
     """Every measurement, or those of a device."""
-    database = _database(arguments)
-    measurements = database.all(device=arguments.device)
+    database = open_database(arguments.database)
+    measurements = list_measured(database, arguments.device)
     if arguments.json:
-        render.print_json([record_of(m) for m in measurements])
+        render.print_json([each.as_dict() for each in measurements])
     elif not arguments.quiet:
         title = f"{_measurements(len(measurements))} in {database.path}"
         columns = (
             "key", "device", "operators", "schedule", "versions", "measured at (UTC)", "latency", "spread", "runs",
         )  # fmt: skip
         if measurements:
-            render.table(title, columns, [_row(m) for m in measurements], left=6)
+            render.table(title, columns, [_row(each) for each in measurements], left=6)
         else:
             write(title)
     return 0
 
 
-def _database(arguments: argparse.Namespace) -> ProfileDatabase:
-    """The user's own, or that of --database. Raises UsageError where the folder of the latter does not exist."""
-    path: Path | None = arguments.database
-    if path is not None and not path.parent.is_dir():
-        raise UsageError(f"--database {path}: the folder {path.parent} does not exist")
-    return ProfileDatabase.open(path)
-
-
-def _row(measurement: Measurement) -> tuple[str, ...]:
+def _row(measured: Measured) -> tuple[str, ...]:
+    measurement = measured.measurement
     return (
         measurement.key[:_KEY_DIGITS],
         measurement.device,
-        _shorten(" ".join(operator_names(measurement.subgraph))),
+        _shorten(" ".join(measured.operators)),
         _shorten(measurement.schedule),
         ", ".join(f"{name} {version}" for name, version in measurement.versions.items()),
         f"{measurement.measured_at:%Y-%m-%d %H:%M:%S}",
@@ -65,7 +54,7 @@ def _shorten(text: str) -> str:
 
 def export_measurements(arguments: argparse.Namespace) -> int:
     """Write the measurements to a file."""
-    count = _database(arguments).export(arguments.file, device=arguments.device)
+    count = open_database(arguments.database).export(arguments.file, device=arguments.device)
     content = {"file": arguments.file, "exported": count}
     render.report(arguments, content, f"{arguments.file}: {_measurements(count)} written")
     return 0
@@ -73,7 +62,7 @@ def export_measurements(arguments: argparse.Namespace) -> int:
 
 def import_measurements(arguments: argparse.Namespace) -> int:
     """Add the measurements of a file, all of them or none."""
-    database = _database(arguments)
+    database = open_database(arguments.database)
     read, kept = database.load(arguments.file)
     older = f"; {read - kept} older than what is there, left out" if read > kept else ""
     content = {"file": arguments.file, "read": read, "imported": kept}
@@ -83,7 +72,7 @@ def import_measurements(arguments: argparse.Namespace) -> int:
 
 def clear_measurements(arguments: argparse.Namespace) -> int:
     """Remove every measurement, or those of a device."""
-    database = _database(arguments)
+    database = open_database(arguments.database)
     count = database.clear(device=arguments.device)
     device = "" if arguments.device is None else f" of device {arguments.device}"
     content = {"database": database.path, "removed": count}

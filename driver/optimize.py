@@ -113,6 +113,14 @@ class Result:
         )
 
 
+def prepare_verification(options: Options) -> None:
+    """Start the process of a later verification, if one is asked for, while other work goes on."""
+    if options.verify:
+        from ..engine.verification import prepare
+
+        prepare()
+
+
 @pause_collection()
 def optimize_model(
     source: Any,
@@ -142,10 +150,7 @@ def optimize_model(
         worker or Worker(options.selection) as started,
         blame_input_shapes(source, options),
     ):
-        if options.verify:
-            from ..engine.verification import prepare
-
-            prepare()
+        prepare_verification(options)
         saturated = saturate_model(source, output, options, started, clock)
         with blame_user_rules(options.selection, saturated.egraph):
             return _write_result(saturated, output, options, measure, clock, lowering)

@@ -8,12 +8,12 @@ from difflib import get_close_matches
 from textwrap import indent
 from typing import Any
 
+from ...driver.usage import check_rule_folders
 from ...ir.operators import DOMAINS
 from ...rules.loader import Rule, load_rules
 from ...support import units
 from ...support.errors import UsageError
 from .. import render
-from ..options import check_rule_folders
 from ..terminal import write
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...driver.usage import check_rule_folders
 from ...rules.lint import Problem, lint_files
 from ...rules.places import analysis_files, rule_paths, shipped_files
 from ...rules.records import PROPERTIES, Rule, RuleFile, read_file
@@ -20,7 +21,6 @@ from ...tools.checking.overlap import Overlap, count_distinct, overlaps
 from ...tools.checking.verdict import KINDS, Verdict
 from ...tools.checking.worth import remark_on_worth
 from .. import render
-from ..options import check_rule_folders
 from ..progress import Progress
 from ..terminal import write
 

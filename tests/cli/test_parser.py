@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.cli.arguments import DEFAULT_DEVICE, input_shape
+from eqfuse.cli.arguments import input_shape
 from eqfuse.cli.parser import build_parser
 from eqfuse.costmodels.device import DEFAULT
+from eqfuse.driver.choices import DEFAULT_DEVICE
 
 from .command_line import CommandLine
 

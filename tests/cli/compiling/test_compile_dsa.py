@@ -11,8 +11,8 @@ import onnx
 import pytest
 from onnx import helper
 
-from eqfuse.cli.parser import DSA_ORDERS, DSA_VARIANTS, FLOATS
 from eqfuse.costmodels.dsa_device import DIRECTORY, dsa_device_names
+from eqfuse.driver.choices import DSA_ORDERS, DSA_VARIANTS, FLOATS
 from eqfuse.driver.compiler.accelerator import WIDTHS
 from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.lowering.bundle import check
