@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from ..driver.bench import Emulation, KernelLatency, Latency, ServiceReport, Simulation, bench_model
+from ..driver.bench import (
+    Breakdown,
+    Counts,
+    Emulation,
+    KernelLatency,
+    KernelTime,
+    Latency,
+    Middle,
+    ServiceReport,
+    Simulation,
+    bench_model,
+)
+from ..driver.compiler.outcome import program_rows, trial_lines
 from ..driver.options import BenchOptions
-from ..lowering.arm.counts import Counts, estimate_cycles, total
-from ..lowering.bundle.bundle import read_manifest
-from ..lowering.running.kernel_times import Breakdown, KernelTime
-from ..lowering.running.turns import Middle
 from ..support import units
 from . import render
 from .options import options_of
 from .progress import Progress
 from .terminal import write
-
-if TYPE_CHECKING:
-    from ..lowering.dsa.bundle.section import Section
-    from ..lowering.plan.manifest import KernelTrials, Trial
 
 _SHOWN_KERNELS, _SHOWN_EMULATED = 25, 20
 """Kernels in the tables of --kernels and --emulate; -v and --json show all."""
@@ -45,8 +49,7 @@ def bench(arguments: argparse.Namespace) -> int:
             clock = {"cpu": "CPU", "wall": "wall-clock"}[report.clock]
             title = f"{arguments.bundle}: {report.repeat} runs, {report.threads} thread(s), median {clock} time"
             print_breakdown(title, report.breakdown, None if arguments.verbose else _SHOWN_KERNELS)
-            measurement = read_manifest(arguments.bundle).measurement
-            for line in trial_lines(measurement.kernels if measurement is not None else ()):
+            for line in trial_lines(report.trials):
                 write(line.strip())
         elif isinstance(report, Emulation):
             _print_emulation(arguments, report)
@@ -122,25 +125,6 @@ def print_breakdown(title: str, breakdown: Breakdown, most: int | None = _SHOWN_
         write(f"rank correlation of predicted and measured times: {breakdown.correlation:.2f}")
 
 
-def trial_lines(kernels: Iterable[KernelTrials]) -> Iterator[str]:
-    """``kernel_1f0c42aa_conv_split: 1.4 ms, estimated 139 us; tried: ONNX Runtime 99 us; now ONNX Runtime``."""
-    for each in kernels:
-        seconds = f"{units.seconds(each.seconds)}, " if each.seconds else ""
-        took = f"{seconds}estimated {units.seconds(each.estimate)}"
-        tried = ", ".join(f"{trial.variant} {_trial_time(trial)}" for trial in each.trials)
-        verdict = f"now {each.chosen}" if each.chosen else "kept"
-        yield f"  {each.problem or each.kernel}: {took}; tried: {tried}; {verdict}"
-
-
-def _trial_time(trial: Trial) -> str:
-    """A layout is timed with the kernels around, which may gain more than the kernel takes."""
-    if not trial.seconds:
-        return "failed"
-    if trial.seconds < 0:
-        return f"saves its neighbours {units.seconds(-trial.seconds)} more than it takes"
-    return units.seconds(trial.seconds)
-
-
 def operators_text(operators: Iterable[str]) -> str:
     """``Conv Clip``; of a long list the first few."""
     names = list(operators)
@@ -207,10 +191,10 @@ def _emulated_rows(emulation: Emulation, *, everything: bool) -> list[tuple[str,
     rows = [_count_row(k.kernel, k.operators, str(k.calls), k.counts, k.cycles) for k in kernels[:count]]
     if others := kernels[count:]:
         calls, cycles = sum(k.calls for k in others), sum(k.cycles for k in others)
-        counts = total(k.counts for k in others)
+        counts = emulation.counts_of(others)
         rows.append(_count_row(f"{len(others)} other kernels (-v)", (), str(calls), counts, cycles))
-    between, whole = emulation.counts.outside, emulation.counts
-    rows.append(_count_row("between kernels", (), "", between, estimate_cycles(between, emulation.device).cycles))
+    whole = emulation.counts
+    rows.append(_count_row("between kernels", (), "", whole.outside, emulation.cycles_between))
     rows.append(_count_row("model", (), str(len(whole.calls)), whole.inference, emulation.cycles))
     return rows
 
@@ -239,27 +223,6 @@ def _print_simulation(arguments: argparse.Namespace, simulation: Simulation) -> 
         write(f"speed-up over {name}: {speed_up:.2f}x")
     if arguments.trace is not None:
         write(f"written: {arguments.trace}")
-
-
-def program_rows(section: Section) -> list[tuple[str, ...]]:
-    """The rows that describe a program for an accelerator: how the batch is shared, and the figures of all of it."""
-    allocation, figures = section.allocation, section.figures
-    cluster = figures["cluster"]
-    share = (
-        f"{allocation.batch}: {allocation.iterations} iteration(s) x {allocation.clusters} cluster(s) x "
-        f"{allocation.per_cluster} sample(s)"
-    )
-    scopes = cluster["scopes"]
-    return [
-        ("batch", share),
-        ("variant", section.variant if section.order is None else f"{section.variant}, order {section.order}"),
-        ("floats", section.floats),
-        ("simulated time", f"{figures['cycles']:,.0f} cycles, {units.seconds(figures['seconds'])}"),
-        ("throughput", f"{figures['throughput']:,.1f} samples/s"),
-        ("lower bound / cycles", f"{cluster['lower_bound']['ratio']:.3f}"),
-        ("tensors", f"{scopes['lb']} in LB, {scopes['gb']} in GB, {scopes['ddr']} in DDR"),
-        ("instructions", f"{figures['instructions']:,} per cluster"),
-    ]
 
 
 def _cluster_figures(cluster: Mapping[str, Any]) -> dict[str, str]:

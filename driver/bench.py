@@ -4,7 +4,7 @@ board counts, or the simulated cycles of a program for an accelerator."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..costmodels.device import Device
 from ..engine.onnx.model import read
-from ..lowering.arm.counts import SINGLES, Counts, KernelCounts, ModelCounts, by_kernel, estimate_cycles
+from ..lowering.arm.counts import SINGLES, Counts, KernelCounts, ModelCounts, by_kernel, estimate_cycles, total
 from ..lowering.base.errors import BundleError
 from ..lowering.base.interface import read_samples
 from ..lowering.base.ports import NO_SIZES, Port, random_inputs
 from ..lowering.bundle.bundle import read_manifest, read_whole_bundle
 from ..lowering.bundle.cache import fingerprint
 from ..lowering.bundle.isolation import NO_LIMIT, call_isolated
-from ..lowering.plan.manifest import Manifest
+from ..lowering.plan.manifest import KernelTrials, Manifest
 from ..lowering.running.isolated_model import IsolatedModel, name_crashes, serve_models, time_models
-from ..lowering.running.kernel_times import Breakdown, kernel_times
+from ..lowering.running.kernel_times import Breakdown, KernelTime, kernel_times
 from ..lowering.running.throughput import SLICE, Throughput
 from ..lowering.running.turns import Middle, Runs, quantile
 from ..support.errors import EqfuseError, UsageError
@@ -30,6 +30,11 @@ from .options import BenchOptions
 
 if TYPE_CHECKING:
     from ..lowering.dsa.bundle.section import Section
+
+__all__ = [  # with the types of what the reports hold, for those who show them
+    "Breakdown", "Counts", "Emulation", "KernelLatency", "KernelTime", "Latency", "Middle", "ServiceReport",
+    "Simulation", "bench_model", "breakdown_as_dict", "read_inputs",
+]  # fmt: skip
 
 _REPEAT, _KERNEL_REPEAT, _SLICES = 50, 30, 12
 """Runs of the model, of the model kernel by kernel, and slices of serving, where the options do not say."""
@@ -84,6 +89,8 @@ class KernelLatency:
     threads: int
     repeat: int
     breakdown: Breakdown
+    trials: tuple[KernelTrials, ...] = ()
+    """The slow kernels of the compilation, with what was tried in their place."""
 
     @property
     def clock(self) -> str:
@@ -129,7 +136,16 @@ class Emulation:
     @cached_property
     def cycles(self) -> float:
         """The estimate for kernels and for the code between them."""
-        return sum(kernel.cycles for kernel in self.kernels) + estimate_cycles(self.counts.outside, self.device).cycles
+        return sum(kernel.cycles for kernel in self.kernels) + self.cycles_between
+
+    @cached_property
+    def cycles_between(self) -> float:
+        """The estimate for the code between kernels."""
+        return estimate_cycles(self.counts.outside, self.device).cycles
+
+    def counts_of(self, kernels: Iterable[KernelCounts]) -> Counts:
+        """The counts of some of the kernels together."""
+        return total(kernel.counts for kernel in kernels)
 
     @cached_property
     def levels(self) -> tuple[str, ...]:
@@ -314,7 +330,8 @@ def _time_kernels(bundle: Path, options: BenchOptions) -> KernelLatency:
         inputs = _choose_inputs(options, model.manifest)
         model.run(inputs)  # names the kernel where it crashes
         breakdown = call_isolated(NO_LIMIT, kernel_times, bundle, inputs, model.threads, repeat)
-    return KernelLatency(model.threads, repeat, breakdown)
+    measurement = model.manifest.measurement
+    return KernelLatency(model.threads, repeat, breakdown, measurement.kernels if measurement is not None else ())
 
 
 # --- on an emulated board

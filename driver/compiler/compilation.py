@@ -34,7 +34,7 @@ from ...lowering.kernels.branches import split_branches
 from ...lowering.kernels.map_copies import copy_maps
 from ...lowering.kernels.measured import join_measured
 from ...lowering.kernels.variants import Cut
-from ...lowering.plan.manifest import Manifest, Provenance
+from ...lowering.plan.manifest import PLAN, Manifest, Provenance
 from ...rules.places import rule_paths
 from ...support.errors import UsageError
 from ..clock import Clock
@@ -69,6 +69,11 @@ class Compiled:
     result: Result | None = None
     kernel_seconds: Mapping[str, float] = field(default_factory=dict)
     curve: tuple[Point, ...] = ()
+
+    @property
+    def is_c_project(self) -> bool:
+        """Whether it is C code to build elsewhere, by a plan, in place of a library that is loaded."""
+        return self.manifest.library == PLAN
 
     @property
     def from_cache(self) -> bool:

@@ -14,7 +14,7 @@ import onnxruntime
 import pytest
 from onnx import helper
 
-from eqfuse.cli.compile import measurement_lines
+from eqfuse.driver.compiler.outcome import measurement_lines
 from eqfuse.engine.verification import Verification
 from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest

@@ -15,8 +15,8 @@ import pytest
 from onnx import helper
 
 import eqfuse as package
-from eqfuse.cli.compile import tuning_line
 from eqfuse.driver.compiler.compilation import Compilation
+from eqfuse.driver.compiler.outcome import tuning_line
 from eqfuse.driver.compiler.tune import NOTICEABLE
 from eqfuse.lowering.base.toolchain import ToolError
 from eqfuse.lowering.bundle.bundle import read_manifest

@@ -1,0 +1,113 @@
+"""What a compilation did, and what it needs, as text for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...lowering.plan.manifest import PLAN, KernelTrials, Manifest, MeasurementSummary, Trial, TuningSummary
+from ...lowering.plan.plan import Plan
+from ...lowering.program.c_source import arena_text, weight_bytes
+from ...lowering.tuning.settings import trials_for
+from ...support import units
+
+if TYPE_CHECKING:
+    from ...lowering.dsa.bundle.section import Section
+
+_BY_ESTIMATES = "the search went by estimates alone; pip install xgboost-cpu lets it learn from what it measures"
+
+
+def target_rows(manifest: Manifest, bundle: Path) -> list[tuple[str, ...]]:
+    """The rows of a table that say what a bundle is for: a processor, or an accelerator and the program for it."""
+    if manifest.dsa is None:
+        return [("target", f"{manifest.platform.name}: {manifest.platform.cpu}, {manifest.threads} thread(s)")]
+    from ...lowering.dsa.bundle.section import section_of
+
+    return [("target", manifest.platform.name), *program_rows(section_of(manifest.dsa, str(bundle)))]
+
+
+def program_rows(section: Section) -> list[tuple[str, ...]]:
+    """The rows that describe a program for an accelerator: how the batch is shared, and the figures of all of it."""
+    allocation, figures = section.allocation, section.figures
+    cluster = figures["cluster"]
+    share = (
+        f"{allocation.batch}: {allocation.iterations} iteration(s) x {allocation.clusters} cluster(s) x "
+        f"{allocation.per_cluster} sample(s)"
+    )
+    scopes = cluster["scopes"]
+    return [
+        ("batch", share),
+        ("variant", section.variant if section.order is None else f"{section.variant}, order {section.order}"),
+        ("floats", section.floats),
+        ("simulated time", f"{figures['cycles']:,.0f} cycles, {units.seconds(figures['seconds'])}"),
+        ("throughput", f"{figures['throughput']:,.1f} samples/s"),
+        ("lower bound / cycles", f"{cluster['lower_bound']['ratio']:.3f}"),
+        ("tensors", f"{scopes['lb']} in LB, {scopes['gb']} in GB, {scopes['ddr']} in DDR"),
+        ("instructions", f"{figures['instructions']:,} per cluster"),
+    ]
+
+
+def memory_line(folder: Path) -> str:
+    """What a C project needs: ``memory: 4096 bytes for each context, 8192 bytes of weights for all``."""
+    plan = Plan.from_json((folder / PLAN).read_text(encoding="utf-8"))
+    return f"memory: {arena_text(plan)} for each context, {weight_bytes(plan)} bytes of weights for all"
+
+
+def tuning_line(summary: TuningSummary) -> str:
+    """``tuning: 200 trials (3 failed) of 34 kernels, 21 changed; 1.12x as fast as untuned``."""
+    failed = f" ({summary.failed} failed)" if summary.failed else ""
+    outcome = summary.problem or f"{summary.ratio:.2f}x as fast as untuned"
+    if summary.kept == "untuned":
+        outcome += ", so the untuned one is kept"
+    line = f"tuning: {summary.trials} trials{failed} of {summary.tasks} kernels, {summary.changed} changed; {outcome}"
+    enough = trials_for(summary.tasks)
+    if summary.trials < enough:
+        line += f"\nnote: so few trials reach the largest kernels only; --trials {enough} reaches all"
+    return line if summary.learned else f"{line}\nnote: {_BY_ESTIMATES}"
+
+
+def measurement_lines(summary: MeasurementSummary) -> Iterator[str]:
+    """``measured: 84 steps; 1 slow kernel(s), 1 replaced; unfused 1.3x; 310 ms``, and a line about each slow kernel.
+
+    Kernels that were wrong are not among them.
+    """
+    slow = [each for each in summary.kernels if not each.problem]
+    replaced = sum(bool(each.chosen) for each in slow)
+    outcome = f"{len(slow)} slow kernel(s), {replaced} replaced" if slow else "no slow kernel"
+    if summary.timed:
+        unfused = f"; unfused {summary.apart / summary.fused:.2f}x" if summary.fused else ""
+        yield f"measured: {summary.timed} steps; {outcome}{unfused}; {units.seconds(summary.seconds)}"
+    if summary.problem:
+        yield f"measured: {'no more' if summary.timed else 'nothing'} ({summary.problem})"
+    yield from trial_lines(slow)
+
+
+def fallback_line(manifest: Manifest) -> str:
+    """``fallback: 2 ops (TopK, Loop) run in ONNX Runtime``."""
+    operators = Counter(operator for entry in manifest.fallbacks for operator in entry.operators)
+    if not operators:
+        return "fallback: none, every kernel is compiled"
+    count = operators.total()
+    names = ", ".join(name if n == 1 else f"{n} {name}" for name, n in operators.most_common())
+    return f"fallback: {count} op{'s' if count > 1 else ''} ({names}) run in ONNX Runtime"
+
+
+def trial_lines(kernels: Iterable[KernelTrials]) -> Iterator[str]:
+    """``kernel_1f0c42aa_conv_split: 1.4 ms, estimated 139 us; tried: ONNX Runtime 99 us; now ONNX Runtime``."""
+    for each in kernels:
+        seconds = f"{units.seconds(each.seconds)}, " if each.seconds else ""
+        took = f"{seconds}estimated {units.seconds(each.estimate)}"
+        tried = ", ".join(f"{trial.variant} {_trial_time(trial)}" for trial in each.trials)
+        verdict = f"now {each.chosen}" if each.chosen else "kept"
+        yield f"  {each.problem or each.kernel}: {took}; tried: {tried}; {verdict}"
+
+
+def _trial_time(trial: Trial) -> str:
+    """A layout is timed with the kernels around, which may gain more than the kernel takes."""
+    if not trial.seconds:
+        return "failed"
+    if trial.seconds < 0:
+        return f"saves its neighbours {units.seconds(-trial.seconds)} more than it takes"
+    return units.seconds(trial.seconds)
