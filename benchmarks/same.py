@@ -24,16 +24,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+ACCELERATORS = sorted(path.stem for path in (Path(__file__).parents[1] / "costmodels/devices/dsa").glob("*.toml"))
+_COMPILE = ("compile", "MODEL", "-o", "bundle", "--json", "--no-verify")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "inspect": ("inspect", "MODEL", "--json"),
     "optimize": ("optimize", "MODEL", "-o", "out.onnx", "--json", "--no-verify"),
     "optimize, joint": ("optimize", "MODEL", "-o", "out.onnx", "--partition", "joint", "--json", "--no-verify"),
-    "compile for the host": ("compile", "MODEL", "-o", "bundle", "--threads", "1", "--json", "--no-verify"),
-    "compile for Arm": ("compile", "MODEL", "-o", "bundle", "--target", "arm-cortex-a76", "--json", "--no-verify"),
-    "compile for an accelerator": (
-        "compile", "MODEL", "-o", "bundle", "--target", "dsa-stcp920", "--json", "--no-verify",
-    ),
-}  # fmt: skip
+    "compile for the host": (*_COMPILE, "--threads", "1", "--no-measure"),
+    "compile for Arm": (*_COMPILE, "--target", "arm-cortex-a76"),
+    **{f"compile for {name}": (*_COMPILE, "--target", f"dsa-{name}") for name in ACCELERATORS},
+}
 RULES = ("rules", "check", "--json", "--fresh")
 _MEASURED = re.compile(r"seconds|phases|time|latency_measured|curve")
 """Names of fields whose numbers are of one run; predicted seconds are compared by the files."""
