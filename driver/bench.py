@@ -29,7 +29,7 @@ from ..support.files import check_destination, staged_file
 from .options import BenchOptions
 
 if TYPE_CHECKING:
-    from ..lowering.dsa.bundle.section import Section
+    from ..lowering.dsa.back_end import Section
 
 __all__ = [  # with the types of what the reports hold, for those who show them
     "Breakdown", "Counts", "Emulation", "KernelLatency", "KernelTime", "Latency", "Middle", "ServiceReport",
@@ -367,8 +367,7 @@ def _emulate(bundle: Path, options: BenchOptions) -> Emulation:
 
 
 def _simulate(bundle: Path, options: BenchOptions) -> Simulation:
-    from ..lowering.dsa.bundle.files import TRACE
-    from ..lowering.dsa.bundle.section import section_of
+    from ..lowering.dsa.back_end import TRACE, schedule_again, section_of
 
     for name in ("kernels", "emulate", "threads", "throughput", "batch", "repeat", "arm64_root", "model"):
         if getattr(options, name):
@@ -382,21 +381,11 @@ def _simulate(bundle: Path, options: BenchOptions) -> Simulation:
     variants = {section.variant: section.figures}
     if options.against is not None:
         again = f"{options.against} (again)" if options.against == section.variant else options.against
-        variants[again] = _schedule_again(bundle, section, options.against)
+        try:
+            variants[again] = schedule_again(bundle, section, options.against)
+        except EqfuseError as error:
+            raise EqfuseError(f"--against {options.against}: {error}") from error
     if options.trace is not None:
         with staged_file(options.trace) as staged:
             shutil.copyfile(bundle / TRACE, staged)
     return Simulation(section, variants)
-
-
-def _schedule_again(bundle: Path, section: Section, variant: str) -> Mapping[str, Any]:
-    """The time report of another variant of the stored program. Raises EqfuseError where it cannot be scheduled."""
-    from ..lowering.dsa.bundle.files import read_network
-    from ..lowering.dsa.codegen.compiler import Choices, program_for
-    from ..lowering.dsa.schedule.variants import VARIANTS
-
-    try:
-        choices = Choices(VARIANTS[variant])
-        return program_for(read_network(bundle), section.device, section.allocation, choices).figures()
-    except EqfuseError as error:
-        raise EqfuseError(f"--against {variant}: {error}") from error

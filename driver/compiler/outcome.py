@@ -14,7 +14,7 @@ from ...lowering.tuning.settings import trials_for
 from ...support import units
 
 if TYPE_CHECKING:
-    from ...lowering.dsa.bundle.section import Section
+    from ...lowering.dsa.back_end import Section
 
 _BY_ESTIMATES = "the search went by estimates alone; pip install xgboost-cpu lets it learn from what it measures"
 
@@ -23,7 +23,7 @@ def target_rows(manifest: Manifest, bundle: Path) -> list[tuple[str, ...]]:
     """The rows of a table that say what a bundle is for: a processor, or an accelerator and the program for it."""
     if manifest.dsa is None:
         return [("target", f"{manifest.platform.name}: {manifest.platform.cpu}, {manifest.threads} thread(s)")]
-    from ...lowering.dsa.bundle.section import section_of
+    from ...lowering.dsa.back_end import section_of
 
     return [("target", manifest.platform.name), *program_rows(section_of(manifest.dsa, str(bundle)))]
 

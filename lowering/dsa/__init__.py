@@ -11,4 +11,6 @@ Each folder imports only from those above it:
   the fastest program for a batch;
 - report/: pictures and traces of a simulated run;
 - bundle/: the files of a program, and running and verifying what they hold.
+
+back_end.py is the door: other folders import nothing else.
 """

@@ -14,6 +14,7 @@ import numpy as np
 from ...support.custom_operators import custom_operators, register
 from ..base.errors import BundleError
 from ..base.threads import threads_for
+from ..bundle.back_ends import find_back_end
 from ..bundle.bundle import check_file, missing_file, read_manifest, read_usable_bundle
 from ..bundle.loaded import Array, LoadedModel
 from ..plan.manifest import PLAN, WEIGHTS, FallbackEntry
@@ -135,7 +136,5 @@ def load(path: str | Path, threads: int | None = None) -> LoadedModel:
     number of threads that cannot be had.
     """
     if read_manifest(Path(path)).dsa is not None:
-        from ..dsa.bundle.simulated_model import SimulatedModel
-
-        return SimulatedModel(Path(path))
+        return find_back_end("dsa").load(Path(path))
     return CompiledModel(Path(path), threads)

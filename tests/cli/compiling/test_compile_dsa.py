@@ -13,10 +13,10 @@ from onnx import helper
 
 from eqfuse.costmodels.dsa_device import DIRECTORY, dsa_device_names
 from eqfuse.driver.choices import DSA_ORDERS, DSA_VARIANTS, FLOATS
-from eqfuse.driver.compiler.accelerator import WIDTHS
 from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest
+from eqfuse.lowering.dsa.back_end import WIDTHS
 from eqfuse.lowering.dsa.bundle.simulated_model import IsolatedSimulation
 from eqfuse.lowering.dsa.program.json_format import load_json
 from eqfuse.lowering.dsa.schedule.scheduler import _ORDERS

@@ -1,0 +1,220 @@
+"""The door of this folder, for what compiles, loads and times bundles: no other folder imports a module behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ...costmodels.dsa_device import DsaDevice
+from ...engine.onnx.model import Model
+from ...ir.graph import OperatorGraph
+from ...support.errors import UsageError, VerificationError
+from ..base.errors import LoweringError
+from ..base.interface import outputs_of
+from ..base.ports import Port
+from ..base.weights import Weights
+from ..bundle import bundle
+from ..plan.manifest import PROGRAM, Manifest, Platform, Provenance
+from .bundle.constants import constant_contents
+from .bundle.files import REPORT, TRACE, Observer, read_network, store_kernels, store_program
+from .bundle.section import Section, Wire, section_of
+from .bundle.simulated_model import IsolatedSimulation, SimulatedModel
+from .codegen.compiler import (
+    AcceleratorNetwork,
+    Choices,
+    DsaProgram,
+    accelerator_network,
+    batch_axes,
+    compile_network,
+    program_for,
+)
+from .network.subgraphs import Layer
+from .program.instructions import Compute
+from .report.page import report_page
+from .schedule.scheduler import OrderName
+from .schedule.variants import FULL, VARIANTS
+
+__all__ = [
+    "FULL", "TRACE", "VARIANTS", "WIDTHS", "Choices", "CompiledNetwork", "Demands", "Floats", "OrderName", "Section",
+    "load", "make_program", "schedule_again", "section_of", "store_kernels",
+]  # fmt: skip
+
+Floats = Literal["float16", "float32", "float64"]
+WIDTHS: dict[Floats, int] = {"float16": 2, "float32": 4, "float64": 8}
+"""Bytes of the types that floats may be stored in."""
+_SIMULATION_SECONDS = 3600.0
+"""How long a simulation may take that verifies a program; beyond that what computes a tile is taken to hang."""
+_STORED_AS = {"float16": 2, "bfloat16": 4, "float32": 4, "float64": 8}
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What to make for an accelerator: `batch` and `floats` are the model's own where None."""
+
+    device: DsaDevice
+    batch: int | None = None
+    floats: Floats | None = None
+    choices: Choices = field(default_factory=Choices)
+
+
+@dataclass(frozen=True)
+class CompiledNetwork:
+    """A model's network and the program that was made of it; `ports` are the inputs of the model."""
+
+    demands: Demands
+    ports: tuple[Port, ...]
+    network: AcceleratorNetwork
+    program: DsaProgram
+
+    @property
+    def tiles(self) -> int:
+        """How many tiles one cluster computes in a run of the program."""
+        return sum(isinstance(each, Compute) for each in self.program.generated.program.instructions)
+
+    def write(self, folder: Path, weights: Weights, label: str) -> None:
+        """Write everything but the compiled kernels, which `store_kernels` adds, and the manifest."""
+        contents = constant_contents(
+            self.program.generated, self.program.device.alignment, weights.__getitem__, self.network.slices
+        )
+        store_program(folder, self.program, self.network, contents)
+        (folder / REPORT).write_text(report_page(label, self.program), encoding="utf-8")
+
+    def manifest(self, folder: Path, weights: Weights, precision: str, provenance: Provenance) -> Manifest:
+        """The manifest of what was written to a folder. Raises UsageError and LoweringError for outputs that nothing
+        computes."""
+        section, batch = self._section(weights.model.opset), self.program.allocation.batch
+        outputs = outputs_of(weights, self.network.graph)
+        if not outputs:
+            raise UsageError("the model has no outputs")
+        computed = {wire.port for wire in section.outputs} | {port.name for port in self.ports}
+        for port in outputs:
+            if port.name not in computed:
+                raise LoweringError(f"output {port.name!r} is a constant; an accelerator has nothing to compute for it")
+        axes = {wire.port: wire.axis for wire in (*section.inputs, *section.outputs)}
+
+        def with_batch(ports: Sequence[Port]) -> tuple[Port, ...]:
+            return tuple(_with_batch(port, axes.get(port.name, 0), self.network.batch, batch) for port in ports)
+
+        return Manifest(
+            inputs=with_batch(self.ports),
+            outputs=with_batch(outputs),
+            platform=Platform(f"dsa-{self.demands.device.name}", "simulated", "", self.demands.device.name, ()),
+            precision=precision,
+            threads=1,
+            provenance=provenance,
+            fallbacks=(),
+            versions=bundle.versions(),
+            files=bundle.digests(folder),
+            library=PROGRAM,
+            dsa=section.as_dict(),
+        )
+
+    def _section(self, opset: int) -> Section:
+        generated, allocation, choices = self.program.generated, self.program.allocation, self.demands.choices
+        values, orders = self.network.graph.values, generated.network.axes
+        axes = batch_axes(self.network, generated.outputs.values(), allocation.batch != allocation.per_cluster)
+        names = {width: name for name, width in WIDTHS.items()}
+        has_batch = self.network.batch is not None
+        input_axes = {v: 0 if has_batch and values[v].extent.dimensions else None for v in generated.inputs.values()}
+        return Section(
+            device=self.program.device,
+            allocation=allocation,
+            variant=choices.variant.name,
+            order=choices.order,
+            floats=names[self.network.element_size],
+            inputs=tuple(Wire(name, values[v].name, input_axes[v], orders[v]) for name, v in generated.inputs.items()),
+            outputs=tuple(Wire(name, values[v].name, axes[v], orders[v]) for name, v in generated.outputs.items()),
+            figures=self.program.figures(),
+            opset=opset,
+        )
+
+    def verify(
+        self,
+        folder: Path,
+        model: Model,
+        tolerances: tuple[float | None, float | None],
+        seed: int,
+        seconds: float,
+        observer: Observer,
+    ) -> str:
+        """Compare the program in a folder with the original model; the verdict in one line.
+
+        `tolerances` are absolute and relative, None for those of the type. Raises VerificationError if the two differ,
+        or cannot be compared within so many seconds.
+        """
+        from ...engine.verification import require_comparison, require_verdict
+        from ...engine.verification.runs.source import model_file
+        from ..bundle.check import call_for_verdict
+        from .bundle.verification import Demand, Original, samples_to_verify, verify_program
+
+        loaded = IsolatedSimulation(folder, _SIMULATION_SECONDS)
+        coarser = "float16" if self.network.element_size < _own_width(self.network.graph) else None
+        demand = Demand(*tolerances, seed, coarser)
+        with model_file(model.source) as file:
+            original = Original(file.absolute(), self.ports, self.network.batch)
+            samples = samples_to_verify(loaded, original)
+            observer(f"{samples} samples in the functional simulator")
+            with require_verdict(model.label):
+                answer = call_for_verdict(seconds, verify_program, original, loaded, demand)
+                verification = require_comparison(answer)
+        if verification.status == "failed":
+            raise VerificationError(
+                f"{model.label}: the program differs from the original: {verification.summary}; nothing was written"
+            )
+        batch = loaded.section.allocation.batch
+        return f"{verification.summary} ({min(samples, batch)} of {batch} sample(s), simulated)"
+
+
+def make_program(
+    graph: OperatorGraph,
+    layers: Sequence[Layer],
+    ports: tuple[Port, ...],
+    demands: Demands,
+    name: str,
+    observer: Observer,
+) -> CompiledNetwork:
+    """The fastest program for a graph that is cut into layers; `ports` are the inputs of the model.
+
+    Raises LoweringError for what the accelerator cannot run.
+    """
+    graph = _with_defaults(graph, ports)
+    size = WIDTHS[demands.floats] if demands.floats else _own_width(graph)
+    network = accelerator_network(graph, layers, demands.device, size)
+    program = compile_network(network, demands.device, demands.batch, demands.choices, name, observer)
+    return CompiledNetwork(demands, ports, network, program)
+
+
+def load(folder: Path) -> SimulatedModel:
+    """A bundle, to be run in the functional simulator. Raises BundleError where it is damaged."""
+    return SimulatedModel(folder)
+
+
+def schedule_again(folder: Path, section: Section, variant: str) -> Mapping[str, Any]:
+    """The time report of another variant of the program in a bundle. Raises LoweringError where it has none."""
+    return program_for(read_network(folder), section.device, section.allocation, Choices(VARIANTS[variant])).figures()
+
+
+def _with_defaults(graph: OperatorGraph, ports: Sequence[Port]) -> OperatorGraph:
+    """The graph whose inputs are the ports: an input with a default is a constant."""
+    names = {port.name for port in ports}
+    return OperatorGraph(
+        graph.operators,
+        tuple(replace(v, is_constant=True) if v.producer is None and v.name not in names else v for v in graph.values),
+    )
+
+
+def _own_width(graph: OperatorGraph) -> int:
+    """Bytes of the widest float type of a graph; of float32 where it has none."""
+    widths = (_STORED_AS.get(value.type.dtype or "", 0) for value in graph.values if value.type is not None)
+    return max(widths, default=0) or 4
+
+
+def _with_batch(port: Port, axis: int | None, own: int | None, batch: int) -> Port:
+    """A port of `batch` samples in place of its `own`."""
+    shape = list(port.static_shape)
+    if own is None or own == batch or axis is None or not shape or shape[axis] % own:
+        return port
+    shape[axis] = shape[axis] * batch // own
+    return replace(port, shape=tuple(shape))
