@@ -54,9 +54,12 @@ def settings(sample: Sample) -> frozenset[str]:
 
 
 def symbolic_settings(sample: Sample) -> frozenset[str]:
-    """Which axes have a symbolic size, whether alone or with others, and the sizes in its place: none, one or more."""
+    """Which axes have a symbolic size, whether alone or with others, the sizes in its place: none, one or more; and
+    which leaves have none."""
     shapes = {leaf.name: leaf.type.shape for leaf in sample.leaves()}
     result = {f"symbolic {name} {axis} of size {min(shapes[name][axis], 2)}" for name, axis in sample.open_axes}
+    known = (leaf for leaf in sample.leaves() if leaf.name not in {name for name, _ in sample.open_axes})
+    result |= {f"{leaf.kind} {leaf.name} of known sizes" for leaf in known}
     result.add("one symbolic size" if len(sample.symbols) == 1 else "several symbolic sizes")
     return frozenset({*result, f"symbols around {max(sample.symbols, default=0)}"})
 

@@ -26,6 +26,10 @@ _BATCH = 96
 """Samples of a round; from the first round the most various ones are kept."""
 _MOST_BASES = 8
 """Samples of known sizes from which samples of symbolic ones are made."""
+_MOST_UNBOUNDED_BASES = 32
+"""The same of those that need not fulfil conditions on sizes: in few of them a symbol does."""
+_MOST_VARIANTS = 48
+"""Samples of symbolic sizes that are run."""
 _ROUNDS = 24
 _ATTEMPTS = 400
 """In each round; a sample takes about half a millisecond."""
@@ -87,9 +91,10 @@ def _hits(
         return chosen
     bases = [hit.sample for hit in chosen if not hit.sample.symbols][:_MOST_BASES]
     unbounded = [way for each in ways if (way := each.without_bounds_of_sizes()) is not None]
-    bases += _candidates(unbounded, random, _MOST_BASES, symbolic=False) if unbounded else []
-    variants = {variant.roots: variant for base in bases for variant in symbolic_variants(base)}
-    at_sizes = _run(rule, scratch, list(variants.values()))
+    bases += _candidates(unbounded, random, _MOST_UNBOUNDED_BASES, symbolic=False) if unbounded else []
+    variants = list({variant.roots: variant for base in bases for variant in symbolic_variants(base)}.values())
+    various = choose_various(variants, list(map(settings, variants)), _MOST_VARIANTS)
+    at_sizes = _run(rule, scratch, various)
     if conflicts := _conflicts(at_sizes):
         return [*conflicts, *chosen]
     return [*chosen, *choose_various(at_sizes, [settings(h.sample) for h in at_sizes], max(wanted // 2, 1))]

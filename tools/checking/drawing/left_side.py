@@ -131,7 +131,7 @@ class LeftSide:
     def without_bounds_of_sizes(self) -> LeftSide | None:
         """The left side without conditions that compare sizes, which may hold of what stands for a symbolic size
         though of no size; None where it has none."""
-        names: set[str] = set()
+        names = {a for each in self.applications.values() for a in _shape_attributes(each)}
         about_sizes = [c for c in self.conditions if _mentions_size(c, names)]
         while len(names) < len(names := names | {v for c in about_sizes for v in _bound(c)}):
             about_sizes = [c for c in self.conditions if _mentions_size(c, names)]
@@ -225,6 +225,14 @@ class LeftSide:
             arguments = tuple(names.get(a, a) if isinstance(a, str) else a for a in application.arguments)
             self.applications[variable] = Application(application.head, arguments)
         self.conditions = [rename(c, names) for c in self.conditions]
+
+
+def _shape_attributes(application: Application) -> Iterator[str]:
+    """The variables that are shapes to which an operator brings its operand."""
+    row = OPERATORS.get(application.head)
+    for argument, variable in zip(row.arguments if row else (), application.arguments, strict=False):
+        if argument.name == "shape" and isinstance(variable, str):
+            yield variable
 
 
 def _mentions_size(condition: Node, names: Set[str]) -> bool:

@@ -65,7 +65,7 @@ _FEW = 6
 def decides(sample: Sample, fired: Fired) -> bool:
     """Whether an operator of either side decides about floats."""
     has_floats = any(_is_float(leaf.type.dtype) for leaf in sample.leaves() if leaf.kind != "Absent")
-    return has_floats and any(_jumps(part.head, part.arguments) for part in _applications(sample, fired))
+    return has_floats and any(jumps(part.head, part.arguments) for part in _applications(sample, fired))
 
 
 def _applications(sample: Sample, fired: Fired) -> Iterator[Term | ScratchNode]:
@@ -74,7 +74,8 @@ def _applications(sample: Sample, fired: Fired) -> Iterator[Term | ScratchNode]:
     yield from (node for nodes in fired.classes.values() for node in nodes)
 
 
-def _jumps(head: str, arguments: Sequence[object]) -> bool:
+def jumps(head: str, arguments: Sequence[object]) -> bool:
+    """Whether the result of an operator of floats jumps."""
     return head in DECIDING or (head == "Cast" and str(arguments[1]).startswith(("int", "uint", "bool")))
 
 
@@ -88,7 +89,7 @@ def decides_about_rounded(sample: Sample, fired: Fired) -> bool:
             break
         rounded |= more
     return decides(sample, fired) and any(
-        _jumps(node.head, node.arguments) and not rounded.isdisjoint(node.arguments)
+        jumps(node.head, node.arguments) and not rounded.isdisjoint(node.arguments)
         for nodes in fired.classes.values()
         for node in nodes
     )

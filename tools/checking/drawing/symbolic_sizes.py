@@ -176,8 +176,9 @@ def _products(sample: Sample) -> dict[tuple[int, int], int]:
 
 
 def _keeps_symbols(term: Term, sample: Sample, symbols: Mapping[int, int]) -> bool:
-    """Whether the sizes that get symbols go through a Reshape unchanged, a Split is along none of them, and a Slice
-    cuts none but to the first position of one that is never empty, as the encoder wants it."""
+    """Whether the sizes that get symbols go through a Reshape unchanged, an Expand widens none of them, a Split is
+    along none of them, and a Slice cuts none but to the first position of one that is never empty, as the encoder wants
+    it."""
     if term.head == "Slice":
         return _cuts_no_symbols(term, sample, symbols)
     if term.head == "Split":
@@ -187,11 +188,12 @@ def _keeps_symbols(term: Term, sample: Sample, symbols: Mapping[int, int]) -> bo
     type_, shape = sample.type_of(term.arguments[0]), term.arguments[1]
     if type_ is None or not isinstance(shape, tuple):
         return False
+    if term.head == "Expand":
+        aligned = zip(reversed(type_.shape), reversed(shape), strict=False)
+        return all(before == after for before, after in aligned if before in symbols)
     before, after = ([s for s in sizes if s in symbols] for sizes in (type_.shape, shape))
-    if sorted(before) != sorted(after):
-        return False
     rests = [prod(s for s in sizes if s not in symbols) for sizes in (type_.shape, shape)]
-    return term.head == "Expand" or rests[0] == rests[1]
+    return sorted(before) == sorted(after) and rests[0] == rests[1]
 
 
 def _cuts_no_symbols(term: Term, sample: Sample, symbols: Mapping[int, int]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..drawing.placement import Placement
 from ..drawing.samples import Sample
 from ..drawing.scratch import Fired
 from ..drawing.terms import readable
+from .flips import beside_flips
 from .onnx_oracle import Disagreement, Oracle
 
 _ROUNDING = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52, "longdouble": 2.0**-50}
@@ -97,7 +98,7 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
         if not tested and sound == "exact" and difference is None and (bits := oracle.unequal_bits()):
             return NumericTest(_unequal_bits(evaluation, *bits))
         tested = True
-        if difference is not None and sound == "real" and each.precision != "longdouble":
+        if difference is not None and sound == "real" and each.kind != "near" and each.precision != "longdouble":
             difference = _beyond_own_error(evaluation, difference, each)
         if difference is None:
             continue
@@ -147,7 +148,8 @@ def _drawn(
         yield each, draw(sample, each.kind, each.dtypes, random, finite_constants=sound != "exact")
     if sound != "approx" and not sample.is_empty and decides(sample, fired):
         dtypes, precision = _precisions(sample, sound)[0]
-        yield from ((_Draw("near", dtypes, precision), elements) for elements in near_ties(sample, fired, random))
+        near = chain(near_ties(sample, fired, random), beside_flips(sample, fired, dtypes, random))
+        yield from ((_Draw("near", dtypes, precision), elements) for elements in near)
 
 
 def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:

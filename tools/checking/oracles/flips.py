@@ -1,0 +1,79 @@
+"""Elements beside the places where a decision flips: neighbouring numbers that rounding decides about.
+
+Near ties of usual numbers meet the flips that these have. Bisection finds those of any sample, whatever its constants
+are: between two draws about which an operator decides otherwise, the last two numbers about which it still does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+
+from ....ir.operators import Array, Unsupported
+from ..drawing.elements import Range, draw, named_leaves, satisfy_facts
+from ..drawing.evaluation import Evaluation, is_float
+from ..drawing.near_ties import jumps
+from ..drawing.samples import Sample
+from ..drawing.scratch import Fired
+
+_ENDS: tuple[Range, ...] = ("ordinary", "ordinary", "large", "large")
+"""How the elements are drawn of which every two are the ends of a bisection."""
+_STEPS = 80
+"""Halvings at most: enough for two numbers of float64 and what lies between them, unless that is near zero."""
+_NEIGHBOURS = 4
+"""Choices of elements beside each flip."""
+_FARTHEST = 2
+"""By how many last bits elements beside a flip are off."""
+
+
+def beside_flips(
+    sample: Sample, fired: Fired, dtypes: dict[str, str], random: np.random.Generator
+) -> Iterator[dict[str, Array]]:
+    """Elements for every leaf beside flips of operators of the left side; `dtypes` renames element types."""
+
+    def decide(elements: dict[str, Array]) -> Array:
+        evaluation = Evaluation(sample, fired, elements, dtypes)
+        try:
+            with np.errstate(all="ignore"):
+                evaluation.left_sides()
+        except Unsupported:
+            return np.zeros(0)
+        decided = [evaluation.terms[t] for t in evaluation.terms if jumps(t.head, t.arguments)]
+        return np.concatenate([np.zeros(0), *(np.ravel(each).astype(float) for each in decided)])  # type: ignore[arg-type]
+
+    leaves = {leaf.name: leaf for leaf in named_leaves(sample)}
+    drawn = [draw(sample, kind, dtypes, random) for kind in _ENDS]
+    ends = [{n: each[n] if is_float(array) else array for n, array in drawn[0].items()} for each in drawn]
+    decisions = [decide(each) for each in ends]
+    for one, other in combinations(range(len(ends)), 2):
+        before, after = decisions[one], decisions[other]
+        places = np.flatnonzero(before != after) if before.shape == after.shape else ()
+        if not len(places):
+            continue
+        place = random.choice(places)
+        low, high = ends[one], ends[other]
+        for _ in range(_STEPS):
+            middle = {n: satisfy_facts(_between(array, high[n]), leaves[n]) for n, array in low.items()}
+            if all(np.all((array == low[n]) | (array == high[n])) for n, array in middle.items()):
+                break
+            now = decide(middle)[place]
+            if abs(now - before[place]) <= abs(now - after[place]):
+                low = middle
+            else:
+                high = middle
+        yield from (low, high)
+        for _ in range(_NEIGHBOURS):
+            yield {n: satisfy_facts(_beside(array, random), leaves[n]) for n, array in low.items()}
+
+
+def _between(low: Array, high: Array) -> Array:
+    return np.asarray((low / 2 + high / 2).astype(low.dtype)) if is_float(low) else low
+
+
+def _beside(array: Array, random: np.random.Generator) -> Array:
+    if not is_float(array):
+        return array
+    steps = random.integers(-_FARTHEST, _FARTHEST, array.shape, endpoint=True).astype(array.dtype)
+    return np.asarray(array + steps * np.spacing(array))
