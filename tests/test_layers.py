@@ -122,7 +122,7 @@ def break_ins(root: Path) -> list[str]:
         for folder, door in DOORS.items()
         for each in own_imports(root)
         if _name_in(folder, each.path(root)) is None
-        and _name_in(folder, Path(*each.target.split("."), "")) not in (None, door)
+        and _name_in(folder, Path(*each.target.split("."))) not in (None, door)
     ]
 
 
@@ -133,23 +133,21 @@ def _name_in(folder: str, path: Path) -> str | None:
 
 @cache
 def imported_files(root: Path) -> dict[Path, set[Path]]:
-    """The modules that each module imports, those inside functions included."""
-    files = {
-        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in source_files(root)
-    }
-    imported: dict[Path, set[Path]] = {path: set() for path in files.values()}
+    """The modules that each module imports, those inside functions included, all relative to the package."""
+    paths = [path.relative_to(root) for path in source_files(root)]
+    files = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+    imported: dict[Path, set[Path]] = {path: set() for path in paths}
     for found in own_imports(root):
         target = found.target
         while target and target not in files:
             target = target.rpartition(".")[0]
-        if target and files[target] != found.file:
-            imported[found.file].add(files[target])
+        if target and files[target] != found.path(root):
+            imported[found.path(root)].add(files[target])
     return imported
 
 
 def circle(imported: Mapping[Path, Collection[Path]]) -> tuple[str, ...]:
-    """The names on a circle of imports; () if there is none."""
+    """Modules or folders that import each other in a circle; () if there are none."""
     try:
         TopologicalSorter(imported).prepare()
     except CycleError as error:
@@ -157,26 +155,19 @@ def circle(imported: Mapping[Path, Collection[Path]]) -> tuple[str, ...]:
     return ()
 
 
-def circle_of_modules(root: Path) -> tuple[str, ...]:
-    """Modules that import each other in a circle; () if there are none."""
-    names = {path: path.relative_to(root) for path in imported_files(root)}
-    return circle({names[path]: {names[each] for each in others} for path, others in imported_files(root).items()})
-
-
-def circle_of_folders(root: Path, depth: int) -> tuple[str, ...]:
-    """Folders that import each other in a circle, what lies deeper counted as of its folder at this depth."""
+def folder_imports(root: Path, depth: int) -> dict[Path, set[Path]]:
+    """The folders that each folder imports; what lies deeper than `depth` counts as of its folder there, and a module
+    of the root as a folder."""
 
     def folder(path: Path) -> Path:
-        parts = path.relative_to(root).parts
-        return Path(*parts[: min(depth, len(parts) - 1)] or parts)
+        return Path(*path.parent.parts[:depth]) if path.parent.parts else path
 
     imported: dict[Path, set[Path]] = {}
     for path, others in imported_files(root).items():
-        own = folder(path)
-        knots = {Path(knot) for knot in KNOTS if Path(knot) in path.relative_to(root).parents}
-        free = (each for each in others if not knots.intersection(each.relative_to(root).parents))
-        imported.setdefault(own, set()).update(each for each in map(folder, free) if each != own)
-    return circle(imported)
+        knots = {Path(knot) for knot in KNOTS}.intersection(path.parents)
+        free = [other for other in others if not knots.intersection(other.parents)]
+        imported.setdefault(folder(path), set()).update({*map(folder, free)} - {folder(path)})
+    return imported
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -191,12 +182,12 @@ def test_the_package_keeps_its_layers() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    assert circle_of_modules(Path(eqfuse.__file__).parent) == ()
+    assert circle(imported_files(Path(eqfuse.__file__).parent)) == ()
 
 
 @pytest.mark.parametrize("depth", range(1, 6))
 def test_no_folders_import_each_other_in_a_circle(depth: int) -> None:
-    assert circle_of_folders(Path(eqfuse.__file__).parent, depth) == ()
+    assert circle(folder_imports(Path(eqfuse.__file__).parent, depth)) == ()
 
 
 def test_folders_keep_their_order() -> None:
@@ -210,7 +201,7 @@ def test_a_folder_with_a_door_is_entered_by_it() -> None:
 @pytest.mark.parametrize("later", ["from .lint import check", "def f():\n    from .lint import check"])
 def test_a_circle_is_found(tmp_path: Path, later: str) -> None:
     files = {"rules/lint.py": "from .loader import read", "rules/loader.py": later, "rules/records.py": ""}
-    assert set(circle_of_modules(tree(tmp_path, files))) == {"rules/lint.py", "rules/loader.py"}
+    assert set(circle(imported_files(tree(tmp_path, files)))) == {"rules/lint.py", "rules/loader.py"}
 
 
 @pytest.mark.parametrize(
@@ -232,12 +223,12 @@ def test_a_circle_is_found(tmp_path: Path, later: str) -> None:
             {"ir/b/c/x.py": "from ...d import y", "ir/d/y.py": "", "ir/d/z.py": "from ..b import e", "ir/b/e.py": ""},
             {2: {"ir/b", "ir/d"}},
         ),
-        ({"ir/a/x.py": "from ..b import y", "ir/b/y.py": "from ..c import z", "ir/c.py": "", "ir/c/z.py": ""}, {}),
+        ({"ir/a/x.py": "from ..b import y", "ir/b/y.py": "from ..c import z", "ir/c/z.py": ""}, {}),
     ],
 )
 def test_a_circle_of_folders_is_found(tmp_path: Path, files: dict[str, str], folders: dict[int, set[str]]) -> None:
     root = tree(tmp_path, files)
-    assert {depth: set(found) for depth in range(1, 4) if (found := circle_of_folders(root, depth))} == folders
+    assert {depth: set(found) for depth in range(1, 4) if (found := circle(folder_imports(root, depth)))} == folders
 
 
 @pytest.mark.parametrize(
