@@ -17,7 +17,7 @@ from .progress import Progress
 from .terminal import write
 
 if TYPE_CHECKING:
-    from ..engine.verification import OutputReport, Verification
+    from ..driver.inspect import OutputReport, Verification
 
 _LARGEST = 10
 """Groups in the table of groups."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..rules.loader import load_selection
+from ..rules.loader import Rule, load_rules, load_selection
 from ..rules.places import shipped_files
 from ..support.errors import EqfuseError, VerificationError
 from ..support.minimal_failure import minimal_failure
@@ -44,6 +44,12 @@ def guilty_rules(model: Path, options: Options, observer: Callable[[str], None] 
     culprits = tuple(n for n in needed if search.failure([m for m in search.names if m != n]) is None) or needed
     helpers = tuple(n for n in needed if n not in culprits)
     return Guilt(culprits, helpers, search.failure((*beside, *needed)) or "", search.runs)
+
+
+def rules_named(names: Sequence[str], options: Options) -> list[Rule]:
+    """Rules of a run by their names."""
+    catalogue = load_rules(options.rules, precision=options.precision).rules
+    return [next(rule for rule in catalogue if rule.base == name) for name in names]
 
 
 def _names(options: Options) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -30,6 +30,7 @@ from .options import InspectOptions, PricingOptions, VerifyOptions
 from .saturate import samples_of
 
 if TYPE_CHECKING:
+    from ..engine.verification import OutputReport as OutputReport
     from ..engine.verification import Verification as Verification
 
 

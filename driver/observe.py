@@ -24,13 +24,20 @@ from ..extract.extraction.sizes import Types
 from ..rules.loader import Rule, RuleSet, load_rules, load_selection
 from ..support.errors import UsageError
 from ..tools.explain.cone import Rewriting
-from ..tools.explain.explanation import Explanation, Unexplained, explain
+from ..tools.explain.explanation import Explanation, Instance, Unexplained, explain
+from ..tools.explain.readable import Line
 from ..tools.explain.session import OutOfTime
-from ..tools.explain.why_not import Diagnosis, Result, diagnose
+from ..tools.explain.why_not import Attempt, Diagnosis, Result, diagnose
 from .clock import Clock, Observer
 from .extract import extract_model, pricing_for
 from .options import Options
 from .saturate import saturate_model
+
+__all__ = [  # with the types of what the reports hold, for those who show them
+    "Attempt", "Explanation", "Instance", "Line", "Observation", "RewrittenValue", "Rule", "RuleUse", "ValueReport",
+    "Verdict", "count_rule_uses", "diagnose_rule", "explain_value", "find_variants", "list_rewritten_values",
+    "observe_model",
+]  # fmt: skip
 
 _NAMED = 5
 """Values that a message names at most."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ...driver.bisect import guilty_rules
+from ...driver.bisect import guilty_rules, rules_named
 from ...driver.options import Options
-from ...rules.loader import load_rules
 from ...support.errors import VerificationError
 from .. import render
 from ..options import options_of
@@ -25,11 +24,7 @@ def bisect(arguments: argparse.Namespace) -> int:
         elif not arguments.quiet:
             write(f"{arguments.model}: the run passes with all rules")
         return 0
-    catalogue = load_rules(options.rules, precision=options.precision).rules
-    rules, helpers = (
-        [next(rule for rule in catalogue if rule.base == name) for name in names]
-        for names in (guilt.rules, guilt.helpers)
-    )
+    rules, helpers = (rules_named(names, options) for names in (guilt.rules, guilt.helpers))
     if arguments.json:
         sides = {"rules": rules, "helpers": helpers}
         content = {

@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Any
 
-from ...rules.loader import load_rules
+from ...driver import discover
+from ...driver.discover import DiscoveredRules
 from ...support import units
 from ...support.errors import UsageError
 from ...support.files import check_destination, write_text
-from ...tools.discovery.discover import Discovery, Options, discover, rule_file
-from ...tools.discovery.write import Discovered
 from .. import render
 from ..progress import Progress
 from ..terminal import write
@@ -27,22 +25,24 @@ def discover_rules(arguments: argparse.Namespace) -> int:
         raise UsageError("-q without --output or --json leaves nothing to show")
     started = time.monotonic()
     names = dict.fromkeys(name.strip() for name in arguments.ops.split(",") if name.strip())
-    options = Options(tuple(names), arguments.size, load_rules() if arguments.catalogue else None)
     with Progress(arguments) as progress:
-        discovery = discover(options, lambda detail: progress("discover", detail))
-    text = rule_file(options, discovery)
-    if output is not None and discovery.rules:
-        write_text(output, text)
+        found = discover.discover_rules(
+            tuple(names), arguments.size, beside_catalogue=arguments.catalogue,
+            observer=lambda detail: progress("discover", detail),
+        )  # fmt: skip
+    if output is not None and found.discovery.rules:
+        write_text(output, found.text)
     if arguments.json:
-        render.print_json(_as_dict(options, discovery, output))
+        render.print_json(found.as_dict(output if found.discovery.rules else None))
     elif output is None:
-        write(text, end="")
+        write(found.text, end="")
     if not arguments.quiet and not arguments.json:
-        write(_summary(discovery, output, time.monotonic() - started), error=True)
+        write(_summary(found, output, time.monotonic() - started), error=True)
     return 0
 
 
-def _summary(discovery: Discovery, output: Path | None, seconds: float) -> str:
+def _summary(found: DiscoveredRules, output: Path | None, seconds: float) -> str:
+    discovery = found.discovery
     comments = sum(bool(one.left_out) for one in discovery.rules)
     rules = units.count_text(len(discovery.rules), "rule")
     if output is not None:
@@ -53,25 +53,3 @@ def _summary(discovery: Discovery, output: Path | None, seconds: float) -> str:
     parts += [f"{discovery.refuted} are refuted"] if discovery.refuted else []
     parts += [f"commutative: {', '.join(discovery.commuting)}"] if discovery.commuting else []
     return f"{', '.join(parts)}; {units.seconds(seconds)}"
-
-
-def _as_dict(options: Options, discovery: Discovery, output: Path | None) -> dict[str, Any]:
-    return {
-        "operators": options.operators,
-        "size": options.size,
-        "catalogue": options.catalogue is not None,
-        "output": output if discovery.rules else None,
-        **{name: getattr(discovery, name) for name in ("terms", "pairs", "derived", "refuted", "commuting")},
-        "rules": [_rule_as_dict(one) for one in discovery.rules],
-    }
-
-
-def _rule_as_dict(one: Discovered) -> dict[str, Any]:
-    return {
-        **{name: getattr(one.rule, name) for name in ("name", "formula", "properties", "sound", "requires")},
-        "verdict": one.verdict.kind,
-        "scope": one.verdict.scope,
-        "samples": one.verdict.samples,
-        "left_out": one.left_out or None,
-        "text": one.rule.text,
-    }

@@ -8,7 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 from ...driver.observe import (
+    Attempt,
+    Explanation,
+    Instance,
+    Line,
     RewrittenValue,
+    Rule,
     RuleUse,
     ValueReport,
     Verdict,
@@ -20,12 +25,8 @@ from ...driver.observe import (
     observe_model,
 )
 from ...driver.options import Options
-from ...rules.loader import Rule
 from ...support import units
 from ...support.errors import BUDGET_HIT
-from ...tools.explain.explanation import Explanation, Instance
-from ...tools.explain.readable import Line, type_text
-from ...tools.explain.why_not import Attempt
 from .. import render
 from ..options import options_of
 from ..progress import Progress
@@ -88,14 +89,14 @@ def _print_report(report: ValueReport) -> None:
 
 def _print_lines(lines: Iterable[Line], indent: str) -> None:
     for line in lines:
-        kind = f"{'constant ' if line.constant else ''}{type_text(line.type)}"
+        kind = f"{'constant ' if line.constant else ''}{line.type_text}"
         write(f"{indent}{line.name} = {line.text}   {kind}".rstrip())
 
 
 def _print_operands(explanation: Explanation) -> None:
     """The full names of the values that the steps start from and the original form does not define."""
     defined = {line.name for line in explanation.before}
-    rows = [(n.short, n.full, type_text(n.type)) for n in explanation.names if n.short not in defined]
+    rows = [(n.short, n.full, n.type_text) for n in explanation.names if n.short not in defined]
     if rows:
         write()
         render.table("over", ("", "in full", "type"), list(rows), left=3)
@@ -112,12 +113,12 @@ def _report_as_dict(report: ValueReport) -> dict[str, Any]:
         "after": [_line_as_dict(line) for line in explanation.after],
         "steps": [_step_as_dict(step) for step in explanation.steps],
         "rests_on": [_rule_as_dict(rule) for rule in explanation.rests_on],
-        "names": [{"short": n.short, "name": n.full, "type": type_text(n.type)} for n in explanation.names],
+        "names": [{"short": n.short, "name": n.full, "type": n.type_text} for n in explanation.names],
     }
 
 
 def _line_as_dict(line: Line) -> dict[str, Any]:
-    return {"name": line.name, "text": line.text, "type": type_text(line.type), "constant": line.constant}
+    return {"name": line.name, "text": line.text, "type": line.type_text, "constant": line.constant}
 
 
 def _step_as_dict(step: Instance) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from .cone import Cone, Rewriting, TwoForms, build_cone, follow_forms
 from .ground import Owners, flatten, reachable
 from .patterns import Hole, Template
 from .proof import Proof, prove
-from .readable import Line, Writer, shorten
+from .readable import Line, Writer, shorten, type_text
 from .replay import replay
 from .session import OutOfTime, Session
 
@@ -41,6 +41,11 @@ class Name:
     short: str
     full: str
     type: TensorType | None
+
+    @property
+    def type_text(self) -> str:
+        """The type as text, "" where it is unknown."""
+        return type_text(self.type)
 
 
 @dataclass(frozen=True)

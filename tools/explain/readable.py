@@ -25,6 +25,11 @@ class Line:
     type: TensorType | None
     constant: bool
 
+    @property
+    def type_text(self) -> str:
+        """The type as text, "" where it is unknown."""
+        return type_text(self.type)
+
 
 @dataclass
 class Writer:

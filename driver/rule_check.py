@@ -1,0 +1,152 @@
+"""Checking rule files: lint, a proof or numeric tests of each rule, and rules that say the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..rules.lint import Problem, lint_files
+from ..rules.places import analysis_files, rule_paths, shipped_files
+from ..rules.records import PROPERTIES, Rule, read_file
+from ..support.countdown import Countdown
+from ..tools.checking.acceptance import elements_text
+from ..tools.checking.check import check_files, rules_as_written
+from ..tools.checking.overlap import Overlap, count_distinct, overlaps
+from ..tools.checking.verdict import KINDS, Verdict
+from ..tools.checking.worth import remark_on_worth
+
+__all__ = ["COUNTED", "CheckedRule", "CheckedRules", "Problem", "check_rules", "find_problems", "paths_to_check"]
+
+COUNTED = ("rules", "distinct", *KINDS)
+"""What is counted of the rules of a property."""
+_SHOWN = 200
+"""Characters of each tensor of a counterexample."""
+
+
+@dataclass(frozen=True)
+class CheckedRule:
+    """A rule and the verdict on it."""
+
+    rule: Rule
+    verdict: Verdict
+
+    @property
+    def refusal(self) -> str:
+        """Why the rule may not be used, with the counterexample if there is one, in several lines."""
+        head = f"{self.rule.place}: {self.rule.name} is {self.verdict.kind}: {self.verdict.reason}"
+        example = self.verdict.counterexample
+        if example is None:
+            return head
+        lines = [head, f"    for {example.sample}"]
+        lines += [f"    it makes {example.made}"] if example.made else []
+        if example.left:
+            lines.append(f"    at {example.where}: left {example.left}, right {example.right}")
+        lines += [f"    {name} = {elements_text(array, _SHOWN)}" for name, array in example.elements.items()]
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        rule, verdict, example = self.rule, self.verdict, self.verdict.counterexample
+        counterexample = None
+        if example is not None:
+            counterexample = {
+                "term": example.sample,
+                "made": example.made,
+                "elements": {name: getattr(a, "tolist", lambda a=a: a)() for name, a in example.elements.items()},
+                "position": example.where,
+                "left": example.left,
+                "right": example.right,
+            }
+        return {
+            "name": rule.name,
+            "file": rule.place,
+            "properties": rule.properties,
+            "sound": rule.sound,
+            "verdict": verdict.kind,
+            "scope": verdict.scope,
+            "condition": verdict.condition,
+            "samples": verdict.samples,
+            "settings": verdict.settings,
+            "fires_on_example": verdict.example,
+            "reason": verdict.reason,
+            "remark": verdict.remark,
+            "uncovered": verdict.uncovered,
+            "counterexample": counterexample,
+        }
+
+
+@dataclass(frozen=True)
+class CheckedRules:
+    """Rules with their verdicts, in order, and the overlaps between rules."""
+
+    rules: tuple[CheckedRule, ...]
+    overlaps: tuple[Overlap, ...]
+
+    @property
+    def refused(self) -> list[CheckedRule]:
+        """The rules that may not be used."""
+        return [each for each in self.rules if not each.verdict.accepted]
+
+    @property
+    def duplicates(self) -> list[Problem]:
+        """Rules that say the same as another one, under conditions that it has too."""
+        return [
+            Problem(
+                rule.path, rule.line, rule.column,
+                f"the rule says the same as {other.name} ({other.path.name}:{other.line})", rule.name,
+            )
+            for rule, other in ((o.rule, o.other) for o in self.overlaps if o.same and o.conditions)
+        ]  # fmt: skip
+
+    @cached_property
+    def by_property(self) -> dict[str, dict[str, int]]:
+        """The numbers of rules, of distinct rules and of verdicts of each kind, by property and for all."""
+        counts = {}
+        for name in (*PROPERTIES, "all"):
+            chosen = [each for each in self.rules if name == "all" or name in each.rule.properties]
+            if chosen:
+                kinds = Counter(each.verdict.kind for each in chosen)
+                distinct = count_distinct(each.rule for each in chosen)
+                figures = (len(chosen), distinct, *(kinds[kind] for kind in KINDS))
+                counts[name] = dict(zip(COUNTED, figures, strict=True))
+        return counts
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "rules": [each.as_dict() for each in self.rules],
+            "properties": self.by_property,
+            "overlaps": [{"rule": o.rule.name, "other": o.other.name, "same_result": o.same} for o in self.overlaps],
+        }
+
+
+def paths_to_check(given: Sequence[Path]) -> list[Path]:
+    """The rule files that are given, in folders too; the shipped ones if none is."""
+    return rule_paths(given) or [file.path for file in (*analysis_files(), *shipped_files())]
+
+
+def find_problems(paths: Sequence[Path]) -> list[Problem]:
+    """Whatever is wrong with the text of rule files; [] if they can be read and checked."""
+    return lint_files(paths)
+
+
+def check_rules(
+    paths: Sequence[Path], observer: Callable[[str, str], None], *, use_cache: bool, samples: int
+) -> CheckedRules:
+    """The verdicts on the rules of files without problems, and their overlaps with each other and the shipped ones."""
+    files = [read_file(path) for path in paths]
+    rules = [rule for _, rule in rules_as_written(files)]
+    countdown = Countdown(len(rules), "rules")
+    checked = []
+    verdicts = check_files(files, judge=remark_on_worth, use_cache=use_cache, samples=samples)
+    for rule, verdict in zip(rules, verdicts, strict=True):
+        checked.append(CheckedRule(rule, verdict))
+        observer("checking", countdown.advance())
+    observer("looking for overlaps", "")
+    others = [rule for _, rule in rules_as_written(shipped_files()) if rule.path not in set(paths)]
+    mine = {rule.name for rule in rules}
+    return CheckedRules(tuple(checked), tuple(o for o in overlaps([*others, *rules]) if o.rule.name in mine))
