@@ -54,12 +54,16 @@ def find_in_place(graph: OperatorGraph, alone: Collection[int] = ()) -> Mapping[
 def resolve_places(found: Iterable[Places]) -> Places:
     """The places of all parts, those of a part of a part in the outermost whole."""
     places = {value: place for each in found for value, place in each.items()}
-
-    def resolve(place: Place) -> Place:
-        around = places.get(place.whole)
-        return place if around is None else resolve(replace(around, first=around.first + place.first))
-
-    return {value: resolve(place) for value, place in places.items()}
+    resolved: dict[int, Place] = {}
+    for value in places:
+        nested = [value]
+        while (whole := places[nested[-1]].whole) in places and whole not in resolved:
+            nested.append(whole)
+        for inner in reversed(nested):
+            place = places[inner]
+            around = resolved.get(place.whole)
+            resolved[inner] = place if around is None else replace(around, first=around.first + place.first)
+    return resolved
 
 
 def parts_and_whole(operator: Operator) -> tuple[tuple[int | None, ...], int | None]:

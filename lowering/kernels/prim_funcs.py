@@ -243,8 +243,9 @@ class DistinctKernels:
         place, in the order that the whole has in memory."""
         kernels = [step for step in planned if isinstance(step, Kernel)]
         alone = {
-            member for step in kernels for member in step.members
+            member for step in kernels
             if self._is_left_to_runtime(step, runtime) or isinstance(self._function_or_reason(step), str)
+            for member in step.members
         }  # fmt: skip
         single = {step.members[0] for step in kernels if len(step.members) == 1} - set(refused)
         found = find_in_place(self.graph, alone)

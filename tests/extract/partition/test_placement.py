@@ -96,3 +96,10 @@ def test_parts_are_rows_or_columns(batch: int, axis: int, is_part: bool) -> None
 def test_places_of_places() -> None:
     inner, outer = {1: Place(2, 1, 3, 8)}, {2: Place(5, 1, 4, 20)}
     assert resolve_places([inner, outer]) == {1: Place(5, 1, 7, 20), 2: Place(5, 1, 4, 20)}
+
+
+def test_parts_nest_deeper_than_python_recurses() -> None:
+    depth = 5000
+    found = [{inner: Place(inner + 1, 0, 2, 3 + inner)} for inner in range(depth)]
+    assert resolve_places(reversed(found))[0] == Place(depth, 0, 2 * depth, 2 + depth)
+    assert resolve_places(found)[depth - 2].first == 4
