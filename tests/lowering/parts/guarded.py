@@ -1,8 +1,8 @@
 """The kernels of a model run one after another, each tensor of them in memory that tells of every access beside it.
 
-A tensor ends at a page that nobody may touch. In front of it, and in the few bytes that its alignment leaves behind, are
-bytes that make NaN. For the time of a call the same holds for all that the kernel has not to read in the tensors that it
-is given, of which it reads or writes a part; and nothing but what it has to write may have changed then.
+A tensor ends at a page that nobody may touch. The bytes in front of it, and the few that its alignment leaves behind,
+make NaN. So do, during a call, all elements of the kernel's tensors that it has no reason to read; after the call
+nothing but its results may have changed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 
 from eqfuse.ir.operation import dimension_size
 from eqfuse.ir.types import Dimension
+from eqfuse.lowering.base.interface import inputs_of, known_type
 from eqfuse.lowering.bundle.isolation import call_isolated
-from eqfuse.lowering.interface import inputs_of, known_type
 from eqfuse.lowering.kernels.channels_last import from_last
 from eqfuse.lowering.kernels.compilation import CompiledKernels
 from eqfuse.lowering.kernels.fallback import LoopCall, is_constant

@@ -1,13 +1,14 @@
 """Models of parts, drawn by a seed: Concat, Split and Slice in any order between operators of many kinds.
 
-A network has several trees, which share the model's inputs. All values of a tree have the same shape but along one axis,
-so any of them can be joined with any other, cut, and read by several operators; some that are read are outputs, too.
+A network has several trees, which share the model's inputs. All values of a tree have the same shape but along one
+axis, so any of them can be joined with any other, cut, and read by several operators; some of these are outputs, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ class Builder:
         }  # fmt: skip
         used = {name for node in self.nodes for name in node.input}
         inputs = {
-            name: shape if self.is_dynamic else [first.get(str(extent), extent) for extent in shape]
+            name: shape if self.is_dynamic else [first[each] if isinstance(each, str) else each for each in shape]
             for name, shape in ports.items() if name in used
         }  # fmt: skip
         outputs = {name: [None] * rank for name, rank in self.outputs.items()}
@@ -121,7 +122,7 @@ class Builder:
 
     def weight(self, *shape: int) -> str:
         """A constant for products along all axes but the first, whose results are as large as the operands."""
-        scale = 1 / np.sqrt(max(1, np.prod(shape[1:])))
+        scale = prod(shape[1:]) ** -0.5
         return self.constant((self.generator.standard_normal(shape) * scale).astype(np.float32))
 
     def constant(self, array: Array) -> str:
@@ -143,7 +144,7 @@ class Tree:
 
     def grow(self) -> None:
         """Add what one step makes: a result, a join, or parts."""
-        steps: Sequence[Callable[[], None]] = (self._make, self._make, self._join, self._join, self._split, self._slice)
+        steps = (self._make, self._join, self._make, self._join, self._make, self._split, self._slice)
         self.builder.pick(steps)()
 
     def _take(self) -> Value:
@@ -350,8 +351,8 @@ def _recurrence(op: str) -> Function:
 
 
 def _running_sum(builder: Builder, value: Value, axis: int) -> Value:
-    scaled = _with_constant("Mul")(builder, value, axis)
-    return Value(builder.node("CumSum", [scaled.name, builder.constant(np.array(axis))])[0], value.shape)
+    (half,) = builder.node("Mul", [value.name, builder.constant(np.array(0.5, np.float32))])
+    return Value(builder.node("CumSum", [half, builder.constant(np.array(axis))])[0], value.shape)
 
 
 BOTH: Sequence[Function] = (

@@ -1,4 +1,4 @@
-"""Networks of parts as users compile them and under every schedule, in memory that tells of each wrong access."""
+"""Networks of parts as users compile them and under every schedule, in memory that tells of wrong accesses."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import eqfuse
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.runtime_values import session_options
 from eqfuse.extract.partition.groups import unfused
-from eqfuse.lowering.bundle.manifest import LIBRARY
-from eqfuse.lowering.errors import LoweringError
+from eqfuse.lowering.base.errors import LoweringError
+from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels import compilation
 from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
 from eqfuse.lowering.kernels.messages import Choices
-from eqfuse.lowering.target import target_of
-from eqfuse.lowering.weights import Weights
+from eqfuse.lowering.plan.manifest import LIBRARY
 
 from ..linked import linked
 from ..program.test_c_library import SANITIZERS
