@@ -32,8 +32,6 @@ ORDERS = {
 """Folders, and the folders in them: each of these imports only from those before it."""
 DOORS = {"lowering/dsa": "back_end"}
 """Folders that come after all others beside them, and of which other layers import only this module."""
-KNOTS = ("tools/checking",)
-"""Folders in which folders still import each other in a circle: with the last one, this goes."""
 NOT_LAYERS = frozenset({"tests", "benchmarks", "examples", "docs", "build", "dist", "models"})
 
 
@@ -168,9 +166,7 @@ def folder_imports(root: Path, depth: int) -> dict[Path, set[Path]]:
 
     imported: dict[Path, set[Path]] = {}
     for path, others in imported_files(root).items():
-        knots = {Path(knot) for knot in KNOTS}.intersection(path.parents)
-        free = [other for other in others if not knots.intersection(other.parents)]
-        imported.setdefault(folder(path), set()).update({*map(folder, free)} - {folder(path)})
+        imported.setdefault(folder(path), set()).update({*map(folder, others)} - {folder(path)})
     return imported
 
 

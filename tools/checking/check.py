@@ -33,7 +33,7 @@ from .drawing.coverage import missing_settings, settings
 from .drawing.elements import named_leaves
 from .drawing.hits import Hit, example_hits, hits, seed
 from .drawing.near_ties import decides_about_rounded
-from .drawing.samples import Sample
+from .drawing.samples import SAMPLES_PER_DIRECTION, Sample
 from .drawing.scratch import Conflict, Fired, Scratch
 from .drawing.terms import readable
 from .example_match import makes_example
@@ -45,7 +45,7 @@ from .oracles.onnx_oracle import Oracle
 from .proving.samples import SampleProofs, prove_samples
 from .right_side import describe_types, right_sides
 from .unbounded.rule_proof import EVERY_SHAPE, prove_rule
-from .verdict import KINDS, SAMPLES_PER_DIRECTION, Kind, Verdict
+from .verdict import KINDS, Kind, Verdict
 
 Judge = Callable[[Rule, Sequence[Hit]], str]
 """A remark on a rule that is true, from the samples it fired on; "" for none. It has to be picklable."""

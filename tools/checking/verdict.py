@@ -7,8 +7,6 @@ from typing import Literal
 
 from .oracles.numeric import Counterexample
 
-SAMPLES_PER_DIRECTION = 24
-"""Samples to keep for each direction of a rule, unless another number is asked for."""
 Kind = Literal["proved", "proved-if", "tested", "assumed", "refuted", "idle", "unchecked"]
 KINDS: tuple[Kind, ...] = ("proved", "proved-if", "tested", "assumed", "refuted", "idle", "unchecked")
 

@@ -12,11 +12,10 @@ from ....rules import sexpr
 from ....rules.commute import orders, variables
 from ....rules.records import Rule, parse_example
 from ....rules.sexpr import Atom, Form, Node
-from ..verdict import SAMPLES_PER_DIRECTION
 from .by_key import name_operators
 from .coverage import choose_various, settings
 from .left_side import Contradiction, LeftSide, directions, names_operators, rename
-from .samples import Sample, draw_sample, left_sides
+from .samples import SAMPLES_PER_DIRECTION, Sample, draw_sample, left_sides
 from .scratch import Conflict, Fired, Scratch
 from .symbolic_sizes import instances, symbolic_variants, with_symbols
 

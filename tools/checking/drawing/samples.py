@@ -33,6 +33,8 @@ from .recipes import order, recipe
 from .terms import Argument, Leaf, Term, subterms
 from .types import TYPES, admits, result_types
 
+SAMPLES_PER_DIRECTION = 24
+"""Samples to keep for each direction of a rule, unless another number is asked for."""
 _NUMBER = re.compile(r"-?\d+\.\d+(e-?\d+)?")
 _CONSTANTS = (0.5, 2.0, -1.5, 1.0, 0.0, 3.0, -1.0, 0.25, 1.5, 2.5, -2.0, -0.5, 7.0, 100.0, -100.0, 1e4, 1e-4)
 """Numbers for the constants of a rule besides those that stand in it."""
