@@ -11,6 +11,10 @@ class LoweringError(EqfuseError):
     """A model, or a part of one, that cannot be compiled for the target."""
 
 
+class DsaError(LoweringError):
+    """A model that cannot be scheduled on an accelerator; the message names the tensor, the level and the bytes."""
+
+
 class WrongKernelsError(VerificationError):
     """A compiled model that is wrong because kernels are."""
 

@@ -34,7 +34,7 @@ from eqfuse.benchmarks.accelerators.tables import (
 )
 from eqfuse.benchmarks.dsa import Cell, cells_of, chosen, last_line, read_results, run_process, samples_of, together
 from eqfuse.costmodels.dsa_device import load_dsa_device
-from eqfuse.lowering.dsa.network.errors import DsaError
+from eqfuse.lowering.base.errors import DsaError
 
 CLUSTERS = 4
 

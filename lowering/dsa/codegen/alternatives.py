@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ....costmodels.dsa_device import DsaDevice
-from ..network.errors import DsaError
+from ...base.errors import DsaError
 from ..network.subgraphs import Layer
 from ..program.instructions import Level
 from ..schedule.scheduler import Schedule

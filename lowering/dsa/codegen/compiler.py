@@ -17,9 +17,9 @@ import msgspec
 
 from ....costmodels.dsa_device import DsaDevice, single_cluster
 from ....ir.graph import OperatorGraph
+from ...base.errors import DsaError
 from ..network.batches import with_batch
 from ..network.deep_products import split_products
-from ..network.errors import DsaError
 from ..network.lookups import with_lookups_apart
 from ..network.rewriting import ConstantSlice
 from ..network.subgraphs import Layer

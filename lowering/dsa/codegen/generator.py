@@ -15,8 +15,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ....costmodels.dsa_device import DsaDevice
+from ...base.errors import DsaError
 from ..network.boxes import Box, intersection, whole
-from ..network.errors import DsaError
 from ..network.lookups import indexed_table
 from ..network.storage import plain_box, stored_box
 from ..network.subgraphs import Layer

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ....costmodels.dsa_device import DsaDevice
+from ...base.errors import DsaError
 from ..network.alignment import round_up
 from ..network.boxes import Box, Boxes, contains, hull
-from ..network.errors import DsaError
 from ..network.storage import stored_box
 from ..program.instructions import Level
 from ..schedule.instances import Part

@@ -17,7 +17,7 @@ import numpy
 import numpy.typing
 
 from ....support.solvers import interruptible, sparse_matrix
-from ..network.errors import DsaError
+from ...base.errors import DsaError
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.index_maps import Axis
 from ....ir.operators.graph_maps import index_maps_of
 from ....ir.types import TensorType
+from ...base.errors import DsaError
 from .boxes import Shape
-from .errors import DsaError
 
 
 def with_batch(graph: OperatorGraph, batch: int) -> OperatorGraph:

@@ -10,9 +10,9 @@ from math import prod
 from ....costmodels.flops import flops
 from ....ir.graph import Operator, OperatorGraph
 from ....ir.index_maps import OperatorCall
+from ...base.errors import DsaError
 from .alignment import round_up
 from .boxes import Box, Shape, hull, size, whole
-from .errors import DsaError
 from .operand_boxes import operand_boxes
 from .storage import Axes, stored_axes
 

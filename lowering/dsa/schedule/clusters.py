@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..network.errors import DsaError
+from ...base.errors import DsaError
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from functools import cache
 
 from ....costmodels.dsa_device import DsaDevice
 from ....extract.partition.groups import partition_of
-from ..network.errors import DsaError
+from ...base.errors import DsaError
 from ..network.graph import Network
 from ..network.subgraphs import Layer, SubGraph, moved_axis, sub_graph
 from ..program.instructions import Level

@@ -8,9 +8,9 @@ from typing import Literal
 
 from ....costmodels.dsa_device import DsaDevice
 from ....ir.graph import OperatorGraph
+from ...base.errors import DsaError
 from ..network.batches import with_batch
 from ..network.core_factors import Binding
-from ..network.errors import DsaError
 from ..network.graph import Network
 from ..network.subgraphs import Layer
 from .best_order import best_order, footprint_order

@@ -20,7 +20,7 @@ from ....ir.types import TensorType
 from ....support.processes.worker_process import WorkerDiedError, WorkerProcess
 from ....support.processor import available_cores
 from ....support.scratch import scratch_folder
-from ..network.errors import DsaError
+from ...base.errors import DsaError
 from ..program.instructions import Kernel
 from .compile_worker import TileJob, TileResult
 from .runtime_kernel import RuntimeTile

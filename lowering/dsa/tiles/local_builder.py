@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.types import TensorType
+from ...base.errors import DsaError
 from ..network.boxes import Box, Shape, contains, shape_of
-from ..network.errors import DsaError
 
 Attribute = int | float | str | tuple[int, ...]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ....ir.graph import Operator
+from ...base.errors import DsaError
 from ..network.boxes import Box, Shape, shape_of, whole
-from ..network.errors import DsaError
 from ..network.graph import Network
 from .local_builder import Attribute, LocalBuilder, LocalPart
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ...base.errors import DsaError
 from ..network.boxes import Box, Interval
-from ..network.errors import DsaError
 from .local_builder import LocalPart
 from .local_site import LocalSite
 

@@ -14,7 +14,7 @@ from ....engine.egraph.graph import ENode
 from ....engine.onnx.typing import dtype_of
 from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.operators import OPERATORS
-from ..network.errors import DsaError
+from ...base.errors import DsaError
 
 Array = np.ndarray[Any, Any]
 _OPSET = 24

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
+from ...base.errors import DsaError
 from ..network.alignment import round_up
 from ..network.boxes import Box, Boxes, counterpart, shape_of, size
-from ..network.errors import DsaError
 from ..network.graph import Network
 from ..network.lookups import indexed_table
 from .core_parts import CorePart, LayerParts, Sharing

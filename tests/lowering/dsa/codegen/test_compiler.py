@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.ir.graph import Operator
+from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.bundle.constants import constant_contents, constants_image, split_image
 from eqfuse.lowering.dsa.bundle.graph_file import graph_data, graph_of
 from eqfuse.lowering.dsa.codegen.compiler import (
@@ -24,7 +25,6 @@ from eqfuse.lowering.dsa.codegen.compiler import (
     program_for,
 )
 from eqfuse.lowering.dsa.codegen.generated import program_kernels
-from eqfuse.lowering.dsa.network.errors import DsaError
 from eqfuse.lowering.dsa.network.storage import cast_array, stored_array
 from eqfuse.lowering.dsa.program.instructions import (
     DDR,

@@ -11,6 +11,7 @@ import pytest
 from onnx import helper
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
+from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.bundle.constants import constant_contents
 from eqfuse.lowering.dsa.codegen.compiler import (
     AcceleratorNetwork,
@@ -21,7 +22,6 @@ from eqfuse.lowering.dsa.codegen.compiler import (
     program_for,
 )
 from eqfuse.lowering.dsa.codegen.generated import program_kernels
-from eqfuse.lowering.dsa.network.errors import DsaError
 from eqfuse.lowering.dsa.network.storage import plain_array, stored_array
 from eqfuse.lowering.dsa.program.instructions import Level
 from eqfuse.lowering.dsa.program.validate import validate

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.codegen.spilling import Resident, least_traffic, longest_liveness
-from eqfuse.lowering.dsa.network.errors import DsaError
 
 STEPS = 5
 

@@ -8,8 +8,8 @@ import pytest
 
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.types import TensorType
+from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.network.batches import with_batch
-from eqfuse.lowering.dsa.network.errors import DsaError
 
 from ..graphs import Builder, resnet50
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.lowering.dsa.network.errors import DsaError
+from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.schedule.clusters import Allocation, allocations
 
 

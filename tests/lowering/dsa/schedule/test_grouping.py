@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.costmodels.dsa_device import load_dsa_device
-from eqfuse.lowering.dsa.network.errors import DsaError
+from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.program.instructions import Level
 from eqfuse.lowering.dsa.schedule.grouping import Rank, group, rule_one, rule_two

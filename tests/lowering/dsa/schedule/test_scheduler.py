@@ -8,9 +8,9 @@ from hypothesis import given, settings
 
 from eqfuse.ir.graph import Value
 from eqfuse.ir.types import TensorType
+from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.network.boxes import Box, contains, intersection, size, whole
 from eqfuse.lowering.dsa.network.core_factors import core_count
-from eqfuse.lowering.dsa.network.errors import DsaError
 from eqfuse.lowering.dsa.program.instructions import Level
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph
 from eqfuse.lowering.dsa.schedule.orders import bfs_order, dfs_order

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.network.boxes import shape_of
-from eqfuse.lowering.dsa.network.errors import DsaError
 from eqfuse.lowering.dsa.program.instructions import Kernel
 from eqfuse.lowering.dsa.tiles.compiled_kernels import compiled_kernels
 from eqfuse.lowering.dsa.tiles.local_graph import Tile, local_graph

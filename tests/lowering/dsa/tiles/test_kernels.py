@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.dsa_device import load_dsa_device
+from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.network.boxes import Box, whole
-from eqfuse.lowering.dsa.network.errors import DsaError
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.tiles.kernels import TileKernels, structure
 from eqfuse.lowering.dsa.tiles.local_graph import Tile, local_graph

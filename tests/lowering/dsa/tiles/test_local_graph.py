@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqfuse.ir.graph import OperatorGraph
-from eqfuse.lowering.dsa.network.errors import DsaError
+from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.tiles.local_graph import Tile, local_graph
 from eqfuse.lowering.dsa.tiles.runtime_kernel import RuntimeTile
