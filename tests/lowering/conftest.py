@@ -57,5 +57,5 @@ def shared_by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little there is to do, as many threads as there are share it."""
     schedules = "eqfuse.lowering.schedules"
     monkeypatch.setattr(import_module(f"{schedules}.tiling.register_tile"), "PARALLEL_CYCLES", 0)
-    for module in ("rows", "pointwise", "preparation"):
+    for module in ("rules.rows", "rules.pointwise", "base.preparation"):
         monkeypatch.setattr(import_module(f"{schedules}.{module}"), "PARALLEL_ELEMENTS", 0)
