@@ -48,6 +48,9 @@ _VERIFIED_FLOPS = 1e9
 and once in float64."""
 _LARGEST_VERIFICATION_SHARE = 0.4
 """The share of a user's time limit that is kept for verifying a model of much work, so that the search has the rest."""
+_SHARE_OF_A_CHOICE = 0.5
+"""The share of the remaining seconds that one choice of a graph may take. A graph that makes the file grow is written and
+chosen again at a higher price per byte; without time for that the original is kept."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +94,12 @@ class Saturated(Encoded):
         return assume_types(self.egraph, self.encoding, self.model.opset, self.knowledge, self.sizes)
 
     def select(self, pricing: Pricing, options: Options, barred: frozenset[int] = frozenset()) -> Selection:
-        """The cheapest choice from the e-graph without the `barred` classes."""
-        limit = min(EXTRACTION_SHARE * options.search_seconds, seconds_left(self.deadline))
+        """The cheapest choice from the e-graph without the `barred` classes, with time left for another one."""
+        assumptions = self.assumptions
+        limit = min(EXTRACTION_SHARE * options.search_seconds, _SHARE_OF_A_CHOICE * seconds_left(self.deadline))
         return select(
             self.egraph, self.encoding, self.origin, self.model.opset, pricing,
-            time_limit=limit, method=options.extraction, assumptions=self.assumptions, barred=barred,
+            time_limit=limit, method=options.extraction, assumptions=assumptions, barred=barred,
         )  # fmt: skip
 
 

@@ -35,7 +35,8 @@ class PlanStep:
 
 @dataclass(frozen=True)
 class Origins:
-    """The model's nodes and value names in each class, the nodes by their positions."""
+    """The model's nodes and value names in each class, the nodes by their positions; a node of many operands, which
+    is a chain of terms, has all of its links in `nodes`."""
 
     nodes: Mapping[tuple[int, ENode], int]
     chains: Mapping[tuple[int, tuple[int, ...]], int]
@@ -50,6 +51,11 @@ class Origins:
 
 def locate_origins(graph: ir.Graph, encoding: Encoding, egraph: EGraph) -> Origins:
     """Locate the model's nodes and values in the e-graph."""
+
+    def enode_of(term: int) -> ENode:
+        node = encoding.terms[term]
+        return ENode(node.op, node.attributes, tuple(egraph.terms[c] for c in node.children))
+
     nodes: dict[tuple[int, ENode], int] = {}
     chains: dict[tuple[int, tuple[int, ...]], int] = {}
     for position, onnx_node in enumerate(graph):
@@ -57,9 +63,11 @@ def locate_origins(graph: ir.Graph, encoding: Encoding, egraph: EGraph) -> Origi
         if term is None:
             continue
         owner, node = egraph.terms[term], encoding.terms[term]
-        enode = ENode(node.op, node.attributes, tuple(egraph.terms[c] for c in node.children))
-        nodes.setdefault((owner, enode), position)
+        nodes.setdefault((owner, enode_of(term)), position)
         if node.op in VARIADIC:
+            for _ in range(len(onnx_node.inputs) - 2):  # the links of its chain
+                term = encoding.terms[term].children[-1]
+                nodes.setdefault((egraph.terms[term], enode_of(term)), position)
             operands = (encoding.values[i.name or ""] for i in onnx_node.inputs if i is not None)
             chains.setdefault((owner, tuple(egraph.terms[o] for o in operands)), position)
     names: dict[int, list[str]] = {}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import cache
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ def _scalar(value: float, dtype: np.dtype[Any]) -> Array:
     """Raises Unsupported where an integer type cannot hold the number."""
     if dtype.kind in "iub":
         low, high = _limits(dtype)
-        if not isfinite(value) or value != int(value) or not low <= int(value) <= high:
+        if not math.isfinite(value) or value != int(value) or not low <= int(value) <= high:
             raise Unsupported(f"{value} is no {dtype}")
         return np.array(int(value), dtype)
     if -1e4 < value < 1e4:
@@ -54,14 +54,24 @@ def _scalar(value: float, dtype: np.dtype[Any]) -> Array:
         return np.array(value, dtype)
 
 
-def _whole(x: Array, target: np.dtype[Any]) -> Array:
-    """Floats cut towards zero. Raises Unsupported where one does not fit the integer type."""
-    whole = np.trunc(x)
-    low, high = _limits(target)
-    # the largest of a wide type is no float, but the number after it is; float16 takes both ends for infinite
-    if not bool(np.all(np.isfinite(whole) & (whole >= low) & (whole < float(high + 1)))):
-        raise Unsupported(f"{target} cannot hold a number of these")
-    return whole.astype(target)
+def _truncate(x: Array, target: np.dtype[Any]) -> Array:
+    """Floats cut towards zero. One that the type cannot hold is what ONNX Runtime's code makes of it on x86-64: the
+    least signed word, of 64 bits for types of 64 bits, of which the last bits are kept.
+
+    Raises Unsupported for what a uint32 cannot hold: there ONNX Runtime's results differ by the place of an element.
+    """
+    wide = x.astype(np.float64)
+    if target == np.uint32:
+        if not bool(np.all((wide > -1) & (wide < 2.0**32))):
+            raise Unsupported("uint32 cannot hold a number of these")
+        return wide.astype(np.int64).astype(target)
+    bits = 64 if target.itemsize == 8 else 32
+    top, least = 2.0 ** (bits - 1), -(1 << (bits - 1))
+    is_high = (wide >= top) & (target == np.uint64)
+    moved = np.where(is_high, wide - top, wide)
+    fits = (moved >= -top) & (moved < top)
+    words = np.where(fits, np.where(fits, moved, 0.0).astype(f"int{bits}"), np.array(least, f"int{bits}"))
+    return np.asarray(np.where(is_high, words ^ np.array(least, f"int{bits}"), words).astype(target))
 
 
 # --- functions that numpy has under no name, or with another meaning
@@ -104,15 +114,32 @@ def _divisible(x: Array, y: Array) -> None:
         raise Unsupported("the least integer is divided by -1")
 
 
+def shares_exponents(base: Sequence[int], exponent: Sequence[int]) -> bool:
+    """Whether whole rows of integers have one exponent, by the two shapes: ONNX Runtime multiplies then, where the
+    exponent is 2 or 3, instead of computing the power as a float64."""
+    axes = zip(reversed(base), reversed(exponent or (1,)), strict=False)
+    return next((own == 1 for whole, own in axes if (whole, own) != (1, 1)), False)
+
+
+def _power_of_c(x: float, y: float) -> float:
+    """The power by the C library, which is right where it is a whole number; infinity where there is none."""
+    try:
+        return math.pow(x, y)
+    except (OverflowError, ValueError):
+        return math.inf
+
+
+_OF_C = np.frompyfunc(_power_of_c, 2, 1)
+
+
 def _power(x: Array, y: Array) -> Array:
-    """In the type of the base, whatever that of the exponent is."""
+    """In the type of the base, whatever that of the exponent is; of integers as a float64, which is cut."""
     if x.dtype.kind not in _INTEGERS:
         return np.asarray(np.power(x, y)).astype(x.dtype)
-    if y.dtype.kind in _FLOATS:
-        return _whole(np.power(x.astype(np.float64), y.astype(np.float64)), x.dtype)
-    if (y < 0).any() and np.broadcast(x, y).size:
-        raise Unsupported("an integer has no negative power")
-    return np.asarray(np.power(x, y.astype(x.dtype)))
+    power = _truncate(np.asarray(_OF_C(x, y), np.float64), x.dtype)
+    if not shares_exponents(x.shape, y.shape):
+        return power
+    return np.asarray(np.where(y == 2, x * x, np.where(y == 3, x * x * x, power)))
 
 
 def _remainder(function: Callable[..., Any]) -> Callable[..., Array]:
@@ -245,11 +272,11 @@ class Numbers:
         return _scalar(value, like.dtype)
 
     def cast(self, x: Array, dtype: str) -> Array:
-        """The elements as another type. Raises Unsupported where an integer type cannot hold one."""
+        """The elements as another type. Raises Unsupported for floats that a uint32 cannot hold."""
         target = element_type(dtype)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             if x.dtype.kind in _FLOATS and target.kind in _INTEGERS:
-                return _whole(x, target)
+                return _truncate(x, target)
             return x.astype(target)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tvm import te, tirx
 
-from .integers import less, multiply
+from .integers import equal, less, multiply, truncate
 
 Expr = Any
 
@@ -265,11 +265,29 @@ def power(x: Expr, y: Expr) -> Expr:
     exponent = float(y.value) if isinstance(y, tirx.FloatImm | tirx.IntImm) else float("nan")
     if exponent in _SIMPLE_POWERS:
         return bound(x, _SIMPLE_POWERS[exponent])
-    if dtype_of(x).startswith(("int", "uint")):
-        return tirx.power(x.astype("float64"), y.astype("float64")).astype(dtype_of(x))
     if exponent in _ROOTS and dtype_of(x).startswith("float"):
         return bound(x, _ROOTS[exponent])
     return tirx.power(x, y.astype(dtype_of(x)))
+
+
+def integer_power(x: Expr, y: Expr, multiplies: bool) -> Expr:
+    """An integer to the power y, computed as a float64 and cut, as ONNX Runtime does; with `multiplies`, exponents of 2
+    and 3 are products that wrap."""
+
+    def choose(base: Expr, exponent: Expr) -> Expr:
+        wide = base.astype("float64"), exponent.astype("float64")
+        power = truncate(tirx.call_intrin("float64", "tirx.pow", *wide), dtype_of(base))
+        if not multiplies:
+            return power
+        squared = multiply(base, base)
+        cubed = tirx.Select(_is(exponent, 3), multiply(squared, base), power)
+        return tirx.Select(_is(exponent, 2), squared, cubed)
+
+    return bound(x, lambda base: bound(y, lambda exponent: choose(base, exponent)))
+
+
+def _is(x: Expr, number: int) -> Expr:
+    return equal(x, tirx.const(number, dtype_of(x)))
 
 
 _SIMPLE_POWERS: Mapping[float, Callable[[Expr], Expr]] = {

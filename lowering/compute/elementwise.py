@@ -9,12 +9,15 @@ from typing import Any
 
 from tvm import te, tirx
 
+from ...ir.operators.numbers import shares_exponents
 from . import elementary, integers, trigonometry
 from .call import Expr, Lowering, NotLowered, TensorCall, read, sizes
 from .elementary import bound, dtype_of, exp, if_negative, sigmoid
 
 Formula = Callable[..., Expr]
 """A function of the call and one element of each operand."""
+_SEVERAL = 2
+"""Stands for a dynamic extent: it is taken to be more than one."""
 
 
 def _elementwise(formula: Formula, reads_once: bool = False) -> Lowering:
@@ -95,10 +98,17 @@ def _gelu(call: TensorCall, x: Expr) -> Expr:
 
 
 def _cast(call: TensorCall, x: Expr) -> Expr:
-    """Of integers it keeps the last bits."""
-    if call.dtype != "bool" or dtype_of(x) == "bool":
-        return x.astype(call.dtype)
-    return tirx.NE(x, _number(0, x)) if _is_float(x) else tirx.Not(integers.equal(x, _number(0, x)))
+    """Of integers it keeps the last bits; of floats, `integers.truncate` says what becomes of those that do not fit."""
+    if call.dtype == "bool" and _is_float(x):
+        return bound(x, lambda t: tirx.Or(tirx.NE(t, _number(0, t)), tirx.isnan(t)))
+    if call.dtype == "bool" and dtype_of(x) != "bool":
+        return tirx.Not(integers.equal(x, _number(0, x)))
+    return integers.truncate(x, call.dtype) if _is_float(x) and integers.is_integer(call.dtype) else x.astype(call.dtype)
+
+
+def _not(x: Expr) -> Expr:
+    """As a comparison of numbers: to TVM, what is not less is greater or equal, which NaN is not."""
+    return tirx.EQ(x.astype("int8"), tirx.const(0, "int8"))
 
 
 # --- two and three operands
@@ -121,6 +131,15 @@ def _modulo(call: TensorCall, x: Expr, y: Expr) -> Expr:
         return tirx.Select(moves, integers.add(rest, y), rest)
 
     return bound(integers.remainder(x, y), towards_divisor)
+
+
+def _power(call: TensorCall, x: Expr, y: Expr) -> Expr:
+    if not integers.is_integer(dtype_of(x)):
+        return elementary.power(x, y)
+    base, exponent = (
+        tuple(size if isinstance(size, int) else _SEVERAL for size in sizes(operand)) for operand in call.operands
+    )
+    return elementary.integer_power(x, y, shares_exponents(base, exponent))
 
 
 def _shift(call: TensorCall, x: Expr, y: Expr) -> Expr:
@@ -179,7 +198,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Ceil": tirx.ceil,
     "Round": elementary.round_even,
     "Sign": _sign,
-    "Not": tirx.Not,
+    "Not": _not,
     "BitwiseNot": lambda x: ~x,
     "Softplus": elementary.softplus,
     "Softsign": elementary.softsign,
@@ -190,7 +209,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Sub": integers.subtract,
     "Mul": integers.multiply,
     "Div": integers.divide,
-    "Pow": elementary.power,
     "PRelu": lambda x, slope: if_negative(x, integers.multiply(x, slope), x),
     "Equal": _equal,
     "Less": integers.less,
@@ -217,6 +235,7 @@ _FORMULAS: Mapping[str, Formula] = {
     "Gelu": _gelu,
     "Mod": _modulo,
     "BitShift": _shift,
+    "Pow": _power,
 }
 
 _READ_ONCE = frozenset(
@@ -231,10 +250,10 @@ _READ_ONCE = frozenset(
 
 
 def _without_call(op: str, function: Callable[..., Expr]) -> Formula:
-    """A formula of operands of one element type, but for the condition of a Where and the exponent of a Pow."""
+    """A formula of operands of one element type, but for the condition of a Where."""
 
     def formula(call: TensorCall, *operands: Expr) -> Expr:
-        alike = operands[:1] if op == "Pow" else operands[1:] if op == "Where" else operands
+        alike = operands[1:] if op == "Where" else operands
         if len({dtype_of(tirx.convert(operand)) for operand in alike}) > 1:
             raise NotLowered("operands of different types")
         return function(*operands)
@@ -244,7 +263,7 @@ def _without_call(op: str, function: Callable[..., Expr]) -> Formula:
 
 LOWERINGS: Mapping[str, Lowering] = {
     **{op: _elementwise(_without_call(op, function), op in _READ_ONCE) for op, function in _FUNCTIONS.items()},
-    **{op: _elementwise(formula) for op, formula in _FORMULAS.items()},
+    **{op: _elementwise(formula, op in _READ_ONCE) for op, formula in _FORMULAS.items()},
     **{
         op: _elementwise(lambda call, *operands, function=function: reduce(function, operands), reads_once=True)
         for op, function in (("Sum", integers.add), ("Min", integers.smaller), ("Max", integers.larger))

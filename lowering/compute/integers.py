@@ -63,6 +63,26 @@ _CODE: Mapping[str, str] = {
     "less_or_equal": "  %result = icmp {sign}le {type} %a, %b\n",
 }
 """The functions in LLVM's language; 0 is the quotient and the remainder of a division by zero, as on Arm."""
+
+_TRUNCATION = """\
+  %is_high = fcmp {is_high} {type} %a, {top}
+  %lower = fsub {type} %a, {top}
+  %moved = select {truth} %is_high, {type} %lower, {type} %a
+  %is_above = fcmp oge {type} %moved, {bottom}
+  %is_below = fcmp olt {type} %moved, {top}
+  %fits = and {truth} %is_above, %is_below
+  %number = fptosi {type} %moved to {word}
+  %signed = select {truth} %fits, {word} %number, {word} {least}
+  %flipped = xor {word} %signed, {least}
+  %word = select {truth} %is_high, {word} %flipped, {word} %signed
+  %result = {narrow} {word} %word to {result}
+"""
+"""A float without its fraction, by the instruction of x86-64 that makes a signed word of it: what does not fit is the
+least word. Numbers of 64 bits without a sign from 2^63 on are moved by 2^63 (`is_high`), as compilers of C do."""
+_TRUNCATIONS: Mapping[str, str] = {
+    f"truncate_to_{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+"""The names of the functions that make an integer of a float: its type."""
 _PREFIX = "eqfuse."
 
 
@@ -72,7 +92,7 @@ def _register(name: str) -> None:
     ir.register_op_attr(_PREFIX + name, "TVectorizable", True)
 
 
-for _name in _CODE:
+for _name in (*_CODE, *_TRUNCATIONS):
     _register(_name)
 
 
@@ -129,6 +149,18 @@ def absolute(x: Expr) -> Expr:
     return x if dtype.startswith("uint") else tirx.Select(less(x, tirx.const(0, dtype)), negate(x), x)
 
 
+def truncate(x: Expr, dtype: str) -> Expr:
+    """A float as an integer of a type, without its fraction.
+
+    What the type cannot hold is what ONNX Runtime's code has of it: the least number of 32 or 64 bits, whose last bits
+    are kept. docs/lowering.md has the table.
+    """
+    source = str(x.ty.dtype)
+    if source not in ("float32", "float64"):
+        return truncate(x.astype("float32"), dtype)
+    return tirx.call_intrin(dtype, f"{_PREFIX}truncate_to_{dtype}", x)
+
+
 def is_arithmetic(expression: Any) -> bool:
     """Whether an expression is a function of integers from here."""
     return isinstance(expression, ir.Call) and _name_of(expression) is not None
@@ -137,6 +169,11 @@ def is_arithmetic(expression: Any) -> bool:
 def _name_of(call: Any) -> str | None:
     name = str(call.op.name) if isinstance(call.op, ir.Op) else ""
     return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else None
+
+
+def word_bits(dtype: str) -> int:
+    """The bits of the signed word that a float becomes on its way to an integer type."""
+    return 32 if dtype in ("int8", "uint8", "int16", "uint16", "int32") else 64
 
 
 _WRAPPING = {tirx.Add: add, tirx.Sub: subtract, tirx.Mul: multiply}
@@ -186,9 +223,8 @@ def _wrapped(value: Any) -> Any:
 
 
 def _definition(symbol: str, name: str, operands: str) -> str:
-    """The function of two operands of a type, which may be a vector, in LLVM's language."""
+    """The function of operands of a type, which may be a vector, in LLVM's language."""
     dtype = tvm_ffi.dtype(operands)
-    is_signed = operands.startswith("int")
 
     def of_lanes(element: str) -> str:
         return f"<{dtype.lanes} x {element}>" if dtype.lanes > 1 else element
@@ -196,8 +232,25 @@ def _definition(symbol: str, name: str, operands: str) -> str:
     def constant(element: str, value: str) -> str:
         return f"splat ({element} {value})" if dtype.lanes > 1 else value
 
+    truth = of_lanes("i1")
+    if name in _TRUNCATIONS:
+        element, target = "float" if dtype.bits == 32 else "double", tvm_ffi.dtype(_TRUNCATIONS[name])
+        bits = word_bits(_TRUNCATIONS[name])
+        type_, word, result = of_lanes(element), of_lanes(f"i{bits}"), of_lanes(f"i{target.bits}")
+        code = _TRUNCATION.format(
+            type=type_,
+            truth=truth,
+            word=word,
+            result=result,
+            top=constant(element, f"{2.0 ** (bits - 1):.1f}"),
+            bottom=constant(element, f"{-(2.0 ** (bits - 1)):.1f}"),
+            least=constant(f"i{bits}", str(-(2 ** (bits - 1)))),
+            is_high="oge" if _TRUNCATIONS[name] == "uint64" else "false",
+            narrow="trunc" if target.bits < bits else "bitcast",
+        )
+        return f"define {result} @{symbol}({type_} %a) {{\n{code}  ret {result} %result\n}}\n"
     element = f"i{dtype.bits}"
-    type_, truth = of_lanes(element), of_lanes("i1")
+    type_, is_signed = of_lanes(element), operands.startswith("int")
     code = _CODE[name].format(
         type=type_,
         truth=truth,

@@ -30,6 +30,8 @@ from .dsa.tile_cases import all_of
 from .in_tvm import Call, in_tvm
 from .in_tvm import model_of as call_of
 from .integer_chains import (
+    DTYPES,
+    FLOATS,
     OPSET,
     REPRESENTATIVES,
     Array,
@@ -54,8 +56,14 @@ OPEN = (
     Chain("uint64", (Step("Div", ("y_uint64",)),)),
     Chain("uint8", (Step("BitShift", ("y_uint8",), (("direction", "LEFT"),)),)),
     Chain("uint32", (Step("BitShift", ("y_uint32",), (("direction", "RIGHT"),)),)),
+    Chain("int32", (Step("Pow", (2,)),)),
+    Chain("int64", (Step("Pow", ("e_int64",)),)),
+    *(Chain(source, (Step("Cast", attributes=(("to", target),)),)) for source in FLOATS for target in DTYPES),
+    Chain("float32", (Step("Cast", attributes=(("to", "bool"),)), Step("Not"))),
+    Chain("float64", (Step("Less", ("y_float64",)), Step("Not"))),
 )
-"""Divisions by zero and of the least number by -1, and shifts by all bits and more: ONNX leaves these open."""
+"""Divisions by zero and of the least number by -1, shifts by all bits and more, powers and floats that the type cannot
+hold, NaN as a truth value: ONNX leaves these open."""
 
 
 def in_kernels(chains: Sequence[Chain], immediates: bool = True) -> list[Array]:
@@ -134,8 +142,9 @@ def test_kernels_wrap(immediates: bool) -> None:
     assert_wrapped(REPRESENTATIVES, in_kernels(REPRESENTATIVES, immediates))
 
 
-def test_kernels_define_what_onnx_leaves_open() -> None:
-    assert_wrapped(OPEN, in_kernels(OPEN))
+@pytest.mark.parametrize("run", [in_kernels, in_loops])
+def test_what_onnx_leaves_open_is_defined(run: Callable[[Sequence[Chain]], list[Array]]) -> None:
+    assert_wrapped(OPEN, run(OPEN))
 
 
 ENDS = np.array(extremes("int32"), np.int32)
@@ -150,8 +159,11 @@ MATRIX = np.random.default_rng(0).choice(ENDS, (2, 5))
         ("ReduceProd", np.array([1]), PAIRS.prod(1, np.int32, keepdims=True)),
         ("ReduceSumSquare", np.array([1]), (PAIRS * PAIRS).sum(1, np.int32, keepdims=True)),
         ("ReduceL1", np.array([1]), abs(PAIRS).sum(1, np.int32, keepdims=True)),
+        ("ReduceMin", np.array([1]), PAIRS.min(1, keepdims=True)),
+        ("ReduceMax", np.array([1]), PAIRS.max(1, keepdims=True)),
         ("CumSum", np.array(1), PAIRS.cumsum(1, np.int32)),
         ("Pow", np.array(3), PAIRS * PAIRS * PAIRS),
+        ("Pow", np.array([[3]]), PAIRS * PAIRS * PAIRS),
         ("MatMul", MATRIX, PAIRS @ MATRIX),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -169,9 +181,10 @@ def test_loops_wrap() -> None:
 
 def test_onnx_runtime_wraps() -> None:
     """The numbers that all others are compared with are those of the runtime."""
-    known = [(chain, in_onnx_runtime(chain)) for chain in (*REPRESENTATIVES, *draw_chains(0, 100))]
+    chains = (*REPRESENTATIVES, *OPEN, *draw_chains(0, 300))
+    known = [(chain, in_onnx_runtime(chain)) for chain in chains if not chain.is_open]
     both = [(chain, result) for chain, result in known if result is not None]
-    assert len(both) > 50
+    assert len(both) > 150
     assert_wrapped([chain for chain, _ in both], [result for _, result in both])
 
 
@@ -191,5 +204,6 @@ def test_compiled_models_wrap(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("run", [in_loops, in_tiles, in_a_project])
 @pytest.mark.parametrize("seed", range(100, 105))
 def test_drawn_chains_wrap(run: Callable[[Sequence[Chain], Path], list[Array]], seed: int, tmp_path: Path) -> None:
-    chains = (*REPRESENTATIVES, *draw_chains(seed, OUTPUTS))
+    drawn = draw_chains(seed, OUTPUTS, lambda chain: run is in_loops or chain.is_elementwise)
+    chains = (*REPRESENTATIVES, *drawn)
     assert_wrapped(chains, run(chains, tmp_path))

@@ -76,6 +76,27 @@ typedef struct {
 #define MIN_OF(a, b) ((a) < (b) ? (a) : (b))
 #define MAX_OF(a, b) ((a) > (b) ? (a) : (b))
 
+/* A float of which the fraction is cut, as ONNX Runtime has it on x86-64: what does not fit is the least word, of which
+ * integers of fewer bits keep the last ones. Unsigned numbers of 64 bits from 2^63 on are moved by 2^63. */
+static inline int32_t truncate_to_32(double x) {
+    return x >= -0x1p31 && x < 0x1p31 ? (int32_t)x : INT32_MIN;
+}
+
+static inline int64_t truncate_to_64(double x) {
+    return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN;
+}
+
+static inline uint64_t truncate_to_unsigned_64(double x) {
+    const uint64_t top = (uint64_t)1 << 63;
+    return x >= 0x1p63 ? (uint64_t)truncate_to_64(x - 0x1p63) ^ top : (uint64_t)truncate_to_64(x);
+}
+
+/* The float as an integer of the type, of which `lowest` is the least number. */
+#define TRUNCATE(type, lowest, x)                                                       \
+    (sizeof(type) < 4 || (sizeof(type) == 4 && (lowest) < 0) ? (type)truncate_to_32(x)   \
+     : sizeof(type) == 4 || (lowest) < 0                     ? (type)truncate_to_64(x)   \
+                                                             : (type)truncate_to_unsigned_64(x))
+
 static inline int64_t product(int64_t count, const int64_t *extents) {
     int64_t result = 1;
     for (int64_t i = 0; i < count; ++i) result *= extents[i];

@@ -81,3 +81,12 @@ def test_an_output_that_becomes_an_input_is_copied_by_what_the_runtime_has(eleme
     result = eqfuse.optimize(source)
     assert [node.op_type for node in result.graph.node] == ["Cast" if "INT4" in element_type else "Identity"]
     onnxruntime.InferenceSession(result.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+def test_a_node_of_many_operands_stays_where_the_runtime_has_no_kernel() -> None:
+    names = ["a", "b", "c"]
+    *inputs, output = (helper.make_tensor_value_info(name, onnx.TensorProto.INT16, [2]) for name in [*names, "y"])
+    graph = helper.make_graph([helper.make_node("Max", names, ["y"])], "largest", inputs, [output])
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    (node,) = eqfuse.optimize(source).graph.node
+    assert (node.op_type, list(node.input)) == ("Max", names)

@@ -9,10 +9,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
 #ifdef OP_BitCast
     memmove(out[0]->data, in[0]->data, (size_t)count * sizeof(O0));
 #elif IS_FLOAT(I0) && !IS_FLOAT(O0) && !IS_BOOL(O0)
-    for (int64_t i = 0; i < count; ++i) {
-        const I0 x = IN(0)[i];
-        OUT(0)[i] = x < 0 ? (O0)(int64_t)x : sizeof(O0) == 8 && LOWEST_O0 == 0 ? (O0)(uint64_t)x : (O0)(int64_t)x;
-    }
+    for (int64_t i = 0; i < count; ++i) OUT(0)[i] = TRUNCATE(O0, LOWEST_O0, IN(0)[i]);
 #else
     for (int64_t i = 0; i < count; ++i) OUT(0)[i] = (O0)IN(0)[i];
 #endif
