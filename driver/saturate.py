@@ -49,8 +49,8 @@ and once in float64."""
 _LARGEST_VERIFICATION_SHARE = 0.4
 """The share of a user's time limit that is kept for verifying a model of much work, so that the search has the rest."""
 _SHARE_OF_A_CHOICE = 0.5
-"""The share of the remaining seconds that one choice of a graph may take. A graph that makes the file grow is written and
-chosen again at a higher price per byte; without time for that the original is kept."""
+"""The share of the remaining seconds that one choice of a graph may take. A graph that makes the file grow is chosen
+again at a higher price per byte; without time for that the original is kept."""
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,8 @@ def _cast(call: TensorCall, x: Expr) -> Expr:
         return bound(x, lambda t: tirx.Or(tirx.NE(t, _number(0, t)), tirx.isnan(t)))
     if call.dtype == "bool" and dtype_of(x) != "bool":
         return tirx.Not(integers.equal(x, _number(0, x)))
-    return integers.truncate(x, call.dtype) if _is_float(x) and integers.is_integer(call.dtype) else x.astype(call.dtype)
+    is_cut = _is_float(x) and integers.is_integer(call.dtype)
+    return integers.truncate(x, call.dtype) if is_cut else x.astype(call.dtype)
 
 
 def _not(x: Expr) -> Expr:
