@@ -30,7 +30,6 @@ from .cache import CacheKeys, load, store
 from .canonical import canonical
 from .drawing.by_key import key_misfit
 from .drawing.coverage import missing_settings, settings
-from .drawing.elements import named_leaves
 from .drawing.hits import Hit, example_hits, hits, seed
 from .drawing.near_ties import decides_about_rounded
 from .drawing.samples import SAMPLES_PER_DIRECTION, Sample
@@ -209,7 +208,7 @@ def _test_numbers(rule: Rule, every: Sequence[Hit]) -> tuple[Counterexample | No
 
 
 def _size(hit: Hit) -> int:
-    return sum(int(np.prod(leaf.type.shape)) for leaf in named_leaves(hit.sample))
+    return sum(int(np.prod(leaf.type.shape)) for leaf in hit.sample.named_leaves)
 
 
 def _explain_conflict(rule: Rule, sample: Sample, conflict: Conflict) -> Counterexample:
@@ -232,7 +231,7 @@ def _prove(blank: Verdict, rule: Rule, every: Sequence[Hit]) -> Verdict:
     A prover that fails is at fault, not the rule, which is then only tested.
     """
     faults: list[str] = []
-    has_facts = any(leaf.nonneg or leaf.nonzero for hit in every for leaf in hit.sample.leaves())
+    has_facts = any(leaf.nonneg or leaf.nonzero for hit in every for leaf in hit.sample.leaves)
     holds_always = _guard(lambda: prove_rule(rule).proved, default=False, faults=faults)
     proven = SampleProofs(complete=True, scope=EVERY_SHAPE)
     if has_facts or not holds_always:  # the sampled proof tells which facts it takes

@@ -10,9 +10,9 @@ from typing import Any
 from ...rules.commute import is_variable
 from ...rules.records import Rule, parse_example
 from ...rules.sexpr import Atom, Form, Node
-from .drawing.conditions import Environment, Failed, Unbound, Unknown, evaluate
+from .drawing.conditions import Environment, Failed, Unbound, Unknown, Value, evaluate
 from .drawing.hits import Hit
-from .drawing.left_side import LEAVES, Value, sorts_of
+from .drawing.left_side import LEAVES, sorts_of
 from .drawing.placement import Placement
 from .drawing.scratch import EClass, Fired
 from .drawing.terms import Argument, Leaf, Term
@@ -33,7 +33,7 @@ def makes_example(rule: Rule, hits: Iterable[Hit]) -> bool:
     for hit in hits:
         if isinstance(hit.outcome, Fired):
             search = _ClassSearch(Placement(hit.sample, hit.outcome))
-            for term in hit.sample.subterms():
+            for term in hit.sample.subterms:
                 bound: Bindings = {}
                 number = search.placement.class_of(term) if _matches(example.lefts[0], term, bound) else None
                 if number is not None and any(True for _ in search.matches(example.right, number, bound)):

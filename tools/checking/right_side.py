@@ -13,7 +13,6 @@ from ...rules import sexpr
 from ...rules.records import Rule
 from ...rules.sexpr import Atom, Form, Node
 from .drawing.conditions import Failed, Type, Unbound, Unknown, evaluate
-from .drawing.elements import named_leaves
 from .drawing.evaluation import Evaluation
 from .drawing.left_side import TENSOR_SORTS, sorts_of
 from .drawing.samples import Sample
@@ -67,7 +66,7 @@ def describe_types(sample: Sample, right: Term | Leaf) -> str:
 
 
 def _types_of_roots(sample: Sample) -> Iterator[str]:
-    elements = {leaf.name: np.zeros(leaf.type.shape, element_type(leaf.type.dtype)) for leaf in named_leaves(sample)}
+    elements = {leaf.name: np.zeros(leaf.type.shape, element_type(leaf.type.dtype)) for leaf in sample.named_leaves}
     evaluation = Evaluation(sample, Fired((), {}), elements, {})
     for root in sample.roots:
         try:

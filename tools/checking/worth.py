@@ -15,10 +15,11 @@ from ...ir.operation import Operation
 from ...ir.operators import OPERATORS, Operand, Unsupported
 from ...ir.types import TensorType
 from ...rules.records import Rule
+from .drawing.conditions import Value
 from .drawing.elements import draw
 from .drawing.evaluation import Evaluation
 from .drawing.hits import Hit
-from .drawing.left_side import LEAVES, Value
+from .drawing.left_side import LEAVES
 from .drawing.placement import Placement
 from .drawing.samples import Sample
 from .drawing.scratch import EClass, Fired, ScratchNode

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ....engine.egraph.other_domains import parse_operator_key
 from ....ir.operators import OPERATORS, Attribute, OperatorSchema
 from ....rules.sexpr import Atom, Form, Node
-from .left_side import Value
+from .conditions import Value
 from .scratch import Classes, EClass, Fired, ScratchNode
 from .terms import literal_text
 

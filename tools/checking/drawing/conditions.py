@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
 from ....rules import sexpr
-from ....rules.commute import is_variable
+from ....rules.commute import is_variable, variables
 from ....rules.places import analysis_files
 from ....rules.sexpr import Atom, Form, Node
-from .left_side import Value
+
+Value = int | float | str | tuple[int, ...]
+"""A literal of the rule language: i64, f64, String, or Ints."""
 
 
 class Unbound(Exception):
@@ -60,38 +62,68 @@ def literal(atom: Atom) -> Value:
         return float(text)
 
 
+Expression = Callable[[Environment], Value]
+"""Computes a value. Raises Unbound, Unknown or Failed."""
+
+
 def evaluate(node: Node, environment: Environment) -> Value:
     """The value of an expression. Raises Unbound, Unknown or Failed."""
+    return expression(node)(environment)
+
+
+def expression(node: Node) -> Expression:
+    """An expression, taken apart once to be computed in many environments."""
     if isinstance(node, Atom):
-        if not is_variable(node):
-            return literal(node)
-        if node.text not in environment.literals:
-            raise Unbound(node.text)
-        return environment.literals[node.text]
+        return _variable(node.text) if is_variable(node) else _constant(literal(node))
     if node.head in _LOOKUPS:
-        return _look_up(node.head, node.items[1], environment)
-    arguments = [evaluate(item, environment) for item in node.items[1:]]
+        return _lookup(node.head, node.items[1])
+    arguments = tuple(map(expression, node.items[1:]))
     if node.head in _PRIMITIVES:
-        return _apply(_PRIMITIVES[node.head], arguments)
-    for row in _tables().get(node.head, ()):
-        if row[:-1] == tuple(arguments):
-            return row[-1]
-    raise Unknown(node.head)
+        function = _PRIMITIVES[node.head]
+        return lambda environment: _apply(function, [argument(environment) for argument in arguments])
+    return _table_look_up(node.head, arguments)
+
+
+def _constant(value: Value) -> Expression:
+    return lambda environment: value
+
+
+def _variable(name: str) -> Expression:
+    def compute(environment: Environment) -> Value:
+        if name not in environment.literals:
+            raise Unbound(name)
+        return environment.literals[name]
+
+    return compute
 
 
 _LOOKUPS = ("shape", "dtype", "value")
 """Functions of tensors: the fields of `Type`."""
 
 
-def _look_up(function: str, tensor: Node, environment: Environment) -> Value:
-    if not isinstance(tensor, Atom):
-        raise Unknown(str(tensor))
-    if tensor.text not in environment.types:
-        raise Unbound(tensor.text)
-    value: Value | None = getattr(environment.types[tensor.text], function)
-    if value is None:
-        raise Failed(function)
-    return value
+def _lookup(function: str, tensor: Node) -> Expression:
+    def compute(environment: Environment) -> Value:
+        if not isinstance(tensor, Atom):
+            raise Unknown(str(tensor))
+        if tensor.text not in environment.types:
+            raise Unbound(tensor.text)
+        value: Value | None = getattr(environment.types[tensor.text], function)
+        if value is None:
+            raise Failed(function)
+        return value
+
+    return compute
+
+
+def _table_look_up(name: str, arguments: Sequence[Expression]) -> Expression:
+    def compute(environment: Environment) -> Value:
+        key = tuple([argument(environment) for argument in arguments])
+        for row in _tables().get(name, ()):
+            if row[:-1] == key:
+                return row[-1]
+        raise Unknown(name)
+
+    return compute
 
 
 def _apply(function: Callable[..., Any], arguments: Sequence[Value]) -> Value:
@@ -231,52 +263,108 @@ def _agrees(item: Node, value: Value, environment: Environment, binding: dict[st
 # --- whole conditions
 
 
-def holds(condition: Node, environment: Environment) -> bool:
-    """Whether a condition holds; True where that depends on facts of the e-graph or on unbound variables."""
-    if not isinstance(condition, Form) or condition.head not in _TESTS:
-        return True
-    try:
-        return _TESTS[condition.head](*(evaluate(item, environment) for item in condition.items[1:]))
-    except (Unbound, Unknown):
-        return True
-    except Failed:
+class Test:
+    """A condition that may be told without the e-graph; `literals` are its variables of literals."""
+
+    def __init__(self, condition: Form) -> None:
+        self.literals = _literals_of(condition)
+        self._read_first = frozenset(_read_first(condition))
+        self._compare = _TESTS[condition.head]
+        self._sides = tuple(map(expression, condition.items[1:]))
+
+    def holds(self, environment: Environment) -> bool | None:
+        """Whether it holds; None where that depends on facts of the e-graph or on unbound variables."""
+        if not environment.literals.keys() >= self._read_first:
+            return None
+        try:
+            return self._compare(*[side(environment) for side in self._sides])
+        except (Unbound, Unknown):
+            return None
+        except Failed:
+            return False
+
+
+def tests_of(conditions: Iterable[Node]) -> list[Test]:
+    """The tests among some conditions; of the others only the e-graph knows whether they hold."""
+    return [Test(c) for c in conditions if isinstance(c, Form) and c.head in _TESTS]
+
+
+def _read_first(node: Form) -> Iterator[str]:
+    """The variables of literals that are read before anything is computed, which may fail."""
+    for item in node.items[1:]:
+        if isinstance(item, Form):
+            if item.head not in _LOOKUPS:
+                yield from _read_first(item)
+            return
+        if is_variable(item):
+            yield item.text
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One side of an equation, and the variables without which it cannot be computed: of literals, and of tensors."""
+
+    literals: frozenset[str]
+    tensors: frozenset[str]
+    compute: Expression
+
+
+class Equation:
+    """An equation, ready to bind the variables `names` in many environments."""
+
+    def __init__(self, names: Iterable[str], form: Form) -> None:
+        self.names = frozenset(names)
+        self._sides = tuple(map(_side, form.items[1:]))
+
+    def bind(self, environment: Environment) -> bool:
+        """Give the variables that are not bound the value of the first side that can be computed, if there is one."""
+        literals = environment.literals
+        for side in self._sides:
+            if literals.keys() >= side.literals and environment.types.keys() >= side.tensors:
+                try:
+                    value = side.compute(environment)
+                except (Unbound, Unknown, Failed):
+                    continue
+                literals.update((name, value) for name in self.names if name not in literals)
+                return True
         return False
 
 
-def propagate(equations: Sequence[tuple[tuple[str, ...], Form]], environment: Environment) -> None:
-    """Bind every variable that an equation gives a value. Each comes with the variables that it may bind."""
-    open_ = list(equations)
+def _side(node: Node) -> _Side:
+    return _Side(_literals_of(node), _tensors_of(node), expression(node))
+
+
+def _tensors_of(node: Node) -> frozenset[str]:
+    forms = [part for part in sexpr.walk(node) if isinstance(part, Form) and part.head in _LOOKUPS]
+    return frozenset(str(form.items[1]) for form in forms if isinstance(form.items[1], Atom))
+
+
+def _literals_of(node: Node) -> frozenset[str]:
+    return frozenset(v.text for v in variables(node)) - _tensors_of(node)
+
+
+def propagate(equations: Sequence[Equation], environment: Environment) -> Sequence[Equation]:
+    """Bind every variable that an equation gives a value. Return the equations that have variables without one."""
+    bound = environment.literals.keys()
     changed = True
     while changed:
         changed = False
         later = []
-        for names, equation in open_:
-            unbound = [name for name in names if name not in environment.literals]
-            if unbound and not (bound := _bind(equation, unbound, environment)):
-                later.append((names, equation))
-            elif unbound:
-                changed |= bound
-        open_ = later
+        for equation in equations:
+            if not bound >= equation.names:
+                if equation.bind(environment):
+                    changed = True
+                else:
+                    later.append(equation)
+        equations = later
+    return equations
 
 
-def _bind(equation: Form, unbound: Sequence[str], environment: Environment) -> bool:
-    for item in equation.items[1:]:
-        if isinstance(item, Atom) and item.text in unbound:
-            continue
-        try:
-            value = evaluate(item, environment)
-        except (Unbound, Unknown, Failed):
-            continue
-        environment.literals.update(dict.fromkeys(unbound, value))
-        return True
-    return False
-
-
-def first_value(expressions: Sequence[Node], environment: Environment) -> Value | None:
+def first_value(expressions: Sequence[Expression], environment: Environment) -> Value | None:
     """The value of the first expression that can be computed by now; None where none can."""
-    for expression in expressions:
+    for each in expressions:
         try:
-            return evaluate(expression, environment)
+            return each(environment)
         except (Unbound, Unknown, Failed):
             continue
     return None

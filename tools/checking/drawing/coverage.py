@@ -15,8 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from ....ir.operators import OPERATORS
-from .elements import named_leaves
-from .left_side import Value
+from .conditions import Value
 from .samples import Sample
 from .terms import Argument, Leaf, Term
 from .types import TYPES, result_types
@@ -28,7 +27,7 @@ _Item = TypeVar("_Item")
 
 def settings(sample: Sample) -> frozenset[str]:
     """The settings that distinguish a sample from others of the same rule."""
-    inputs = list(named_leaves(sample))
+    inputs = sample.named_leaves
     result = {f"element type {leaf.type.dtype}" for leaf in inputs}
     result |= {f"rank {len(leaf.type.shape)}" for leaf in inputs}
     result |= {f"{leaf.name} is a scalar" for leaf in inputs if not leaf.type.shape}
@@ -44,7 +43,7 @@ def settings(sample: Sample) -> frozenset[str]:
         result.add("a long axis")
     result |= {f"empty {term.head}" for term, type_ in sample.types.items() if 0 in type_.shape}
     seen: Counter[str] = Counter()
-    for term in dict.fromkeys(sample.subterms()):
+    for term in dict.fromkeys(sample.subterms):
         place = ""
         if isinstance(term, Term):
             place = f" {seen[term.head]}" if seen[term.head] else ""
@@ -56,9 +55,9 @@ def settings(sample: Sample) -> frozenset[str]:
 def symbolic_settings(sample: Sample) -> frozenset[str]:
     """Which axes have a symbolic size, whether alone or with others, the sizes in its place: none, one or more; and
     which leaves have none."""
-    shapes = {leaf.name: leaf.type.shape for leaf in sample.leaves()}
+    shapes = {leaf.name: leaf.type.shape for leaf in sample.leaves}
     result = {f"symbolic {name} {axis} of size {min(shapes[name][axis], 2)}" for name, axis in sample.open_axes}
-    known = (leaf for leaf in sample.leaves() if leaf.name not in {name for name, _ in sample.open_axes})
+    known = (leaf for leaf in sample.leaves if leaf.name not in {name for name, _ in sample.open_axes})
     result |= {f"{leaf.kind} {leaf.name} of known sizes" for leaf in known}
     result.add("one symbolic size" if len(sample.symbols) == 1 else "several symbolic sizes")
     return frozenset({*result, f"symbols around {max(sample.symbols, default=0)}"})
@@ -66,7 +65,7 @@ def symbolic_settings(sample: Sample) -> frozenset[str]:
 
 def _cut_short(sample: Sample) -> Iterator[str]:
     """Which Slices end before they have to: only there it shows whether a rule forgets an end."""
-    slices = [term for term in sample.subterms() if isinstance(term, Term) and term.head == "Slice"]
+    slices = [term for term in sample.subterms if isinstance(term, Term) and term.head == "Slice"]
     for place, term in enumerate(slices):
         operand, result = sample.type_of(term.arguments[0]), sample.type_of(term)
         _, starts, ends, axes, steps = term.arguments
@@ -85,7 +84,7 @@ def _cut_short(sample: Sample) -> Iterator[str]:
 
 def _slices_of_broadcasts(sample: Sample) -> Iterator[str]:
     """Where Slices begin on an axis that an Expand below them keeps or widens: a widened one has one element below."""
-    slices = [term for term in sample.subterms() if isinstance(term, Term) and term.head == "Slice"]
+    slices = [term for term in sample.subterms if isinstance(term, Term) and term.head == "Slice"]
     for place, term in enumerate(slices):
         expand, starts, _, axes, _ = term.arguments
         if not (isinstance(expand, Term) and isinstance(starts, tuple) and isinstance(axes, tuple)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal
 
 import ml_dtypes
@@ -44,7 +44,7 @@ def draw(
     pool = random.choice(_UNDEFINED_OR_SPECIAL, 3) if kind == "undefined" and random.random() < 0.5 else None
     numbers = _numbers_of(sample) if kind in ("special", "large") else []
     elements: dict[str, Array] = {}
-    for leaf in named_leaves(sample):
+    for leaf in sample.named_leaves:
         dtype = dtypes.get(leaf.type.dtype, leaf.type.dtype)
         bound = bounds.get(leaf.name)
         if bound is not None:
@@ -62,8 +62,8 @@ def draw(
 
 def _numbers_of(sample: Sample) -> list[float]:
     """The constants of a sample and the numbers among its attributes: at them a comparison changes its mind."""
-    constants = [x.type.value for x in sample.leaves() if x.kind == "Full" and x.type.value is not None]
-    terms = (term for term in sample.subterms() if isinstance(term, Term))
+    constants = [x.type.value for x in sample.leaves if x.kind == "Full" and x.type.value is not None]
+    terms = (term for term in sample.subterms if isinstance(term, Term))
     return sorted({*constants, *(a for term in terms for a in term.arguments if isinstance(a, float))})
 
 
@@ -79,16 +79,6 @@ def _put_in(array: Array, numbers: list[float], random: np.random.Generator) -> 
     return np.asarray(np.where(random.random(array.shape) < _SHARE_OF_NUMBERS, chosen, array))
 
 
-def named_leaves(sample: Sample) -> Iterator[Leaf]:
-    """Every input and stored constant of a sample, once."""
-    seen = set()
-    for root in (*sample.roots, *sample.terms.values()):
-        for leaf in leaves(root):
-            if leaf.kind in ("Var", "Weight") and leaf.name not in seen:
-                seen.add(leaf.name)
-                yield leaf
-
-
 _INDICES = {"Gather": 1, "BitShift": 1, **dict.fromkeys(RECURRENT, 4)}
 """Which operand of an operator has indices, numbers of bits or lengths, which its other operands bound."""
 
@@ -97,7 +87,7 @@ def index_bounds(sample: Sample) -> dict[str, tuple[int, int]]:
     """By name the ranges of leaves that are indices, lengths or numbers of bits to shift by: the first number and the
     end."""
     bounds: dict[str, tuple[int, int]] = {}
-    for term in sample.subterms():
+    for term in sample.subterms:
         operand = _INDICES.get(term.head) if isinstance(term, Term) else None
         if isinstance(term, Term) and operand is not None:
             bound = _index_bound(term, sample)

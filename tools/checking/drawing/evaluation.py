@@ -10,7 +10,7 @@ import numpy as np
 
 from ....ir import operators as semantics
 from ....ir.operators import NUMBERS, Arithmetic, Array, Unsupported
-from .left_side import Value
+from .conditions import Value
 from .samples import Sample
 from .scratch import EClass, Fired, ScratchNode
 from .terms import Leaf, Term
@@ -58,6 +58,11 @@ class Comparison:
     node: ScratchNode
     root: int = -1
 
+    @property
+    def is_of_one(self) -> bool:
+        """Whether both ways are one: the same operators on the same operands."""
+        return self.left is self.right
+
 
 @dataclass
 class Evaluation:
@@ -65,7 +70,8 @@ class Evaluation:
 
     `dtypes` renames the dtypes that stand in terms, so that a sample in float32 can be computed in float64. `scalar`:
     leaves have one element, and so have all constants. `classes` and `terms` have the values computed so far, and
-    `intermediate` all results of operators.
+    `intermediate` all results of operators. An operator is computed once on the same operands: the sampled terms are
+    e-nodes, too.
     """
 
     sample: Sample
@@ -77,6 +83,8 @@ class Evaluation:
     classes: dict[EClass, Elements] = field(default_factory=dict)
     terms: dict[Term, Elements] = field(default_factory=dict)
     intermediate: list[Array] = field(default_factory=list)
+    _computed: dict[tuple[object, ...], Elements] = field(default_factory=dict)
+    """By operator, literals and the ids of operands, all of which are kept here or among the elements."""
 
     def comparisons(self) -> Iterator[Comparison]:
         """Every e-node, compared with the value that its class already has: that of the sampled term for a root.
@@ -144,7 +152,7 @@ class Evaluation:
             raise MeaninglessError(f"{node.head} has another number of outputs")
         root = self.fired.roots.index(number) if number in self.fired.roots else -1
         for left, right in zip(*ways, strict=True):
-            if left is not None and right is not None and left is not right:
+            if left is not None and right is not None:
                 yield Comparison(left, right, node, root)
 
     def _node_value(self, node: ScratchNode) -> Elements:
@@ -179,7 +187,12 @@ class Evaluation:
     def _full(self, shape: tuple[int, ...], number: float, dtype: str) -> Array:
         if min(shape, default=0) < 0:
             raise Unsupported("a size below zero")
-        shape = () if self.scalar else shape
+        key = ("Full", shape, repr(number), dtype)
+        if key not in self._computed:
+            self._computed[key] = self._new_full(() if self.scalar else shape, number, dtype)
+        return self._computed[key]  # type: ignore[return-value]
+
+    def _new_full(self, shape: tuple[int, ...], number: float, dtype: str) -> Array:
         plain = semantics.full(shape, number, self.dtypes.get(dtype, dtype))
         if self.arithmetic is NUMBERS or (plain.dtype.kind in "iu" and not hasattr(self.arithmetic, "bits")):
             return plain  # whole numbers among symbols of reals are indices and the like
@@ -187,6 +200,12 @@ class Evaluation:
         return np.broadcast_to(self.arithmetic.constant(number, plain), shape)
 
     def _apply(self, head: str, arguments: list[Elements | Value]) -> Elements:
+        key = (head, *map(_identity, arguments))
+        if key not in self._computed:
+            self._computed[key] = self._compute(head, arguments)
+        return self._computed[key]
+
+    def _compute(self, head: str, arguments: list[Elements | Value]) -> Elements:
         renamed = [self.dtypes.get(a, a) if isinstance(a, str) else a for a in arguments]
         try:
             value = semantics.evaluate(head, renamed, self.arithmetic)  # type: ignore[arg-type]
@@ -194,6 +213,13 @@ class Evaluation:
             raise Unsupported(f"{head}: {error}") from None
         self.intermediate += value if isinstance(value, tuple) else (value,)
         return value
+
+
+def _identity(argument: Elements | Value) -> object:
+    """What tells an argument from others: two zeros are not one literal."""
+    if isinstance(argument, tuple):
+        return argument
+    return repr(argument) if isinstance(argument, (int, float, str)) else id(argument)
 
 
 def _is_calm(array: Array) -> bool:

@@ -147,7 +147,7 @@ def _choose_hits(every: Sequence[Hit], wanted: int) -> list[Hit]:
     """Various samples, half of them with elements that can be NaN or infinite if there are as many."""
 
     def has_floats(sample: Sample) -> bool:
-        return not sample.is_empty and any(leaf.type.dtype == "float32" for leaf in sample.leaves())
+        return not sample.is_empty and any(leaf.type.dtype == "float32" for leaf in sample.leaves)
 
     floats = [hit for hit in every if has_floats(hit.sample)]
     first = choose_various(floats, [settings(hit.sample) for hit in floats], -(-wanted // 2))

@@ -13,9 +13,7 @@ from ....rules.commute import is_variable, variables
 from ....rules.places import analysis_files
 from ....rules.records import Rule, conditions, option
 from ....rules.sexpr import Atom, Form, Node
-
-Value = int | float | str | tuple[int, ...]
-"""A literal of the rule language: i64, f64, String, or Ints."""
+from .conditions import Equation, Expression, Test, expression, tests_of
 
 # Sorts of the arguments of constructors that are no operators, by head.
 LEAVES: dict[str, tuple[str, ...]] = {
@@ -82,7 +80,7 @@ class LeftSide:
         return f"?{self._fresh}"
 
     @cached_property
-    def equations(self) -> list[tuple[tuple[str, ...], Form]]:
+    def _written_equations(self) -> list[tuple[tuple[str, ...], Form]]:
         """The conditions that are equations, each with the variables that it may bind; that a vector consists of some
         variables gives each of them, too."""
         written = [
@@ -93,31 +91,44 @@ class LeftSide:
         return [*written, *(each for names, c in written for name in names for each in _elements_of(Atom(name), c))]
 
     @cached_property
-    def lookups(self) -> dict[str, list[Node]]:
+    def equations(self) -> list[Equation]:
+        """The equations that bind variables."""
+        return [Equation(names, form) for names, form in self._written_equations if names]
+
+    @cached_property
+    def tests(self) -> list[Test]:
+        """The conditions that can be told without the e-graph."""
+        return tests_of(self.conditions)
+
+    @cached_property
+    def lookups(self) -> dict[str, list[Expression]]:
         """The lookups in conditions, as ``(shape x)``, each with the expressions that equations set it equal to."""
-        equal: dict[str, list[Node]] = {}
+        equal: dict[str, list[Expression]] = {}
         for condition in self.conditions:
             for node in sexpr.walk(condition):
                 if isinstance(node, Form) and len(node.items) == 2 and isinstance(node.items[1], Atom):
                     equal.setdefault(str(node), [])
-        for _, equation in self.equations:
+        for _, equation in self._written_equations:
             for item in equation.items[1:]:
                 if isinstance(item, Form) and str(item) in equal:
-                    equal[str(item)] += [other for other in equation.items[1:] if other is not item]
+                    equal[str(item)] += [expression(other) for other in equation.items[1:] if other is not item]
         return equal
 
-    def components(self, vector: str) -> tuple[list[Node], dict[int, list[Node]]]:
+    def components(self, vector: str) -> tuple[list[Expression], dict[int, list[Expression]]]:
         """The expressions that equations set the length of a vector equal to, and by place those for its elements."""
-        lengths = self.lookups.get(f"(vec-length {vector})", [])
-        elements: dict[int, list[Node]] = {}
-        for _, equation in self.equations:
+        return self.lookups.get(f"(vec-length {vector})", []), self._elements.get(vector, {})
+
+    @cached_property
+    def _elements(self) -> dict[str, dict[int, list[Expression]]]:
+        """By vector and place the expressions that equations set an element equal to."""
+        elements: dict[str, dict[int, list[Expression]]] = {}
+        for _, equation in self._written_equations:
             for item in equation.items[1:]:
-                if isinstance(item, Form) and item.head == "vec-get" and str(item.items[1]) == vector:
-                    place = str(item.items[2])
-                    others = [other for other in equation.items[1:] if other is not item]
-                    if place.isdigit():
-                        elements.setdefault(int(place), []).extend(others)
-        return lengths, elements
+                if isinstance(item, Form) and item.head == "vec-get" and str(item.items[2]).isdigit():
+                    others = [expression(other) for other in equation.items[1:] if other is not item]
+                    of_vector = elements.setdefault(str(item.items[1]), {})
+                    of_vector.setdefault(int(str(item.items[2])), []).extend(others)
+        return elements
 
     @cached_property
     def assertions(self) -> dict[str, set[str]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ....ir.operators import OPERATORS, Array
 from ....ir.operators.numbers import element_type
-from .elements import index_bounds, named_leaves, satisfy_facts
+from .elements import index_bounds, satisfy_facts
 from .samples import Sample
 from .scratch import EClass, Fired, ScratchNode
 from .terms import Leaf, Term
@@ -64,13 +64,13 @@ _FEW = 6
 
 def decides(sample: Sample, fired: Fired) -> bool:
     """Whether an operator of either side decides about floats."""
-    has_floats = any(_is_float(leaf.type.dtype) for leaf in sample.leaves() if leaf.kind != "Absent")
+    has_floats = any(_is_float(leaf.type.dtype) for leaf in sample.leaves if leaf.kind != "Absent")
     return has_floats and any(jumps(part.head, part.arguments) for part in _applications(sample, fired))
 
 
 def _applications(sample: Sample, fired: Fired) -> Iterator[Term | ScratchNode]:
     """The operators of both sides."""
-    yield from (part for part in sample.subterms() if isinstance(part, Term))
+    yield from (part for part in sample.subterms if isinstance(part, Term))
     yield from (node for nodes in fired.classes.values() for node in nodes)
 
 
@@ -108,7 +108,7 @@ def near_ties(sample: Sample, fired: Fired, random: np.random.Generator) -> Iter
     """Elements for every leaf, all near a few numbers: in turn the usual ones, and those that follow from the numbers
     of the rule. Elements of integers and truth values are ordinary ones."""
     bounds = index_bounds(sample)
-    leaves = list(named_leaves(sample))
+    leaves = sample.named_leaves
     is_small = sum(prod(leaf.type.shape) for leaf in leaves) < _FEW
     for number, mode, _ in product(_numbers(sample, fired), _MODES, range(3 if is_small else 1)):
         yield {leaf.name: _near(leaf, number, mode, bounds, random) for leaf in leaves}
@@ -129,7 +129,7 @@ def _over(a: float, b: float) -> float:
 
 def _mentioned(sample: Sample, fired: Fired) -> Iterator[float]:
     """The numbers that stand in the terms of both sides."""
-    for part in sample.subterms():
+    for part in sample.subterms:
         if isinstance(part, Leaf) and part.kind == "Full" and part.type.value is not None:
             yield float(part.type.value)
         elif isinstance(part, Term):

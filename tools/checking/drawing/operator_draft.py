@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from random import Random
 
-from .conditions import Type
-from .left_side import Value
+from .conditions import Type, Value
 
 
 class Misfit(Exception):

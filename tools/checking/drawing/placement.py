@@ -51,7 +51,7 @@ class Placement:
         """A term for an e-node that does not go through the classes above it."""
         if node.head in ("Var", "Weight"):
             name = str(node.arguments[0]).partition(".")[2]
-            leaves = self.sample.leaves()
+            leaves = self.sample.leaves
             return next((leaf for leaf in leaves if leaf.name == name and leaf.kind == node.head), None)
         if node.head == "Full":
             shape, value, dtype = node.arguments

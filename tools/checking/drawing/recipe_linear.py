@@ -3,8 +3,7 @@ ONNX Runtime's own domain, which join some of these."""
 
 from __future__ import annotations
 
-from .conditions import Type
-from .left_side import Value
+from .conditions import Type, Value
 from .operator_draft import FACTORS, LONG, Choice, Misfit, OperatorDraft, image, random_shape
 
 ACTIVATIONS = ("Relu", "Sigmoid", "Tanh")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from random import Random
 
 from ....ir.operators import OPERATORS
-from .conditions import Type
-from .left_side import LEAVES, Value
+from .conditions import Type, Value
+from .left_side import LEAVES
 from .operator_draft import FACTORS, Choice, OperatorDraft, Recipe, image, one_axis, random_shape, some_axes
 from .recipe_layout import layout, split
 from .recipe_linear import ORDER_OF_CONTRIBUTED, contributed, conv, gemm, image_before, matmul, window

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from random import Random
 
@@ -17,20 +18,22 @@ from ....ir.operators.numbers import element_type
 from ....rules.sexpr import Atom, Form, Node, walk
 from .conditions import (
     Environment,
+    Equation,
     Failed,
+    Test,
     Type,
     Unbound,
     Unknown,
+    Value,
     evaluate,
     first_value,
-    holds,
     propagate,
     table_rows,
 )
-from .left_side import LEAVES, Application, Contradiction, LeftSide, Value, trace_facts
+from .left_side import LEAVES, Application, Contradiction, LeftSide, trace_facts
 from .operator_draft import LONG, Choice, Misfit, OperatorDraft, long_shape, random_shape
 from .recipes import order, recipe
-from .terms import Argument, Leaf, Term, subterms
+from .terms import Argument, Leaf, Term, leaves, subterms
 from .types import TYPES, admits, result_types
 
 SAMPLES_PER_DIRECTION = 24
@@ -67,28 +70,40 @@ class Sample:
     products: dict[tuple[int, int], int] = field(default_factory=dict)
     open_axes: tuple[tuple[str, int], ...] = ()
 
-    def subterms(self) -> Iterator[Term | Leaf]:
+    @cached_property
+    def subterms(self) -> tuple[Term | Leaf, ...]:
         """Every term and leaf of the roots, with repetitions."""
-        return (part for root in self.roots for part in subterms(root))
+        return tuple(part for root in self.roots for part in subterms(root))
 
-    def leaves(self) -> Iterator[Leaf]:
+    @cached_property
+    def leaves(self) -> tuple[Leaf, ...]:
         """Every leaf of the roots, with repetitions."""
-        return (part for part in self.subterms() if isinstance(part, Leaf))
+        return tuple(part for part in self.subterms if isinstance(part, Leaf))
+
+    @cached_property
+    def named_leaves(self) -> tuple[Leaf, ...]:
+        """Every input and stored constant, once."""
+        found: dict[str, Leaf] = {}
+        for root in (*self.roots, *self.terms.values()):
+            for leaf in leaves(root):
+                if leaf.kind in ("Var", "Weight"):
+                    found.setdefault(leaf.name, leaf)
+        return tuple(found.values())
 
     @property
     def heads(self) -> set[str]:
         """The constructors of the terms."""
-        return {part.head for part in self.subterms() if isinstance(part, Term)}
+        return {part.head for part in self.subterms if isinstance(part, Term)}
 
     @property
     def is_empty(self) -> bool:
         """Whether some tensor of it has no element."""
-        return any(0 in type_.shape for type_ in (*(leaf.type for leaf in self.leaves()), *self.types.values()))
+        return any(0 in type_.shape for type_ in (*(leaf.type for leaf in self.leaves), *self.types.values()))
 
     @property
     def is_long(self) -> bool:
         """Whether an axis of an input is long."""
-        return any(size >= LONG for leaf in self.leaves() for size in leaf.type.shape)
+        return any(size >= LONG for leaf in self.leaves for size in leaf.type.shape)
 
     @property
     def shortens(self) -> bool:
@@ -113,6 +128,17 @@ class _Builder:
     terms: dict[str, Term | Leaf] = field(default_factory=dict)
     types: dict[Term, Type] = field(default_factory=dict)
     busy: set[str] = field(default_factory=set)
+    equations: Sequence[Equation] = ()
+    """Those of the left side that have unbound variables."""
+    tests: Sequence[Test] = ()
+    """Those of the left side that may still fail."""
+
+    def __post_init__(self) -> None:
+        self.equations, self.tests = self.left_side.equations, self.left_side.tests
+
+    def propagate(self) -> None:
+        """Bind every variable that an equation gives a value."""
+        self.equations = propagate(self.equations, self.environment)
 
     def build(self, variable: str, wish: Type | None) -> Type:
         """Make the term of a variable, with the wished type if that is possible. Raises Misfit."""
@@ -128,7 +154,7 @@ class _Builder:
                 self._build_constructor(variable, application, wish)
             else:
                 self._build_operator(variable, application, wish)
-            propagate(self.left_side.equations, self.environment)
+            self.propagate()
         return self.environment.types.get(variable, Type((), ""))
 
     def _set(self, variable: str, term: Term | Leaf, type_: Type) -> None:
@@ -139,8 +165,17 @@ class _Builder:
     def _is_possible(self) -> bool:
         """Whether no condition is false, as far as things are chosen."""
         trial = Environment(dict(self.environment.literals), self.environment.types)
-        propagate(self.left_side.equations, trial)
-        return all(holds(condition, trial) for condition in self.left_side.conditions)
+        propagate(self.equations, trial)
+        bound = self.environment.literals.keys()
+        undecided = []
+        for test in self.tests:
+            holds = test.holds(trial)
+            if holds is False:
+                return False
+            if holds is None or not bound >= test.literals:
+                undecided.append(test)
+        self.tests = undecided  # what is chosen so far stays
+        return True
 
     # --- leaves
 
@@ -284,7 +319,7 @@ class _Builder:
         if not isinstance(argument, str):
             return evaluate(argument, self.environment)
         literals = self.environment.literals
-        propagate(self.left_side.equations, self.environment)
+        self.propagate()
         if argument not in literals:
             self._bind_from_tables(argument)
         for _ in range(_TRIES if argument not in literals else 0):
@@ -296,7 +331,7 @@ class _Builder:
             literals[argument] = choice
             if self._is_possible():
                 break
-        propagate(self.left_side.equations, self.environment)
+        self.propagate()
         return literals[argument]
 
     def _choose_attribute(self, draft: OperatorDraft, name: str, variable: str) -> Choice:
@@ -378,10 +413,10 @@ def draw_sample(left_side: LeftSide, random: Random, floating: bool = False, *, 
         wish = Type(long_shape(random), dtype) if long_in else None
         for variable in (*left_side.roots(), *left_side.tensors):
             builder.build(variable, wish)
-        propagate(left_side.equations, builder.environment)
+        builder.propagate()
     except (Misfit, Unbound, Unknown, Failed, Contradiction, RecursionError):
         return None
-    if not all(holds(condition, builder.environment) for condition in left_side.conditions):
+    if any(test.holds(builder.environment) is False for test in left_side.tests):
         return None
     terms = (builder.terms[root] for root in left_side.roots())
     roots = tuple(t for t in terms if isinstance(t, Leaf) or t.head == "Out" or OPERATORS[t.head].sort == "T")

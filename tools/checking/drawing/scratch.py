@@ -12,8 +12,7 @@ from typing import Any
 
 from ....rules.egglog_bindings import execute, load
 from ....rules.loader import prelude
-from .conditions import Environment
-from .left_side import Value
+from .conditions import Environment, Value
 from .samples import Sample
 from .terms import Leaf, Term, facts, literal_text, text
 
@@ -130,17 +129,17 @@ class Scratch:
 
     def _add(self, samples: Sequence[Sample]) -> None:
         """Add the terms of samples, the leaves of each with a prefix of its own, and the facts about the leaves."""
+        commands: list[str] = []
         for number, sample in enumerate(samples):
             prefix = f"{number}."
-            commands = ["\n".join(fact for leaf in dict.fromkeys(sample.leaves()) for fact in facts(leaf, prefix))]
+            commands += (fact for leaf in dict.fromkeys(sample.leaves) for fact in facts(leaf, prefix))
             for term, type_ in sample.types.items():
                 if term.head in SHAPED_BY_ENCODER:
                     commands.append(f"(set (shape {text(term, prefix)}) {literal_text(type_.shape)})")
             commands += [f"(set (symbolic-product {a} {b}) {product})" for (a, b), product in sample.products.items()]
             for index, root in enumerate(sample.roots):
                 commands.append(f"(union (root {number * ROOTS + index}) {text(root, prefix)})")
-            for command in commands:
-                self.egraph.run_program(*self.egraph.parse_program(command))
+        execute(self.egraph, "\n".join(commands))
 
     def derives(self, rules: str, schedule: str, left: Term | Leaf, right: Term | Leaf) -> bool:
         """Whether rules prove two terms equal."""

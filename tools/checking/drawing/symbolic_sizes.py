@@ -17,7 +17,6 @@ from ....ir.operators import Unsupported
 from ....ir.operators.numbers import element_type
 from ....ir.sizes import Size, neighbour_products, number, symbol
 from .conditions import Type
-from .elements import named_leaves
 from .evaluation import Evaluation
 from .samples import MAX_ELEMENTS, Sample
 from .scratch import SHAPED_BY_ENCODER, Classes, Fired, ScratchNode
@@ -52,7 +51,7 @@ def symbolic_variants(sample: Sample) -> Iterator[Sample]:
 
 def with_symbols(sample: Sample, random: Random) -> Sample | None:
     """The sample with symbols for some of the sizes of its inputs; None where a model would not have them."""
-    constant = {size for leaf in sample.leaves() if leaf.kind != "Var" for size in leaf.type.shape}
+    constant = {size for leaf in sample.leaves if leaf.kind != "Var" for size in leaf.type.shape}
     alike = random.random() < 0.5  # a constant may have a size of its own, against which an unknown one broadcasts
     least = random.choice((1, 2))  # an unknown size may be one that broadcasts, or that a condition took for known
     free = [size for size in _free_sizes(sample, least) if not (alike and size in constant)]
@@ -66,8 +65,8 @@ def with_symbols(sample: Sample, random: Random) -> Sample | None:
 def _free_sizes(sample: Sample, least: int) -> list[int]:
     """The sizes that may become symbols: those of inputs, and those to which an Expand widens, which are of inputs that
     the rule does not see."""
-    sizes = {size for leaf in sample.leaves() if leaf.kind == "Var" for size in leaf.type.shape}
-    for part in sample.subterms():
+    sizes = {size for leaf in sample.leaves if leaf.kind == "Var" for size in leaf.type.shape}
+    for part in sample.subterms:
         if isinstance(part, Term) and part.head == "Expand" and isinstance(part.arguments[1], tuple):
             sizes |= set(part.arguments[1])
     return sorted(size for size in sizes if size >= least)
@@ -76,7 +75,7 @@ def _free_sizes(sample: Sample, least: int) -> list[int]:
 def _put_symbols(sample: Sample, symbols: Mapping[int, int]) -> Sample | None:
     """The sample with a symbol for each of some sizes; None where a model would not have them."""
     if not symbols or not all(
-        _keeps_symbols(term, sample, symbols) for term in sample.subterms() if isinstance(term, Term)
+        _keeps_symbols(term, sample, symbols) for term in sample.subterms if isinstance(term, Term)
     ):
         return None
     resized, _ = _resize(sample, symbols, {symbol: size for size, symbol in symbols.items()})
@@ -84,7 +83,7 @@ def _put_symbols(sample: Sample, symbols: Mapping[int, int]) -> Sample | None:
     if types is None and not SHAPED_BY_ENCODER.isdisjoint(resized.heads):
         return None
     resized = replace(resized, types=types or resized.types)
-    leaves = dict.fromkeys(resized.leaves())
+    leaves = dict.fromkeys(resized.leaves)
     open_axes = ((leaf.name, axis) for leaf in leaves for axis, size in enumerate(leaf.type.shape) if size < -1)
     return replace(resized, products=_products(resized), open_axes=tuple(open_axes))
 
@@ -170,7 +169,7 @@ def _products(sample: Sample) -> dict[tuple[int, int], int]:
         never_empty = all(-int(name[1:]) < NONEMPTY_SYMBOLS for name in size.names())
         return NONEMPTY_SYMBOLS - digest if never_empty else FIRST_SYMBOL - 2**10 - digest % 2**17
 
-    shapes = [type_.shape for type_ in (*(leaf.type for leaf in sample.leaves()), *sample.types.values())]
+    shapes = [type_.shape for type_ in (*(leaf.type for leaf in sample.leaves), *sample.types.values())]
     products = neighbour_products(tuple(map(size_of, shape)) for shape in shapes)
     return {(number_of(a), number_of(b)): number_of(product) for (a, b), product in products.items()}
 
@@ -259,7 +258,7 @@ def _resize_fired(fired: Fired, sizes: Mapping[int, int]) -> Fired:
 
 def _types_of_terms(sample: Sample, most: int = MAX_ELEMENTS) -> dict[Term, Type]:
     """The types of all terms. Raises Unsupported where one has no meaning or more than `most` elements."""
-    elements = {x.name: np.zeros(x.type.shape, element_type(x.type.dtype)) for x in named_leaves(sample)}
+    elements = {x.name: np.zeros(x.type.shape, element_type(x.type.dtype)) for x in sample.named_leaves}
     evaluation = Evaluation(sample, Fired((), {}), elements, {})
     for root in sample.roots:
         evaluation.value(root)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Union
 
-from .conditions import Type
-from .left_side import Value
+from .conditions import Type, Value
 
 _SCALAR = Type((), "float32")
 
@@ -27,6 +27,13 @@ class Leaf:
     nonzero: bool = False
     finite: bool = False
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kind, self.name, self.type))
+
 
 @dataclass(frozen=True)
 class Term:
@@ -34,6 +41,14 @@ class Term:
 
     head: str
     arguments: tuple[Argument, ...]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Computed once: a term is deep, and looked up often."""
+        return hash((self.head, self.arguments))
 
 
 Argument = Union["Term", Leaf, Value]

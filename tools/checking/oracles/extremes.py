@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from ....ir.operators import Array, Unsupported
-from ..drawing.elements import draw, named_leaves, satisfy_facts
+from ..drawing.conditions import Value
+from ..drawing.elements import draw, satisfy_facts
 from ..drawing.evaluation import Elements, Evaluation, is_float
 from ..drawing.hits import Hit
-from ..drawing.left_side import Value
 from ..drawing.samples import Sample
 from ..drawing.scratch import Fired
 from .numeric import Counterexample, blank_counterexample
@@ -94,9 +94,10 @@ class _HeldEvaluation(Evaluation):
     def hold(self, low: float, high: float, in_every_order: bool = False) -> None:
         """Hold what is computed from now on to a range; long products `in_every_order` of multiplying."""
         self.low, self.high, self.in_every_order = low, high, in_every_order
+        self._computed.clear()
 
-    def _apply(self, head: str, arguments: list[Elements | Value]) -> Elements:
-        value = super()._apply(head, arguments)
+    def _compute(self, head: str, arguments: list[Elements | Value]) -> Elements:
+        value = super()._compute(head, arguments)
         if head == "ReduceProd" and self.in_every_order and is_float(value):  # type: ignore[arg-type]
             return self._held_product(value, arguments)
         return tuple(map(self._held, value)) if isinstance(value, tuple) else self._held(value)
@@ -105,7 +106,7 @@ class _HeldEvaluation(Evaluation):
         """The product where no order of multiplying leaves the range: ONNX says none."""
         size, ones = np.abs(arguments[0]), np.ones_like(arguments[0])
         largest, least = (
-            super(_HeldEvaluation, self)._apply("ReduceProd", [part(size, ones), *arguments[1:]])
+            super(_HeldEvaluation, self)._compute("ReduceProd", [part(size, ones), *arguments[1:]])
             for part in (np.maximum, np.minimum)
         )
         held = np.where(least < self.low, 0, product)  # type: ignore[operator]
@@ -144,13 +145,13 @@ def _smallest_and_largest(hits: Sequence[Hit]) -> list[Hit]:
     in which the most leaves may have any magnitude."""
 
     def size(hit: Hit) -> int:
-        return sum(prod(leaf.type.shape) for leaf in named_leaves(hit.sample))
+        return sum(prod(leaf.type.shape) for leaf in hit.sample.named_leaves)
 
     def has_floats(hit: Hit) -> bool:
-        return not hit.sample.is_empty and any(leaf.type.dtype == "float32" for leaf in named_leaves(hit.sample))
+        return not hit.sample.is_empty and any(leaf.type.dtype == "float32" for leaf in hit.sample.named_leaves)
 
     def count_inputs(hit: Hit) -> int:
-        return len({leaf.name for leaf in hit.sample.leaves() if leaf.kind == "Var"})
+        return len({leaf.name for leaf in hit.sample.leaves if leaf.kind == "Var"})
 
     candidates = list(filter(has_floats, hits))
     most = max(map(count_inputs, candidates), default=0)
@@ -160,7 +161,7 @@ def _smallest_and_largest(hits: Sequence[Hit]) -> list[Hit]:
 
 def _has_constants_within(sample: Sample, bounds: FloatRange) -> bool:
     """Whether the constants of one number are not much farther from 1 than weights, or zero."""
-    numbers = [abs(leaf.type.value or 0.0) for leaf in sample.leaves() if leaf.kind == "Full"]
+    numbers = [abs(leaf.type.value or 0.0) for leaf in sample.leaves if leaf.kind == "Full"]
     farthest = 4.0**bounds.weights
     return all(n == 0 or 1 / farthest <= n <= farthest for n in numbers)
 
@@ -173,7 +174,7 @@ def _elements(sample: Sample, bounds: FloatRange, random: np.random.Generator, a
     sides = ((small,), (large,), (small, large), ((low, high),))[random.integers(4)]
     extremes = 0
     elements = draw(sample, "ordinary", {}, random)
-    floats = [leaf for leaf in named_leaves(sample) if leaf.type.dtype == "float32"]
+    floats = [leaf for leaf in sample.named_leaves if leaf.type.dtype == "float32"]
     for place in random.permutation(len(floats)):
         leaf = floats[place]
         if leaf.kind == "Weight":

@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from ....ir.operators import Array, Unsupported
-from ..drawing.elements import Range, draw, named_leaves, satisfy_facts
+from ..drawing.elements import Range, draw, satisfy_facts
 from ..drawing.evaluation import Evaluation, is_float
 from ..drawing.near_ties import jumps
 from ..drawing.samples import Sample
@@ -43,7 +43,7 @@ def beside_flips(
         decided = [evaluation.terms[t] for t in evaluation.terms if jumps(t.head, t.arguments)]
         return np.concatenate([np.zeros(0), *(np.ravel(each).astype(float) for each in decided)])  # type: ignore[arg-type]
 
-    leaves = {leaf.name: leaf for leaf in named_leaves(sample)}
+    leaves = {leaf.name: leaf for leaf in sample.named_leaves}
     drawn = [draw(sample, kind, dtypes, random) for kind in _ENDS]
     ends = [{n: each[n] if is_float(array) else array for n, array in drawn[0].items()} for each in drawn]
     decisions = [decide(each) for each in ends]

@@ -16,8 +16,8 @@ from onnx import helper, numpy_helper, shape_inference
 
 from ....ir.operators import DOMAINS, OPERATORS, RECURRENT, Array, Attribute, OperatorSchema, full
 from ....ir.operators.numbers import element_type
+from ..drawing.conditions import Value
 from ..drawing.evaluation import Comparison, Evaluation, is_float, is_identical
-from ..drawing.left_side import Value
 from ..drawing.placement import Placement
 from ..drawing.samples import Sample
 from ..drawing.scratch import Fired

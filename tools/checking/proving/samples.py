@@ -10,7 +10,7 @@ import numpy as np
 
 from ....ir.operators import OPERATORS, Array, Unsupported
 from ..drawing.coverage import choose_various, settings
-from ..drawing.elements import index_bounds, named_leaves
+from ..drawing.elements import index_bounds
 from ..drawing.evaluation import Evaluation
 from ..drawing.hits import Hit
 from ..drawing.left_side import LEAVES
@@ -60,7 +60,7 @@ def prove_samples(hits: Sequence[Hit], sound: str) -> SampleProofs:
                 reason = f"{kind}: {error}"
                 continue
             proved += 1
-            ranks.add(max((len(leaf.type.shape) for leaf in named_leaves(sample)), default=0))
+            ranks.add(max((len(leaf.type.shape) for leaf in sample.named_leaves), default=0))
             if proved - before == SAMPLES:
                 break
         if proved == before:
@@ -75,7 +75,7 @@ def _choose_samples(fired: Sequence[tuple[Sample, Fired]], scalar: bool) -> dict
     by_kind: dict[str, list[tuple[Sample, Fired]]] = {}
     for sample, outcome in fired:
         if scalar or 0 < _size(sample) <= MAX_ELEMENTS:
-            dtypes = {leaf.type.dtype for leaf in named_leaves(sample)}
+            dtypes = {leaf.type.dtype for leaf in sample.named_leaves}
             kind = " and ".join(sorted({dtype.rstrip("0123456789") for dtype in dtypes})) or "constants"
             by_kind.setdefault(kind, []).append((sample, outcome))
     chosen = {}
@@ -89,7 +89,7 @@ def _choose_samples(fired: Sequence[tuple[Sample, Fired]], scalar: bool) -> dict
 
 def _size(sample: Sample) -> int:
     """The number of elements of all leaves together; 0 where one of them has none."""
-    sizes = [prod(leaf.type.shape) for leaf in named_leaves(sample)]
+    sizes = [prod(leaf.type.shape) for leaf in sample.named_leaves]
     return sum(sizes) if all(sizes) else 0
 
 
@@ -99,7 +99,7 @@ def _is_elementwise(sample: Sample, fired: Fired) -> bool:
 
 
 def _proofs(sample: Sample, fired: Fired, scalar: bool) -> Iterator[EqualityProof]:
-    inputs = list(named_leaves(sample))
+    inputs = sample.named_leaves
     arithmetic = _arithmetic(inputs)
     bounds = {name: bound for name, bound in index_bounds(sample).items() if bound[0] < 0}
     elements = {leaf.name: _variables(leaf, scalar, bounds.get(leaf.name), arithmetic) for leaf in inputs}
@@ -107,7 +107,7 @@ def _proofs(sample: Sample, fired: Fired, scalar: bool) -> Iterator[EqualityProo
     assumptions += [Assumption("nonzero", leaf.name) for leaf in inputs if leaf.nonzero]
     evaluation = Evaluation(sample, fired, elements, {}, arithmetic, scalar)
     for comparison in evaluation.comparisons():
-        if comparison.left.size:
+        if comparison.left.size and not comparison.is_of_one:
             yield prove_equal(comparison.left, comparison.right, assumptions, arithmetic)
 
 
@@ -130,13 +130,13 @@ def _arithmetic(inputs: Sequence[Leaf]) -> Reals | Bits:
 def _facts_text(sample: Sample) -> str:
     """The facts about the signs of leaves, as text."""
     signs = {(True, True): "> 0", (True, False): ">= 0", (False, True): "!= 0"}
-    facts = ((leaf.name, signs.get((leaf.nonneg, leaf.nonzero))) for leaf in named_leaves(sample))
+    facts = ((leaf.name, signs.get((leaf.nonneg, leaf.nonzero))) for leaf in sample.named_leaves)
     return " and ".join(f"{name} {sign}" for name, sign in facts if sign)
 
 
 def _may_be_held(sample: Sample, proof: EqualityProof) -> bool:
     """Whether the leaves of integers have whole numbers, which a proof over the reals does not ask for."""
-    whole = {leaf.name for leaf in named_leaves(sample) if "int" in leaf.type.dtype}
+    whole = {leaf.name for leaf in sample.named_leaves if "int" in leaf.type.dtype}
     values = proof.counterexample.items()
     return all(value.denominator == 1 for name, value in values if name.partition("[")[0] in whole)
 
