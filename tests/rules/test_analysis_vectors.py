@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.rules import sexpr
-from eqfuse.tools.checking.drawing.conditions import Environment, evaluate, tests_of
+from eqfuse.tools.checking.drawing.conditions import Environment, compile_tests, evaluate
 
 from .conftest import Analyses
 
@@ -34,7 +34,7 @@ def test_element_by_element(function: str, u: str, v: str, analyses: Analyses) -
 def test_at_most(u: str, v: str, analyses: Analyses) -> None:
     fact = f"(vectors-at-most {u} {v})"
     analyses.run(f"(vectors-demand {u} {v})")
-    (test,) = tests_of(sexpr.read(fact).forms)
+    (test,) = compile_tests(sexpr.read(fact).forms)
     assert analyses.holds(fact) == test.holds(Environment())
 
 

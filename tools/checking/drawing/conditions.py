@@ -284,7 +284,7 @@ class Test:
             return False
 
 
-def tests_of(conditions: Iterable[Node]) -> list[Test]:
+def compile_tests(conditions: Iterable[Node]) -> list[Test]:
     """The tests among some conditions; of the others only the e-graph knows whether they hold."""
     return [Test(c) for c in conditions if isinstance(c, Form) and c.head in _TESTS]
 

@@ -13,7 +13,7 @@ from ....rules.commute import is_variable, variables
 from ....rules.places import analysis_files
 from ....rules.records import Rule, conditions, option
 from ....rules.sexpr import Atom, Form, Node
-from .conditions import Equation, Expression, Test, expression, tests_of
+from .conditions import Equation, Expression, Test, compile_tests, expression
 
 # Sorts of the arguments of constructors that are no operators, by head.
 LEAVES: dict[str, tuple[str, ...]] = {
@@ -98,7 +98,7 @@ class LeftSide:
     @cached_property
     def tests(self) -> list[Test]:
         """The conditions that can be told without the e-graph."""
-        return tests_of(self.conditions)
+        return compile_tests(self.conditions)
 
     @cached_property
     def lookups(self) -> dict[str, list[Expression]]:
