@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import combinations
 from typing import TypeVar
 
@@ -168,13 +169,19 @@ def _number_class(value: float) -> str:
 def choose_various(items: Sequence[_Item], settings_of: Sequence[frozenset[str]], count: int) -> list[_Item]:
     """Choose up to `count` items, each the one that adds the most pairs of settings to those before it."""
     pairs = [frozenset((*((s,) for s in each), *combinations(sorted(each), 2))) for each in settings_of]
-    rest, seen = list(range(len(items))), set[tuple[str, ...]]()
+    seen: set[tuple[str, ...]] = set()
     chosen: list[_Item] = []
-    while rest and len(chosen) < count:
-        best = max(rest, key=lambda i: (len(pairs[i] - seen), -i))
-        rest.remove(best)
-        seen |= pairs[best]
-        chosen.append(items[best])
+    # what an item adds only gets less: counts from before are bounds, and few have to be made anew
+    bounds = [(-len(own), place) for place, own in enumerate(pairs)]
+    heapify(bounds)
+    while bounds and len(chosen) < count:
+        _, place = heappop(bounds)
+        now = (-len(pairs[place] - seen), place)
+        if bounds and now > bounds[0]:
+            heappush(bounds, now)
+        else:
+            seen |= pairs[place]
+            chosen.append(items[place])
     return chosen
 
 

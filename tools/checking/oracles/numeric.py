@@ -205,24 +205,31 @@ def _first_difference(
     evaluation: Evaluation, sound: str, drawn: _Draw, underflows: Sequence[str]
 ) -> _Difference | None:
     """The first difference. Where a number rounded to zero on the way (`underflows`), finite results may differ."""
-    pairs = list(evaluation.comparisons())
-    scale = np.inf if underflows else _scale(evaluation.intermediate, evaluation.elements.values())
-    calm = evaluation.is_calm if sound == "approx" else evaluation.left_is_calm
-    if drawn.kind == "large" and drawn.precision == "longdouble":  # even extended precision overflows, as in exp(x * x)
-        calm &= all(bool(np.all(np.isfinite(a))) for a in evaluation.intermediate if is_float(a))
+    pairs = [pair for pair in evaluation.comparisons() if not pair.is_of_one]
+    limits: tuple[float, bool] | None = None
     for pair in pairs:
-        if pair.is_of_one:
-            continue
         if pair.left.shape != pair.right.shape:
             return _Difference(pair, [()], f"shapes {list(pair.left.shape)} and {list(pair.right.shape)}")
         if pair.left.dtype != pair.right.dtype:
             return _Difference(pair, [()], f"element types {pair.left.dtype} and {pair.right.dtype}")
-        wrong = _is_wrong(pair.left, pair.right, sound, drawn, scale, calm)
+        if np.all(is_identical(pair.left, pair.right)):
+            continue
+        limits = limits or _limits(evaluation, sound, drawn, underflows)
+        wrong = _is_wrong(pair.left, pair.right, sound, drawn, *limits)
         if drawn.kind in ("raised", "high"):
             wrong &= pair.left != 0  # a quotient by what overflowed on the left, too
         if wrong.any():
             return _Difference(pair, [tuple(map(int, at)) for at in np.argwhere(wrong)], "values differ")
     return None
+
+
+def _limits(evaluation: Evaluation, sound: str, drawn: _Draw, underflows: Sequence[str]) -> tuple[float, bool]:
+    """The largest number of an evaluation, infinite where one rounded to zero, and whether it is calm."""
+    scale = np.inf if underflows else _scale(evaluation.intermediate, evaluation.elements.values())
+    calm = evaluation.is_calm if sound == "approx" else evaluation.left_is_calm
+    if drawn.kind == "large" and drawn.precision == "longdouble":  # even extended precision overflows, as in exp(x * x)
+        calm &= all(bool(np.all(np.isfinite(a))) for a in evaluation.intermediate if is_float(a))
+    return scale, calm
 
 
 def _scale(*groups: object) -> float:
