@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ...driver.bisect import guilty_rules, rules_named
 from ...driver.options import Options
+from ...driver.rules.bisect import guilty_rules, rules_named
 from ...support.errors import VerificationError
 from .. import render
 from ..options import options_of

@@ -6,8 +6,8 @@ import argparse
 from collections import Counter
 from textwrap import indent
 
-from ...driver import rule_catalogue
-from ...driver.rule_catalogue import example_as_onnx, find_rule, record_of
+from ...driver.rules import catalogue as rule_catalogue
+from ...driver.rules.catalogue import example_as_onnx, find_rule, record_of
 from ...driver.usage import check_rule_folders
 from ...support import units
 from .. import render

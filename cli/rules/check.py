@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ...driver import rule_check
-from ...driver.rule_check import COUNTED, CheckedRule, CheckedRules, Problem, find_problems, paths_to_check
+from ...driver.rules import check as rule_check
+from ...driver.rules.check import COUNTED, CheckedRule, CheckedRules, Problem, find_problems, paths_to_check
 from ...driver.usage import check_rule_folders
 from ...support import units
 from ...support.errors import RuleError

@@ -6,8 +6,8 @@ import argparse
 import time
 from pathlib import Path
 
-from ...driver import discover
-from ...driver.discover import DiscoveredRules
+from ...driver.rules import discover
+from ...driver.rules.discover import DiscoveredRules
 from ...support import units
 from ...support.errors import UsageError
 from ...support.files import check_destination, write_text

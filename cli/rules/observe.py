@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ...driver.observe import (
+from ...driver.options import Options
+from ...driver.rules.observe import (
     Attempt,
     Explanation,
     Instance,
@@ -24,7 +25,6 @@ from ...driver.observe import (
     list_rewritten_values,
     observe_model,
 )
-from ...driver.options import Options
 from ...support import units
 from ...support.errors import BUDGET_HIT
 from .. import render

@@ -10,8 +10,8 @@ import onnx
 from numpy.typing import ArrayLike
 from onnx import helper
 
-from eqfuse.driver.observe import Observation, explain_value, observe_model
 from eqfuse.driver.options import Options
+from eqfuse.driver.rules.observe import Observation, explain_value, observe_model
 from eqfuse.tools.explain.explanation import Explanation
 
 from ...engine.models import model as build

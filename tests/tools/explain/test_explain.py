@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from eqfuse.driver.observe import Observation, explain_value, list_rewritten_values
+from eqfuse.driver.rules.observe import Observation, explain_value, list_rewritten_values
 from eqfuse.support.errors import UsageError
 from eqfuse.tools.explain.explanation import Unexplained
 

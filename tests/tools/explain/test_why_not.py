@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from eqfuse.driver.observe import Observation, Verdict, diagnose_rule, find_variants
+from eqfuse.driver.rules.observe import Observation, Verdict, diagnose_rule, find_variants
 from eqfuse.support.errors import UsageError
 
 from .optimizing import model, node, rule, run

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..rules.loader import Rule, load_rules, load_selection
-from ..rules.places import shipped_files
-from ..support.errors import EqfuseError, VerificationError
-from ..support.minimal_failure import minimal_failure
-from .optimize import optimize_model
-from .options import Options
+from ...rules.loader import Rule, load_rules, load_selection
+from ...rules.places import shipped_files
+from ...support.errors import EqfuseError, VerificationError
+from ...support.minimal_failure import minimal_failure
+from ..optimize import optimize_model
+from ..options import Options
 
 
 @dataclass(frozen=True)

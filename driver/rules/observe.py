@@ -12,26 +12,26 @@ from typing import Literal
 
 import onnx_ir as ir
 
-from ..engine.egraph.encode import Encoding, opaque_type
-from ..engine.egraph.folding import FOLD
-from ..engine.egraph.graph import EGraph, ENode, Saturation, Selection
-from ..engine.egraph.plan import locate_origins
-from ..engine.egraph.worker import Worker
-from ..engine.onnx.model import Model
-from ..extract.extraction.problem import ExtractionError
-from ..extract.extraction.select import Pricing, select
-from ..extract.extraction.sizes import Types
-from ..rules.loader import Rule, RuleSet, load_rules, load_selection
-from ..support.errors import UsageError
-from ..tools.explain.cone import Rewriting
-from ..tools.explain.explanation import Explanation, Instance, Unexplained, explain
-from ..tools.explain.readable import Line
-from ..tools.explain.session import OutOfTime
-from ..tools.explain.why_not import Attempt, Diagnosis, Result, diagnose
-from .clock import Clock, Observer
-from .extract import extract_model, pricing_for
-from .options import Options
-from .saturate import saturate_model
+from ...engine.egraph.encode import Encoding, opaque_type
+from ...engine.egraph.folding import FOLD
+from ...engine.egraph.graph import EGraph, ENode, Saturation, Selection
+from ...engine.egraph.plan import locate_origins
+from ...engine.egraph.worker import Worker
+from ...engine.onnx.model import Model
+from ...extract.extraction.problem import ExtractionError
+from ...extract.extraction.select import Pricing, select
+from ...extract.extraction.sizes import Types
+from ...rules.loader import Rule, RuleSet, load_rules, load_selection
+from ...support.errors import UsageError
+from ...tools.explain.cone import Rewriting
+from ...tools.explain.explanation import Explanation, Instance, Unexplained, explain
+from ...tools.explain.readable import Line
+from ...tools.explain.session import OutOfTime
+from ...tools.explain.why_not import Attempt, Diagnosis, Result, diagnose
+from ..clock import Clock, Observer
+from ..extract import extract_model, pricing_for
+from ..options import Options
+from ..saturate import saturate_model
 
 __all__ = [  # with the types of what the reports hold, for those who show them
     "Attempt", "Explanation", "Instance", "Line", "Observation", "RewrittenValue", "Rule", "RuleUse", "ValueReport",

@@ -7,9 +7,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ..ir.operators import DOMAINS
-from ..rules.loader import Rule, load_rules
-from ..support.errors import UsageError
+from ...ir.operators import DOMAINS
+from ...rules.loader import Rule, load_rules
+from ...support.errors import UsageError
 
 _FIELDS = ("name", "topic", "ruleset", "formula", "properties", "sound", "requires", "source", "example")
 
@@ -37,9 +37,9 @@ def record_of(rule: Rule) -> dict[str, Any]:
 
 def example_as_onnx(rule: Rule, paths: Sequence[Path]) -> tuple[str, str] | None:
     """A sample on which the rule fires, before and after; None if no sample of its example makes it fire."""
-    from ..tools.checking.check import rules_as_written, scratch_for
-    from ..tools.checking.drawing.hits import example_hits
-    from ..tools.checking.rule_example import before_and_after  # the list needs no checker
+    from ...tools.checking.check import rules_as_written, scratch_for
+    from ...tools.checking.drawing.hits import example_hits
+    from ...tools.checking.rule_example import before_and_after  # the list needs no checker
 
     files = load_rules(paths, precision="fast", domains=DOMAINS).files
     for file, candidate in rules_as_written(files):

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..rules.loader import load_rules
-from ..tools.discovery.discover import Discovery, Options, discover, rule_file
+from ...rules.loader import load_rules
+from ...tools.discovery.discover import Discovery, Options, discover, rule_file
 
 
 @dataclass(frozen=True)

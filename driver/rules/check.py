@@ -9,15 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..rules.lint import Problem, lint_files
-from ..rules.places import analysis_files, rule_paths, shipped_files
-from ..rules.records import PROPERTIES, Rule, read_file
-from ..support.countdown import Countdown
-from ..tools.checking.acceptance import elements_text
-from ..tools.checking.check import check_files, rules_as_written
-from ..tools.checking.overlap import Overlap, count_distinct, overlaps
-from ..tools.checking.verdict import KINDS, Verdict
-from ..tools.checking.worth import remark_on_worth
+from ...rules.lint import Problem, lint_files
+from ...rules.places import analysis_files, rule_paths, shipped_files
+from ...rules.records import PROPERTIES, Rule, read_file
+from ...support.countdown import Countdown
+from ...tools.checking.acceptance import elements_text
+from ...tools.checking.check import check_files, rules_as_written
+from ...tools.checking.overlap import Overlap, count_distinct, overlaps
+from ...tools.checking.verdict import KINDS, Verdict
+from ...tools.checking.worth import remark_on_worth
 
 __all__ = ["COUNTED", "CheckedRule", "CheckedRules", "Problem", "check_rules", "find_problems", "paths_to_check"]
 
