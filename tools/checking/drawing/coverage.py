@@ -118,6 +118,10 @@ def _settings_of_term(term: Term | Leaf, place: str) -> Iterator[str]:
             yield from (f"{term.head}{place}.{name} {value}" for value in _value_classes(argument))
         elif isinstance(argument, Leaf) and argument.kind == "Absent":
             yield f"{term.head}{place} without {name}"
+    permutation = arguments.get("perm")
+    if isinstance(permutation, tuple):
+        own = all(permutation[axis] == position for position, axis in enumerate(permutation))
+        yield f"{term.head}{place} by {'its own' if own else 'another'} inverse"
     if "strides" in arguments:
         yield f"{term.head}{place} {_window_class(arguments)}"
 

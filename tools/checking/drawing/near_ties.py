@@ -40,6 +40,8 @@ _NEIGHBOURS = (0, 1, -1, 2, -2, 3)
 _SMALL = (0.0, 1e-9, -1e-9, 3e-8, -3e-8, 1e-6)
 """Distances from a number that are smaller than its last bit where it is larger than 1, but not those from zero."""
 _LARGEST = 1e4
+_SMALL_FACTOR = {"float32": 1e-24, "float16": 2e-4}
+"""By type an ordinary number of which two have a product that rounds to zero."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ def near_ties(sample: Sample, fired: Fired, random: np.random.Generator) -> Iter
     bounds = index_bounds(sample)
     leaves = sample.named_leaves
     is_small = sum(prod(leaf.type.shape) for leaf in leaves) < _FEW
-    for number, mode, _ in product(_numbers(sample, fired), _MODES, range(3 if is_small else 1)):
+    small = {_SMALL_FACTOR[leaf.type.dtype] for leaf in leaves if leaf.type.dtype in _SMALL_FACTOR}
+    for number, mode, _ in product((*_numbers(sample, fired), *small), _MODES, range(3 if is_small else 1)):
         yield {leaf.name: _near(leaf, number, mode, bounds, random) for leaf in leaves}
 
 

@@ -194,6 +194,10 @@ def split(draft: OperatorDraft, name: str) -> Choice:
     return tuple(b - a for a, b in zip((0, *cuts), (*cuts, width), strict=True))
 
 
+_SCALES = (1.0, 2.0, 2.0, 0.5, 1.5, 1.2)
+"""Of positions of a Resize; the last one often keeps the size, and moves the positions all the same."""
+
+
 def _resize(draft: OperatorDraft, name: str) -> Choice:
     if name == "X":
         shape = image(draft)
@@ -201,7 +205,7 @@ def _resize(draft: OperatorDraft, name: str) -> Choice:
     random = draft.random
     if name == "mode":
         return random.choice(("nearest", "nearest", "linear", "linear", "cubic"))
-    scales = tuple(random.choice((1.0, 2.0, 2.0, 0.5, 1.5)) if i > 1 else 1.0 for i in range(draft.rank))
+    scales = tuple(random.choice(_SCALES) if i > 1 else 1.0 for i in range(draft.rank))
     sizes = [max(1, int(d * s)) for d, s in zip(draft.shape, scales, strict=True)]
     config: dict[str, object] = {"scales": list(scales)} if draft.chance(0.6) else {"sizes": sizes}
     config["coordinate_transformation_mode"] = random.choice(TRANSFORMATIONS)

@@ -21,6 +21,7 @@ _SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
         {"activations": ["Relu"]},
         {"clip": 0.5},
         {"activations": ["HardSigmoid"], "activation_alpha": [0.3], "activation_beta": [0.4]},
+        {"activations": ["LeakyRelu"], "activation_alpha": [0.5]},
     ),
     "GRU": (
         {"linear_before_reset": 1},
@@ -37,6 +38,8 @@ _SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     ),
 }
 """Attributes that few models give, for one direction; the encoder leaves out those that have their defaults."""
+_USUAL = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
+"""The activations of a direction without settings."""
 
 
 def recurrence(draft: OperatorDraft, name: str) -> Choice:
@@ -95,5 +98,7 @@ def _settings(draft: OperatorDraft) -> str:
         return "{}"
     chosen = draft.random.choice(_SETTINGS[draft.head])
     directions = _directions(draft)
+    if directions == 2 and chosen.keys() == {"activations"} and draft.chance(0.5):
+        return json.dumps({"activations": [*chosen["activations"], *_USUAL[draft.head]]})
     spread = {name: value * directions if isinstance(value, list) else value for name, value in chosen.items()}
     return json.dumps(spread, sort_keys=True)

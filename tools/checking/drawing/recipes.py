@@ -84,6 +84,8 @@ def _elementwise(draft: OperatorDraft, name: str) -> Choice:
     others = [t.shape for t in draft.operands.values()]
     dtype = next((t.dtype for t in draft.operands.values()), draft.wish.dtype)
     shape = _broadcast_shape(max(others, key=len), draft.random) if others else _unwiden(draft)
+    if draft.head == "Cast" and draft.chance(0.5):  # from any type, whatever is wished for
+        return Type(shape, draft.random.choice(TYPES))
     return Type(shape, _operand_dtype(draft.head, name, dtype))
 
 

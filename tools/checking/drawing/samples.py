@@ -39,8 +39,8 @@ from .types import TYPES, admits, result_types
 SAMPLES_PER_DIRECTION = 24
 """Samples to keep for each direction of a rule, unless another number is asked for."""
 _NUMBER = re.compile(r"-?\d+\.\d+(e-?\d+)?")
-_CONSTANTS = (0.5, 2.0, -1.5, 1.0, 0.0, 3.0, -1.0, 0.25, 1.5, 2.5, -2.0, -0.5, 7.0, 100.0, -100.0, 1e4, 1e-4)
-"""Numbers for the constants of a rule besides those that stand in it."""
+_CONSTANTS = (0.5, 2.0, -1.5, 1.0, 0.0, 3.0, -1.0, 0.25, 1.5, 2.5, -2.0, -0.5, 7.0, 100.0, -100.0, 1e4, 1e-4, 0.1, 0.7)
+"""Numbers for the constants of a rule besides those that stand in it. The last ones take all digits of a float type."""
 _WHOLE = (4.0, 8.0, 16.0, 31.0)
 """More numbers for constants of integers, which may be bits to shift by."""
 _FACTORS_BEYOND = (94906267.0, 3037000499.0, 2.0**53 - 1, 2.0**53 - 2)
@@ -217,7 +217,7 @@ class _Builder:
         if np.dtype(dtype).kind == "f":
             largest = float(np.finfo(dtype).max)
             written = (number for number in self.left_side.numbers if abs(number) <= largest)
-            return self.random.choice((*written, *_CONSTANTS))
+            return self.random.choice((*written, *(float(np.dtype(dtype).type(number)) for number in _CONSTANTS)))
         if np.dtype(dtype).kind not in "iu":
             return self.random.choice((*self.left_side.numbers, *_CONSTANTS))
         limits = np.iinfo(dtype)

@@ -204,7 +204,8 @@ class _Difference:
 def _first_difference(
     evaluation: Evaluation, sound: str, drawn: _Draw, underflows: Sequence[str]
 ) -> _Difference | None:
-    """The first difference. Where a number rounded to zero on the way (`underflows`), finite results may differ."""
+    """The first difference. Where a number rounded to zero on the way (`underflows`), finite results may differ unless
+    they are decisions."""
     pairs = [pair for pair in evaluation.comparisons() if not pair.is_of_one]
     limits: tuple[float, bool] | None = None
     for pair in pairs:
@@ -224,8 +225,10 @@ def _first_difference(
 
 
 def _limits(evaluation: Evaluation, sound: str, drawn: _Draw, underflows: Sequence[str]) -> tuple[float, bool]:
-    """The largest number of an evaluation, infinite where one rounded to zero, and whether it is calm."""
-    scale = np.inf if underflows else _scale(evaluation.intermediate, evaluation.elements.values())
+    """The largest number of an evaluation, infinite where one rounded to zero, but not near ties; and whether it is
+    calm."""
+    loose = underflows and drawn.kind != "near"
+    scale = np.inf if loose else _scale(evaluation.intermediate, evaluation.elements.values())
     calm = evaluation.is_calm if sound == "approx" else evaluation.left_is_calm
     if drawn.kind == "large" and drawn.precision == "longdouble":  # even extended precision overflows, as in exp(x * x)
         calm &= all(bool(np.all(np.isfinite(a))) for a in evaluation.intermediate if is_float(a))
