@@ -72,7 +72,7 @@ def compile_model(
         if accelerator is not None:
             raise OptionError("accelerator", f"is for accelerators, and the target is {target}")
         options = replace(options, device=target)
-    clock = Clock(observer)
+    clock = Clock(observer, options.time_limit)
     with clock.phase("read"), custom_operators(options.custom_ops):
         compilation = Compilation.of(read(source), options, clock, batch)
     backend.check(compilation)

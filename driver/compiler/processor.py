@@ -321,7 +321,7 @@ class BundleWorkshop:
     _count: int = 0
 
     def __post_init__(self) -> None:
-        self._weights = Weights(self.result.rewritten.model)
+        self._weights = Weights(self.result.rewritten.model, self.compilation.clock.deadline)
         self._graph, self._kernels = self.compilation.kernels_of(self.result)
         self._lowered: LoweredKernels = {}
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from ...support.deadlines import seconds_left
 from ...support.processes.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
 from .delicate import without_delicate_nodes
 from .runtime_values import session_options
@@ -31,21 +33,26 @@ def submodel(
 
 
 def evaluate(
-    nodes: Sequence[onnx.NodeProto], constants: Arrays, outputs: Sequence[str], opsets: Mapping[str, int]
+    nodes: Sequence[onnx.NodeProto],
+    constants: Arrays,
+    outputs: Sequence[str],
+    opsets: Mapping[str, int],
+    deadline: float = inf,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Values of `outputs` in the nodes' own element types.
 
-    Nodes are in topological order. An output that neither evaluator can compute is left out.
+    Nodes are in topological order. An output that neither evaluator can compute is left out, as is one of a body that
+    takes longer than ten seconds, or than the time until the `deadline` (time.monotonic).
     """
     if not outputs:
         return {}
     divided = _integer_quotients(nodes, constants, opsets)
     if divided:
-        return _evaluate_around(divided, nodes, constants, outputs, opsets)
+        return _evaluate_around(divided, nodes, constants, outputs, opsets, deadline)
     model = submodel(nodes, constants, outputs, opsets)
     may_go_on = any(a.HasField("g") for node in nodes for a in node.attribute)
     try:
-        results = _run_with_limit(model) if may_go_on else _run_in_runtime(model)
+        results = _run_with_limit(model, deadline) if may_go_on else _run_in_runtime(model)
     except WorkerDiedError:
         return {}
     except Exception:  # ONNX Runtime raises its own kinds for every missing kernel or type
@@ -56,12 +63,15 @@ def evaluate(
 _LIMIT = 10.0
 """Seconds that bodies may run to compute constants: a Loop may go on for days, and nothing ends native code but the end
 of its process."""
+_LEAST_SECONDS = 1.0
+"""Seconds that they may run even where the deadline has come: most bodies end at once."""
 _POOL = WorkerPool(lambda: WorkerProcess(f"{__name__}:_run_serialized", forks=True))
 
 
-def _run_with_limit(model: onnx.ModelProto) -> list[np.ndarray[Any, Any]]:
+def _run_with_limit(model: onnx.ModelProto, deadline: float) -> list[np.ndarray[Any, Any]]:
     """The outputs of a model that may go on for long. Raises WorkerDiedError where it takes too long or crashes."""
-    results: list[np.ndarray[Any, Any]] = _POOL.ask(model.SerializeToString(), _LIMIT)
+    seconds = min(_LIMIT, max(_LEAST_SECONDS, seconds_left(deadline)))
+    results: list[np.ndarray[Any, Any]] = _POOL.ask(model.SerializeToString(), seconds)
     return results
 
 
@@ -92,6 +102,7 @@ def _evaluate_around(
     constants: Arrays,
     outputs: Sequence[str],
     opsets: Mapping[str, int],
+    deadline: float,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """`evaluate`, but onnx.reference computes the `divided` values and everything that they depend on."""
     needed, first = set(divided), []
@@ -107,7 +118,7 @@ def _evaluate_around(
             available.update(node.output)
             rest.append(node)
     wanted = [name for name in outputs if name in available and name not in values]
-    return {n: values[n] for n in outputs if n in values} | evaluate(rest, values, wanted, opsets)
+    return {n: values[n] for n in outputs if n in values} | evaluate(rest, values, wanted, opsets, deadline)
 
 
 def _run_in_runtime(model: onnx.ModelProto) -> list[np.ndarray[Any, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,13 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class Weights:
-    """Constants of the main graph by name, each read or computed once."""
+    """Constants of the main graph by name, each read or computed once.
+
+    One that a Loop computes is given up at the `deadline` (time.monotonic), or after ten seconds.
+    """
 
     model: Model
+    deadline: float = inf
     _arrays: dict[str, Array] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Array:
@@ -50,7 +55,7 @@ class Weights:
         if any(leaf not in self._tensors for leaf in leaves):  # a shape that the model asks for
             nodes, leaves = self._sources(name, self._tensors.keys() | self._inferred.keys())
         opsets = dict(self.model.ir.opset_imports)
-        results = evaluate(nodes, {leaf: self._leaf(leaf, name) for leaf in leaves}, [name], opsets)
+        results = evaluate(nodes, {leaf: self._leaf(leaf, name) for leaf in leaves}, [name], opsets, self.deadline)
         if name not in results:
             made = f"{nodes[-1].op_type} makes it" if nodes else "nothing makes it"
             raise LoweringError(

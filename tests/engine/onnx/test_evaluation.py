@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from math import inf
+
 import numpy as np
 import onnx
 import pytest
@@ -16,10 +19,10 @@ LOOP = """<ir_version: 8, opset_import: ["": 17]> loop () => (float[2] y)
     }"""
 
 
-def values(trips: int) -> dict[str, np.ndarray]:
+def values(trips: int, deadline: float = inf) -> dict[str, np.ndarray]:
     graph = onnx.parser.parse_model(LOOP % trips).graph
     constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    return evaluation.evaluate(list(graph.node), constants, ["y"], {"": 17})
+    return evaluation.evaluate(list(graph.node), constants, ["y"], {"": 17}, deadline)
 
 
 def test_a_loop_of_constants_is_computed() -> None:
@@ -29,6 +32,12 @@ def test_a_loop_of_constants_is_computed() -> None:
 def test_one_that_goes_on_for_days_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "_LIMIT", 0.5)
     assert values(8_600_000_000) == {}
+
+
+def test_a_deadline_ends_one_that_goes_on_for_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "_LIMIT", 1e9)
+    monkeypatch.setattr(evaluation, "_LEAST_SECONDS", 0.1)
+    assert values(8_600_000_000, deadline=time.monotonic()) == {}
 
 
 def test_text_is_cast_to_numbers() -> None:
