@@ -200,7 +200,10 @@ _PRIMITIVES: dict[str, Callable[..., Any]] = {
 
 
 def _compare(function: Callable[[Any, Any], bool]) -> Callable[..., bool]:
-    return lambda *items: all(function(a, b) for a, b in pairwise(items))
+    def compare(*items: Any) -> bool:
+        return function(*items) if len(items) == 2 else all(function(a, b) for a, b in pairwise(items))
+
+    return compare
 
 
 _TESTS: dict[str, Callable[..., bool]] = {

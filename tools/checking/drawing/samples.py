@@ -165,12 +165,15 @@ class _Builder:
     def _is_possible(self) -> bool:
         """Whether no condition is false, as far as things are chosen."""
         trial = Environment(dict(self.environment.literals), self.environment.types)
+        if self.tests and self.tests[0].holds(trial) is False:  # the last one that failed often fails again
+            return False
         propagate(self.equations, trial)
         bound = self.environment.literals.keys()
         undecided = []
         for test in self.tests:
             holds = test.holds(trial)
             if holds is False:
+                self.tests = [test, *(other for other in self.tests if other is not test)]
                 return False
             if holds is None or not bound >= test.literals:
                 undecided.append(test)
