@@ -1,5 +1,4 @@
-"""A rule as the checker reads it: no verdict depends on how its author called the rule or its variables, or in which
-order the conditions of a rewrite stand."""
+"""A rule under names of the checker's own: no verdict depends on how its author called the rule or its variables."""
 
 from __future__ import annotations
 
@@ -56,9 +55,9 @@ class CanonicalRule:
 
 
 def canonical(rule: Rule) -> CanonicalRule:
-    """The rule with canonical names, in its example too, whose variables are not the rule's, with its conditions in a
-    canonical order, and with constructors in the place of keys of operators that have one."""
-    form = _with_sorted_conditions(sexpr.read(rule.text).forms[0])
+    """The rule with canonical names, in its example too, whose variables are not the rule's, and with constructors in
+    the place of keys of operators that have one."""
+    form = sexpr.read(rule.text).forms[0]
     own = _numbered(_expressions(form), "variable")
     items = (_rename_item(form, place, own) for place in range(len(form.items)))
     example = parse_example(rule.example)
@@ -69,29 +68,6 @@ def canonical(rule: Rule) -> CanonicalRule:
     )
     renamed = replace(rule, text=str(write_constructors(Form(tuple(items)))), example=f"{lefts} => {right}")
     return CanonicalRule(renamed, {new: old for names in (own, others) for old, new in names.items()})
-
-
-def _with_sorted_conditions(form: Form) -> Form:
-    """The rewrite with its conditions in an order that their author does not choose: next is one that mentions a
-    variable which was mentioned before, and the fewest others."""
-    places = [place for place, item in enumerate(form.items) if str(item) == ":when"]
-    if form.head == "rule" or not places:
-        return form
-    names = _numbered(form.items[1 : _LAST_SIDE + 1], "variable")
-
-    def key(condition: Node) -> tuple[bool, int, str]:
-        mentioned = {v.text: names.get(v.text, _ANYTHING) for v in variables(condition)}
-        new = sum(name == _ANYTHING for name in mentioned.values())
-        return new == len(mentioned), new, str(rename(condition, mentioned))
-
-    rest = list(form.items[places[0] + 1].items)  # type: ignore[union-attr]
-    ordered: list[Node] = []
-    while rest:
-        following = min(rest, key=key)
-        rest.remove(following)
-        ordered.append(following)
-        names |= _numbered(ordered, f"variable-{len(ordered)}") | names
-    return Form((*form.items[: places[0] + 1], Form(tuple(ordered)), *form.items[places[0] + 2 :]))
 
 
 def _numbered(nodes: Iterable[Node], word: str) -> dict[str, str]:

@@ -48,7 +48,7 @@ def draw(
         dtype = dtypes.get(leaf.type.dtype, leaf.type.dtype)
         bound = bounds.get(leaf.name)
         if bound is not None:
-            low, high = (0, bound[1]) if kind == "ordinary" else bound
+            low, high = (0, bound[1]) if kind == "ordinary" or leaf.nonneg else bound
             elements[leaf.name] = random.integers(low, max(high, low + 1), leaf.type.shape).astype(dtype)
         else:
             usual = finite_constants and kind == "undefined" and leaf.kind == "Weight"

@@ -149,6 +149,7 @@ def _near(
         return random.random(shape) < 0.5
     if dtype.kind in "iu":
         low, high = bounds.get(leaf.name, (0, 4))
+        low = 0 if leaf.nonneg else low
         return satisfy_facts(random.integers(low, max(high, low + 1), shape).astype(dtype), leaf)
     distances = random.choice(mode.distances, shape)
     numbers = np.asarray(random.choice(mode.signs, shape) * (number * random.choice(mode.multiples) + distances))

@@ -16,7 +16,10 @@ def _reshape(draft: OperatorDraft, name: str) -> Choice:
         target = draft.attributes.get("shape")
         shape = _regroup(target, draft.random) if isinstance(target, tuple) else random_shape(draft.random)
         return Type(shape, draft.wish.dtype)
-    return _regroup(draft.shape, draft.random)
+    shape = _regroup(draft.shape, draft.random)
+    if 0 in shape and draft.chance(0.5):  # nothing fits in any shape of nothing
+        return tuple(size and draft.random.choice((1, 2, 3, 5)) for size in shape)
+    return shape
 
 
 def _regroup(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
