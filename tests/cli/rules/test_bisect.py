@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -51,6 +52,25 @@ def test_bisect_names_the_unsound_rule(unsound: CommandLine) -> None:
     outcome = unsound.run("bisect", "in.onnx", *BAD)
     assert outcome.code == 3
     assert outcome.out.startswith(f"bad.egg:7:1: rule made-up makes it fail\n{UNSOUND}\n")
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("command", ["optimize", "bisect"])
+def test_three_thousand_operators_in_a_row_are_explained(command: str, eqfuse: CommandLine) -> None:
+    """None is handled within another one: Python calls functions a thousand deep."""
+    names = ["x", *(f"v{number}" for number in range(2999)), "y"]
+    nodes = [
+        helper.make_node("Neg", [source], [result]) if place % 2
+        else helper.make_node("LeakyRelu", [source], [result], alpha=0.999)
+        for place, (source, result) in enumerate(pairwise(names))
+    ]  # fmt: skip
+    eqfuse.model("in.onnx", nodes)
+    eqfuse.rule("bad.egg", '(rewrite (Neg x) x :ruleset simplify :name "made-up")')
+    outputs = ["out.onnx"] if command == "optimize" else []
+    outcome = eqfuse.run(command, "in.onnx", *outputs, *BAD)
+    assert outcome.code == 3
+    expected = "first divergent value" if command == "optimize" else "rule made-up makes it fail"
+    assert expected in outcome.out + outcome.error
 
 
 @pytest.mark.conformance

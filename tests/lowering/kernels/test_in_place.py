@@ -17,7 +17,8 @@ from eqfuse.lowering.kernels import compilation
 from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
 from eqfuse.lowering.kernels.fallback import LoopCall
 from eqfuse.lowering.kernels.messages import Answer, Part
-from eqfuse.lowering.kernels.steps import InPlace
+from eqfuse.lowering.kernels.prim_funcs import DistinctKernels
+from eqfuse.lowering.kernels.steps import InPlace, Kernel
 from eqfuse.lowering.plan.manifest import LIBRARY
 from eqfuse.lowering.plan.plan import PlanError
 from eqfuse.lowering.program.planning import plan_program
@@ -147,3 +148,13 @@ def test_vectors_do_not_go_on_in_the_next_row_of_a_part(parts: dict[str, int], a
     target = target_of("host", 1)
     (block,) = Draft.of(function.with_attr(PARTS, parts), target.device).blocks()
     assert count_contiguous_axes(block, 16) == axes
+
+
+def test_whether_a_kernel_has_a_lowering_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(DistinctKernels, "_function_or_reason", lambda _, step: asked.append(step) or "no")
+    proto = maps()
+    graph = graph_of(proto)
+    kernel = Kernel(tuple(range(len(graph.operators))))
+    DistinctKernels.of(graph, [kernel.members], Weights(read(proto))).find_places([kernel], {}, ())
+    assert asked == [kernel]
