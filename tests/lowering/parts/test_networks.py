@@ -145,8 +145,9 @@ def test_networks_as_users_compile_them(
     loaded = eqfuse.load(tmp_path / "bundle")
     for sizes in network.sizes:
         feeds = network.feeds(sizes)
-        assert_close(loaded.run(feeds), in_onnx_runtime(network, feeds))
-    check_compiled(driven[-1], network, tmp_path / "library", threads)
+        expected = in_onnx_runtime(network, feeds)
+        assert_close(loaded.run(feeds), expected)
+        assert_close(run_guarded(driven[-1], tmp_path / "bundle" / LIBRARY, feeds, sizes, threads), expected)
 
 
 @pytest.mark.conformance
