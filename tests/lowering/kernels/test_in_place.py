@@ -152,7 +152,12 @@ def test_vectors_do_not_go_on_in_the_next_row_of_a_part(parts: dict[str, int], a
 
 def test_whether_a_kernel_has_a_lowering_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(DistinctKernels, "_function_or_reason", lambda _, step: asked.append(step) or "no")
+
+    def ask(_: DistinctKernels, step: Kernel) -> str:
+        asked.append(step)
+        return "no lowering"
+
+    monkeypatch.setattr(DistinctKernels, "_function_or_reason", ask)
     proto = maps()
     graph = graph_of(proto)
     kernel = Kernel(tuple(range(len(graph.operators))))
