@@ -67,7 +67,7 @@ def test_three_thousand_operators_in_a_row_are_explained(command: str, eqfuse: C
     eqfuse.model("in.onnx", nodes)
     eqfuse.rule("bad.egg", '(rewrite (Neg x) x :ruleset simplify :name "made-up")')
     outputs = ["out.onnx"] if command == "optimize" else []
-    outcome = eqfuse.run(command, "in.onnx", *outputs, *BAD)
+    outcome = eqfuse.run(command, "in.onnx", *outputs, *BAD, "--verify-limit", 3000)
     assert outcome.code == 3
     expected = "first divergent value" if command == "optimize" else "rule made-up makes it fail"
     assert expected in outcome.out + outcome.error
