@@ -1,202 +1,106 @@
-"""Options that several commands take, their types, and the declaration of a command. Imports nothing heavy."""
+"""The flags of options, made from the fields that state them (support/options.py). Imports nothing heavy."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import Field, fields
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Any, get_args, get_origin
 
-from ..driver.choices import COSTS, DEFAULT_DEVICE, EXTRACTIONS, PRECISIONS, RULE_PROPERTIES, rule_topics
-from ..support.options import ABOVE_ZERO, FROM_ZERO, Bound
-
-EXIT_CODES = (
-    "exit codes: 0 ok, 1 error, 2 usage, 3 verification failed, 4 rule file error, "
-    "5 a budget was hit (the output is valid)"
-)
-
-Commands = argparse._SubParsersAction  # the type of add_subparsers() has no public name
+from ..support.options import About, OptionError, check_option, choices_of, list_options, option_types, sentence_of
 
 
-def add_command(commands: Commands, name: str, help_: str, function: str) -> argparse.ArgumentParser:  # type: ignore[type-arg]
-    """Add a command; `function` is ``module.function`` below `eqfuse.cli`. Every command takes -v, -q and --json."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=help_, description=help_[0].upper() + help_[1:] + ".", epilog=EXIT_CODES
-    )
-    parser.set_defaults(command=function)
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="print more; -vv prints tracebacks")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    return parser
+def add_options(
+    parser: argparse._ActionsContainer,
+    kind: Any,
+    *,
+    only: Collection[str] = (),
+    without: Collection[str] = (),
+    flags: Mapping[str, str] | None = None,
+) -> None:
+    """Add a flag for each option of a dataclass; `flags` are spelled otherwise in this command.
+
+    An argument that is not given is None, so that the dataclass alone knows the default.
+    """
+    types = option_types(kind)
+    spelled = {each.name: _flags(each)[-1] for each in fields(kind)} | dict(flags or {})
+    for each in list_options(kind):
+        if each.name not in without and (not only or each.name in only):
+            names = [spelled[each.name]] if each.name in (flags or {}) else _flags(each)
+            text = re.sub(r"`(\w+)`", lambda name: spelled.get(name[1], name[0]), sentence_of(each))
+            parser.add_argument(*names, dest=_destination(each), **_reading(each, types[each.name], text))
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """The model to work on."""
-    parser.add_argument("model", type=Path, help="an ONNX file")
+def given_options(kind: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options of a dataclass that were typed."""
+    values = {each.name: vars(arguments).get(_destination(each)) for each in fields(kind)}
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return {name: value for name, value in given.items() if value is not None}
 
 
-def add_candidate(parser: argparse.ArgumentParser) -> None:
-    """The model and another one to compare with it."""
-    add_model(parser)
-    parser.add_argument("candidate", type=Path, help="the model to compare with it")
+def flag_of(kind: Any, name: str) -> str:
+    """The spelling of an option on the command line."""
+    return next((_flags(each)[-1] for each in fields(kind) if each.name == name), f"--{name.replace('_', '-')}")
 
 
-def add_optimization(parser: argparse.ArgumentParser) -> None:
-    """The options of rewriting that every command which rewrites takes."""
-    add_rules(parser)
-    topics, properties = ", ".join(rule_topics()), ", ".join(RULE_PROPERTIES)
-    groups = f"groups are the topics {topics}, the properties {properties}, and single rules"
-    parser.add_argument(
-        "--only", action="extend", default=[], type=names, metavar="GROUP,...", help=f"use only these rules: {groups}"
-    )
-    parser.add_argument(
-        "--skip", action="extend", default=[], type=names, metavar="GROUP,...",
-        help="do without these rules; `eqfuse rules list` shows the rules of each group",
-    )  # fmt: skip
-    parser.add_argument(
-        "--domain", "--domains", dest="domains", action="extend", default=[], type=names, metavar="DOMAIN,...",
-        help="make operators of a runtime's own domain, too: com.microsoft is ONNX Runtime's",
-    )  # fmt: skip
-    parser.add_argument(
-        "--precision", choices=PRECISIONS, default="real",
-        help="exact: bit-identical rules; real: equal over the reals for finite inputs, of which a NaN or inf may give "
-        "another result (default); fast: overflow inside the model may change, too",
-    )  # fmt: skip
-    add_shapes(parser)
-    add_dimensions(parser)
-    add_sizes(parser)
-    parser.add_argument(
-        "--outputs", action="extend", default=[], type=names, metavar="NAME,...",
-        help="compute only these values, outputs or values inside the graph, and leave out all that they do not need",
-    )  # fmt: skip
-    parser.add_argument("--opset", type=positive(int), help="use operators up to this opset (default: the model's)")
-    parser.add_argument("--node-limit", type=positive(int), help="largest number of e-nodes (default 50000)")
-    parser.add_argument("--iterations", type=positive(int), help="rounds of rewriting (default 200)")
-    parser.add_argument("--extraction", choices=EXTRACTIONS, help="how to choose the graph (default exact)")
+def _flags(each: Field[Any]) -> tuple[str, ...]:
+    about: About | None = each.metadata.get("about")
+    return (about.flags if about else ()) or (f"--{'no-' * (each.default is True)}{each.name.replace('_', '-')}",)
 
 
-def names(text: str) -> list[str]:
-    """Names between commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+def _destination(each: Field[Any]) -> str:
+    return each.name if each.default is True else _flags(each)[-1].removeprefix("--").replace("-", "_")
 
 
-def add_rule_trust(parser: argparse.ArgumentParser) -> None:
-    """Whether the user's rules are checked before they are used."""
-    parser.add_argument(
-        "--trust-rules", action="store_true",
-        help="use the rules of --rules without the check that refuses wrong ones; the result says so",
-    )  # fmt: skip
+def _reading(each: Field[Any], kind: Any, text: str) -> dict[str, Any]:
+    """How argparse reads an option of this type."""
+    about: About = each.metadata["about"]
+    if kind is bool:
+        if each.default:
+            return {"action": "store_false", "default": None, "help": about.off}
+        return {"action": "store_true", "default": None, "help": text}
+    if names := choices_of(kind):
+        return {"choices": names, "help": text}
+    origin, metavar = get_origin(kind), about.metavar
+    if origin is tuple and about.in_commas:
+        metavar = metavar if metavar and "," in metavar else f"{metavar},..."
+        return {"action": "extend", "type": _several(get_args(kind)[0]), "metavar": metavar, "help": text}
+    if origin is tuple or origin in (Mapping, dict):
+        read = input_shape if origin is not tuple else reader(get_args(kind)[0])
+        return {"action": "append", "type": read, "metavar": metavar, "help": f"{text}; repeatable"}
+    optional = {"nargs": "?", "const": about.const} if about.const is not None else {}
+    return {"type": reader(kind), "metavar": metavar or "N", "help": text, **optional}
 
 
-def add_time_limit(parser: argparse.ArgumentParser, bounded: str) -> None:
-    """The time limit, and what it bounds."""
-    parser.add_argument("--time-limit", type=positive(float), metavar="SECONDS", help=bounded)
+def reader(kind: Any) -> Callable[[str], Any]:
+    """A converter of a text to a type that is checked, or that also allows None."""
+    if get_origin(kind) is not Annotated:
+        plain = next((each for each in get_args(kind) if each is not type(None)), kind)
+        return reader(plain) if plain is not kind else Path if kind is Path else str
+    number: type[Any] = get_args(kind)[0]
+
+    def read(text: str) -> Any:
+        value = number(text)
+        try:
+            return check_option("", value, kind)
+        except OptionError as error:
+            raise argparse.ArgumentTypeError(error.problem.replace(repr(value), text, 1)) from None
+
+    read.__name__ = number.__name__  # argparse names it in its message about a text that is no number
+    return read
 
 
-def add_pricing(parser: argparse.ArgumentParser) -> None:
-    """What to minimise, and for which device."""
-    parser.add_argument(
-        "--cost", choices=COSTS, default="roofline",
-        help="what to minimise; profile: measured times, and where there are none the roofline, scaled to them "
-        "(default roofline)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--device", metavar="NAME|FILE.toml",
-        help="the device that prices are for: a name from `eqfuse device list` or a device file (default "
-        f"{DEFAULT_DEVICE} on every machine, so that results are the same; with --cost profile: host, this machine)",
-    )  # fmt: skip
+def _several(kind: Any) -> Callable[[str], list[Any]]:
+    """A converter of texts between commas."""
+    read = reader(kind)
 
+    def read_all(text: str) -> list[Any]:
+        return [read(each.strip()) for each in text.split(",") if each.strip()]
 
-def add_rules(parser: argparse.ArgumentParser) -> None:
-    """Rules of the user's own."""
-    parser.add_argument(
-        "--rules", action="append", default=[], type=Path, metavar="FILE|DIR", help="further rules; repeatable"
-    )
-
-
-def add_shapes(parser: argparse.ArgumentParser) -> None:
-    """Shapes of inputs to fix."""
-    parser.add_argument(
-        "--input-shapes", action="append", default=[], type=input_shape, metavar="NAME:1,3,224,224",
-        help="fix the shape of an input (also NAME:[1,3,224,224] and NAME:1x3x224x224); repeatable",
-    )  # fmt: skip
-
-
-def add_dimensions(parser: argparse.ArgumentParser) -> None:
-    """What the user knows of the free dimensions of inputs."""
-    parser.add_argument(
-        "--dim", action="append", default=[], metavar="H=32k|N>=1|N=4",
-        help="a fact about a free dimension: it is a multiple of 32, at least 1, or 4; the result need not work for "
-        "other sizes; repeatable",
-    )  # fmt: skip
-
-
-def add_sizes(parser: argparse.ArgumentParser) -> None:
-    """Sizes of free dimensions that count."""
-    parser.add_argument(
-        "--typical", action="append", default=[], metavar="H=640",
-        help="the usual size of a free dimension: choices are made for it, and compiled kernels too; repeatable",
-    )  # fmt: skip
-    parser.add_argument(
-        "--range", action="append", default=[], metavar="H=32..1280:32",
-        help="the sizes that a free dimension takes: from, to and step; others give right results too; repeatable",
-    )  # fmt: skip
-
-
-def add_verification(parser: argparse.ArgumentParser, purpose: str = "verify") -> None:
-    """How outputs are compared, on which inputs, and how long that may take."""
-    parser.add_argument("--atol", type=not_negative(float), help="absolute tolerance (default: by element type)")
-    parser.add_argument("--rtol", type=not_negative(float), help="relative tolerance (default: by element type)")
-    parser.add_argument(
-        "--verify-limit", type=positive(float), metavar="SECONDS",
-        help="seconds that verification may take (default 300, or what is left of --time-limit); what is not verified "
-        "by then is not written",
-    )  # fmt: skip
-    parser.add_argument("--seed", type=not_negative(int), help="seed of inputs and of a search (default 0)")
-    parser.add_argument(
-        "--custom-ops", action="append", default=[], type=Path, metavar="LIB.so",
-        help="a library of custom operators for ONNX Runtime, which runs them; repeatable",
-    )  # fmt: skip
-    add_inputs(parser, f"{purpose} on these inputs (default: random ones)")
-
-
-def add_inputs(parser: argparse.ArgumentParser, help_: str) -> None:
-    """Inputs of the user's own."""
-    parser.add_argument(
-        "--inputs", action="append", default=[], type=Path, metavar="FILE.npz|FOLDER",
-        help=f"{help_}: an array for each input by its name; or a folder of such files, of NAME.npy, or of input_0.pb "
-        "as in ONNX's test data; repeatable",
-    )  # fmt: skip
-
-
-Number = TypeVar("Number", int, float)
-
-
-def positive(kind: Callable[[str], Number]) -> Callable[[str], Number]:
-    """A converter that accepts only finite numbers above zero."""
-    return _within(kind, ABOVE_ZERO)
-
-
-def whole_numbers(text: str) -> tuple[int, ...]:
-    """Numbers above zero between commas."""
-    return tuple(map(positive(int), text.split(",")))
-
-
-def not_negative(kind: Callable[[str], Number]) -> Callable[[str], Number]:
-    """A converter that accepts only finite numbers from zero on."""
-    return _within(kind, FROM_ZERO)
-
-
-def _within(kind: Callable[[str], Number], bound: Bound) -> Callable[[str], Number]:
-    def convert(text: str) -> Number:
-        number = kind(text)
-        if not bound.allows(number):
-            raise argparse.ArgumentTypeError(f"{text} is not {bound.text}")
-        return number
-
-    convert.__name__ = kind.__name__  # argparse names it in its message about a text that is no number
-    return convert
+    read_all.__name__ = read.__name__
+    return read_all
 
 
 def input_shape(text: str) -> tuple[str, tuple[int | str, ...]]:

@@ -3,55 +3,45 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from ..driver.compiler.targets import is_for_accelerator, require_processor, search_settings
+from ..driver.compiler.options import AcceleratorOptions, CompileOptions, Settings
+from ..driver.compiler.targets import check_search, is_for_accelerator, require_processor
 from ..support import units
 from ..support.errors import BUDGET_HIT, UsageError
 from . import render
+from .arguments import flag_of, given_options
 from .progress import Progress
 from .terminal import write
 
 if TYPE_CHECKING:
     from ..driver.compiler.compilation import Compiled
 
-FOR_TUNING = ("trials", "tuning_limit", "no_reformer", "runner", "tracker", "device_key", "cluster")
-"""Options that only concern a search for schedules."""
-FOR_ACCELERATORS = ("floats", "variant", "order", "per_cluster")
-"""Options that only concern accelerators."""
+SHARED = ("batch", "seed", "intensive")
+"""Options of a group that are flags of every target."""
 
 
 def compile_(arguments: argparse.Namespace) -> int:
     """Compile, report, and say by the exit code whether a budget was hit."""
     from ..driver.compiler.compile import compile_model
-    from ..driver.options import Options
     from .options import options_of
 
-    for_accelerator = is_for_accelerator(arguments.target)
-    options = options_of(Options, arguments)
-    accelerator, tuning = None, None
-    if for_accelerator:
-        from ..driver.compiler.accelerator import AcceleratorOptions
-
-        _refuse(arguments, ("threads", "format", "prefix", *FOR_TUNING), "processors")
-        accelerator = options_of(AcceleratorOptions, arguments, batch=None)
+    wanted = options_of(CompileOptions, arguments, device="host")
+    if is_for_accelerator(wanted.target):
+        _refuse(arguments, CompileOptions, "processors", only=("threads", "format", "prefix"))
+        _refuse(arguments, Settings, "processors")
+        wanted = replace(wanted, accelerator=options_of(AcceleratorOptions, arguments, batch=None))
     else:
-        _refuse(arguments, FOR_ACCELERATORS, "accelerators (--target dsa-NAME)")
+        _refuse(arguments, AcceleratorOptions, "accelerators (--target dsa-NAME)")
         if arguments.trials is None:
-            _refuse(arguments, FOR_TUNING, "a search for schedules; say how many candidates to measure by --trials")
+            _refuse(arguments, Settings, "a search for schedules; say how many candidates to measure by --trials")
         else:
-            tuning = search_settings(
-                arguments.target, arguments.trials, time_limit=arguments.tuning_limit,
-                reformer=not arguments.no_reformer, runner=arguments.runner, tracker=arguments.tracker,
-                device_key=arguments.device_key, cluster=arguments.cluster, seed=options.seed,
-            )  # fmt: skip
+            settings = options_of(Settings, arguments, seed=wanted.seed, intensive=True)
+            check_search(wanted.target, settings)
+            wanted = replace(wanted, tuning=settings)
     with Progress(arguments) as progress:
-        compiled = compile_model(
-            arguments.model, arguments.output, options, target=arguments.target, threads=arguments.threads,
-            measure=arguments.measure, batch=arguments.batch or (), format=arguments.format, prefix=arguments.prefix,
-            tuning=tuning, accelerator=accelerator, observer=progress,
-        )  # fmt: skip
+        compiled = compile_model(arguments.model, arguments.output, wanted, progress)
     if arguments.json:
         render.print_json(_as_dict(compiled))
     elif not arguments.quiet:
@@ -61,15 +51,15 @@ def compile_(arguments: argparse.Namespace) -> int:
 
 def tune(arguments: argparse.Namespace) -> int:
     """Compile with a search for schedules. Raises UsageError for accelerators, which have none."""
-    require_processor(arguments.target)
+    require_processor(arguments.target or "")
     return compile_(arguments)
 
 
-def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], meant: str) -> None:
+def _refuse(arguments: argparse.Namespace, kind: Any, meant: str, only: tuple[str, ...] = ()) -> None:
     """Raise UsageError for an option that does not concern the target."""
-    for name in names:
-        if vars(arguments).get(name) is not None:
-            raise UsageError(f"--{name.replace('_', '-')}: is for {meant}")
+    for name in given_options(kind, arguments):
+        if name in only or (not only and name not in SHARED):
+            raise UsageError(f"{flag_of(kind, name)}: is for {meant}")
 
 
 def _as_dict(compiled: Compiled) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..driver.saturation_start import start_saturation
+from ..driver.saturation_start import RuleSelection, start_saturation
 from ..driver.summary_rows import operator_rows, summary_rows
 from ..support import units
 from ..support.errors import BUDGET_HIT, UsageError
 from ..support.files import check_destination
 from . import render
+from .arguments import given_options
 from .progress import Progress
 from .terminal import write
 
@@ -33,8 +34,8 @@ def optimize(arguments: argparse.Namespace) -> int:
     output: Path | None = arguments.output or arguments.out
     if arguments.report is not None:
         _check_report(arguments.report, arguments.model, output)
-    selection = (arguments.rules, arguments.precision, arguments.only, arguments.skip, arguments.domains)
-    with start_saturation(*selection) as worker:  # it starts during the imports below
+    selection = RuleSelection(**given_options(RuleSelection, arguments))
+    with start_saturation(selection) as worker:  # it starts during the imports below
         from ..driver.optimize import optimize_model, prepare_verification
         from ..driver.options import MeasureOptions, Options
         from .options import options_of

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
 from typing import TypeVar
 
+from ..driver.options import PricingOptions
 from ..driver.usage import check_device, check_rule_folders
 from ..support.errors import UsageError
 from ..support.options import OptionError
+from .arguments import flag_of, given_options
 
 AnyOptions = TypeVar("AnyOptions")
 
@@ -18,15 +19,14 @@ def options_of(kind: type[AnyOptions], arguments: argparse.Namespace, **fixed: o
 
     Raises UsageError or RuleError for a value that cannot be used.
     """
-    given = vars(arguments) | fixed
-    if "cost" in given:
-        check_device(given["device"], given["cost"])
-    check_rule_folders(given.get("rules", ()))
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    values = {name: value for name in names if (value := given.get(name)) is not None}
+    values = given_options(kind, arguments) | fixed
+    check_rule_folders(values.get("rules", ()))
     if "input_shapes" in values:
         values["input_shapes"] = dict(values["input_shapes"])
     try:
-        return kind(**values)
+        options = kind(**values)
     except OptionError as error:
-        raise UsageError(f"--{error.name.replace('_', '-')}: {error.problem}") from None
+        raise UsageError(f"{flag_of(kind, error.name)}: {error.problem}") from None
+    if isinstance(options, PricingOptions):
+        check_device(options.device)
+    return options

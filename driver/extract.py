@@ -16,6 +16,7 @@ from ..support.errors import ModelError
 from .clock import Clock
 from .options import Options
 from .saturate import Saturated
+from .usage import cost_model_for, runtime_for
 
 GROWTH = 1.01
 """A result may be this many times as large as the original; beyond that, a stored byte costs more and extraction is
@@ -69,14 +70,14 @@ def without_bodies(model: Model) -> Model:
 
 def pricing_for(options: Options, saturated: Saturated) -> Pricing:
     """What extraction minimises; measurements are calibrated to the model."""
-    model = options.cost_model
+    model = cost_model_for(options)
     if options.cost == "profile":
         from ..extract.partition.operator_graph import operator_graph  # with SQLite, which takes time to import
         from ..extract.partition.profile_cost import ProfileCost
 
         assert isinstance(model, ProfileCost)
         model = model.calibrate(operator_graph(saturated.model, saturated.knowledge))
-    return Pricing.of(model, options.priced_runtime)
+    return Pricing.of(model, runtime_for(options))
 
 
 def extract_model(saturated: Saturated, pricing: Pricing, options: Options, clock: Clock) -> Choice:

@@ -28,6 +28,7 @@ from ..support.custom_operators import custom_operators
 from ..support.errors import UsageError, VerificationError
 from .options import InspectOptions, PricingOptions, VerifyOptions
 from .saturate import samples_of
+from .usage import cost_model_for
 
 if TYPE_CHECKING:
     from ..engine.verification import OutputReport as OutputReport
@@ -106,7 +107,7 @@ def inspect_model(source: Any, options: InspectOptions) -> Inspection:
         producer=model.ir.producer_name or "",
         inputs={i.name or "": _type_text(i) for i in model.graph.inputs if i.name not in constant},
         outputs={o.name or "": _type_text(o) for o in model.graph.outputs},
-        summary=summarize(*infer_form(model), options.cost_model),
+        summary=summarize(*infer_form(model), cost_model_for(options)),
         partition=_report_partition(model, options),
     )
 
@@ -197,7 +198,7 @@ class Difference:
 def diff_models(before: Any, after: Any, options: PricingOptions) -> Difference:
     """Summarize two models by one cost model."""
     models = [inline_functions(read(source)) for source in (before, after)]
-    return Difference(*(summarize(*infer_form(model), options.cost_model) for model in models))
+    return Difference(*(summarize(*infer_form(model), cost_model_for(options)) for model in models))
 
 
 def verify_models(original: Any, candidate: Any, options: VerifyOptions) -> Verification:

@@ -16,6 +16,7 @@ import onnxruntime
 
 from ..costmodels.device import HOST
 from ..costmodels.runtime import NONE as NO_FUSION
+from ..engine.choices import CostName
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model, write
 from ..engine.summary import layer_nodes
@@ -30,7 +31,7 @@ from ..support.scratch import scratch_folder
 from .clock import Clock
 from .extract import Chosen, copy_model, extract_model, pricing_for, without_bodies
 from .operator_times import keep_operator_times
-from .options import CostName, MeasureOptions, Options
+from .options import MeasureOptions, Options
 from .saturate import Saturated, apply_rules
 
 ORIGINAL = "original"

@@ -23,11 +23,13 @@ from ..support.custom_operators import custom_operators
 from ..support.deadlines import seconds_left
 from ..support.errors import UsageError, VerificationError
 from ..support.files import check_destination, write_text
+from ..support.options import option_class
 from .clock import Clock, Observer
 from .extract import Chosen, extract_model, pricing_for, without_bodies
 from .options import MeasureOptions, Options
 from .refused_shapes import blame_input_shapes
 from .saturate import Saturated, saturate_model
+from .usage import cost_model_for
 
 if TYPE_CHECKING:
     import onnx
@@ -156,7 +158,7 @@ def optimize_model(
             return _write_result(saturated, output, options, measure, clock, lowering)
 
 
-@dataclass(frozen=True)
+@option_class()
 class OptimizePass(Options, ir.passes.FunctionalPass):
     """`optimize` as a pass of onnx-ir, with the same options: for ``ir.passes.Sequential`` beside other passes.
 
@@ -177,7 +179,7 @@ def _write_result(
     clock: Clock,
     lowering: Lowering | None,
 ) -> Result:
-    price = options.cost_model
+    price = cost_model_for(options)
     chosen, partition, timings = _choose_graph(started, options, measure, clock, lowering)
     saturated, choice = chosen.saturated, chosen.choice
     model, egraph = saturated.original, saturated.egraph

@@ -1,139 +1,269 @@
-"""The options of the API and of the command line: one frozen dataclass for each function, checked when it is made."""
+"""The options of the API and of the command line. Each is stated once, as the field of a frozen dataclass: signatures,
+flags, checks and help are made from it (support/options.py). Light to import, so that ``--help`` answers at once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from types import MappingProxyType
+from typing import Literal
 
-from onnx import defs
-
-from ..costmodels.device import default_device, load_device
-from ..costmodels.model import CostModel, cost_model
-from ..costmodels.runtime import Runtime, load_runtime
 from ..engine.choices import CostName, Extraction, PartitionMethod
-from ..engine.egraph.saturate import Budget
+from ..lowering.base.choices import VariantName
 from ..rules.places import rule_paths
-from ..rules.vocabulary import Precision, RuleSelection
+from ..rules.vocabulary import PROPERTIES, Precision, RuleSelection
 from ..support.options import (
+    File,
+    Files,
+    Names,
     NotNegative,
     NotNegativeInteger,
     OptionError,
     Positive,
     PositiveInteger,
     check_options,
+    option,
+    option_class,
+    part_of,
 )
+from .choices import DEFAULT_DEVICE, rule_topics
 from .sizes import Sizes
-
-__all__ = [  # with the types of the options, for their users
-    "CHECK_SHARE", "EXTRACTION_SHARE", "NO_SHAPES", "BenchOptions", "CostName", "Extraction", "InspectOptions",
-    "MeasureOptions", "Options", "PartitionMethod", "Precision", "PricingOptions", "Shapes", "VerifyOptions",
-]  # fmt: skip
 
 SEARCH_SECONDS = 30.0
 """Seconds of the search (saturation, extraction, partition) unless the user gives a time limit."""
 VERIFICATION_SECONDS = 300.0
 """Seconds of verification unless the user gives a limit for it or for everything."""
-SATURATION_SHARE = 0.6
-CHECK_SHARE = 0.1
-EXTRACTION_SHARE = 0.3
-"""Shares of the search: saturation, the check of constants, and each extraction take at most this much, because a
-phase is worth nothing unless the phases after it still have time. The partition gets the rest."""
+MEASURE_SECONDS = 60.0
+"""The budget of --measure without a number: enough for some ten candidates of a model that takes 20 ms."""
 
 Shapes = Mapping[str, tuple[int | str, ...]]
 """New shapes of inputs, by name."""
-NO_SHAPES: Shapes = MappingProxyType({})
+Rival = Literal["ort", VariantName]
+"""What a bundle is measured beside: ONNX Runtime, or another variant of a program for an accelerator."""
 
 
-@dataclass(frozen=True)
-class PricingOptions:
-    """What to minimise and for which device: the options of `diff`. Raises OptionError for a value that is invalid.
+@option_class(kw_only=True, init=False, repr=False, eq=False)
+class CheckedOptions:
+    """Options whose fields are checked when they are made. Raises OptionError for a value that is invalid.
 
-    The default device is a named class of processors, or this machine where `cost` is "profile": times were measured
-    on it.
+    Classes without a constructor are parts of others; to make all else that a dataclass has takes time.
     """
-
-    cost: CostName = "roofline"
-    device: str = ""
 
     def __post_init__(self) -> None:
         check_options(self)
+
+
+@option_class(kw_only=True)
+class PricingOptions(CheckedOptions):
+    """What to minimise and for which device: the options of `diff`."""
+
+    cost: CostName = option(
+        "roofline", "what to minimise; profile: measured times, and where there are none the roofline, scaled to them"
+    )
+    device: str = option(
+        "",
+        "the device that prices are for: a name from `eqfuse device list` or a device file (default "
+        f"{DEFAULT_DEVICE} on every machine, so that results are the same; with `cost` profile: host, this machine)",
+        metavar="NAME|FILE.toml",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.device:
+            from ..costmodels.device import default_device  # slow to import, as whatever is imported in a function here
+
             object.__setattr__(self, "device", default_device(self.cost))
 
-    @property
-    def cost_model(self) -> CostModel:
-        """What extraction minimises; "profile" uses the user's measurements, and the roofline where there are none."""
-        device = load_device(self.device)
-        if self.cost != "profile":
-            return cost_model(self.cost, device)
-        from ..costmodels.profile import ProfileDatabase  # with SQLite, which takes time to import
-        from ..extract.partition.profile_cost import ProfileCost
 
-        return ProfileCost(device, ProfileDatabase.open())
+@option_class(kw_only=True, init=False, repr=False, eq=False)
+class ShapeOptions(CheckedOptions):
+    """What inputs look like."""
 
-
-@dataclass(frozen=True)
-class InspectOptions(PricingOptions):
-    """The options of `inspect`: fields and command-line options have the same names."""
-
-    input_shapes: Shapes = field(default_factory=dict)
-    dim: tuple[str, ...] = ()
-    partition: PartitionMethod | None = None
-    certificate: Path | None = None
-    certify: bool = False
-    time_limit: Positive = 10.0
+    input_shapes: Shapes = option(
+        {},
+        "fix the shape of an input (also NAME:[1,3,224,224] and NAME:1x3x224x224)",
+        metavar="NAME:1,3,224,224",
+    )
 
 
-@dataclass(frozen=True)
-class VerifyOptions:
-    """The options of `verify`: fields and command-line options have the same names."""
+@option_class(kw_only=True, init=False, repr=False, eq=False)
+class DimensionOptions(ShapeOptions):
+    """What the user knows of the free dimensions of inputs."""
 
-    input_shapes: Shapes = field(default_factory=dict)
-    inputs: tuple[Path, ...] = ()
-    atol: NotNegative | None = None
-    rtol: NotNegative | None = None
-    verify_limit: Positive = VERIFICATION_SECONDS
-    seed: NotNegativeInteger = 0
-    custom_ops: tuple[Path, ...] = ()
+    dim: Names = option(
+        (),
+        "a fact about a free dimension: it is a multiple of 32, at least 1, or 4; the result need not work for other "
+        "sizes",
+        metavar="H=32k|N>=1|N=4",
+    )
+
+
+@option_class(kw_only=True, init=False, repr=False, eq=False)
+class InputOptions(CheckedOptions):
+    """Inputs of the user's own."""
+
+    inputs: Files = option(
+        (),
+        "run on these inputs (default: random ones): an array for each input by its name; or a folder of such files, "
+        "of NAME.npy, or of input_0.pb as in ONNX's test data",
+        metavar="FILE.npz|FOLDER",
+    )
+
+
+@option_class(kw_only=True, init=False, repr=False, eq=False)
+class ComparisonOptions(InputOptions):
+    """How outputs are compared, on which inputs, and how long that may take."""
+
+    atol: NotNegative | None = option(None, "absolute tolerance (default: by element type)", metavar="X")
+    rtol: NotNegative | None = option(None, "relative tolerance (default: by element type)", metavar="X")
+    verify_limit: Positive | None = option(
+        None,
+        f"seconds that verification may take (default {VERIFICATION_SECONDS:.0f}, or what is left of `time_limit`); "
+        "what is not verified by then is not written",
+        metavar="SECONDS",
+    )
+    seed: NotNegativeInteger = option(0, "seed of inputs and of a search")
+    custom_ops: Files = option((), "a library of custom operators for ONNX Runtime, which runs them", metavar="LIB.so")
+
+
+@option_class(kw_only=True)
+class InspectOptions(PricingOptions, DimensionOptions):
+    """The options of `inspect`."""
+
+    partition: PartitionMethod | None = option(
+        None, "cut the model into groups to fuse (default: show those it records)"
+    )
+    certificate: File = option(None, "show the groups that this certificate proves", metavar="FILE.json")
+    certify: bool = option(False, "have z3 check the groups: acyclic, each convex")
+    time_limit: Positive = option(10.0, "seconds for `partition` joint", metavar="SECONDS")
+
+
+@option_class(kw_only=True)
+class VerifyOptions(ComparisonOptions, ShapeOptions):
+    """The options of `verify`."""
+
+    verify_limit: Positive = option(
+        VERIFICATION_SECONDS,
+        "seconds that verification may take; without a verdict by then it fails",
+        metavar="SECONDS",
+    )
+
+
+@option_class(kw_only=True)
+class BenchOptions(InputOptions):
+    """The options of `bench`."""
+
+    against: Rival | None = option(
+        None,
+        "ort: take turns with ONNX Runtime on the original model; other names: schedule a program for an accelerator "
+        "anew in that variant, with the same samples in each run of a cluster",
+    )
+    trace: File = option(None, "write the simulated run of a program for an accelerator", metavar="FILE.json")
+    model: File = option(None, "where the original is now (default: where it was compiled from)", metavar="FILE.onnx")
+    kernels: bool = option(False, "time each kernel inside the running model, beside the roofline of the device")
+    throughput: PositiveInteger | None = option(
+        None, "let this number of threads call the model at once, and count calls a second", metavar="CLIENTS"
+    )
+    batch: PositiveInteger | None = option(
+        None, "samples in a run of a bundle with a free batch (default: its typical size)"
+    )
+    repeat: PositiveInteger | None = option(
+        None,
+        "runs of each (default 50, with `kernels` 30), or slices of a quarter of a second (with `throughput`: 12)",
+    )
+    threads: PositiveInteger | None = option(None, "threads to run on (default: as compiled)")
+    emulate: bool = option(False, "count the instructions of a bundle for Arm on an emulated board")
+    arm64_root: File = option(None, "ONNX Runtime for `emulate` with `against` ort; see docs/arm.md", metavar="FOLDER")
+
+
+@option_class(kw_only=True)
+class RuleOptions(CheckedOptions):
+    """Rules of the user's own."""
+
+    rules: Files = option((), "further rules", metavar="FILE|DIR")
+
+
+@option_class(kw_only=True, init=False, repr=False, eq=False)
+class RewritingOptions(PricingOptions, DimensionOptions, RuleOptions):
+    """How to rewrite and to choose the graph: the options of every command that rewrites."""
+
+    only: Names = option(
+        (),
+        f"use only these rules: groups are the topics {', '.join(rule_topics())}, the properties "
+        f"{', '.join(PROPERTIES)}, and single rules",
+        metavar="GROUP",
+        in_commas=True,
+    )
+    skip: Names = option(
+        (),
+        "do without these rules; `eqfuse rules list` shows the rules of each group",
+        metavar="GROUP",
+        in_commas=True,
+    )
+    domains: Names = option(
+        (),
+        "make operators of a runtime's own domain, too: com.microsoft is ONNX Runtime's",
+        metavar="DOMAIN",
+        flags=("--domain", "--domains"),
+        in_commas=True,
+    )
+    precision: Precision = option(
+        "real",
+        "exact: bit-identical rules; real: equal over the reals for finite inputs, of which a NaN or inf may give "
+        "another result; fast: overflow inside the model may change, too",
+    )
+    typical: Names = option(
+        (),
+        "the usual size of a free dimension: choices are made for it, and compiled kernels too",
+        metavar="H=640",
+    )
+    range: Names = option(
+        (),
+        "the sizes that a free dimension takes: from, to and step; others give right results too",
+        metavar="H=32..1280:32",
+    )
+    outputs: Names = option(
+        (),
+        "compute only these values, outputs or values inside the graph, and leave out all that they do not need",
+        metavar="NAME",
+        in_commas=True,
+    )
+    opset: PositiveInteger | None = option(None, "use operators up to this opset (default: the model's)")
+    node_limit: PositiveInteger = option(50_000, "largest number of e-nodes")
+    iterations: PositiveInteger = option(200, "rounds of rewriting")
+    extraction: Extraction = option("exact", "how to choose the graph")
+    time_limit: Positive | None = option(
+        None, f"seconds for rewriting and choosing the graph (default {SEARCH_SECONDS:.0f})", metavar="SECONDS"
+    )
+
+
+@option_class(kw_only=True, init=False, repr=False, eq=False)
+class AttemptOptions(ComparisonOptions, RewritingOptions):
+    """How to rewrite, and to verify the result: the options of `bisect`."""
+
+    trust_rules: bool = option(
+        False, "use the rules of `rules` without the check that refuses wrong ones; the result says so"
+    )
+    time_limit: Positive | None = option(
+        None,
+        f"seconds that each attempt may take, verification included (default: {SEARCH_SECONDS:.0f} s of rewriting)",
+        metavar="SECONDS",
+    )
+
+
+@option_class(kw_only=True)
+class MeasureOptions(CheckedOptions):
+    """How `optimize` times candidates for its result."""
+
+    measure: Positive | None = option(
+        None,
+        "seconds to time candidates in ONNX Runtime; the result is the fastest, never one slower than the original "
+        f"(without a number {MEASURE_SECONDS:.0f} s)",
+        metavar="SECONDS",
+        const=MEASURE_SECONDS,
+    )
+    threads: PositiveInteger | None = option(None, "time on this number of threads (default 1)")
 
     def __post_init__(self) -> None:
-        check_options(self)
-
-
-@dataclass(frozen=True)
-class BenchOptions:
-    """The options of `bench`: fields and command-line options have the same names."""
-
-    against: str | None = None
-    trace: Path | None = None
-    model: Path | None = None
-    kernels: bool = False
-    repeat: PositiveInteger | None = None
-    inputs: tuple[Path, ...] = ()
-    threads: PositiveInteger | None = None
-    throughput: PositiveInteger | None = None
-    batch: PositiveInteger | None = None
-    emulate: bool = False
-    arm64_root: Path | None = None
-
-    def __post_init__(self) -> None:
-        check_options(self)
-
-
-@dataclass(frozen=True)
-class MeasureOptions:
-    """How long `optimize` times candidates for its result in ONNX Runtime (None: it does not), and on how many threads.
-
-    Fields and command-line options have the same names. Raises OptionError for a value that is invalid.
-    """
-
-    measure: Positive | None = None
-    threads: PositiveInteger | None = None
-
-    def __post_init__(self) -> None:
-        check_options(self)
+        super().__post_init__()
         if self.threads is not None and self.measure is None:
             raise OptionError("threads", "is for measure, which was not asked for")
 
@@ -143,42 +273,43 @@ class MeasureOptions:
             raise OptionError("measure", "times whole graphs, and a partition was asked for; give one of the two")
 
 
-@dataclass(frozen=True)
-class Options(PricingOptions):
-    """The options of `optimize`: fields and command-line options have the same names. Raises OptionError for a value
-    that is invalid."""
+@option_class(kw_only=True)
+class Options(AttemptOptions):
+    """The options of `optimize`. Raises OptionError for a value that is invalid."""
 
-    precision: Precision = "real"
-    rules: tuple[Path, ...] = ()
-    only: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
-    domains: tuple[str, ...] = ()
-    trust_rules: bool = False
-    time_limit: Positive | None = None
-    node_limit: PositiveInteger = 50_000
-    iterations: PositiveInteger = 200
-    extraction: Extraction = "exact"
-    runtime: str = "onnxruntime"
-    opset: PositiveInteger | None = None
-    input_shapes: Shapes = field(default_factory=dict)
-    dim: tuple[str, ...] = ()
-    typical: tuple[str, ...] = ()
-    range: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    custom_ops: tuple[Path, ...] = ()
-    verify: bool = True
-    inputs: tuple[Path, ...] = ()
-    atol: NotNegative | None = None
-    rtol: NotNegative | None = None
-    verify_limit: Positive | None = None
-    seed: NotNegativeInteger = 0
-    partition: PartitionMethod = "none"
-    as_functions: bool = False
-    certify: bool = False
-    certificate: Path | None = None
-    intensive: bool = True
+    runtime: str = option(
+        "onnxruntime",
+        "the runtime the result is for: onnxruntime, onnxruntime-1.22, none, or a file that lists what it runs as a "
+        "single kernel",
+        metavar="NAME|FILE.toml",
+    )
+    time_limit: Positive | None = option(
+        None,
+        "end after this many seconds, reading and verification included, with the best graph found by then; "
+        f"`verify_limit` gives verification its own (default: {SEARCH_SECONDS:.0f} s for rewriting and choosing the "
+        "graph)",
+        metavar="SECONDS",
+    )
+    verify: bool = option(True, "compare result and original", off="do not compare result and original")
+    partition: PartitionMethod = option(
+        "none", "cut the result into fused sub-graphs; joint: choose graph and sub-graphs together"
+    )
+    as_functions: bool = option(False, "write each sub-graph as a local function")
+    certify: bool = option(
+        False, "fail unless z3 proves within a minute that the sub-graphs are acyclic (by default it gets a second)"
+    )
+    certificate: File = option(None, "write a JSON certificate of acyclicity", metavar="FILE.json")
+    intensive: bool = option(
+        True,
+        "let a sub-graph, or a kernel, hold several convolutions and matrix products",
+        off="put at most one convolution or matrix product into a kernel",
+    )
 
     def __post_init__(self) -> None:
+        from onnx import defs
+
+        from ..costmodels.runtime import load_runtime
+
         super().__post_init__()
         load_runtime(self.runtime)
         for name in ("as_functions", "certify", "certificate"):
@@ -197,15 +328,9 @@ class Options(PricingOptions):
         return Sizes.of(self.typical, self.range)
 
     @property
-    def priced_runtime(self) -> Runtime:
-        """The runtime; only its forms where FLOPs or the kernels of a partition are minimised, not its time."""
-        runtime = load_runtime(self.runtime).on(load_device(self.device).mtriple.partition("-")[0])
-        return runtime if self.partition == "none" and self.cost != "flops" else runtime.forms
-
-    @property
     def selection(self) -> RuleSelection:
         """Which rules to use."""
-        return RuleSelection(self.rules, self.precision, self.only, self.skip, self.domains)
+        return part_of(RuleSelection, self)
 
     @property
     def trusted(self) -> tuple[str, ...]:
@@ -221,8 +346,3 @@ class Options(PricingOptions):
     def verification_seconds(self) -> float:
         """The most seconds that verification may take."""
         return self.verify_limit or self.time_limit or VERIFICATION_SECONDS
-
-    @property
-    def budget(self) -> Budget:
-        """How far to saturate."""
-        return Budget(self.node_limit, SATURATION_SHARE * self.search_seconds, self.iterations)

@@ -52,6 +52,7 @@ from .clock import Clock
 from .extract import Choice, copy_model, extract_model, pricing_for
 from .options import Options
 from .saturate import Saturated
+from .usage import runtime_for
 
 CERTIFY_SECONDS = 60.0
 """Seconds that z3 has for a certificate that the user insists on."""
@@ -163,7 +164,7 @@ def _settle(
 def _extract_and_cut_in_turns(
     saturated: Saturated, before: OperatorGraph, models: _KernelPricing, options: Options, clock: Clock
 ) -> tuple[Choice, Partitioned]:
-    pricing = Pricing.of(RooflineCost(models.device), options.priced_runtime)
+    pricing = Pricing.of(RooflineCost(models.device), runtime_for(options))
     selections: list[Selection] = []
 
     def extract(model: CostModel) -> Extracted[Choice | None]:
@@ -175,7 +176,7 @@ def _extract_and_cut_in_turns(
         return Extracted(choice, models.graph_of_choice(choice, saturated))
 
     def lower_bound(model: CostModel) -> float:
-        return saturated.select(Pricing(model, 0.0, runtime=options.priced_runtime), options).lower_bound
+        return saturated.select(Pricing(model, 0.0, runtime=runtime_for(options)), options).lower_bound
 
     with clock.phase("partition"):
         original: Extracted[Choice | None] = Extracted(None, before)

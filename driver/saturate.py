@@ -19,7 +19,7 @@ from ..engine.egraph.encode import Encoding, encode
 from ..engine.egraph.graph import EGraph, Selection
 from ..engine.egraph.other_domains import named_operators
 from ..engine.egraph.plan import Origins, locate_origins
-from ..engine.egraph.saturate import UnsoundRuleError, saturate
+from ..engine.egraph.saturate import Budget, UnsoundRuleError, saturate
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model, check_destination, external_name, read, reads
 from ..engine.onnx.nodes import is_flattened
@@ -32,7 +32,7 @@ from ..extract.extraction.sizes import Types, assume_types
 from ..support.deadlines import is_over, seconds_left
 from ..support.errors import EqfuseError, ModelError, UsageError
 from .clock import Clock
-from .options import CHECK_SHARE, EXTRACTION_SHARE, Options
+from .options import Options
 from .sizes import check_sizes
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ if TYPE_CHECKING:
     from ..engine.verification.inputs import Sample
 
 
+_SATURATION_SHARE = 0.6
+_CHECK_SHARE = 0.1
+_EXTRACTION_SHARE = 0.3
+"""Shares of the search: saturation, the check of constants, and each extraction take at most this much, because a
+phase is worth nothing unless the phases after it still have time. The partition gets the rest."""
 _AFTER_SEARCH_SECONDS = 2.0
 """Seconds of a user's time limit that are kept for what follows the search of a model of no work: it is written as a
 graph again, processes start and models load."""
@@ -96,7 +101,7 @@ class Saturated(Encoded):
     def select(self, pricing: Pricing, options: Options, barred: frozenset[int] = frozenset()) -> Selection:
         """The cheapest choice from the e-graph without the `barred` classes, with time left for another one."""
         assumptions = self.assumptions
-        limit = min(EXTRACTION_SHARE * options.search_seconds, _SHARE_OF_A_CHOICE * seconds_left(self.deadline))
+        limit = min(_EXTRACTION_SHARE * options.search_seconds, _SHARE_OF_A_CHOICE * seconds_left(self.deadline))
         return select(
             self.egraph, self.encoding, self.origin, self.model.opset, pricing,
             time_limit=limit, method=options.extraction, assumptions=assumptions, barred=barred,
@@ -123,7 +128,7 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
             _check_rules(options, clock)
     if isfinite(clock.deadline):
         options = replace(options, time_limit=_seconds_for_search(model, knowledge, options, clock))
-    named = named_operators(options.selection.paths)
+    named = named_operators(options.selection.rules)
 
     def encode_with(knowledge: Knowledge) -> Encoded:
         with clock.phase("encode"):
@@ -143,12 +148,12 @@ def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock
     """Apply the worker's rules, which are those of the options, until nothing changes, or a budget is hit."""
     model, settled, knowledge, encoding = encoded.model, encoded.settled, encoded.knowledge, encoded.encoding
     latest = inf if options.time_limit is None else time.monotonic() + options.time_limit
-    blamed = name_culprits(encoding, options.selection, options.budget)
+    blamed = name_culprits(encoding, options.selection, _budget(options))
     with clock.phase("saturate"), _blame_model(encoded.original, options), blamed:
         egraph = saturate(
             encoding,
             worker,
-            options.budget,
+            _budget(options),
             progress=lambda p: clock.tell("saturate", f"iteration {p.iterations}: {p.growth[-1]} e-nodes"),
         )
     deadline = min(time.monotonic() + options.search_seconds - egraph.saturation.seconds, latest)
@@ -157,13 +162,17 @@ def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock
 
         egraph = without_captive_nodes(egraph, encoding, encoded.flat, settled.graph)
     with clock.phase("check"), _blame_model(encoded.original, options):
-        limit = min(deadline, time.monotonic() + CHECK_SHARE * options.search_seconds)
-        checked = check_constants(settled, knowledge, encoding, egraph, options.selection, options.budget, limit)
+        limit = min(deadline, time.monotonic() + _CHECK_SHARE * options.search_seconds)
+        checked = check_constants(settled, knowledge, encoding, egraph, options.selection, _budget(options), limit)
     origin = locate_origins(settled.graph, encoding, egraph)
     return Saturated(
         model, settled, knowledge, encoding, encoded.samples, encoded.flat, egraph, origin, deadline, checked,
         options.sizes.typical,
     )  # fmt: skip
+
+
+def _budget(options: Options) -> Budget:
+    return Budget(options.node_limit, _SATURATION_SHARE * options.search_seconds, options.iterations)
 
 
 def _seconds_for_search(model: Model, knowledge: Knowledge, options: Options, clock: Clock) -> float:

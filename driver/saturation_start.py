@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from ..engine.egraph.worker import Worker
-from ..rules.vocabulary import Precision, RuleSelection
+from ..rules.vocabulary import RuleSelection
+
+__all__ = ["RuleSelection", "start_saturation"]
 
 
-def start_saturation(
-    rules: Sequence[Path], precision: Precision, only: Sequence[str], skip: Sequence[str], domains: Sequence[str]
-) -> Worker:
+def start_saturation(selection: RuleSelection) -> Worker:
     """The process, as a context, which loads the selected rules while its parent imports what else a run needs."""
-    return Worker(RuleSelection(tuple(rules), precision, tuple(only), tuple(skip), tuple(domains)))
+    return Worker(selection)

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
-from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..engine.preparation.overrides import require_dimensions
 from ..support.errors import UsageError
 from ..support.options import OptionError
 
@@ -87,17 +85,10 @@ class Sizes:
                 yield from ({**self.typical, name: size} for size in sizes)
 
 
-def batch_sizes(batch: int | Sequence[int]) -> tuple[int, ...]:
-    """Sizes of a batch, each once. Raises OptionError for one that is no whole number above 0."""
-    given: Sequence[Any] = batch if isinstance(batch, list | tuple) else (batch,)
-    for size in given:
-        if isinstance(size, bool) or not isinstance(size, Integral) or int(size) < 1:
-            raise OptionError("batch", f"{size!r} is no number of samples such as 4")
-    return tuple(dict.fromkeys(map(int, given)))
-
-
 def check_sizes(model: Model, sizes: Sizes) -> None:
     """Raise UsageError for dimensions that the model does not have."""
+    from ..engine.preparation.overrides import require_dimensions  # slow to import, and `--help` imports this module
+
     require_dimensions(model, "range", sizes.occurring)
     require_dimensions(model, "typical", sizes.typical)
 

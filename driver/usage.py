@@ -1,20 +1,40 @@
-"""Checks of what users name, before any work begins: devices, and folders of rules."""
+"""What users name, looked up and checked: devices, cost models, runtimes, and folders of rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..costmodels.device import default_device, load_device
+from ..costmodels.device import load_device
 from ..costmodels.device_file import DeviceError
+from ..costmodels.model import CostModel, cost_model
+from ..costmodels.runtime import Runtime, load_runtime
 from ..rules.places import rule_paths
 from ..support.errors import RuleError, UsageError
+from .options import Options, PricingOptions
 
 
-def check_device(name: str | None, cost: str) -> None:
-    """Raise UsageError for a device that is unknown or whose file is wrong; None is the default for `cost`."""
+def cost_model_for(options: PricingOptions) -> CostModel:
+    """What extraction minimises; "profile" uses the user's measurements, and the roofline where there are none."""
+    device = load_device(options.device)
+    if options.cost != "profile":
+        return cost_model(options.cost, device)
+    from ..costmodels.profile import ProfileDatabase  # with SQLite, which takes time to import
+    from ..extract.partition.profile_cost import ProfileCost
+
+    return ProfileCost(device, ProfileDatabase.open())
+
+
+def runtime_for(options: Options) -> Runtime:
+    """The runtime; only its forms where FLOPs or the kernels of a partition are minimised, not its time."""
+    runtime = load_runtime(options.runtime).on(load_device(options.device).mtriple.partition("-")[0])
+    return runtime if options.partition == "none" and options.cost != "flops" else runtime.forms
+
+
+def check_device(name: str) -> None:
+    """Raise UsageError for a device that is unknown or whose file is wrong."""
     try:
-        load_device(name or default_device(cost))
+        load_device(name)
     except DeviceError as error:
         raise UsageError(f"--device: {error}") from error
 

@@ -295,7 +295,7 @@ def blame_user_rules(selection: RuleSelection, egraph: EGraph) -> Iterator[None]
     except (EqfuseError, OSError, MemoryError):
         raise
     except Exception as error:
-        rules = _matched_user_rules(selection, egraph) if selection.paths else []
+        rules = _matched_user_rules(selection, egraph) if selection.rules else []
         if not rules:
             raise
         places = ", ".join(f"{r.path}:{r.line}:{r.column}: rule {r.name}" for r in rules[:_MOST_NAMED])

@@ -88,7 +88,7 @@ def load_rules(
 def load_selection(selection: RuleSelection) -> RuleSet:
     """The rules of a selection; see `load_rules`."""
     return load_rules(
-        selection.paths, precision=selection.precision, only=selection.only, skip=selection.skip,
+        selection.rules, precision=selection.precision, only=selection.only, skip=selection.skip,
         domains=selection.domains,
     )  # fmt: skip
 

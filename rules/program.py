@@ -106,7 +106,7 @@ def _key(selection: RuleSelection) -> str:
     """The sources that make programs, the names and contents of the user's files, and the selection."""
     parts = [source_digest("rules", "ir"), selection.precision]
     parts += [*selection.only, "-", *selection.skip, "-", *selection.domains]
-    for path in selection.paths:
+    for path in selection.rules:
         for file in sorted(path.rglob("*.egg")) if path.is_dir() else [path]:
             content = sha256(file.read_bytes()).hexdigest() if file.is_file() else "no file"
             parts.append(f"{file.resolve()} {content}")

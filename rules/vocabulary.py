@@ -54,9 +54,9 @@ TOP_LEVEL = DECLARATIONS | RULES | {"set", "condition"}
 
 @dataclass(frozen=True)
 class RuleSelection:
-    """The selection of rules: the arguments of `rules.loader.load_rules`."""
+    """The selection of rules: the arguments of `rules.loader.load_rules`; `rules` are the user's files and folders."""
 
-    paths: tuple[Path, ...] = ()
+    rules: tuple[Path, ...] = ()
     precision: Precision = "real"
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import inspect
 import pydoc
+import re
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,8 +19,6 @@ from onnx import helper
 
 import eqfuse
 from eqfuse.cli.parser import build_parser
-from eqfuse.driver.compiler.accelerator import AcceleratorOptions
-from eqfuse.driver.options import BenchOptions, InspectOptions, MeasureOptions, Options, PricingOptions, VerifyOptions
 from eqfuse.engine.choices import CostName, Extraction, PartitionMethod
 from eqfuse.rules.vocabulary import Precision
 from eqfuse.support.errors import EqfuseError
@@ -125,72 +123,70 @@ def test_prices_are_for_a_named_class_unless_they_were_measured_here(options: di
 
 
 def test_the_package_lists_its_api_before_it_is_loaded() -> None:
-    assert {"optimize", "compile", "load", *OPTIONS, "EqfuseError"} <= set(dir(eqfuse))
+    assert {"optimize", "compile", "load", *FUNCTIONS, "EqfuseError"} <= set(dir(eqfuse))
 
 
-OPTIONS: dict[str, tuple[type[Any], ...]] = {
-    "optimize": (Options, MeasureOptions),
-    "compile": (Options,),
-    "verify": (VerifyOptions,),
-    "inspect": (InspectOptions,),
-    "diff": (PricingOptions,),
-    "bench": (BenchOptions,),
-}
-"""The classes of the options that each function takes as keywords."""
-OTHERS = {
-    "optimize": {"observer"},
-    "compile": {"batch", "observer", "target", "threads", "measure", "format", "prefix", "accelerator", "tuning"},
-}
-"""The keywords that are no options of these classes."""
+FUNCTIONS = ("optimize", "compile", "verify", "inspect", "diff", "bench")
 WITHOUT_FLAG = {
     "optimize": {"observer", "intensive"},
     "compile": {
         "observer", "accelerator", "tuning", "device", "runtime", "as_functions", "certify", "certificate",
     },
-}
+}  # fmt: skip
 """The keywords that a command has no flag for: on the command line the device is the target, and the fields of
 `accelerator` and `tuning` are flags of their own."""
-WITHOUT_KEYWORD = {"optimize": {"out", "report"}}
+WITHOUT_KEYWORD = {
+    "optimize": {"out", "report"},
+    "compile": {
+        "floats", "variant", "order", "per_cluster", "trials", "tuning_limit", "reformer", "runner", "tracker",
+        "device_key", "cluster",
+    },
+}  # fmt: skip
 
 
-def keywords(name: str) -> dict[str, inspect.Parameter]:
-    """The keyword-only parameters of a function of the API."""
-    parameters = inspect.signature(getattr(eqfuse, name)).parameters
-    return {key: each for key, each in parameters.items() if each.kind is inspect.Parameter.KEYWORD_ONLY}
+def parameters(name: str) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a function of the API."""
+    return inspect.signature(getattr(eqfuse, name)).parameters
 
 
-def flags(command: str) -> set[str]:
-    """The destinations of a command's arguments, without those of every command, the models and the file to write."""
+def flags(command: str) -> dict[str, argparse.Action]:
+    """A command's arguments by destination, without those of every command, the models and the file to write."""
     (commands,) = (a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
     common = {"help", "verbose", "quiet", "json", "output"}
     positional = {"optimize": {"model"}, "compile": {"model"}, "bench": {"bundle"}, "inspect": {"model"}}
     models = positional.get(command, {"model", "candidate"})
-    return {a.dest for a in commands.choices[command]._actions} - common - models
+    return {a.dest: a for a in commands.choices[command].filled()._actions if a.dest not in common | models}
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_a_signature_has_the_fields_of_its_options_with_their_defaults(name: str) -> None:
-    given = keywords(name)
-    options = [field for kind in OPTIONS[name] for field in fields(kind)]
-    assert set(given) == {field.name for field in options} | OTHERS.get(name, set())
-    for field in options:
-        default = field.default_factory() if field.default_factory is not MISSING else field.default
-        expected = "joint" if (name, field.name) == ("compile", "partition") else default
-        assert given[field.name].default == expected, field.name
-
-
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_command_has_the_keywords_of_its_function(name: str) -> None:
-    fields_of_groups = {"trials", "tuning_limit", "no_reformer", "runner", "tracker", "device_key", "cluster"} | {
-        field.name for field in fields(AcceleratorOptions)
-    }
-    others = WITHOUT_KEYWORD.get(name, set()) | (fields_of_groups - {"batch"} if name == "compile" else set())
-    assert flags(name) - others == set(keywords(name)) - WITHOUT_FLAG.get(name, set())
+    keywords = {key for key, each in parameters(name).items() if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert set(flags(name)) - WITHOUT_KEYWORD.get(name, set()) == keywords - WITHOUT_FLAG.get(name, set())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_help_says_of_each_option_what_the_command_line_says(name: str) -> None:
+    described = " ".join(getattr(eqfuse, name).__doc__.split())
+    assert [key for key in parameters(name) if f" {key}: " not in described] == []
+    for key, action in flags(name).items():
+        if key in parameters(name) and not isinstance(action, argparse._StoreFalseAction):
+            said = str(action.help).removesuffix("; repeatable")
+            sentence = re.sub(r"--([a-z][\w-]*)", lambda flag: f"`{flag[1].replace('-', '_')}`", said)
+            assert f" {key}: {sentence} " in f"{described} ", key
+
+
+def test_defaults_of_a_signature_are_those_that_are_used() -> None:
+    assert parameters("optimize")["partition"].default == "none"
+    assert parameters("compile")["partition"].default == "joint"
+    assert parameters("optimize")["input_shapes"].default == {}
+    assert eqfuse.Options() == eqfuse.Options(
+        **{name: parameters("optimize")[name].default for name in vars(eqfuse.Options())}
+    )
 
 
 def test_help_shows_every_function_with_its_options() -> None:
     text = pydoc.plain(pydoc.render_doc(eqfuse))
-    for name in OPTIONS:
+    for name in FUNCTIONS:
         assert f"\n    {name}(" in text
     assert "precision: 'Precision' = 'real'" in text
 

@@ -13,7 +13,7 @@ from onnx import helper
 
 import eqfuse
 from eqfuse.cli import main
-from eqfuse.driver.options import PartitionMethod
+from eqfuse.engine.choices import PartitionMethod
 from eqfuse.support.errors import UsageError
 
 from .engine.models import model, normal, value

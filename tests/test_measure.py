@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from onnx import helper
 
 import eqfuse
-from eqfuse.cli.parser import MEASURE_SECONDS, build_parser
+from eqfuse.cli.parser import build_parser
 from eqfuse.costmodels.profile import ProfileDatabase
 from eqfuse.driver.measure import NOTICEABLE, ORIGINAL, TimedCandidate, choose, choose_finalists
+from eqfuse.driver.options import MEASURE_SECONDS
 from eqfuse.engine.verification.baseline import draw_typical
 from eqfuse.lowering.running.onnx_runtime import are_enough, read_profile, subtract_profiling
 from eqfuse.lowering.running.turns import Estimate, take_turns

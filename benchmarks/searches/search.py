@@ -111,16 +111,16 @@ def searched(job: Job) -> Search:
 def _own(job: Job, variant: Variant) -> Search:
     """Without intensive fusion there is none in the bundle either that is kept where the search finds nothing."""
     from eqfuse.driver.compiler.compile import compile_model
-    from eqfuse.driver.options import Options
+    from eqfuse.driver.compiler.options import CompileOptions
     from eqfuse.lowering.tuning.settings import Settings
 
     budget = job.budget
-    options = Options(partition="joint", intensive=variant.intensive, seed=budget.seed)
     settings = Settings(budget.trials, intensive=variant.intensive, reformer=variant.reformer, seed=budget.seed)
-    began = time.monotonic()
-    made = compile_model(
-        job.model, job.compiled, options, target=budget.target, threads=budget.threads, tuning=settings
+    options = CompileOptions(
+        target=budget.target, threads=budget.threads, intensive=variant.intensive, seed=budget.seed, tuning=settings
     )
+    began = time.monotonic()
+    made = compile_model(job.model, job.compiled, options)
     return _search_of(made, time.monotonic() - began)
 
 

@@ -6,20 +6,21 @@ import argparse
 from collections import Counter
 from textwrap import indent
 
+from ...driver.options import RuleOptions
 from ...driver.rules import catalogue as rule_catalogue
 from ...driver.rules.catalogue import example_as_onnx, find_rule, record_of
-from ...driver.usage import check_rule_folders
 from ...support import units
 from .. import render
+from ..options import options_of
 from ..terminal import write
 
 
 def list_rules(arguments: argparse.Namespace) -> int:
     """All rules, or those that every filter lets through."""
-    check_rule_folders(arguments.rules)
+    paths = options_of(RuleOptions, arguments).rules
     rules = [
         rule
-        for rule in rule_catalogue.list_rules(arguments.rules, (arguments.tag,) if arguments.tag else ())
+        for rule in rule_catalogue.list_rules(paths, (arguments.tag,) if arguments.tag else ())
         if (not arguments.property or arguments.property in rule.properties)
         and (not arguments.topic or rule.topic == arguments.topic)
         and (not arguments.sound or rule.sound == arguments.sound)
@@ -38,10 +39,10 @@ def list_rules(arguments: argparse.Namespace) -> int:
 
 def show_rule(arguments: argparse.Namespace) -> int:
     """One rule with its record."""
-    check_rule_folders(arguments.rules)
-    rule = find_rule(arguments.name, arguments.rules)
+    paths = options_of(RuleOptions, arguments).rules
+    rule = find_rule(arguments.name, paths)
     record = record_of(rule)
-    example = example_as_onnx(rule, arguments.rules)
+    example = example_as_onnx(rule, paths)
     if arguments.json:
         render.print_json({**record, "onnx": dict(zip(("before", "after"), example, strict=True)) if example else None})
         return 0

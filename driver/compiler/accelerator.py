@@ -15,36 +15,12 @@ from ...lowering.base.interface import require_fixed
 from ...lowering.base.target import accelerator_of, check_linker
 from ...lowering.base.weights import Weights
 from ...lowering.bundle import bundle
-from ...lowering.dsa.back_end import (
-    FULL,
-    VARIANTS,
-    Choices,
-    Demands,
-    Floats,
-    OrderName,
-    make_program,
-    store_kernels,
-)
-from ...support.options import OptionError, PositiveInteger, check_options
+from ...lowering.dsa.back_end import VARIANTS, Choices, Demands, make_program, store_kernels
+from ...support.options import OptionError
 from ..optimize import Result
 from ..options import Options
 from .compilation import Built, Compilation, kernels_of
-
-
-@dataclass(frozen=True)
-class AcceleratorOptions:
-    """The options of a compilation for an accelerator, as the command line has them. Raises OptionError."""
-
-    batch: PositiveInteger | None = None
-    floats: Floats | None = None
-    variant: str = FULL.name
-    order: OrderName | None = None
-    per_cluster: PositiveInteger | None = None
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        if self.variant not in VARIANTS:
-            raise OptionError("variant", f"{self.variant!r} is not one of {', '.join(VARIANTS)}")
+from .options import AcceleratorOptions
 
 
 def accelerator_for(target: str, options: Options, wanted: AcceleratorOptions) -> Accelerator:

@@ -42,6 +42,7 @@ from ..optimize import Result, Typed, optimize_model
 from ..options import Options
 from ..partition import compile_drawn
 from ..sizes import check_sizes
+from ..usage import cost_model_for
 
 if TYPE_CHECKING:
     from ...engine.verification.inputs import Sample
@@ -314,7 +315,7 @@ def _recorded_result(model: Model, options: Options, lowering: Lowering, clock: 
         graph = operator_graph(model, typed.knowledge, options.sizes.typical)
         drawn = read_partition(model, graph)
         assert drawn is not None, "the caller saw that there is one"
-        summary = summarize(model, typed.knowledge, options.cost_model)
+        summary = summarize(model, typed.knowledge, cost_model_for(options))
     partition = compile_drawn(graph, drawn, model, options, lowering, clock)
     nothing, chosen = Saturation("saturated", 0, (), 0.0, ()), Selection({}, 0.0, 0.0, "optimal")
     return Result(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ...engine.onnx.model import read
 from ...lowering.base.target import check_linker, check_target, is_accelerator, target_of
@@ -13,63 +13,44 @@ from ...lowering.base.threads import check_threads
 from ...lowering.bundle import bundle, cache
 from ...lowering.plan.names import DEFAULT_PREFIX, check_prefix
 from ...support.custom_operators import custom_operators
-from ...support.options import OptionError
+from ...support.options import OptionError, part_of
 from ..clock import Clock, Observer
 from ..optimize import Result
 from ..options import Options
 from ..refused_shapes import blame_input_shapes
 from .compilation import BackEnd, Built, Compilation, Compiled
 from .cross_project import CrossProject
+from .options import AcceleratorOptions, CompileOptions
 from .processor import Processor
 
 if TYPE_CHECKING:
     from ...lowering.tuning.settings import Settings
-    from .accelerator import AcceleratorOptions
 
 
-Format = Literal["bundle", "c"]
-"""A folder that Python loads, or sources and objects that a C compiler makes a library of."""
-
-
-def compile_model(
-    source: Any,
-    output: Path,
-    options: Options,
-    *,
-    target: str = "host",
-    threads: int | None = None,
-    measure: bool = True,
-    batch: Sequence[int] = (),
-    format: Format | None = None,
-    prefix: str | None = None,
-    tuning: Settings | None = None,
-    accelerator: AcceleratorOptions | None = None,
-    observer: Observer | None = None,
-) -> Compiled:
+def compile_model(source: Any, output: Path, wanted: CompileOptions, observer: Observer | None = None) -> Compiled:
     """Compile a model to the bundle `output`; an earlier bundle there is replaced once the new one is verified.
 
-    `options` say how to optimise; for a processor the device is the target. With `tuning` schedules are searched for,
-    and the result is the bundle with them or the one without, whichever is faster. `format` is by default a bundle
-    where this machine can load it; C has names that begin with `prefix`. `accelerator` is for targets
-    ``dsa-NAME``. With `measure` kernels for this machine are timed. A `batch` is the sizes of it that occur; an
-    accelerator has one. Raises EqfuseError with one clear line, among them
-    VerificationError where the compiled model differs from the original: then nothing is written.
+    The result of `tuning` is the bundle with the schedules that were found or the one without, whichever is faster.
+    Raises EqfuseError with one clear line, among them VerificationError where the compiled model differs from the
+    original: then nothing is written.
     """
     bundle.check_destination(output)
+    target = wanted.target
     check_target(target)
+    options, batch, tuning = part_of(Options, wanted), tuple(dict.fromkeys(wanted.batch)), wanted.tuning
     backend: BackEnd
     if is_accelerator(target):
-        from .accelerator import AcceleratorOptions, accelerator_for
+        from .accelerator import accelerator_for
 
-        backend = accelerator_for(target, options, _with_batch(accelerator or AcceleratorOptions(), batch))
-        if (format, prefix) != (None, None):
+        backend = accelerator_for(target, options, _with_batch(wanted.accelerator or AcceleratorOptions(), batch))
+        if (wanted.format, wanted.prefix) != (None, None):
             raise OptionError("format", f"is for processors, and the target is {target}")
         if tuning is not None:
             raise OptionError("tuning", f"schedules are searched for processors, and the target is {target}")
         options, batch = replace(options, intensive=False), ()  # an instance of a layer has one anchor op
     else:
-        backend = _processor_for(target, threads, measure, format, prefix)
-        if accelerator is not None:
+        backend = _processor_for(wanted)
+        if wanted.accelerator is not None:
             raise OptionError("accelerator", f"is for accelerators, and the target is {target}")
         options = replace(options, device=target)
     clock = Clock(observer, options.time_limit)
@@ -119,19 +100,17 @@ def _with_batch(accelerator: AcceleratorOptions, batch: Sequence[int]) -> Accele
     return replace(accelerator, batch=batch[0]) if batch else accelerator
 
 
-def _processor_for(
-    target: str, threads: int | None, measure: bool, format: Format | None, prefix: str | None
-) -> Processor:
+def _processor_for(wanted: CompileOptions) -> Processor:
     """The back end of a target; it writes a C project if asked to, or where this machine cannot load a library for it.
 
     Raises UsageError for a number of threads that cannot be had, a linker that is missing, or a format that the target
     does not have; DeviceError for figures.
     """
-    check_threads(threads)
-    processor = target_of(target, threads)
-    chosen = format or ("bundle" if processor.is_library else "c")
+    check_threads(wanted.threads)
+    processor, prefix = target_of(wanted.target, wanted.threads), wanted.prefix
+    chosen = wanted.format or ("bundle" if processor.is_library else "c")
     if chosen == "bundle" and not processor.is_library:
-        raise OptionError("format", f"a bundle runs on this machine; for {target} there are C projects")
+        raise OptionError("format", f"a bundle runs on this machine; for {wanted.target} there are C projects")
     if chosen == "bundle" and prefix is not None:
         raise OptionError("prefix", "is for C projects; add format c")
     if prefix is not None:
@@ -140,5 +119,5 @@ def _processor_for(
         return CrossProject(processor, prefix=prefix or DEFAULT_PREFIX)
     check_linker()
     if chosen == "bundle":
-        return Processor(processor, measure)
-    return Processor(replace(processor, is_alone=True), measure, prefix or DEFAULT_PREFIX)
+        return Processor(processor, wanted.measure)
+    return Processor(replace(processor, is_alone=True), wanted.measure, prefix or DEFAULT_PREFIX)

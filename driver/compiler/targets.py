@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...lowering.base.target import check_target, is_accelerator, is_library
 from ...lowering.tuning.settings import Settings
 from ...support.errors import UsageError
@@ -21,12 +19,6 @@ def require_processor(target: str) -> None:
         raise UsageError(f"--target {target}: schedules are searched for processors; use `eqfuse compile`")
 
 
-def search_settings(target: str, trials: int, **options: Any) -> Settings:
-    """How to search for schedules; `options` are fields of `Settings`.
-
-    Raises UsageError, before any work, for options that do not fit together and for a runner that cannot run the
-    target's code.
-    """
-    settings = Settings(trials, **options)
+def check_search(target: str, settings: Settings) -> None:
+    """Raise UsageError, before any work, for a runner that cannot run the target's code."""
     settings.runner_for(is_library=is_library(target))
-    return settings

@@ -78,7 +78,7 @@ def _judge(job: Job, folder: Path, bundle: Path) -> Verdict:
 
     from ...lowering.running.runner import load
     from ..compiler.compile import compile_model
-    from ..options import Options
+    from ..compiler.options import CompileOptions
 
     model = folder / "model.onnx"
     if isinstance(job.model, bytes):
@@ -88,10 +88,11 @@ def _judge(job: Job, folder: Path, bundle: Path) -> Verdict:
     sample = folder / "inputs.npz"
     np.savez(sample, allow_pickle=False, **job.inputs)
     if job.typical is None:
-        options = Options(input_shapes={name: array.shape for name, array in job.inputs.items()}, inputs=(sample,))
+        shapes = {name: array.shape for name, array in job.inputs.items()}
+        options = CompileOptions(partition="none", threads=job.threads, input_shapes=shapes, inputs=(sample,))
     else:
-        options = Options(typical=job.typical, inputs=(sample,))
-    compile_model(model, bundle, options, threads=job.threads)
+        options = CompileOptions(partition="none", threads=job.threads, typical=job.typical, inputs=(sample,))
+    compile_model(model, bundle, options)
     compiled = load(bundle, job.threads)
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = 4

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ...costmodels.dsa_device import DsaDevice
 from ...engine.onnx.model import Model
 from ...ir.graph import OperatorGraph
 from ...support.errors import UsageError, VerificationError
+from ..base.choices import Floats
 from ..base.errors import LoweringError
 from ..base.interface import outputs_of
 from ..base.ports import Port
@@ -33,15 +34,13 @@ from .codegen.compiler import (
 from .network.subgraphs import Layer
 from .program.instructions import Compute
 from .report.page import report_page
-from .schedule.scheduler import OrderName
-from .schedule.variants import FULL, VARIANTS
+from .schedule.variants import VARIANTS
 
 __all__ = [
-    "FULL", "TRACE", "VARIANTS", "WIDTHS", "Choices", "CompiledNetwork", "Demands", "Floats", "OrderName", "Section",
-    "load", "make_program", "schedule_again", "section_of", "store_kernels",
+    "TRACE", "VARIANTS", "WIDTHS", "Choices", "CompiledNetwork", "Demands", "Section", "load", "make_program",
+    "schedule_again", "section_of", "store_kernels",
 ]  # fmt: skip
 
-Floats = Literal["float16", "float32", "float64"]
 WIDTHS: dict[Floats, int] = {"float16": 2, "float32": 4, "float64": 8}
 """Bytes of the types that floats may be stored in."""
 _SIMULATION_SECONDS = 3600.0

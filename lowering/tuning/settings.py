@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import field
 from math import ceil
 from typing import Literal
 
 from ...support.errors import UsageError
-from ...support.options import NotNegativeInteger, Positive, PositiveInteger, check_options
+from ...support.options import NotNegativeInteger, Positive, PositiveInteger, about, check_options, option, option_class
 
 FIRST_SHARE = 0.5
 """The part of all trials that may be the first ones of their kernels, which only time the analytic schedule."""
@@ -21,26 +21,31 @@ def trials_for(kernels: int) -> int:
 RunnerName = Literal["local", "emulate", "rpc"]
 
 
-@dataclass(frozen=True)
+@option_class()
 class Settings:
-    """How to tune a model. The command line's options are these fields.
+    """How to tune a model. `intensive` and `reformer` off are AGO's variants NI and NR (section VI-B).
 
-    `trials`: candidates that are measured in all, those that are in the database already counted; no new ones begin
-    after `time_limit` seconds. `intensive` and `reformer` off are AGO's variants NI and NR (section VI-B). `runner`
-    says where kernels run: on this machine, on an emulated board, or on devices of the kind `device_key` that the RPC
-    `tracker` (``host:port``) knows. `cluster`: a Dask scheduler whose workers compile. Raises UsageError for what does
-    not fit together.
+    Raises UsageError for what does not fit together.
     """
 
-    trials: PositiveInteger
-    time_limit: Positive | None = None
-    intensive: bool = True
-    reformer: bool = True
-    runner: RunnerName | None = None
-    tracker: str | None = None
-    device_key: str | None = None
-    cluster: str | None = None
-    seed: NotNegativeInteger = 0
+    trials: PositiveInteger = field(
+        metadata=about("measure up to this number of candidates, including those of earlier runs")
+    )
+    time_limit: Positive | None = option(
+        None, "start no new candidates after this many seconds", metavar="SECONDS", flags=("--tuning-limit",)
+    )
+    intensive: bool = option(True, "search for kernels with several convolutions and matrix products")
+    reformer: bool = option(
+        True, "tune the parts of joined kernels first", off="tune joined kernels from the start, as a whole"
+    )
+    runner: RunnerName | None = option(
+        None,
+        "where candidates run: here, on an emulated Arm board, or on devices of `tracker` (default: by target)",
+    )
+    tracker: str | None = option(None, "TVM's RPC tracker, which knows the devices", metavar="HOST:PORT")
+    device_key: str | None = option(None, "the kind of device to ask the tracker for", metavar="K")
+    cluster: str | None = option(None, "a Dask scheduler, whose workers compile candidates", metavar="HOST:PORT")
+    seed: NotNegativeInteger = option(0, "seed of the search")
 
     def __post_init__(self) -> None:
         check_options(self)

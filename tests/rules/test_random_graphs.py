@@ -44,7 +44,7 @@ def test_random_graphs_keep_their_values(seed: int) -> None:
 def test_an_unsound_rule_is_seen(tmp_path: Path) -> None:
     own = tmp_path / "own.egg"
     own.write_text(_UNSOUND, encoding="utf-8")
-    saturation = saturate_graph(random_graph(Random(1)), RuleSelection(paths=(own,)))
+    saturation = saturate_graph(random_graph(Random(1)), RuleSelection(rules=(own,)))
     assert list(Evaluation(saturation).disagreements())
 
 

@@ -38,7 +38,7 @@ def require_accepted(selection: RuleSelection, *, judge: Judge, report: Callable
     `report` is called with the progress. Raises RuleError for the first rule that may not be used, with a
     counterexample.
     """
-    paths = rule_paths(selection.paths)
+    paths = rule_paths(selection.rules)
     if _are_stored(selection, paths):
         return
     from ...rules.lint import require_clean  # the lint and the checker have imports of their own

@@ -17,6 +17,7 @@ import msgspec
 
 from ....costmodels.dsa_device import DsaDevice, single_cluster
 from ....ir.graph import OperatorGraph
+from ...base.choices import OrderName
 from ...base.errors import DsaError
 from ..network.batches import with_batch
 from ..network.deep_products import split_products
@@ -26,7 +27,7 @@ from ..network.subgraphs import Layer
 from ..program.instructions import Program
 from ..program.validate import validate
 from ..schedule.clusters import Allocation, allocations
-from ..schedule.scheduler import OrderName, Schedule, schedule
+from ..schedule.scheduler import Schedule, schedule
 from ..schedule.variants import ALTERNATIVES, FULL, Variant
 from ..simulate.time_report import TimeReport, report
 from ..simulate.timing import Timeline, simulate_time

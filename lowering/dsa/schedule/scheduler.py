@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from ....costmodels.dsa_device import DsaDevice
 from ....ir.graph import OperatorGraph
+from ...base.choices import OrderName
 from ...base.errors import DsaError
 from ..network.batches import with_batch
 from ..network.core_factors import Binding
@@ -19,7 +19,6 @@ from .grouping import Group, group, ungrouped
 from .instances import InstanceGraph, Part, instance_graph
 from .orders import Order, better_order, bfs_order, dfs_order
 
-OrderName = Literal["better", "bfs", "dfs", "footprint", "best"]
 _ORDERS: Mapping[OrderName, Callable[[InstanceGraph], Order]] = {
     "better": better_order,
     "bfs": bfs_order,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ...base.choices import OrderName
 from ..program.instructions import Level
-from .scheduler import OrderName
 
 SpillRule = Literal["longest", "least"]
 

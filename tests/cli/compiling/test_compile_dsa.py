@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import onnx
@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 from eqfuse.costmodels.dsa_device import DIRECTORY, dsa_device_names
-from eqfuse.driver.choices import DSA_ORDERS, DSA_VARIANTS, FLOATS
+from eqfuse.lowering.base.choices import Floats, OrderName, VariantName
 from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest
@@ -274,10 +274,10 @@ def test_accelerators_are_listed_where_targets_are(eqfuse: CommandLine) -> None:
     assert [name for name in dsa_device_names() if f"dsa-{name}" not in error] == []
 
 
-def test_the_parser_knows_all_names() -> None:
-    assert set(DSA_VARIANTS) == set(VARIANTS)
-    assert set(DSA_ORDERS) == set(_ORDERS)
-    assert set(FLOATS) == set(WIDTHS)
+def test_the_options_know_all_names() -> None:
+    assert set(get_args(VariantName)) == set(VARIANTS)
+    assert set(get_args(OrderName)) == set(_ORDERS)
+    assert set(get_args(Floats)) == set(WIDTHS)
 
 
 def test_help_says_what_is_for_accelerators(eqfuse: CommandLine) -> None:

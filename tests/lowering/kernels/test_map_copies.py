@@ -12,7 +12,7 @@ from onnx import helper
 
 import eqfuse
 from eqfuse.driver.compiler.compile import compile_model
-from eqfuse.driver.options import Options
+from eqfuse.driver.compiler.options import CompileOptions
 from eqfuse.engine.onnx.model import read
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.base.target import target_of
@@ -98,7 +98,7 @@ def test_what_onnx_runtime_reads_keeps_its_name() -> None:
 def test_the_numbers_are_those_of_the_model(nodes: tuple[onnx.NodeProto, ...], tmp_path: Path) -> None:
     proto = model_of(*nodes)
     x = np.random.default_rng(0).standard_normal(SHAPE, np.float32)
-    compile_model(proto, tmp_path / "build", Options(partition="joint"), threads=1)
+    compile_model(proto, tmp_path / "build", CompileOptions(threads=1))
     result = eqfuse.load(tmp_path / "build").run({"x": x})["y"]
     np.testing.assert_allclose(result, expected(proto, {"x": x})["y"], rtol=1e-4, atol=1e-5)
 

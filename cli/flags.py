@@ -1,0 +1,175 @@
+"""The arguments of each command, by functions that `parser.py` names. Light to import: ``--help`` answers at once."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+
+from ..driver.choices import RULE_PROPERTIES, RULE_SOUNDNESS
+from ..driver.options import (
+    AttemptOptions,
+    BenchOptions,
+    InspectOptions,
+    MeasureOptions,
+    Options,
+    PricingOptions,
+    RewritingOptions,
+    RuleOptions,
+    VerifyOptions,
+)
+from ..support.options import NotNegativeInteger, PositiveInteger
+from .arguments import add_options, reader
+
+
+def add_model(parser: ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="an ONNX file")
+
+
+def _add_candidate(parser: ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("candidate", type=Path, help="the model to compare with it")
+
+
+def _add_bundle(parser: ArgumentParser) -> None:
+    parser.add_argument("bundle", type=Path, help="the folder that `eqfuse compile` wrote")
+
+
+# --- models
+
+
+def optimize(parser: ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("out", nargs="?", type=Path, help="the file to write (or -o)")
+    parser.add_argument("-o", "--output", type=Path, help="the file to write; without one, only report")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE.html", help="draw graphs, prices and rules in one file for a browser"
+    )
+    add_options(parser, Options, without=("intensive",))
+    add_options(parser.add_argument_group("choosing by measurement"), MeasureOptions)
+
+
+def run(parser: ArgumentParser) -> None:
+    _add_bundle(parser)
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="[NAME=]FILE.npy", help="an input, or .npz with all; repeatable"
+    )
+    parser.add_argument(
+        "--random", type=reader(NotNegativeInteger), metavar="SEED", help="random numbers for the other inputs"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs (.npy where there is one)")
+    add_options(parser, BenchOptions, only=("threads",))
+
+
+def bench(parser: ArgumentParser) -> None:
+    _add_bundle(parser)
+    add_options(parser, BenchOptions)
+
+
+def verify(parser: ArgumentParser) -> None:
+    _add_candidate(parser)
+    add_options(parser, VerifyOptions)
+
+
+def inspect(parser: ArgumentParser) -> None:
+    add_model(parser)
+    add_options(parser, InspectOptions, without=("partition", "certificate"))
+    add_options(parser.add_mutually_exclusive_group(), InspectOptions, only=("partition", "certificate"))
+
+
+def diff(parser: ArgumentParser) -> None:
+    _add_candidate(parser)
+    add_options(parser, PricingOptions)
+
+
+# --- rules
+
+
+def bisect(parser: ArgumentParser) -> None:
+    add_model(parser)
+    add_options(parser, AttemptOptions)
+
+
+def list_rules(parser: ArgumentParser) -> None:
+    parser.add_argument("--tag", help="only rules with this property, topic or name")
+    parser.add_argument("--property", choices=RULE_PROPERTIES, help="only rules with this property")
+    parser.add_argument("--topic", help="only the rules of one file, by its name")
+    parser.add_argument("--sound", choices=RULE_SOUNDNESS, help="only rules that are true in this sense")
+    add_options(parser, RuleOptions)
+
+
+def show_rule(parser: ArgumentParser) -> None:
+    parser.add_argument("name", help="the rule's name")
+    add_options(parser, RuleOptions)
+
+
+def check_rules(parser: ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", type=Path, help="files or folders; without any, the shipped catalogue")
+    parser.add_argument("--fresh", action="store_true", help="use no verdicts of earlier runs")
+    parser.add_argument(
+        "--samples", type=reader(PositiveInteger), default=24, metavar="N",
+        help="test N samples of each side that is rewritten (default 24)",
+    )  # fmt: skip
+
+
+def discover(parser: ArgumentParser) -> None:
+    parser.add_argument("--ops", required=True, metavar="A,B,C", help="element-wise operators and reductions")
+    parser.add_argument(
+        "--size", type=reader(PositiveInteger), default=3, metavar="N", help="operators in the largest term (default 3)"
+    )
+    parser.add_argument(
+        "--no-catalogue", dest="catalogue", action="store_false",
+        help="also find rules that the shipped ones derive; a shipped rule is written as a comment",
+    )  # fmt: skip
+    parser.add_argument("--output", type=Path, metavar="FILE", help="the rule file to write (default: standard output)")
+
+
+def explain(parser: ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("--output", metavar="VALUE", help="a value of the original (without: list the rewritten ones)")
+    add_options(parser, RewritingOptions)
+
+
+def why_not(parser: ArgumentParser) -> None:
+    parser.add_argument("name", help="the rule's name")
+    add_model(parser)
+    parser.add_argument("--node", required=True, metavar="N", help="the name of a node, or of one of its outputs")
+    add_options(parser, RewritingOptions)
+
+
+def stats(parser: ArgumentParser) -> None:
+    parser.add_argument("models", nargs="+", type=Path, help="ONNX files")
+    parser.add_argument("--unused", action="store_true", help="list the rules that never match")
+    add_options(parser, RewritingOptions)
+
+
+# --- measurements and devices
+
+
+def of_device(parser: ArgumentParser) -> None:
+    parser.add_argument("--device", metavar="D", help="only measurements on this device")
+    _add_database(parser)
+
+
+def export(parser: ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE.json", help="the file to write")
+    of_device(parser)
+
+
+def import_(parser: ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE.json", help="a file that `export` wrote")
+    _add_database(parser)
+
+
+def _add_database(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--database", type=Path, metavar="PATH", help="the database (default: in the user's cache folder)"
+    )
+
+
+def show_device(parser: ArgumentParser) -> None:
+    help_ = "a name, or the path of a device file (default: host)"
+    parser.add_argument("device", nargs="?", default="host", help=help_)
+
+
+def measure(parser: ArgumentParser) -> None:
+    parser.add_argument("--forget", action="store_true", help="go back to the figures known without measuring")
