@@ -15,7 +15,7 @@ from ..ir.operators import OPERATORS
 from .device import Device
 from .model import FOLDED_SECONDS, LEAVES
 from .scheduled import VIEW_SECONDS, border_seconds, call_seconds, copies_border, run_seconds, scheduled_seconds
-from .traffic import VIEWS, traffic
+from .traffic import UNMOVED, traffic
 
 _REDUCING = ("linear", "pooling", "normalization", "reduction", "recurrent")
 ANCHORS = frozenset(o.name for o in OPERATORS.values() if o.category in _REDUCING) - {"BatchNormalization"} | {"LRN"}
@@ -54,7 +54,7 @@ class FusedCost:
         return self._estimate(operation) if observed is None else observed
 
     def _estimate(self, operation: Operation) -> float:
-        if operation.op in VIEWS:
+        if operation.op in UNMOVED:
             return VIEW_SECONDS
         if operation.op in ANCHORS:
             size = traffic(operation).total

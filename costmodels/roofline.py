@@ -15,15 +15,15 @@ from math import prod
 from pathlib import Path
 
 from ..ir.operation import Operation
-from ..ir.operators import CONVOLUTIONS, PRODUCTS, REDUCTIONS
+from ..ir.operators import CONVOLUTIONS, FILTERS, OPERATORS, PRODUCTS, REDUCTIONS
 from ..ir.operators.linear import depth, is_convolution
 from ..ir.operators.pooling import window_size
 from .device import Device
 from .flops import flops
-from .traffic import VIEWS, traffic
+from .traffic import UNMOVED, traffic
 
 KERNELS = Path(__file__).parent / "kernels.toml"
-_BIASED = PRODUCTS - {"MatMul"}
+_BIASED = frozenset(name for name in PRODUCTS if len(OPERATORS[name].operands) > 2)
 """Products that add a small third operand to their result. It streams from its own cache level, not with the others."""
 
 
@@ -50,7 +50,7 @@ def seconds(operation: Operation, device: Device) -> float:
 
     A chain of binary Concats costs as much as one n-ary Concat: each link pays the bytes and runs that it adds.
     """
-    if operation.op in VIEWS:
+    if operation.op in UNMOVED:
         return device.view_overhead
     move, copy = _move(operation, device), copy_seconds(operation, device)
     busy = move + copy if copy else max(compute_seconds(operation, device), move)
@@ -60,13 +60,13 @@ def seconds(operation: Operation, device: Device) -> float:
 def compute_seconds(operation: Operation, device: Device) -> float:
     """Time of the arithmetic alone, as if the data were in registers; 0 for operators that only move data."""
     kernel = _kernel(operation)
-    return 0.0 if operation.op in VIEWS or kernel.unit == "run" else _compute(operation, kernel, device)
+    return 0.0 if operation.op in UNMOVED or kernel.unit == "run" else _compute(operation, kernel, device)
 
 
 def copy_seconds(operation: Operation, device: Device) -> float:
     """Time of a data movement beyond its bytes, in proportion to its contiguous runs; 0 for other operators."""
     kernel = _kernel(operation)
-    if operation.op in VIEWS or kernel.unit != "run":
+    if operation.op in UNMOVED or kernel.unit != "run":
         return 0.0
     return _RUNS[operation.op](operation) * kernel.value / device.clock
 
@@ -159,7 +159,7 @@ def _slice_variant(operation: Operation) -> str:
 
 
 _VARIANTS: dict[str, Callable[[Operation], str]] = {
-    "Conv": _conv_variant,
+    **dict.fromkeys(FILTERS, _conv_variant),
     "Transpose": _transpose_variant,
     "Softmax": _softmax_variant,
     "LogSoftmax": _softmax_variant,

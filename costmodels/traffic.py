@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.operation import Operation
+from ..ir.operators import VIEWS
 
-VIEWS = frozenset(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"))
-"""Operators that only change the shape: they move no bytes."""
+UNMOVED = VIEWS | {"Dropout"}
+"""Operators that move no bytes."""
 
 _SHAPES = frozenset(("Shape", "Size", "ConstantOfShape"))
 _PICKING = frozenset(("Slice", "Gather", "GatherElements", "GatherND"))
@@ -36,7 +37,7 @@ def traffic(operation: Operation) -> Traffic:
     many as it reads; a Concat moves its operands, except earlier links of the same chain.
     """
     op, operands, written = operation.op, operation.operands, operation.output.bytes
-    if op in VIEWS:
+    if op in UNMOVED:
         return NOTHING
     if op in _SHAPES:
         return Traffic(0, written)

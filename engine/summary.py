@@ -12,6 +12,7 @@ import onnx_ir as ir
 from ..costmodels.flops import flops
 from ..costmodels.model import CostModel
 from ..ir.operation import Operation, assume_sizes, dimension_size
+from ..ir.operators import VIEWS
 from ..ir.types import TensorType
 from .bodies.inference import infer_form
 from .egraph.canonical import canonical
@@ -19,9 +20,6 @@ from .onnx.model import Model, elements
 from .onnx.nodes import BODY_DOMAIN, FORMAL_KEY, RANDOM_OPERATORS, blame_node, has_body, is_standard, outer_values
 from .onnx.typing import constant_type, dtype_name
 from .shapes.inference import SMALL, Knowledge
-
-VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
-"""Operators that move nothing: their outputs take no memory of their own."""
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from ...ir.operators import ELEMENTWISE
+from ...ir.operators import SCHEMAS
 from ..onnx.nodes import is_pure
-
-_TOTAL = (
-    ELEMENTWISE - {"Div", "Mod", "Pow", "BitShift", "Where"} | {"MatMul", "Transpose", "Shape", "Size", "Identity",
-    "Softmax", "LogSoftmax", "Not", "Cast", "Conv", "LayerNormalization"}
-)  # fmt: skip
-"""Operators that run on every operand of fitting shape. Divisions of integers by zero end the process."""
 
 
 def is_total(node: ir.Node) -> bool:
     """Whether a node runs on any operands of its types: shapes are known and nothing depends on elements."""
-    if node.op_type not in _TOTAL or not is_pure(node):
+    row = SCHEMAS.get(node.op_type)
+    if row is None or not row.is_total or not is_pure(node):
         return False
     operands = [value for value in node.inputs if value is not None]
     if any(value.dtype is None or value.dtype == ir.DataType.STRING for value in operands):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ...ir.operators import OPERATORS, RECURRENT, REDUCTIONS
+from ...ir.operators import OPERATORS, RECURRENT, REDUCTIONS, TO_SHAPES
 from ...ir.operators.resize import DEFAULTS as RESIZE_DEFAULTS
 from ...ir.sizes import floor_divide, number
 from ...ir.types import Dimension, TensorType
@@ -352,7 +352,7 @@ FORMS: dict[str, Form] = {
     "BatchNormalization": _batch_normalization,
     "GroupNormalization": _group_normalization,
     "CumSum": _cumulative,
-    **dict.fromkeys(("Reshape", "Expand"), _target_shape),
+    **dict.fromkeys(TO_SHAPES, _target_shape),
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
     "Transpose": _transpose,

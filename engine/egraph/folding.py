@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx_ir import serde
 
-from ...ir.operators import OPERATORS, Operand, Unsupported
+from ...ir.operators import OPERATORS, RESHAPES, Operand, Unsupported
 from ...ir.operators import evaluate as evaluate_operator
 from ...support.deadlines import require_time
 from ..onnx.evaluation import evaluate, evaluate_by_reference
@@ -40,9 +40,7 @@ _OPSET = 18
 _INTERMEDIATE_BYTES = 64 << 20
 """A constant on the way to a folded one may have this many bytes in a model of any size, or as many as all weights of
 the model: computing it takes under a second. A larger one, such as a Range of millions, stays in the graph."""
-_MOVEMENT = frozenset(
-    {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Tile", "Slice", "Gather", "Concat", "Split"}
-)
+_MOVEMENT = RESHAPES | {"Transpose", "Expand", "Tile", "Slice", "Gather", "Concat", "Split"}
 
 
 class OutOfRangeError(Exception):

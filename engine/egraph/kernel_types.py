@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ...ir.operators import CONVOLUTIONS, REDUCTIONS
+from ...ir.operators import CONVOLUTIONS, REDUCTIONS, VIEWS
 
 _DOUBLE = frozenset({"float64"})
 _UNSIGNED = frozenset({"uint32", "uint64"})
@@ -35,9 +35,7 @@ _MISSING: Mapping[str, frozenset[str]] = {
 _SMALL = frozenset({"int4", "uint4", "int2", "uint2", "float4_e2m1fn", "float8_e8m0fnu"})
 _RARE = _SMALL | {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "complex64", "complex128"}
 _RARE_KERNELS = frozenset({"Cast", "Transpose"})
-_BRAIN_KERNELS = _RARE_KERNELS | {
-    "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Concat", "Split", "Gather",
-}  # fmt: skip
+_BRAIN_KERNELS = _RARE_KERNELS | VIEWS | {"Slice", "Concat", "Split", "Gather"}
 """Operators with kernels for bfloat16."""
 _BODY_ONLY = {"Swish": 24}
 """Operators that ONNX Runtime 1.32 runs only by their body in ONNX, which it has only up to this opset."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ...ir.operators import OPERATORS, REDUCTIONS
+from ...ir.operators import FILTERS, GLOBAL_POOLS, OPERATORS, POOLS, REDUCTIONS
 from ...ir.sizes import ONE, ZERO, Size, exact_quotient, floor_divide, number
 from .site import Shape, Site, Undecided, dimensions, product, require_number, require_size
 from .windows import convolution, global_pool, pool, transposed_convolution
@@ -365,14 +365,10 @@ _RULES: dict[str, Callable[[Site], Shape | list[Shape]]] = {
     "Unsqueeze": _unsqueeze,
     "Flatten": _flatten,
     "Gather": _gather,
-    "Conv": convolution,
-    "ConvInteger": convolution,
+    **dict.fromkeys(FILTERS, convolution),
     "ConvTranspose": transposed_convolution,
-    "AveragePool": pool,
-    "MaxPool": pool,
-    "LpPool": pool,
-    "GlobalAveragePool": global_pool,
-    "GlobalMaxPool": global_pool,
+    **dict.fromkeys((*POOLS, "LpPool"), pool),
+    **dict.fromkeys(GLOBAL_POOLS, global_pool),
     "Concat": _concat,
     "Split": _split,
     "Slice": _slice,

@@ -11,6 +11,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir import serde
 
+from ...ir.operators.linear import is_convolution
 from ...ir.size_names import parse_size
 from ...ir.sizes import Size, TooComplex, neighbour_products, number, symbol
 from ...ir.types import Dimension, TensorType
@@ -43,7 +44,7 @@ class Declared:
         windowed = {
             dimension
             for node in nodes
-            if node.op_type == "Conv" and is_standard(node) and node.inputs and node.inputs[0] is not None
+            if is_convolution(node.op_type) and is_standard(node) and node.inputs and node.inputs[0] is not None
             if (type_ := types.get(node.inputs[0].name or "")) is not None and type_.shape is not None
             for dimension in type_.shape[2:]
             if isinstance(dimension, str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...ir.operators import FILTERS
 from ...ir.sizes import ONE, Size, floor_divide, number
 from .site import Shape, Site, dimensions, require_number
 
@@ -11,7 +12,7 @@ def _window(site: Site) -> tuple[list[int], list[int], list[int], list[int]]:
     spatial = len(site.shape()) - 2
     kernel = site.attribute("kernel_shape")
     if kernel is None:
-        kernel = [require_number(size) for size in site.shape(1)[2:]]
+        kernel = [require_number(size) for size in site.shape(FILTERS.get(site.node.op_type, 1))[2:]]
     dilations = site.attribute("dilations", [1] * spatial)
     strides = site.attribute("strides", [1] * spatial)
     pads = site.attribute("pads", [0] * (2 * spatial))
@@ -19,7 +20,7 @@ def _window(site: Site) -> tuple[list[int], list[int], list[int], list[int]]:
     return extents, list(strides), list(pads[:spatial]), list(pads[spatial:])
 
 
-def _slid(site: Site) -> Shape:
+def _slid(site: Site, is_pool: bool) -> Shape:
     """The dimensions after the first two, behind a window that slides over them."""
     extents, strides, before, behind = _window(site)
     padding, is_ceil = site.attribute("auto_pad", "NOTSET"), site.attribute("ceil_mode", 0)
@@ -29,7 +30,6 @@ def _slid(site: Site) -> Shape:
             return floor_divide(size + number(stride - 1), number(stride))
         begin, end = (0, 0) if padding == "VALID" else (begin, end)
         # the only window of a pool may reach beyond the map, by less than a stride
-        is_pool = not site.node.op_type.endswith("Conv")
         site.require(size, max(1, extent - begin - end - (stride - 1 if is_pool else 0)))
         room = size + number(begin + end - extent + stride)
         if is_ceil:  # one window more if something is left, but none that begins in the pad at the end
@@ -42,13 +42,14 @@ def _slid(site: Site) -> Shape:
 
 
 def convolution(site: Site) -> Shape:
-    """The shape behind a Conv."""
-    return (site.shape()[0], site.shape(1)[0], *_slid(site))
+    """The shape behind a convolution that is not transposed."""
+    filters = site.shape(FILTERS.get(site.node.op_type, 1))
+    return (site.shape()[0], filters[0], *_slid(site, is_pool=False))
 
 
 def pool(site: Site) -> list[Shape]:
     """The shapes of a pool's outputs."""
-    shape = (*site.shape()[:2], *_slid(site))
+    shape = (*site.shape()[:2], *_slid(site, is_pool=True))
     return [shape] * len(site.node.outputs)
 
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from ...costmodels.runtime import Blocked
 from ...engine.egraph.graph import EGraph, ENode, postorder
 from ...ir.operators import OPERATORS
+from ...ir.operators.linear import is_convolution
 from ...ir.types import TensorType
 from .problem import Candidate, Problem
 from .sizes import Types
@@ -117,7 +118,7 @@ class _Builder:
         if node.op not in self.blocked.starting or not self._is_image(owner) or not self._is_image(node.children[0]):
             return None
         channels = self._channels(node.children[0])
-        if node.op != "Conv":
+        if not is_convolution(node.op):
             return True if channels % self.blocked.block == 0 else None
         weight = self.types[node.children[1]]
         if weight is None or not weight.is_static or not self.egraph.classes[node.children[1]].constant:
@@ -134,7 +135,7 @@ class _Builder:
     def _may_keep(self, owner: int, node: ENode) -> bool:
         if not self._is_image(owner) or not node.children or not self._is_image(node.children[0]):
             return False
-        if node.op in self.fused and any(n.op == "Conv" for n in self.egraph.classes[node.children[0]].nodes):
+        if node.op in self.fused and any(is_convolution(n.op) for n in self.egraph.classes[node.children[0]].nodes):
             return True
         if node.op not in self.blocked.keeping:
             return False

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cached_property
 from itertools import pairwise
 
-from ...costmodels.traffic import VIEWS
+from ...costmodels.traffic import UNMOVED
 from ...ir.graph import Operator, OperatorGraph, Value
 from ...ir.operators import CONVOLUTIONS, ELEMENTWISE, GLOBAL_POOLS, POOLS, REDUCTIONS
 from ...support.directed_graphs import connected_components
@@ -74,7 +74,7 @@ class FeatureMaps:
         if operator.op == "Transpose":
             perm = operator.attributes.get("perm")
             return Role.ANY if isinstance(perm, tuple) and perm[:2] == (0, 1) else Role.PLAIN
-        if operator.op in VIEWS or operator.op == "Resize":
+        if operator.op in UNMOVED or operator.op == "Resize":
             return Role.ANY if self._keeps_channels(operator) else Role.PLAIN
         return Role.ANY if operator.op in ELEMENTWISE else Role.PLAIN
 
@@ -94,7 +94,7 @@ class FeatureMaps:
     def _alike(self, operator: Operator) -> list[int]:
         """Values whose axes correspond: those of the rank of the first output, or the ends of a view or GridSample."""
         values = [v for v in (*operator.inputs, *operator.outputs) if v is not None and self._is_map(v)]
-        if operator.op in VIEWS or operator.op == "GridSample":
+        if operator.op in UNMOVED or operator.op == "GridSample":
             return [v for v in values if v in (operator.inputs[0], operator.outputs[0])]
         rank = len(_shape(self.graph.values[operator.outputs[0]]))
         return [v for v in values if len(_shape(self.graph.values[v])) == rank]

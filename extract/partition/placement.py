@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 
-from ...engine.summary import VIEWS
 from ...ir.graph import Operator, OperatorGraph, Value
-from ...ir.operators import RECURRENT
+from ...ir.operators import RECURRENT, VIEWS
 from ...ir.types import Dimension
 from .feature_maps import FeatureMaps
 

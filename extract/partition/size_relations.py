@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ...engine.summary import VIEWS
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.operation import dimension_size
-from ...ir.operators import OPERATORS
+from ...ir.operators import FILTERS, OPERATORS, POOLS, RECURRENT, VIEWS
 from ...ir.size_names import dimension_as_size, elements
 from ...ir.size_relations import MOST_ELEMENTS, Relation, RelationName
 from ...ir.sizes import Size, number, symbol
 from ...ir.types import TensorType
 
-_RECURRENCES = frozenset({"RNN", "GRU", "LSTM"})
-_WINDOWS = frozenset({"Conv", "MaxPool", "AveragePool"})
 _OTHER_SIZES = (64, 32, 16, 256, 512, 96, 48, 224, 8, 4, 2, 1)
 """Sizes tried for a dimension, in this order, where a model does not run on the one that is assumed."""
 
@@ -105,9 +102,9 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
     row = OPERATORS.get(operator.op)
     if operator.is_opaque or output is None or row is None:
         return
-    if operator.op in _RECURRENCES:
+    if operator.op in RECURRENT:
         yield from _sequences(operator, shapes)
-    elif operator.op in _WINDOWS:
+    elif operator.op in FILTERS or operator.op in POOLS:
         yield from _windows(operator, shapes[0])
     elif operator.op in VIEWS and types[0] is not None and result is not None:
         before, after = elements(types[0]), elements(result)
@@ -156,7 +153,7 @@ def _windows(operator: Operator, shape: tuple[Size, ...] | None) -> Pairs:
         return
     for axis, size in enumerate(shape[2:]):
         reach = dilations[axis] * (kernel[axis] - 1) + 1
-        beyond = 0 if operator.op == "Conv" else strides[axis] - 1
+        beyond = 0 if operator.op in FILTERS else strides[axis] - 1
         yield size, "least", number(max(1, reach - pads[axis] - pads[axis + len(kernel)] - beyond))
 
 

@@ -13,15 +13,20 @@ __all__ = [
     "CONVOLUTIONS",
     "DOMAINS",
     "ELEMENTWISE",
+    "FILTERS",
     "GLOBAL_POOLS",
+    "MATRIX_PRODUCTS",
     "NUMBERS",
     "OPERATORS",
     "POOLS",
     "PRODUCTS",
     "RECURRENT",
     "REDUCTIONS",
+    "RESHAPES",
     "SCHEMAS",
     "STANDARD",
+    "TO_SHAPES",
+    "VIEWS",
     "Arithmetic",
     "Array",
     "Attribute",
@@ -64,6 +69,17 @@ POOLS = _named("pooling", "kernel_shape")
 GLOBAL_POOLS = _named("pooling") - POOLS
 REDUCTIONS = _named("reduction", "axes")
 RECURRENT = _named("recurrent")
+MATRIX_PRODUCTS = PRODUCTS - CONVOLUTIONS
+TO_SHAPES = _named("layout", "shape")
+"""Operators to which the shape of their result is given."""
+
+VIEWS = frozenset(row.name for row in SCHEMAS.values() if row.is_view)
+"""Operators that move nothing: their outputs take no memory of their own."""
+
+RESHAPES = VIEWS & _named("layout")
+FILTERS: Mapping[str, int] = {row.name: row.weights_at for row in SCHEMAS.values() if row.weights_at}
+"""Convolutions that are not transposed, and which of their operands has the filters."""
+
 
 
 def evaluate(

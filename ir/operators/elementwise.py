@@ -194,9 +194,9 @@ def _quantization_maps(call: OperatorCall) -> IndexMaps:
     return IndexMaps(axes, (axes, *(None if shape is None else position(shape) for shape in call.operands[1:])))
 
 
-_unary = Family("elementwise.unary", broadcast_maps, per_output(1))
-_binary = Family("elementwise.binary", broadcast_maps, per_output(1))
-_ternary = Family("elementwise.ternary", broadcast_maps, per_output(1))
+_unary = Family("elementwise.unary", broadcast_maps, per_output(1), is_total=True)
+_binary = Family("elementwise.binary", broadcast_maps, per_output(1), is_total=True)
+_ternary = Family("elementwise.ternary", broadcast_maps, per_output(1), is_total=True)
 _variadic = Family("elementwise.variadic", broadcast_maps, _variadic_flops)
 _same = Family("elementwise.unary", first_operand_maps, no_flops)
 _quantization = Family("elementwise.quantization", _quantization_maps)
@@ -246,8 +246,8 @@ OPERATORS = (
     _binary("Add", "A B", _named("add")),
     _binary("Sub", "A B", _named("subtract")),
     _binary("Mul", "A B", _named("multiply")),
-    _binary("Div", "A B", _named("divide")),
-    _binary("Pow", "X Y", _named("power")),
+    _binary("Div", "A B", _named("divide"), is_total=False),
+    _binary("Pow", "X Y", _named("power"), is_total=False),
     _binary("PRelu", "X slope", _prelu),
     _binary("Min", "A B", _named("minimum"), flops=_variadic_flops),
     _binary("Max", "A B", _named("maximum"), flops=_variadic_flops),
@@ -262,13 +262,14 @@ OPERATORS = (
     _binary("BitwiseAnd", "A B", _named("bitwise_and")),
     _binary("BitwiseOr", "A B", _named("bitwise_or")),
     _binary("BitwiseXor", "A B", _named("bitwise_xor")),
-    _binary("BitShift", "X Y | direction:String", _shift),
-    _binary("Mod", "A B | fmod:i64=0", _modulo),
-    _ternary("Where", "condition X Y", _named("where")),
+    _binary("BitShift", "X Y | direction:String", _shift, is_total=False),
+    _binary("Mod", "A B | fmod:i64=0", _modulo, is_total=False),
+    _ternary("Where", "condition X Y", _named("where"), is_total=False),
     _ternary("Clip", "input min? max?", _clip),
     *_unary.hidden("IsInf"),
     *Family("elementwise.unary", first_operand_maps).hidden("Shrink Trilu"),
     *_variadic.hidden("Sum Mean"),
-    *_same.hidden("Identity Dropout CastLike"),
+    *_same.hidden("Identity", is_view=True, is_total=True),
+    *_same.hidden("Dropout CastLike"),
     *_quantization.hidden("QuantizeLinear DequantizeLinear"),
 )

@@ -359,11 +359,11 @@ _layout = Family("layout", None, no_flops)
 _multiple = Family("multiple-output", None, no_flops)
 
 OPERATORS = (
-    _layout("Reshape", "data shape:Ints@1", _reshape, index_maps=_reshape_maps),
-    _layout("Flatten", "input | axis:i64=1", _flatten, index_maps=_reshape_maps),
-    _layout("Squeeze", "data axes:Ints@13", _squeeze, index_maps=_reshape_maps),
-    _layout("Unsqueeze", "data axes:Ints@13", _unsqueeze, index_maps=_reshape_maps),
-    _layout("Transpose", "data | perm:Ints", _transpose, index_maps=_transpose_maps),
+    _layout("Reshape", "data shape:Ints@1", _reshape, index_maps=_reshape_maps, is_view=True),
+    _layout("Flatten", "input | axis:i64=1", _flatten, index_maps=_reshape_maps, is_view=True),
+    _layout("Squeeze", "data axes:Ints@13", _squeeze, index_maps=_reshape_maps, is_view=True),
+    _layout("Unsqueeze", "data axes:Ints@13", _unsqueeze, index_maps=_reshape_maps, is_view=True),
+    _layout("Transpose", "data | perm:Ints", _transpose, index_maps=_transpose_maps, is_total=True),
     _layout("Expand", "input shape:Ints@1", _expand, index_maps=broadcast_maps),
     _layout("Tile", "input repeats:Ints@1", _tile, index_maps=_tile_maps),
     _layout("Slice", "data starts:Ints@1 ends:Ints@1 axes:Ints@1 steps:Ints@1", _slice, index_maps=_slice_maps),
@@ -375,7 +375,7 @@ OPERATORS = (
     _layout("Resize", "X | mode:String config:String", resize, index_maps=_resize_maps, flops=_resize_flops),
     _multiple("Split", "input split:Ints@13 | axis:i64=0", _split, index_maps=_split_maps),
     *Family("layout", _resize_maps, _resize_flops).hidden("Upsample"),
-    *_layout.hidden("Shape Size", index_maps=_no_element_maps),
+    *_layout.hidden("Shape Size", index_maps=_no_element_maps, is_total=True),
     *_layout.hidden("GatherElements", index_maps=_gather_elements_maps),
     *_layout.hidden("GatherND", index_maps=_gather_nd_maps),
     *_layout.hidden("ScatterElements ScatterND", index_maps=_scatter_maps),

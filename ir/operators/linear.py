@@ -248,7 +248,7 @@ def _transposed_convolution_maps(call: OperatorCall) -> IndexMaps:
 _linear = Family("linear", mixing_maps)
 
 OPERATORS = (
-    _linear("MatMul", "A B", matmul, index_maps=_matmul_maps, flops=_product_flops),
+    _linear("MatMul", "A B", matmul, index_maps=_matmul_maps, flops=_product_flops, is_total=True),
     _linear(
         "Gemm",
         "A B C? | alpha:f64=1.0 beta:f64=1.0 transA:i64=0 transB:i64=0",
@@ -262,6 +262,8 @@ OPERATORS = (
         conv,
         index_maps=_convolution_maps,
         flops=_product_flops,
+        weights_at=1,
+        is_total=True,
     ),
     _linear(
         "ConvTranspose",
@@ -270,5 +272,7 @@ OPERATORS = (
         index_maps=_transposed_convolution_maps,
         flops=_transposed_convolution_flops,
     ),
-    *_linear.hidden("ConvInteger Einsum MatMulInteger QLinearConv QLinearMatMul"),
+    *_linear.hidden("ConvInteger", weights_at=1),
+    *_linear.hidden("QLinearConv", weights_at=3),
+    *_linear.hidden("Einsum MatMulInteger QLinearMatMul"),
 )

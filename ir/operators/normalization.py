@@ -162,6 +162,7 @@ def _group_maps(call: OperatorCall) -> IndexMaps:
 
 
 _normalization = Family("normalization", mixing_maps, per_input(7))
+_softmax = Family("normalization", along_axis_maps, per_input(5), is_total=True)
 
 OPERATORS = (
     _normalization(
@@ -177,6 +178,7 @@ OPERATORS = (
         "X Scale B? | axis:i64=-1 epsilon:f64=1e-05 stash_type:i64=1",
         layer,
         index_maps=_from_axis_maps,
+        is_total=True,
     ),
     _normalization(
         "RMSNormalization",
@@ -191,8 +193,8 @@ OPERATORS = (
         _group,
         index_maps=_group_maps,
     ),
-    _normalization("Softmax", "input | axis:i64=-1", softmax, index_maps=along_axis_maps, flops=per_input(5)),
-    _normalization("LogSoftmax", "input | axis:i64=-1", _log_softmax, index_maps=along_axis_maps, flops=per_input(5)),
+    _softmax("Softmax", "input | axis:i64=-1", softmax),
+    _softmax("LogSoftmax", "input | axis:i64=-1", _log_softmax),
     _normalization("Hardmax", "input | axis:i64=-1", _hardmax, index_maps=along_axis_maps, flops=per_input(1)),
     *Family("normalization", _group_maps).hidden("LRN"),
     *Family("normalization", mixing_maps).hidden("LpNormalization MeanVarianceNormalization DynamicQuantizeLinear"),

@@ -11,7 +11,7 @@ one the attribute is always written. A constructor of the rule language takes al
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..index_maps import MakeIndexMaps
@@ -53,7 +53,10 @@ class OperatorSchema:
     that it reads. `flops` counts the floating-point operations of one call; None: one for each element read or made.
 
     An operator of another domain than ONNX's has its `domain`, may be called `op_type` there, and is priced as the
-    operator that it is `like`.
+    operator that it is `like`. `weights_at` is the number of the operand that has the filters of a convolution, outputs
+    before inputs, and 0 for any other operator. A view's result has the elements of its operand in their order.
+    A total operator runs on any elements of operands whose shapes fit; a division does not: that of an integer by zero
+    ends the process.
     """
 
     name: str
@@ -66,6 +69,9 @@ class OperatorSchema:
     op_type: str = ""
     like: str = ""
     outputs: int = 1
+    weights_at: int = 0
+    is_view: bool = False
+    is_total: bool = False
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -102,6 +108,7 @@ class Family:
     index_maps: MakeIndexMaps | None = None
     flops: CountFlops | None = None
     domain: str = ""
+    is_total: bool = False
 
     def __call__(
         self,
@@ -114,18 +121,33 @@ class Family:
         op_type: str = "",
         like: str = "",
         outputs: int = 1,
+        weights_at: int = 0,
+        is_view: bool = False,
+        is_total: bool | None = None,
     ) -> OperatorSchema:
         """An operator that rules can look into. Raises ValueError on a kind of attribute that does not exist."""
         arguments = parse_signature(signature)
         return OperatorSchema(
             name, self.category, arguments, evaluate, index_maps or self.index_maps, flops or self.flops,
-            self.domain, op_type or name, like or name, outputs,
+            self.domain, op_type or name, like or name, outputs, weights_at, is_view,
+            self.is_total if is_total is None else is_total,
         )  # fmt: skip
 
-    def hidden(self, names: str, *, index_maps: MakeIndexMaps | None = None) -> tuple[OperatorSchema, ...]:
+    def hidden(
+        self,
+        names: str,
+        *,
+        index_maps: MakeIndexMaps | None = None,
+        weights_at: int = 0,
+        is_view: bool = False,
+        is_total: bool = False,
+    ) -> tuple[OperatorSchema, ...]:
         """Operators that rules cannot look into; their names stand between spaces."""
-        maps = index_maps or self.index_maps
-        return tuple(OperatorSchema(name, self.category, (), None, maps, self.flops) for name in names.split())
+        row = OperatorSchema(
+            "", self.category, (), None, index_maps or self.index_maps, self.flops,
+            weights_at=weights_at, is_view=is_view, is_total=is_total,
+        )  # fmt: skip
+        return tuple(replace(row, name=name) for name in names.split())
 
 
 def per_output(count: float) -> CountFlops:

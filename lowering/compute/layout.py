@@ -11,6 +11,7 @@ from math import prod
 
 from tvm import te, tirx
 
+from ...ir.operators import VIEWS
 from ...ir.size_names import dimension_as_size
 from ...ir.sizes import ONE, Size, exact_quotient
 from ...ir.types import TensorType
@@ -336,7 +337,7 @@ def _range(call: TensorCall) -> te.Tensor:
 
 
 LOWERINGS: Mapping[str, Lowering] = {
-    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"), _reshape),
+    **dict.fromkeys(VIEWS, _reshape),
     "Transpose": _transpose,
     "Expand": _expand,
     "Tile": _tile,

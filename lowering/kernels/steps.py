@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ...engine.summary import VIEWS
 from ...ir.graph import OperatorGraph
+from ...ir.operators import VIEWS
 from ...ir.size_names import elements
 
 

@@ -14,16 +14,13 @@ import onnx
 from numpy.typing import NDArray
 from onnx import inliner, numpy_helper, shape_inference
 
-from ....ir.operators import RECURRENT
+from ....ir.operators import RECURRENT, VIEWS
 from ...onnx.delicate import without_delicate_nodes
 from ...onnx.nodes import RANDOM_OPERATORS
 from .skim import has_data
 
 SHAPE_ONLY_OPERATORS = frozenset({"Shape", "Size", "EyeLike"})
-TRANSPARENT_OPERATORS = frozenset(
-    {"Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze"}
-    | {"Transpose", "Expand", "Slice", "Concat", "Split"}
-)
+TRANSPARENT_OPERATORS = VIEWS | {"Cast", "Transpose", "Expand", "Slice", "Concat", "Split"}
 """Operators whose results are elements of their operands, up to type and place."""
 
 _CHOOSING_OPERATORS = frozenset({"ArgMax", "ArgMin", "NonMaxSuppression", "NonZero", "TopK", "Unique"})

@@ -28,6 +28,7 @@ from math import log2, prod
 
 from ....ir.graph import OperatorGraph
 from ....ir.operation import Extent, Operation
+from ....ir.operators import FILTERS, GLOBAL_POOLS, POOLS, SCHEMAS
 from ....ir.operators.linear import depth
 
 SLOPE = 0.275
@@ -45,16 +46,12 @@ make 135, index 0.53: each of their 36 Shape operators stays alone, being opaque
 they not opaque it would be 82, of mean 436, median 471 and index 0.87.
 """
 
-_FILTERS = {"Conv": 1, "ConvInteger": 1, "DeformConv": 1, "QLinearConv": 3}
-"""Convolutions, and which of their operands is the filter."""
-
-_PRODUCTS = frozenset({"MatMul", "MatMulInteger", "QLinearMatMul", "Gemm"})
-
-COMPLEX = frozenset({*_FILTERS, *_PRODUCTS, "ConvTranspose", "Einsum"})
+_FILTERS = {**FILTERS, "DeformConv": 1}
+COMPLEX = frozenset({*_FILTERS, *(row.name for row in SCHEMAS.values() if row.category == "linear")})
 """Operators that reduce two operands over a common loop: what AGO calls complex (section II)."""
 
-_POOLS = frozenset({"AveragePool", "MaxPool", "LpPool"})
-_OVER_INPUT = frozenset({"GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", "ArgMax", "ArgMin", "TopK", "Split"})
+_POOLS = POOLS | {"LpPool"}
+_OVER_INPUT = GLOBAL_POOLS | frozenset({"GlobalLpPool", "ArgMax", "ArgMin", "TopK", "Split"})
 
 
 def loops(operation: Operation) -> tuple[int, ...]:
@@ -84,10 +81,10 @@ def _nest(operation: Operation) -> tuple[int, ...]:
     if op == "ConvTranspose":
         kernel = operation.operand(1).dimensions
         return (*output, *(size // operation.group for size in kernel[:1]), *kernel[2:])
-    if op in _PRODUCTS:
-        return (*output, depth(operation))
     if op == "Einsum":
         return _indices(operation) or output
+    if op in COMPLEX:
+        return (*output, depth(operation))
     if op in _POOLS:
         return output + _window(operation)
     if op in _OVER_INPUT or op.startswith("Reduce"):

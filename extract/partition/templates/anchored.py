@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....engine.summary import VIEWS
-from ....ir.operators import GLOBAL_POOLS, POOLS, PRODUCTS, RECURRENT
+from ....ir.operators import GLOBAL_POOLS, MATRIX_PRODUCTS, POOLS, PRODUCTS, RECURRENT, VIEWS
 from ....ir.operators.linear import is_convolution
 from .operator_set import OperatorSet
-from .product_chain import PRODUCTS as MATRIX_PRODUCTS
 from .row_chain import is_along_rows
 from .template import LOOPS, Template
 

@@ -8,10 +8,9 @@ from functools import cached_property
 
 from ....costmodels.device import Device
 from ....costmodels.scheduled import run_seconds, scheduled_seconds
-from ....engine.summary import VIEWS
 from ....ir.graph import Operator, OperatorGraph
 from ....ir.index_maps import OperatorCall, index_maps
-from ....ir.operators import OPERATORS, SCHEMAS
+from ....ir.operators import OPERATORS, SCHEMAS, VIEWS
 from ..feature_maps import FeatureMaps
 from ..loops import Misaligned
 from ..operator_loops import OperatorLoops

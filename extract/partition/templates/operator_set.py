@@ -15,8 +15,8 @@ from ....costmodels.scheduled import (
     moving_seconds,
 )
 from ....costmodels.traffic import traffic
-from ....engine.summary import VIEWS
 from ....ir.graph import OperatorGraph
+from ....ir.operators import VIEWS
 from ..loops import Axes, Loops, Misaligned
 from ..operator_loops import OperandUse
 from .kernel_graph import KernelGraph

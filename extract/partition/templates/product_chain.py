@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, prod
 
-from ....engine.summary import VIEWS
-from ....ir.operators import ELEMENTWISE
+from ....ir.operators import ELEMENTWISE, MATRIX_PRODUCTS, VIEWS
 from .operator_set import OperatorSet, roofline
 from .row_chain import ROW_WISE, is_along_rows
 from .template import Template
 
-PRODUCTS = frozenset({"MatMul", "Gemm"})
 _BY_ROWS = 1.02
 """How many times as long arithmetic takes in tiles of rows: chains that save nothing else were measured at 1.01 to 1.02
 of their parts (AMD Zen 5)."""
@@ -75,7 +73,7 @@ class _Link:
         """
         within, device = self.operators.within, self.operators.device
         threads, tiles = within.threads, self.copies * ceil(self.rows[-2] / self.fitting)
-        products = (o for m in self.operators.members if (o := self.operators.graph.operators[m]).op in PRODUCTS)
+        products = (o for m in self.operators.members if (o := self.operators.graph.operators[m]).op in MATRIX_PRODUCTS)
         shapes = [within.shape(v) for v in dict.fromkeys(v for o in products for v in o.inputs[1:2]) if v is not None]
         size = sum(_FLOAT_BYTES * prod(shape) for shape in shapes)
         whole = size // self.copies if all(len(shape) > 2 for shape in shapes) else size
@@ -85,7 +83,7 @@ class _Link:
 
 
 def _accepts(operators: OperatorSet) -> str | None:
-    if len(operators.anchors) < 2 or operators.graph.operators[operators.anchors[0]].op not in PRODUCTS:
+    if len(operators.anchors) < 2 or operators.graph.operators[operators.anchors[0]].op not in MATRIX_PRODUCTS:
         return "they are no product and other reductions"
     links = _links(operators)
     if links is None:
@@ -110,8 +108,8 @@ def _accepts(operators: OperatorSet) -> str | None:
 def _links(operators: OperatorSet) -> list[_Link] | None:
     """The chain from anchor op to anchor op, but for row-wise ones between two products; None where it is none."""
     ops = operators.graph.operators
-    ends = [m for m in operators.anchors if ops[m].op in PRODUCTS or m == operators.anchors[-1]]
-    if any(ops[m].op not in PRODUCTS | ROW_WISE for m in operators.anchors):
+    ends = [m for m in operators.anchors if ops[m].op in MATRIX_PRODUCTS or m == operators.anchors[-1]]
+    if any(ops[m].op not in MATRIX_PRODUCTS | ROW_WISE for m in operators.anchors):
         return None
     links = [_link(operators, first, last) for first, last in pairwise(ends)]
     return [link for link in links if link is not None] if None not in links else None
@@ -133,7 +131,7 @@ def _link(operators: OperatorSet, first: int, last: int) -> _Link | None:
     if max(members) > last:
         return None
     link = _Link(operators.part({*members, last}))
-    ends_in_rows = graph.operators[last].op in PRODUCTS or is_along_rows(operators, last)
+    ends_in_rows = graph.operators[last].op in MATRIX_PRODUCTS or is_along_rows(operators, last)
     return link if _is_plain(link.operators) and ends_in_rows and _reads_rows(link) else None
 
 
@@ -173,7 +171,7 @@ def _is_transposed_operand(operators: OperatorSet, core: set[int], member: int) 
     (reader,) = readers
     perm, product = operator.attributes.get("perm", ()), graph.operators[reader]
     keeps_last = isinstance(perm, tuple) and bool(perm) and perm[-1] == len(perm) - 1
-    if reader not in core or product.op not in PRODUCTS or operator.outputs[0] not in product.inputs[:2]:
+    if reader not in core or product.op not in MATRIX_PRODUCTS or operator.outputs[0] not in product.inputs[:2]:
         return False
     return keeps_last or product.inputs[0] == operator.outputs[0]
 

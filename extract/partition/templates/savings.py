@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ....costmodels.traffic import VIEWS, traffic
+from ....costmodels.traffic import UNMOVED, traffic
 from ....ir.graph import OperatorGraph
 from ..groups import Partition
 from .kernels import KernelModel
@@ -45,7 +45,7 @@ def storage(graph: OperatorGraph, value: int) -> int:
     """The value whose bytes `value` is: itself, or the one that it is a view of."""
     while (producer := graph.values[value].producer) is not None:
         operator = graph.operators[producer]
-        source = operator.inputs[0] if operator.op in VIEWS else None
+        source = operator.inputs[0] if operator.op in UNMOVED else None
         if source is None or operator.outputs[0] != value:  # further outputs of a view (the mask of Dropout) are none
             break
         value = source

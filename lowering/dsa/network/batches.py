@@ -10,6 +10,7 @@ from math import prod
 
 from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.index_maps import Axis
+from ....ir.operators import RESHAPES, TO_SHAPES
 from ....ir.operators.graph_maps import index_maps_of
 from ....ir.types import TensorType
 from ...base.errors import DsaError
@@ -90,7 +91,7 @@ class _Batched:
         if operand is None:
             return None
         axis, shape = self.axes[source], self._shape(source)
-        if operator.op in _RESHAPES:
+        if operator.op in RESHAPES:
             outside = prod(shape[:axis])
             extents = self._shape(result)
             return next((a for a in range(len(extents)) if prod(extents[:a]) == outside), None)
@@ -98,12 +99,10 @@ class _Batched:
         return index.number if isinstance(index, Axis) and index.extent == shape[axis] else None
 
 
-_RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
-
 
 def _resized(operator: Operator, values: list[Value]) -> Operator:
     """The target shape of a Reshape or Expand is an attribute."""
-    if operator.op not in ("Reshape", "Expand") or "shape" not in operator.attributes:
+    if operator.op not in TO_SHAPES or "shape" not in operator.attributes:
         return operator
     shape = values[operator.outputs[0]].extent.dimensions
     return replace(operator, attributes={**operator.attributes, "shape": shape})

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ....costmodels.dsa_device import DsaDevice
 from ....ir.graph import Operator, OperatorGraph, Value
+from ....ir.operators.linear import is_convolution
 from .hidden_layers import HiddenLayer, cut_hidden_layers, find_hidden_layer
 from .rewriting import GraphRewriter, SplitProducts
 from .subgraphs import Layer
@@ -77,7 +78,7 @@ def _reduction(graph: OperatorGraph, operator: Operator) -> _Reduction | None:
         return None
     shape, rank = weights.extent.dimensions, len(data.extent.dimensions)
     attributes = operator.attributes
-    if operator.op == "Conv" and attributes.get("group", 1) == 1 and shape[1] > 1:
+    if is_convolution(operator.op) and attributes.get("group", 1) == 1 and shape[1] > 1:
         return _Reduction(shape[1], 1, 1, shape[0], prod(shape[2:]))
     if operator.op == "MatMul" and len(shape) == 2 and rank >= 2:
         return _Reduction(shape[0], rank - 1, 0, shape[1], 1)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ....engine.summary import VIEWS
 from ....ir.graph import OperatorGraph, Value
+from ....ir.operators import VIEWS
 from ....ir.types import TensorType
 from ....support.processes.worker_process import WorkerDiedError, WorkerProcess
 from ....support.processor import available_cores

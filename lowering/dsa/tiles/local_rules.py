@@ -7,7 +7,7 @@ no rule knows is computed from whole operands.
 from __future__ import annotations
 
 from ....ir.index_maps import axis_groups
-from ....ir.operators import ELEMENTWISE, REDUCTIONS
+from ....ir.operators import ELEMENTWISE, REDUCTIONS, RESHAPES
 from ....ir.types import TensorType
 from ..network.boxes import Box, Interval, Shape, shape_of, size, whole
 from .local_builder import LocalPart
@@ -207,7 +207,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _softmax),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised),
     **dict.fromkeys(REDUCTIONS, _at_box),
-    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
+    **dict.fromkeys(RESHAPES, _reshape),
     **dict.fromkeys(("BatchNormalization", "Gemm", "Transpose", "Gather"), _at_box),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),
     **dict.fromkeys(("GroupNormalization", "ConvTranspose"), _kept(1)),

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
-from ....engine.summary import VIEWS
 from ....ir.graph import Operator, OperatorGraph
-from ....ir.operators import PRODUCTS
+from ....ir.operators import PRODUCTS, VIEWS
 from ....ir.operators.linear import is_convolution
 from ..program.cost import Cost
 from ..program.instructions import Engine, Product, Unit, Work

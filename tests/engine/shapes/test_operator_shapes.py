@@ -34,20 +34,21 @@ def test_a_strided_network_has_the_shapes_of_its_windows() -> None:
     assert knowledge.types["y"].shape == ("N", 16, "(H + 1)//2", "(W + 1)//2")
 
 
-@pytest.mark.parametrize(("op", "is_known"), [("Conv", True), ("MaxPool", False)])
+@pytest.mark.parametrize(("op", "is_known"), [("Conv", True), ("ConvInteger", True), ("MaxPool", False)])
 def test_a_convolution_has_room_for_its_window(op: str, is_known: bool) -> None:
     """Division rounds towards zero, which is down where what is divided is not negative."""
     nodes = [
         helper.make_node("MaxPool", ["x"], ["p"], kernel_shape=[1], strides=[4]),
-        helper.make_node(op, ["p", "w"] if op == "Conv" else ["p"], ["c"], kernel_shape=[8], strides=[8]),
+        helper.make_node(op, ["p"] if op == "MaxPool" else ["p", "w"], ["c"], kernel_shape=[8], strides=[8]),
         helper.make_node("Shape", ["x"], ["s"]),
         helper.make_node("Gather", ["s", "last"], ["size"]),
         helper.make_node("Sub", ["size", "most"], ["room"]),
         helper.make_node("Div", ["room", "steps"], ["y"]),
     ]
     weights = {name: np.asarray([number]) for name, number in {"last": 2, "most": 29, "steps": 32}.items()}
-    weights["w"] = np.ones((4, 3, 8), np.float32)
-    proto = model(nodes, [value("x", ["N", 3, "H"])], ["y", "c"], weights)
+    weights["w"] = np.ones((4, 3, 8), np.uint8 if op == "ConvInteger" else np.float32)
+    dtype = TensorProto.UINT8 if op == "ConvInteger" else TensorProto.FLOAT
+    proto = model(nodes, [value("x", ["N", 3, "H"], dtype)], ["y", "c"], weights)
     (element,) = infer(read(proto)).symbolic.contents["y"]
     assert (str(element) == "(H + 3)//32 - 1") == is_known
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eqfuse.ir.operators import OPERATORS, Operand, Unsupported, evaluate
+from eqfuse.ir.operators import OPERATORS, RESHAPES, Operand, Unsupported, evaluate
 
 from ..onnx_cases import SPECIAL, Case
 from .onnx_answers import assert_as_onnx, random_array
@@ -47,6 +47,17 @@ def arguments(case: Case, dtype: str) -> list[Any]:
     )
     signature = OPERATORS[case.op].arguments
     return [next(operands) if isinstance(a, Operand) else case.literals[a.name] for a in signature]
+
+
+@pytest.mark.parametrize("head", sorted(RESHAPES))
+def test_a_view_keeps_the_order_of_elements(head: str) -> None:
+    @quick
+    @given(SPECIAL[head])
+    def check(case: Case) -> None:
+        data, *others = arguments(case, "float32")
+        np.testing.assert_array_equal(np.ravel(evaluate(head, [data, *others])), np.ravel(data))
+
+    check()
 
 
 @pytest.mark.parametrize("head", CASES)
