@@ -11,7 +11,7 @@ from ...lowering.kernels import pool
 from ...lowering.plan.manifest import Manifest
 from ...lowering.plan.names import DEFAULT_PREFIX
 from ...support.errors import VerificationError
-from ...support.processor import ARM, available_cores
+from ...support.processor import ARM
 from ...support.scratch import scratch_folder
 from ..options import Options
 from .compilation import Compilation
@@ -30,7 +30,7 @@ class CrossProject(Processor):
 
     def prepare(self, options: Options) -> None:
         """Start a process that compiles kernels; the emulator starts fast."""
-        pool.prepare(available_cores())
+        pool.prepare()
 
     def _why_not_measured(self) -> str:
         return "the kernels are for another processor; `eqfuse bench --emulate` counts them"

@@ -96,7 +96,7 @@ class Processor:
 
     def prepare(self, options: Options) -> None:
         """Start a process that compiles kernels, and the one that the compiled model is verified and timed in."""
-        pool.prepare(available_cores())
+        pool.prepare()
         if options.verify or self.measure:
             isolation.prepare()
 

@@ -14,19 +14,22 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from math import inf, isfinite
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from ..custom_operators import list_libraries
 from ..scratch import scratch_root
 from .forked_process import ForkedProcess, may_fork
 
 _Process = subprocess.Popen[bytes] | ForkedProcess
+_Request = TypeVar("_Request")
+_Answer = TypeVar("_Answer")
 
 _MAIN = f"{__package__}.worker_main"
 """The module of the process's side; by name, since it imports this one."""
@@ -120,6 +123,11 @@ class WorkerProcess:
         """Whether there is a process: then the next request need not wait for its start."""
         return self._process is not None and self._owner == os.getpid() and self._process.poll() is None
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed: then every request is refused."""
+        return self._is_closed
+
     def start(self) -> None:
         """Start the process now, without waiting until it is ready. Raises WorkerDiedError."""
         with self._starting:
@@ -180,6 +188,9 @@ class WorkerProcess:
         with self._starting:
             self.end()
 
+    def __del__(self) -> None:
+        self.end()
+
     def end(self) -> int | None:
         """Kill the process and those that it started; return its exit code, None where there was no process."""
         process, self._process = self._process, None
@@ -205,13 +216,19 @@ class WorkerProcess:
         environment = {**_base_environment(), **self._environment}
         _started.add(self)
         _end_all_at_exit(self._owner)
-        if self._forks and may_fork():
+        must_stay_alone = may_fork()
+        if must_stay_alone:
+            for other in _started:
+                _ = other.is_running  # which collects one that has ended
+        if self._forks and must_stay_alone:
             self._process = ForkedProcess(import_module(_MAIN).serve, environment, self._output)
         else:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._output, process_group=0,
                 env=environment,
             )  # fmt: skip
+            if not must_stay_alone:  # a thread collects the process as soon as it ends, so that no zombie is left
+                threading.Thread(target=self._process.wait, daemon=True).start()
         with suppress(OSError):  # it died already, which the first request finds out
             _write(self._process, self._task)
 
@@ -283,7 +300,7 @@ class WorkerPool:
     def __init__(self, make: Callable[[], WorkerProcess]) -> None:
         self._make = make
         self._idle: list[WorkerProcess] = []
-        self._all: list[WorkerProcess] = []
+        self._all: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
         self._is_closed = False
 
     def __enter__(self) -> WorkerPool:
@@ -293,7 +310,7 @@ class WorkerPool:
         self.close()
 
     def prepare(self) -> None:
-        """Start a process where none is idle, so that the next request need not wait for it."""
+        """Start a process if none is idle, so that the next request need not wait for it."""
         with suppress(WorkerDiedError), self.borrow() as process:  # the request will say so
             process.start()
 
@@ -302,6 +319,44 @@ class WorkerPool:
         with self.borrow() as process:
             return process.ask(request, seconds)
 
+    def ask_all(
+        self,
+        ask: Callable[[WorkerProcess, _Request], _Answer],
+        requests: Sequence[_Request],
+        at_once: int,
+        *,
+        in_order: bool = True,
+    ) -> Iterator[_Answer]:
+        """The answer to each request, in the order of the requests or in that of the answers: what `ask` returns, which
+        hands the request to a process.
+
+        At most `at_once` are asked at the same time. An exception of `ask` ends the iterator. With its end, requests
+        without an answer are given up and their processes end.
+        """
+        busy: set[WorkerProcess] = set()
+        is_over = threading.Event()
+
+        def answer(request: _Request) -> _Answer:
+            with self.borrow() as process:
+                busy.add(process)
+                if is_over.is_set():
+                    raise CancelledError
+                try:
+                    return ask(process, request)
+                finally:
+                    busy.discard(process)
+
+        with ThreadPoolExecutor(max(1, min(at_once, len(requests)))) as threads:
+            answers = [threads.submit(answer, request) for request in requests]
+            try:
+                for each in answers if in_order else as_completed(answers):
+                    yield each.result()
+            finally:
+                is_over.set()
+                threads.shutdown(wait=False, cancel_futures=True)
+                for process in busy.copy():
+                    process.close()
+
     @contextmanager
     def borrow(self) -> Iterator[WorkerProcess]:
         """A process that no other thread asks within the context."""
@@ -309,13 +364,14 @@ class WorkerPool:
             process = self._idle.pop()
         except IndexError:
             process = self._make()
-            self._all.append(process)
+            self._all.add(process)
             if self._is_closed:
                 process.close()
         try:
             yield process
         finally:
-            self._idle.append(process)
+            if not process.is_closed:
+                self._idle.append(process)
 
     def close(self) -> None:
         """End all processes, those that are asked too: whoever waits for one gets a WorkerDiedError."""

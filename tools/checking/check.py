@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -321,7 +320,7 @@ def check_files(
     stored = {r.name: v for r in rules if use_cache and (v := load(keys.key(r))) is not None}
     declarations = _declarations(files)
     jobs = [Job(r, declarations, judge, samples) for r in rules if r.name not in stored]
-    fresh = _run_jobs(jobs, workers or available_cores())
+    fresh = _POOL.ask_all(_ask, jobs, workers or available_cores())
     for rule in rules:
         verdict = stored.get(rule.name) or next(fresh)
         if rule.name not in stored:
@@ -329,32 +328,14 @@ def check_files(
         yield verdict
 
 
-def _run_jobs(jobs: Sequence[Job], workers: int) -> Iterator[Verdict]:
-    if not jobs:
-        return
-    pool = _pool()
-    with ThreadPoolExecutor(min(workers, len(jobs))) as threads:
-        answers = [threads.submit(_ask, job, pool) for job in jobs]
-        try:
-            yield from (answer.result() for answer in answers)
-        finally:
-            if not all(answer.done() for answer in answers):
-                for answer in answers:
-                    answer.cancel()
-                _pool.cache_clear()
-                pool.close()
+_POOL = WorkerPool(lambda: WorkerProcess(f"{__name__}:verdict_on", idle_seconds=_IDLE_SECONDS))
+"""The processes are kept for the next files: each imports z3 and egglog."""
 
 
-@cache
-def _pool() -> WorkerPool:
-    """The processes, which are kept for the next files: each imports z3 and egglog."""
-    return WorkerPool(lambda: WorkerProcess(f"{__name__}:verdict_on", idle_seconds=_IDLE_SECONDS))
-
-
-def _ask(job: Job, pool: WorkerPool) -> Verdict:
+def _ask(process: WorkerProcess, job: Job) -> Verdict:
     """The verdict on the rule. Raises RuleError for one that ends the process, as egglog may."""
     try:
-        verdict: Verdict = pool.ask(job, _SECONDS)
+        verdict: Verdict = process.ask(job, _SECONDS)
     except WorkerDiedError as error:
         rule = job.rule
         raise RuleError(f"{rule.path}:{rule.line}:{rule.column}: the check of {rule.name} {error}") from None

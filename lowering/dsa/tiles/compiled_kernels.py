@@ -7,7 +7,6 @@ What has no lowering, or is more than TVM can compile, ONNX Runtime runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 from ....ir.graph import OperatorGraph, Value
 from ....ir.operators import VIEWS
 from ....ir.types import TensorType
-from ....support.processes.worker_process import WorkerDiedError, WorkerProcess
+from ....support.processes.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
 from ....support.processor import available_cores
 from ....support.scratch import scratch_folder
 from ...base.errors import DsaError
@@ -150,13 +149,13 @@ def _objects(functions: Mapping[str, Any], folder: Path) -> tuple[list[Path], di
     texts = {name: tvm.ir.save_json(function.prim_func) for name, function in functions.items()}
     shares = _shares(texts, min(available_cores(), len(texts)))
     jobs = [TileJob(share, target.device, target.description, str(folder / f"{n}.o")) for n, share in enumerate(shares)]
-    with ThreadPoolExecutor(max(1, len(jobs))) as pool:
-        results = list(pool.map(_run, jobs))
+    with WorkerPool(lambda: WorkerProcess(f"{__package__}.compile_worker:compile_tiles")) as pool:
+        results = list(pool.ask_all(_run, jobs, len(jobs)))
         again = [n for job, r in zip(jobs, results, strict=True) for n in job.functions if n not in r.names]
         alone = [
             replace(jobs[0], functions={n: texts[n]}, object_file=str(folder / f"{n}.o"), plain=True) for n in again
         ]
-        second = list(pool.map(_run, alone))
+        second = list(pool.ask_all(_run, alone, len(jobs)))
     pairs = zip((*jobs, *alone), (*results, *second), strict=True)
     done = [Path(job.object_file) for job, result in pairs if result.names]
     return done, {n: result.problem for n, result in zip(again, second, strict=True) if not result.names}
@@ -168,15 +167,12 @@ def _shares(texts: Mapping[str, str], count: int) -> list[dict[str, str]]:
     return [{name: texts[name] for name in order[number::count]} for number in range(count)]
 
 
-def _run(job: TileJob) -> TileResult:
-    """A job in a process of its own: TVM may crash and take its process with it."""
-    worker = WorkerProcess(f"{__package__}.compile_worker:compile_tiles")
+def _run(process: WorkerProcess, job: TileJob) -> TileResult:
+    """A job in another process: TVM may crash and take its process with it."""
     try:
-        result: TileResult = worker.ask(job, _START_SECONDS + _SECONDS * len(job.functions))
+        result: TileResult = process.ask(job, _START_SECONDS + _SECONDS * len(job.functions))
     except WorkerDiedError as error:
         return TileResult((), f"the compiler {error}")
-    finally:
-        worker.end()
     return result
 
 

@@ -6,7 +6,6 @@ import queue
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +13,7 @@ from ....support.scratch import scratch_folder
 from ...base.errors import TuningError
 from ...bundle.bundle import versions
 from ...kernels.messages import Answer, Request
-from ...kernels.pool import SECONDS, KernelPool
+from ...kernels.pool import SECONDS, compile_candidates, compiling_processes
 
 _CONNECT_SECONDS = 10.0
 _POLL = 5.0
@@ -25,7 +24,7 @@ _HAVE_TO_AGREE = ("eqfuse", "apache-tvm", "apache-tvm-ffi")
 
 
 class Builder(Protocol):
-    """Compiles candidates to the object files that their requests name. Its work begins with the call of `build`."""
+    """Compiles candidates to the object files that their requests name."""
 
     def build(self, requests: Sequence[Request]) -> Iterator[Answer]:
         """An answer for each request, in the order they come in; its object file is there by then, or a problem is."""
@@ -44,11 +43,11 @@ class PoolBuilder:
     """
 
     def __init__(self, processes: int, seconds: float = SECONDS) -> None:
-        self._pool = KernelPool(processes, seconds, again_plainly=False)
+        self._pool, self._processes, self._seconds = compiling_processes(), processes, seconds
 
     def build(self, requests: Sequence[Request]) -> Iterator[Answer]:
         """An answer for each request, in the order they come in."""
-        return self._pool.compile(requests)
+        return compile_candidates(requests, self._processes, self._seconds, self._pool)
 
     def close(self) -> None:
         """End the processes."""
@@ -138,18 +137,14 @@ class ClusterBuilder:
 
 
 def compile_on_worker(request: Request, seconds: float) -> tuple[Answer, bytes]:
-    """Compile on a worker of a cluster; the object file, empty where there is none."""
+    """Compile on a worker of a cluster; the object file, empty if there is none.
+
+    TVM may crash, and the worker should outlive it, so it has processes of its own.
+    """
     with scratch_folder("build") as folder:
         place = Path(folder) / "kernel.o"
-        (answer,) = _pool_of_worker(seconds).compile([replace(request, object_file=str(place))])
+        (answer,) = compile_candidates([replace(request, object_file=str(place))], 1, seconds)
         return answer, b"" if answer.problem else place.read_bytes()
-
-
-@cache
-def _pool_of_worker(seconds: float) -> KernelPool:
-    """TVM may crash, and a worker should outlive it; a process for each of its threads, kept as long as it lives."""
-    worker = _import_distributed().get_worker()
-    return KernelPool(worker.state.nthreads, seconds, again_plainly=False)
 
 
 def _receive(future: Any, request: Request) -> Answer:

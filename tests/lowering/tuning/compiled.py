@@ -10,7 +10,7 @@ from tvm import ir, te
 from eqfuse.ir.types import TensorType
 from eqfuse.lowering.base.target import Target, target_of
 from eqfuse.lowering.kernels.messages import Request
-from eqfuse.lowering.kernels.pool import KernelPool
+from eqfuse.lowering.kernels.pool import SECONDS, compile_candidates
 from eqfuse.lowering.tuning.runners.measuring import KernelObject
 
 C_KERNEL = "int __tvm_ffi_{symbol}(void *self, const void *arguments, int count, void *result) {{ {body} return 0; }}"
@@ -27,8 +27,7 @@ def request(name: str, folder: Path, size: int = 4096, target: Target | None = N
 
 def adding(folder: Path, size: int = 4096, target: Target | None = None, name: str = "adding") -> KernelObject:
     """y = x + 1, of `size` floats."""
-    with KernelPool(1) as pool:
-        (answer,) = pool.compile([request(name, folder, size, target)])
+    (answer,) = compile_candidates([request(name, folder, size, target)], 1, SECONDS)
     assert answer.problem is None
     return KernelObject(name, folder / f"{name}.o", (TensorType("float32", (size,)),) * 2)
 

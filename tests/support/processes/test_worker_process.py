@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from eqfuse.support.errors import EqfuseError, UsageError
+from eqfuse.support.processes import worker_process
 from eqfuse.support.processes.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 
 MODULE = """
@@ -42,6 +43,8 @@ def answer(request):
         raise UsageError("not this")
     if request == "option":
         raise OptionError("cost", "must be one of flops, roofline")
+    if request == "number":
+        return os.getpid()
     if request == "child":
         return os.fork() or time.sleep(60)
     return 2 * request
@@ -82,6 +85,15 @@ def is_gone(process: int) -> bool:
     for _ in range(100):
         path = Path("/proc", str(process), "stat")
         if not path.exists() or path.read_text().rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def is_collected(process: int) -> bool:
+    """Whether nothing is left of it within ten seconds, not even its exit code."""
+    for _ in range(100):
+        if not Path("/proc", str(process)).exists():
             return True
         time.sleep(0.1)
     return False
@@ -186,6 +198,19 @@ def test_one_that_is_idle_for_too_long_is_started_again(module: Path) -> None:
         assert process.ask(21, 10.0) == 42
 
 
+def test_one_that_ends_by_itself_is_collected(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_process, "may_fork", lambda: False)
+    with closing(WorkerProcess("answering:answer", idle_seconds=0.2)) as process:
+        number = process.ask("number", 10.0)
+        assert is_gone(number)
+        assert is_collected(number)
+
+
+def test_one_that_is_forgotten_is_collected(module: Path) -> None:
+    number = WorkerProcess("answering:answer").ask("number", 10.0)
+    assert is_collected(number)
+
+
 def test_what_it_started_ends_with_it(process: WorkerProcess) -> None:
     child = process.ask("child", 10.0)
     process.end()
@@ -206,6 +231,22 @@ def test_a_pool_has_a_process_for_each_thread_and_ends_all(module: Path) -> None
     assert not second.is_running
     with pytest.raises(WorkerDiedError, match="was stopped"):
         pool.ask(1, 10.0)
+
+
+def test_a_pool_answers_all_requests_in_either_order(module: Path) -> None:
+    with WorkerPool(lambda: WorkerProcess("answering:answer")) as pool:
+        requests = ["wait", 1, 2, 3]
+        assert list(pool.ask_all(WorkerProcess.ask, requests, 2)) == ["waited", 2, 4, 6]
+        assert set(pool.ask_all(WorkerProcess.ask, requests, 2, in_order=False)) == {"waited", 2, 4, 6}
+        assert len(pool._all) == 2
+        assert list(pool.ask_all(WorkerProcess.ask, [], 2)) == []
+
+
+def test_a_request_that_fails_ends_those_that_run_and_not_the_pool(module: Path) -> None:
+    with WorkerPool(lambda: WorkerProcess("answering:answer")) as pool:
+        with pytest.raises(UsageError, match="not this"):
+            list(pool.ask_all(WorkerProcess.ask, ["refuse", "hang", "hang", "hang"], 2))
+        assert pool.ask(21, 10.0) == 42
 
 
 def test_what_lies_in_the_working_folder_is_not_imported(
