@@ -29,11 +29,11 @@ demo: $(VENV)/.stamp-run $(DEMO) ## Optimise a small model with real structure, 
 docs: $(VENV)/.stamp-run ## Run the commands that README and docs show, and write their outputs anew (PAGES=docs/optimize.md to choose)
 	$(BIN)/python docs/examples.py $(PAGES)
 
-# A worker keeps tests that stand together, for they share what they prepare, and takes over others' when it has no more.
-PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
 
+# The tests of a file stay on one worker, for they share what they prepare; the files of most tests come first.
 test: $(VENV)/.stamp-test tools ## Run the tests that are fast: of each kind at least one
-	$(PYTEST)
+	$(PYTEST) --dist loadfile
 
 # Tests for Arm, and those of C libraries with clang, skip where these cannot be had.
 TOOLS := aarch64-linux-gnu-gcc qemu-aarch64-static qemu-aarch64 clang
@@ -49,9 +49,10 @@ lint: $(VENV)/.stamp-test ## Check style (ruff) and types (mypy --strict)
 	$(BIN)/ruff check .
 	cd $(VENV)/source && ../bin/mypy --config-file ../../pyproject.toml -p eqfuse
 
-# Properties are in both: here with more examples.
+# Properties are in both: here with more examples. A worker that has no more tests takes over half of another's, for the
+# cases of one file take hours.
 conformance: $(VENV)/.stamp-test tools ## Run all others: every rule, ONNX's node tests, random graphs, searches (PART=tests/rules to choose)
-	$(PYTEST) -r fE -m "conformance or hypothesis" --hypothesis-profile thorough $(PART)
+	$(PYTEST) --dist worksteal -r fE -m "conformance or hypothesis" --hypothesis-profile thorough $(PART)
 
 bench: $(VENV)/.stamp-bench $(DEMO) ## Compare eqfuse optimize with onnxsim and onnxslim (MODELS="a.onnx b.onnx" to choose)
 	$(BIN)/python benchmarks/optimize.py $(or $(MODELS),$(DEMO))

@@ -15,13 +15,15 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = [example for page in docs.PAGES for example in docs.read_examples(page)]
 
 
-@pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The folder of each page's reader, once made."""
-    return {}
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of somebody who reads one page after the other."""
+    made = tmp_path_factory.mktemp("docs")
+    docs.prepare_folder(made)
+    return made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def outputs() -> dict[str, str]:
     """What each command prints, which several pages may show."""
     return {}
@@ -34,19 +36,11 @@ def _parameter(example: docs.Example) -> object:
 
 @pytest.mark.parametrize("example", [_parameter(example) for example in EXAMPLES])
 def test_a_command_prints_what_its_page_shows(
-    example: docs.Example,
-    folders: dict[str, Path],
-    outputs: dict[str, str],
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
+    example: docs.Example, folder: Path, outputs: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`make docs` renews a page where this fails."""
     before = _commands_before(example)
     if example.command not in outputs:
-        if example.page not in folders:
-            folders[example.page] = tmp_path_factory.mktemp("docs")
-            docs.prepare_folder(folders[example.page])
-        folder = folders[example.page]
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         for needed in before:
             if not (folder / needed.split("-o ")[1].split()[0]).exists():
