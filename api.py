@@ -16,14 +16,7 @@ import onnx_ir as ir
 from .driver.clock import Observer
 from .driver.compiler.options import CompileOptions
 from .driver.optimize import OptimizePass, Result, optimize_model
-from .driver.options import (
-    BenchOptions,
-    InspectOptions,
-    MeasureOptions,
-    Options,
-    PricingOptions,
-    VerifyOptions,
-)
+from .driver.options import BenchOptions, InspectOptions, MeasureOptions, Options, PricingOptions, VerifyOptions
 from .lowering.running.runner import load
 from .support.options import File, PathLike, about, option, option_class, part_of, takes
 

@@ -1,11 +1,13 @@
-"""The arguments of each command, by functions that `parser.py` names. Light to import: ``--help`` answers at once."""
+"""The arguments of each command, by functions that have the name of the one that runs it. Light to import: ``--help``
+answers at once."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
 from pathlib import Path
 
-from ..driver.choices import RULE_PROPERTIES, RULE_SOUNDNESS
+from ..driver.choices import DEFAULT_TRIALS, RULE_PROPERTIES, RULE_SOUNDNESS
+from ..driver.compiler.options import AcceleratorOptions, CompileOptions, Settings
 from ..driver.options import (
     AttemptOptions,
     BenchOptions,
@@ -21,12 +23,12 @@ from ..support.options import NotNegativeInteger, PositiveInteger
 from .arguments import add_options, reader
 
 
-def add_model(parser: ArgumentParser) -> None:
+def _add_model(parser: ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="an ONNX file")
 
 
 def _add_candidate(parser: ArgumentParser) -> None:
-    add_model(parser)
+    _add_model(parser)
     parser.add_argument("candidate", type=Path, help="the model to compare with it")
 
 
@@ -38,7 +40,7 @@ def _add_bundle(parser: ArgumentParser) -> None:
 
 
 def optimize(parser: ArgumentParser) -> None:
-    add_model(parser)
+    _add_model(parser)
     parser.add_argument("out", nargs="?", type=Path, help="the file to write (or -o)")
     parser.add_argument("-o", "--output", type=Path, help="the file to write; without one, only report")
     parser.add_argument(
@@ -46,6 +48,36 @@ def optimize(parser: ArgumentParser) -> None:
     )
     add_options(parser, Options, without=("intensive",))
     add_options(parser.add_argument_group("choosing by measurement"), MeasureOptions)
+
+
+_FIXED = ("device", "runtime", "as_functions", "certify", "certificate", "accelerator", "tuning")
+"""Options of `compile` without a flag: the device is the target's, and those of accelerators and of tuning have their
+own."""
+
+
+def compile_(parser: ArgumentParser) -> None:
+    _add_bundle_to_write(parser)
+    add_options(parser, CompileOptions, without=_FIXED)
+    group = parser.add_argument_group("for an accelerator (--target dsa-...)")
+    add_options(group, AcceleratorOptions, without=("batch",))
+    group = parser.add_argument_group("for autotuned schedules (see `eqfuse tune`)")
+    add_options(group, Settings, without=("intensive", "seed"))
+
+
+def tune(parser: ArgumentParser) -> None:
+    _add_bundle_to_write(parser)
+    add_options(parser, CompileOptions, without=(*_FIXED, "time_limit"))
+    group = parser.add_argument_group(
+        f"search ({DEFAULT_TRIALS} candidates unless --trials says otherwise; the same command continues a search that "
+        "was stopped)"
+    )
+    add_options(group, Settings, without=("intensive", "seed"), flags={"time_limit": "--time-limit"})
+    parser.set_defaults(trials=DEFAULT_TRIALS)
+
+
+def _add_bundle_to_write(parser: ArgumentParser) -> None:
+    _add_model(parser)
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the bundle to write")
 
 
 def run(parser: ArgumentParser) -> None:
@@ -71,7 +103,7 @@ def verify(parser: ArgumentParser) -> None:
 
 
 def inspect(parser: ArgumentParser) -> None:
-    add_model(parser)
+    _add_model(parser)
     add_options(parser, InspectOptions, without=("partition", "certificate"))
     add_options(parser.add_mutually_exclusive_group(), InspectOptions, only=("partition", "certificate"))
 
@@ -85,7 +117,7 @@ def diff(parser: ArgumentParser) -> None:
 
 
 def bisect(parser: ArgumentParser) -> None:
-    add_model(parser)
+    _add_model(parser)
     add_options(parser, AttemptOptions)
 
 
@@ -111,7 +143,7 @@ def check_rules(parser: ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def discover(parser: ArgumentParser) -> None:
+def discover_rules(parser: ArgumentParser) -> None:
     parser.add_argument("--ops", required=True, metavar="A,B,C", help="element-wise operators and reductions")
     parser.add_argument(
         "--size", type=reader(PositiveInteger), default=3, metavar="N", help="operators in the largest term (default 3)"
@@ -124,14 +156,14 @@ def discover(parser: ArgumentParser) -> None:
 
 
 def explain(parser: ArgumentParser) -> None:
-    add_model(parser)
+    _add_model(parser)
     parser.add_argument("--output", metavar="VALUE", help="a value of the original (without: list the rewritten ones)")
     add_options(parser, RewritingOptions)
 
 
 def why_not(parser: ArgumentParser) -> None:
     parser.add_argument("name", help="the rule's name")
-    add_model(parser)
+    _add_model(parser)
     parser.add_argument("--node", required=True, metavar="N", help="the name of a node, or of one of its outputs")
     add_options(parser, RewritingOptions)
 
@@ -145,17 +177,20 @@ def stats(parser: ArgumentParser) -> None:
 # --- measurements and devices
 
 
-def of_device(parser: ArgumentParser) -> None:
+def list_measurements(parser: ArgumentParser) -> None:
     parser.add_argument("--device", metavar="D", help="only measurements on this device")
     _add_database(parser)
 
 
-def export(parser: ArgumentParser) -> None:
+clear_measurements = list_measurements
+
+
+def export_measurements(parser: ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE.json", help="the file to write")
-    of_device(parser)
+    list_measurements(parser)
 
 
-def import_(parser: ArgumentParser) -> None:
+def import_measurements(parser: ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE.json", help="a file that `export` wrote")
     _add_database(parser)
 
@@ -171,5 +206,5 @@ def show_device(parser: ArgumentParser) -> None:
     parser.add_argument("device", nargs="?", default="host", help=help_)
 
 
-def measure(parser: ArgumentParser) -> None:
+def measure_device(parser: ArgumentParser) -> None:
     parser.add_argument("--forget", action="store_true", help="go back to the figures known without measuring")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from ..support.text import printable
 from ..support.version import __version__
@@ -25,21 +25,22 @@ class _Parser(argparse.ArgumentParser):
     from, takes longer than all else that `--help` does.
     """
 
-    def __init__(self, *, command: _Command | None = None, **arguments: Any) -> None:
+    def __init__(self, *, function: str = "", group: str = "", **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._command = command
+        self._function, self._group = function, group
 
     def filled(self) -> _Parser:
         """The parser, with its arguments. Every command takes -v, -q and --json."""
-        if self._command is not None:
-            command, self._command = self._command, None
-            self.set_defaults(command=command.function)
+        function, group, self._function, self._group = self._function, self._group, "", ""
+        if group:
+            _add_commands(self, group, title="actions", metavar="ACTION")
+        if function:
+            self.set_defaults(command=function)
             self.add_argument("-v", "--verbose", action="count", default=0, help="print more; -vv prints tracebacks")
             self.add_argument("-q", "--quiet", action="store_true", help="print errors only")
             self.add_argument("--json", action="store_true", help="print the result as JSON")
-            if command.flags:
-                module, _, function = command.flags.rpartition(".")
-                getattr(import_module(f".{module}", __package__), function)(self)
+            if add_arguments := getattr(import_module(".flags", __package__), function.rpartition(".")[2], None):
+                add_arguments(self)
         return self
 
     def parse_known_args(  # type: ignore[override]
@@ -75,79 +76,46 @@ def _is_number(text: str) -> bool:
     return True
 
 
-class _Command(NamedTuple):
-    """A command; `function` is ``module.function`` below `eqfuse.cli`, and so is `flags`, which adds its arguments."""
-
-    name: str
-    help: str
-    function: str
-    flags: str = ""
-
-
-class _Group(NamedTuple):
-    """Commands that have a first word in common."""
-
-    name: str
-    help: str
-    description: str
-    commands: tuple[_Command, ...]
-
-
-_COMMANDS = (
-    _Command("optimize", "rewrite a model into a cheaper equivalent one", "optimize.optimize", "flags.optimize"),
-    _Command(
-        "compile", "compile a model for a processor or an accelerator", "compile.compile_", "compile_flags.compile"
-    ),
-    _Command("tune", "compile a model with autotuned schedules", "compile.tune", "compile_flags.tune"),
-    _Command("run", "run a compiled model", "run.run", "flags.run"),
-    _Command("bench", "measure how long a compiled model takes", "bench.bench", "flags.bench"),
-    _Command("verify", "check that two models compute the same", "inspect.verify", "flags.verify"),
-    _Command("inspect", "show the parts of a model and their cost", "inspect.inspect", "flags.inspect"),
-    _Command("diff", "show how two models differ, by operator and cost", "inspect.diff", "flags.diff"),
-    _Command("bisect", "find the rule that makes verification fail", "rules.bisect.bisect", "flags.bisect"),
-)
-_GROUPS = (
-    _Group(
-        "rules",
-        "list, check and observe rewrite rules",
-        "Rewrite rules.",
-        (
-            _Command("list", "list the rules", "rules.catalogue.list_rules", "flags.list_rules"),
-            _Command("show", "show one rule with its record", "rules.catalogue.show_rule", "flags.show_rule"),
-            _Command("check", "lint, prove and test rules", "rules.check.check_rules", "flags.check_rules"),
-            _Command("discover", "find rules over some operators", "rules.discover.discover_rules", "flags.discover"),
-            _Command("explain", "show by which rules a value got its form", "rules.observe.explain", "flags.explain"),
-            _Command(
-                "why-not", "show why a rule does not match or is not used", "rules.observe.why_not", "flags.why_not"
-            ),
-            _Command("stats", "count how often each rule matches in some models", "rules.observe.stats", "flags.stats"),
-        ),
-    ),
-    _Group(
-        "profile",
+_COMMANDS = {
+    "optimize": ("rewrite a model into a cheaper equivalent one", "optimize.optimize"),
+    "compile": ("compile a model for a processor or an accelerator", "compile.compile_"),
+    "tune": ("compile a model with autotuned schedules", "compile.tune"),
+    "run": ("run a compiled model", "run.run"),
+    "bench": ("measure how long a compiled model takes", "bench.bench"),
+    "verify": ("check that two models compute the same", "inspect.verify"),
+    "inspect": ("show the parts of a model and their cost", "inspect.inspect"),
+    "diff": ("show how two models differ, by operator and cost", "inspect.diff"),
+    "bisect": ("find the rule that makes verification fail", "rules.bisect.bisect"),
+    "rules list": ("list the rules", "rules.catalogue.list_rules"),
+    "rules show": ("show one rule with its record", "rules.catalogue.show_rule"),
+    "rules check": ("lint, prove and test rules", "rules.check.check_rules"),
+    "rules discover": ("find rules over some operators", "rules.discover.discover_rules"),
+    "rules explain": ("show by which rules a value got its form", "rules.observe.explain"),
+    "rules why-not": ("show why a rule does not match or is not used", "rules.observe.why_not"),
+    "rules stats": ("count how often each rule matches in some models", "rules.observe.stats"),
+    "profile list": ("list the measurements", "profile.list_measurements"),
+    "profile export": ("write the measurements to a file", "profile.export_measurements"),
+    "profile import": ("add the measurements of a file", "profile.import_measurements"),
+    "profile clear": ("remove measurements, without asking", "profile.clear_measurements"),
+    "device list": ("list the devices", "device.list_devices"),
+    "device show": ("print a device as TOML, each figure with its origin", "device.show_device"),
+    "device detect": ("print a file of this machine, to start yours from", "device.detect_device"),
+    "device measure": ("measure this machine and keep the figures", "device.measure_device"),
+}
+"""The sentence of each command, and its function: ``module.function`` below `eqfuse.cli`. The function of the same name
+in `flags.py` adds its arguments."""
+_GROUPS = {
+    "rules": ("list, check and observe rewrite rules", "Rewrite rules."),
+    "profile": (
         "list, share and remove measured latencies",
         "Latencies of sub-graphs that were measured on devices; later runs use them again.",
-        (
-            _Command("list", "list the measurements", "profile.list_measurements", "flags.of_device"),
-            _Command("export", "write the measurements to a file", "profile.export_measurements", "flags.export"),
-            _Command("import", "add the measurements of a file", "profile.import_measurements", "flags.import_"),
-            _Command("clear", "remove measurements, without asking", "profile.clear_measurements", "flags.of_device"),
-        ),
     ),
-    _Group(
-        "device",
+    "device": (
         "list and show devices, and measure this machine",
         "Descriptions of processors, from which prices and schedules are computed.",
-        (
-            _Command("list", "list the devices", "device.list_devices"),
-            _Command(
-                "show", "print a device as TOML, each figure with its origin", "device.show_device", "flags.show_device"
-            ),
-            _Command("detect", "print a file of this machine, to start yours from", "device.detect_device"),
-            _Command("measure", "measure this machine and keep the figures", "device.measure_device", "flags.measure"),
-        ),
     ),
-)
+}
+"""The sentence and the description of each group of commands."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -158,17 +126,18 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EXIT_CODES,
     )
     parser.add_argument("--version", action="version", version=f"eqfuse {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in _COMMANDS:
-        _add_command(commands, command)
-    for group in _GROUPS:
-        part = commands.add_parser(group.name, help=group.help, description=group.description)
-        actions = part.add_subparsers(title="actions", required=True, metavar="ACTION")
-        for command in group.commands:
-            _add_command(actions, command)
+    commands = _add_commands(parser, "", title="commands", metavar="COMMAND")
+    for name, (help_, description) in _GROUPS.items():
+        commands.add_parser(name, help=help_, description=description, group=name)
     return parser
 
 
-def _add_command(commands: Any, command: _Command) -> None:
-    description = command.help[0].upper() + command.help[1:] + "."
-    commands.add_parser(command.name, help=command.help, description=description, epilog=EXIT_CODES, command=command)
+def _add_commands(parser: _Parser, group: str, **titles: str) -> Any:
+    """Add the commands of a group, or those of none."""
+    commands: Any = parser.add_subparsers(required=True, **titles)
+    for name, (help_, function) in _COMMANDS.items():
+        first, _, rest = name.rpartition(" ")
+        if first == group:
+            description = f"{help_[0].upper()}{help_[1:]}."
+            commands.add_parser(rest, help=help_, description=description, epilog=EXIT_CODES, function=function)
+    return commands

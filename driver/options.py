@@ -59,11 +59,10 @@ class PricingOptions(CheckedOptions):
         "roofline", "what to minimise; profile: measured times, and where there are none the roofline, scaled to them"
     )
     device: str = option(
-        "",
-        "the device that prices are for: a name from `eqfuse device list` or a device file (default "
+        "", "the device that prices are for: a name from `eqfuse device list` or a device file (default "
         f"{DEFAULT_DEVICE} on every machine, so that results are the same; with `cost` profile: host, this machine)",
         metavar="NAME|FILE.toml",
-    )
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,10 +77,8 @@ class ShapeOptions(CheckedOptions):
     """What inputs look like."""
 
     input_shapes: Shapes = option(
-        {},
-        "fix the shape of an input (also NAME:[1,3,224,224] and NAME:1x3x224x224)",
-        metavar="NAME:1,3,224,224",
-    )
+        {}, "fix the shape of an input (also NAME:[1,3,224,224] and NAME:1x3x224x224)", metavar="NAME:1,3,224,224",
+    )  # fmt: skip
 
 
 @option_class(kw_only=True, init=False, repr=False, eq=False)
@@ -89,11 +86,9 @@ class DimensionOptions(ShapeOptions):
     """What the user knows of the free dimensions of inputs."""
 
     dim: Names = option(
-        (),
-        "a fact about a free dimension: it is a multiple of 32, at least 1, or 4; the result need not work for other "
-        "sizes",
-        metavar="H=32k|N>=1|N=4",
-    )
+        (), "a fact about a free dimension: it is a multiple of 32, at least 1, or 4; the result need not work for "
+        "other sizes", metavar="H=32k|N>=1|N=4",
+    )  # fmt: skip
 
 
 @option_class(kw_only=True, init=False, repr=False, eq=False)
@@ -101,11 +96,9 @@ class InputOptions(CheckedOptions):
     """Inputs of the user's own."""
 
     inputs: Files = option(
-        (),
-        "run on these inputs (default: random ones): an array for each input by its name; or a folder of such files, "
-        "of NAME.npy, or of input_0.pb as in ONNX's test data",
-        metavar="FILE.npz|FOLDER",
-    )
+        (), "run on these inputs (default: random ones): an array for each input by its name; or a folder of such "
+        "files, of NAME.npy, or of input_0.pb as in ONNX's test data", metavar="FILE.npz|FOLDER",
+    )  # fmt: skip
 
 
 @option_class(kw_only=True, init=False, repr=False, eq=False)
@@ -117,9 +110,8 @@ class ComparisonOptions(InputOptions):
     verify_limit: Positive | None = option(
         None,
         f"seconds that verification may take (default {VERIFICATION_SECONDS:.0f}, or what is left of `time_limit`); "
-        "what is not verified by then is not written",
-        metavar="SECONDS",
-    )
+        "what is not verified by then is not written", metavar="SECONDS",
+    )  # fmt: skip
     seed: NotNegativeInteger = option(0, "seed of inputs and of a search")
     custom_ops: Files = option((), "a library of custom operators for ONNX Runtime, which runs them", metavar="LIB.so")
 
@@ -141,10 +133,9 @@ class VerifyOptions(ComparisonOptions, ShapeOptions):
     """The options of `verify`."""
 
     verify_limit: Positive = option(
-        VERIFICATION_SECONDS,
-        "seconds that verification may take; without a verdict by then it fails",
+        VERIFICATION_SECONDS, "seconds that verification may take; without a verdict by then it fails",
         metavar="SECONDS",
-    )
+    )  # fmt: skip
 
 
 @option_class(kw_only=True)
@@ -152,10 +143,9 @@ class BenchOptions(InputOptions):
     """The options of `bench`."""
 
     against: Rival | None = option(
-        None,
-        "ort: take turns with ONNX Runtime on the original model; other names: schedule a program for an accelerator "
-        "anew in that variant, with the same samples in each run of a cluster",
-    )
+        None, "ort: take turns with ONNX Runtime on the original model; other names: schedule a program for an "
+        "accelerator anew in that variant, with the same samples in each run of a cluster",
+    )  # fmt: skip
     trace: File = option(None, "write the simulated run of a program for an accelerator", metavar="FILE.json")
     model: File = option(None, "where the original is now (default: where it was compiled from)", metavar="FILE.onnx")
     kernels: bool = option(False, "time each kernel inside the running model, beside the roofline of the device")
@@ -186,46 +176,32 @@ class RewritingOptions(PricingOptions, DimensionOptions, RuleOptions):
     """How to rewrite and to choose the graph: the options of every command that rewrites."""
 
     only: Names = option(
-        (),
-        f"use only these rules: groups are the topics {', '.join(rule_topics())}, the properties "
-        f"{', '.join(PROPERTIES)}, and single rules",
-        metavar="GROUP",
-        in_commas=True,
-    )
+        (), f"use only these rules: groups are the topics {', '.join(rule_topics())}, the properties "
+        f"{', '.join(PROPERTIES)}, and single rules", metavar="GROUP", in_commas=True,
+    )  # fmt: skip
     skip: Names = option(
-        (),
-        "do without these rules; `eqfuse rules list` shows the rules of each group",
-        metavar="GROUP",
-        in_commas=True,
-    )
+        (), "do without these rules; `eqfuse rules list` shows the rules of each group",
+        metavar="GROUP", in_commas=True,
+    )  # fmt: skip
     domains: Names = option(
-        (),
-        "make operators of a runtime's own domain, too: com.microsoft is ONNX Runtime's",
-        metavar="DOMAIN",
-        flags=("--domain", "--domains"),
-        in_commas=True,
-    )
+        (), "make operators of a runtime's own domain, too: com.microsoft is ONNX Runtime's",
+        metavar="DOMAIN", flags=("--domain", "--domains"), in_commas=True,
+    )  # fmt: skip
     precision: Precision = option(
-        "real",
-        "exact: bit-identical rules; real: equal over the reals for finite inputs, of which a NaN or inf may give "
-        "another result; fast: overflow inside the model may change, too",
-    )
+        "real", "exact: bit-identical rules; real: equal over the reals for finite inputs, of which a NaN or inf may "
+        "give another result; fast: overflow inside the model may change, too",
+    )  # fmt: skip
     typical: Names = option(
-        (),
-        "the usual size of a free dimension: choices are made for it, and compiled kernels too",
-        metavar="H=640",
-    )
+        (), "the usual size of a free dimension: choices are made for it, and compiled kernels too", metavar="H=640",
+    )  # fmt: skip
     range: Names = option(
-        (),
-        "the sizes that a free dimension takes: from, to and step; others give right results too",
+        (), "the sizes that a free dimension takes: from, to and step; others give right results too",
         metavar="H=32..1280:32",
-    )
+    )  # fmt: skip
     outputs: Names = option(
-        (),
-        "compute only these values, outputs or values inside the graph, and leave out all that they do not need",
-        metavar="NAME",
-        in_commas=True,
-    )
+        (), "compute only these values, outputs or values inside the graph, and leave out all that they do not need",
+        metavar="NAME", in_commas=True,
+    )  # fmt: skip
     opset: PositiveInteger | None = option(None, "use operators up to this opset (default: the model's)")
     node_limit: PositiveInteger = option(50_000, "largest number of e-nodes")
     iterations: PositiveInteger = option(200, "rounds of rewriting")
@@ -256,10 +232,8 @@ class MeasureOptions(CheckedOptions):
     measure: Positive | None = option(
         None,
         "seconds to time candidates in ONNX Runtime; the result is the fastest, never one slower than the original "
-        f"(without a number {MEASURE_SECONDS:.0f} s)",
-        metavar="SECONDS",
-        const=MEASURE_SECONDS,
-    )
+        f"(without a number {MEASURE_SECONDS:.0f} s)", metavar="SECONDS", const=MEASURE_SECONDS,
+    )  # fmt: skip
     threads: PositiveInteger | None = option(None, "time on this number of threads (default 1)")
 
     def __post_init__(self) -> None:
@@ -278,18 +252,14 @@ class Options(AttemptOptions):
     """The options of `optimize`. Raises OptionError for a value that is invalid."""
 
     runtime: str = option(
-        "onnxruntime",
-        "the runtime the result is for: onnxruntime, onnxruntime-1.22, none, or a file that lists what it runs as a "
-        "single kernel",
-        metavar="NAME|FILE.toml",
-    )
+        "onnxruntime", "the runtime the result is for: onnxruntime, onnxruntime-1.22, none, or a file that lists what "
+        "it runs as a single kernel", metavar="NAME|FILE.toml",
+    )  # fmt: skip
     time_limit: Positive | None = option(
-        None,
-        "end after this many seconds, reading and verification included, with the best graph found by then; "
+        None, "end after this many seconds, reading and verification included, with the best graph found by then; "
         f"`verify_limit` gives verification its own (default: {SEARCH_SECONDS:.0f} s for rewriting and choosing the "
-        "graph)",
-        metavar="SECONDS",
-    )
+        "graph)", metavar="SECONDS",
+    )  # fmt: skip
     verify: bool = option(True, "compare result and original", off="do not compare result and original")
     partition: PartitionMethod = option(
         "none", "cut the result into fused sub-graphs; joint: choose graph and sub-graphs together"
@@ -300,10 +270,9 @@ class Options(AttemptOptions):
     )
     certificate: File = option(None, "write a JSON certificate of acyclicity", metavar="FILE.json")
     intensive: bool = option(
-        True,
-        "let a sub-graph, or a kernel, hold several convolutions and matrix products",
+        True, "let a sub-graph, or a kernel, hold several convolutions and matrix products",
         off="put at most one convolution or matrix product into a kernel",
-    )
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         from onnx import defs

@@ -142,14 +142,10 @@ def takes(options: Callable[Parameters, Kind]) -> Callable[[Callable[[Kind], Ans
 
 def _signature_of(options: Any) -> Signature:
     """The constructor's parameters in the order of `list_options`; a default may be made by a factory."""
-    shown = signature(options)
-    listed = [(each, shown.parameters[each.name]) for each in list_options(options)]
-    return shown.replace(
-        parameters=[
-            one if each.default_factory is MISSING else one.replace(default=each.default_factory())
-            for each, one in listed
-        ]
-    )
+    parameters = signature(options).parameters
+    made = {each.name: each.default_factory() for each in fields(options) if each.default_factory is not MISSING}
+    names = [each.name for each in list_options(options)]
+    return Signature([parameters[name].replace(default=made.get(name, parameters[name].default)) for name in names])
 
 
 def list_options(kind: Any) -> list[Field[Any]]:

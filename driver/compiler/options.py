@@ -23,10 +23,9 @@ class AcceleratorOptions(CheckedOptions):
 
     batch: PositiveInteger | None = option(None, "all samples of a run (default: the model's)")
     floats: Floats | None = option(
-        None,
-        "the type that floats are stored in (default: the model's); in a narrower type than the model's, outputs may "
-        "differ by four times the effect of rounding its weights and inputs",
-    )
+        None, "the type that floats are stored in (default: the model's); in a narrower type than the model's, outputs "
+        "may differ by four times the effect of rounding its weights and inputs",
+    )  # fmt: skip
     variant: VariantName = option("full", "full, graphturbo, or one of the steps towards it")
     order: OrderName | None = option(None, "how to order instances (default: as the variant does)")
     per_cluster: PositiveInteger | None = option(None, "samples in one run of a cluster (default: the fastest number)")
@@ -37,34 +36,27 @@ class CompileOptions(Options):
     """The options of `compile`: those of `optimize`, and how to make a bundle. The device is the target's."""
 
     target: str = option(
-        "host",
-        "this machine, the name of a device file, or dsa-NAME or dsa-FILE.toml for an accelerator that is simulated; "
-        "an unknown name lists them",
-        metavar="NAME",
-    )
+        "host", "this machine, the name of a device file, or dsa-NAME or dsa-FILE.toml for an accelerator that is "
+        "simulated; an unknown name lists them", metavar="NAME",
+    )  # fmt: skip
     threads: PositiveInteger | None = option(None, "threads to run on (default: the cores of the target)")
     measure: bool = option(
-        True,
-        "time the kernels, and compile slow ones in another way if that is faster",
+        True, "time the kernels, and compile slow ones in another way if that is faster",
         off="do not time the kernels: slow ones stay, and equal models give equal bundles",
-    )
+    )  # fmt: skip
     batch: Counts = option(
-        (),
-        "sizes of the batch that get kernels of their own, beside kernels for all sizes; choices are made for the "
+        (), "sizes of the batch that get kernels of their own, beside kernels for all sizes; choices are made for the "
         "first; a model for one sample then takes several; for an accelerator one number: all samples (default: the "
-        "model's)",
-        metavar="1,4,16",
-        in_commas=True,
-    )
+        "model's)", metavar="1,4,16", in_commas=True,
+    )  # fmt: skip
     format: Format | None = option(
         None, "a folder that Python loads, or a C project (default: a bundle where this machine can load it)"
     )
     prefix: str | None = option(None, "the beginning of all names in a C project (default eqfuse)", metavar="P")
     partition: PartitionMethod = option(
-        "joint",
-        "cut the model into fused kernels; joint: choose graph and kernels together; a model that records its "
+        "joint", "cut the model into fused kernels; joint: choose graph and kernels together; a model that records its "
         "partition keeps it, except with none",
-    )
+    )  # fmt: skip
     time_limit: Positive | None = option(
         None,
         f"seconds for rewriting and choosing the graph (default {SEARCH_SECONDS:.0f}), and at most as many again for "
