@@ -30,13 +30,13 @@ def check_rules(arguments: argparse.Namespace) -> int:
         return _report_problems(arguments, problems)
     with Progress(arguments, "checking") as progress:
         checked = rule_check.check_rules(paths, progress, use_cache=not arguments.fresh, samples=arguments.samples)
-    if checked.duplicates:
-        return _report_problems(arguments, checked.duplicates)
     if arguments.json:
         render.print_json(checked.as_dict())
     else:
         if not arguments.quiet:
             _print(arguments, checked)
+        for duplicate in checked.duplicates:
+            write(f"warning: {duplicate}", error=True)
         for each in checked.refused:
             write(each.refusal, error=True)
     if checked.refused:

@@ -93,11 +93,13 @@ class CheckedRules:
 
     @property
     def duplicates(self) -> list[Problem]:
-        """Rules that say the same as another one, under conditions that it has too."""
+        """Rules that say the same as another one, under conditions that it has too: they are right or wrong like any
+        other, and not needed."""
         return [
             Problem(
                 rule.path, rule.line, rule.column,
-                f"the rule says the same as {other.name} ({other.path.name}:{other.line})", rule.name,
+                f"the rule says the same as {other.name} ({other.path.name}:{other.line}) and may be deleted",
+                rule.name,
             )
             for rule, other in ((o.rule, o.other) for o in self.overlaps if o.same and o.conditions)
         ]  # fmt: skip
@@ -140,13 +142,13 @@ def check_rules(
     """The verdicts on the rules of files without problems, and their overlaps with each other and the shipped ones."""
     files = [read_file(path) for path in paths]
     rules = [rule for _, rule in rules_as_written(files)]
+    others = [rule for _, rule in rules_as_written(shipped_files()) if rule.path not in set(paths)]
+    mine = {rule.name for rule in rules}
+    found = tuple(o for o in overlaps([*others, *rules]) if o.rule.name in mine)
     countdown = Countdown(len(rules), "rules")
     checked = []
     verdicts = check_files(files, judge=remark_on_worth, use_cache=use_cache, samples=samples)
     for rule, verdict in zip(rules, verdicts, strict=True):
         checked.append(CheckedRule(rule, verdict))
         observer("checking", countdown.advance())
-    observer("looking for overlaps", "")
-    others = [rule for _, rule in rules_as_written(shipped_files()) if rule.path not in set(paths)]
-    mine = {rule.name for rule in rules}
-    return CheckedRules(tuple(checked), tuple(o for o in overlaps([*others, *rules]) if o.rule.name in mine))
+    return CheckedRules(tuple(checked), found)

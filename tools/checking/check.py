@@ -37,6 +37,7 @@ from .drawing.terms import readable
 from .example_match import makes_example
 from .lemmas import RuleExpansion, TooManyDerivations, expand_derived_facts
 from .mirrored import unlike_variants
+from .oracles.cancellation import find_cancellation
 from .oracles.extremes import find_lost_number
 from .oracles.numeric import Counterexample, test_sample
 from .oracles.onnx_oracle import Oracle
@@ -111,12 +112,16 @@ def _check(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> V
         random = np.random.default_rng(seed(rule))
         lost = (find_lost_number(those, random) for those in (*by_direction, *derived.values(), example))
         counterexample = next(filter(None, lost), None)
+    if counterexample is None and rule.sound != "exact":
+        random = np.random.default_rng(seed(rule))
+        cancelled = (
+            find_cancellation(those, rule.sound, random) for those in (*by_direction, *derived.values(), example)
+        )
+        counterexample = next(filter(None, cancelled), None)
     every_sample = [hit.sample for hit in every]
     met = frozenset[str]().union(*map(settings, every_sample))
     uncovered = (*missing_settings(every_sample, met, rule.sound), *untested)
-    blank = Verdict(
-        rule.name, "idle", samples=tested, settings=len(met), example=bool(example), uncovered=uncovered
-    )
+    blank = Verdict(rule.name, "idle", samples=tested, settings=len(met), example=bool(example), uncovered=uncovered)
     if counterexample is not None:
         return replace(blank, kind="refuted", reason=counterexample.reason, counterexample=counterexample)
     foreign = _foreign_keys(every)
@@ -217,7 +222,7 @@ def _explain_conflict(rule: Rule, sample: Sample, conflict: Conflict) -> Counter
     made = None if sample.symbols else next(iter(right_sides(rule, sample)), None)
     if function and sample.symbols:
         names = ", ".join(f"n{-symbol}" for symbol in sample.symbols)
-        reason += f" where sizes are symbolic ({names}: the rule computes with what stands for them)"
+        reason += f" where sizes are symbolic ({names})"
     elif function and made is not None:
         reason += f": {describe_types(sample, made)}"
     term = "; ".join(readable(root) for root in sample.roots)
@@ -244,7 +249,7 @@ def _prove(blank: Verdict, rule: Rule, every: Sequence[Hit]) -> Verdict:
     return replace(verdict, uncovered=(*verdict.uncovered, *faults))
 
 
-_ROUNDED = "proved over the real numbers only, and an operator decides about numbers that are rounded: near ties tell"
+_ROUNDED = "proved over the real numbers; what an operator decides about rounded numbers is tested, near ties too"
 _FAULT = "a fault of the checker, not of the rule: please report it with the rule"
 _Result = TypeVar("_Result")
 

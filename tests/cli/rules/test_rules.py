@@ -108,11 +108,32 @@ def test_check_keeps_its_verdicts(eqfuse: CommandLine, monkeypatch: pytest.Monke
     assert eqfuse.run("rules", "check", "own.egg", "--fresh").out == first.out
 
 
-def test_check_refuses_what_a_shipped_rule_says(eqfuse: CommandLine) -> None:
-    eqfuse.rule("own.egg", '(rewrite (Relu (Relu y)) (Relu y) :ruleset simplify :name "again")')
+def test_check_warns_of_what_a_shipped_rule_says(eqfuse: CommandLine) -> None:
+    """It is as right as that one, and the other rules of the file have their verdicts."""
+    again = '(rewrite (Relu (Relu y)) (Relu y) :ruleset simplify :name "again")'
+    record = RECORD.replace("(Add a b) => (Mul a b)", "(Relu (Relu y)) => (Relu y)")
+    eqfuse.rule("own.egg", f"{again}\n{RECORD}{OWN}", record)
     outcome = eqfuse.run("rules", "check", "own.egg")
     assert outcome.code == 4
-    assert "own.egg:7:1: the rule says the same as relu-relu" in outcome.err
+    assert "warning: own.egg:7:1: the rule says the same as relu-relu (identities.egg:" in outcome.err
+    assert "own.egg:14:1: made-up is refuted: values differ" in outcome.err
+    assert "1 of 2 rules may not be used" in outcome.err
+
+
+def test_check_accepts_what_a_shipped_rule_says(eqfuse: CommandLine) -> None:
+    record = RECORD.replace("(Add a b) => (Mul a b)", "(Relu (Relu y)) => (Relu y)")
+    eqfuse.rule("own.egg", '(rewrite (Relu (Relu y)) (Relu y) :ruleset simplify :name "again")', record)
+    assert eqfuse.run("rules", "check", "own.egg").code == 0
+
+
+def test_check_refutes_bits_that_a_shipped_rule_does_not_claim(eqfuse: CommandLine) -> None:
+    """neg-sub is `real`: 0 - 0 is 0, its opposite -0."""
+    record = RECORD.replace("(Add a b) => (Mul a b)", "(Neg (Sub a b)) => (Sub b a)")
+    assert "@sound exact" in record
+    eqfuse.rule("own.egg", '(rewrite (Neg (Sub a b)) (Sub b a) :ruleset explore :name "again")', record)
+    outcome = eqfuse.run("rules", "check", "own.egg")
+    assert outcome.code == 4
+    assert "again is refuted" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -123,7 +144,7 @@ def test_check_refuses_what_a_shipped_rule_says(eqfuse: CommandLine) -> None:
         (OWN.replace("Add", "Addd"), "bad.egg:7:10: there is no constructor or function Addd"),
         (f"{OWN}\n{RECORD}{OWN}", "bad.egg:14:1: the name made-up is taken by the rule at bad.egg:7"),
         (OWN.replace("made-up", "relu-relu"), "bad.egg:7:1: the name relu-relu is taken"),
-        (f'{OWN}\n\n{OWN.replace("made-up", "bare")}', "bad.egg:9:1: the rule has no comment"),
+        (f"{OWN}\n\n{OWN.replace('made-up', 'bare')}", "bad.egg:9:1: the rule has no comment"),
     ],
     ids=["syntax", "unbound variable", "unknown operator", "duplicate name", "shipped name", "no record"],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
 
 from ....ir.operators import OPERATORS
@@ -61,7 +62,9 @@ def hits(rule: Rule, scratch: Scratch, wanted: int = SAMPLES_PER_DIRECTION) -> l
     for i, facts in enumerate(facts_by_direction(rule)):
         random = Random(seed(rule) + i)
         found = _hits(rule, facts, scratch, random, wanted)
-        every.append(found + _long_hits(rule, facts, scratch, random) if found else found)
+        if found:
+            found = [*found, *_long_hits(rule, facts, scratch, random), *_outgrowing_hits(rule, facts, scratch, random)]
+        every.append(found)
     return every
 
 
@@ -134,6 +137,43 @@ def _long_hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Rand
     likely = sorted(samples.values(), key=lambda each: not each.shortens)[: 3 * _LONG]
     outcomes = scratch.run(rule.text, rule.ruleset, likely) if likely else []
     return [Hit(s, outcome) for s, outcome in zip(likely, outcomes, strict=True) if outcome is not None][:_LONG]
+
+
+def _outgrowing_hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random) -> list[Hit]:
+    """Samples with an axis whose positions a narrow type does not hold, where a rule casts places or counts to one."""
+    ways = left_sides(facts, random)
+    samples: list[Sample] = []
+    for size in _sizes_to_outgrow(rule) if ways else ():
+        drawn = (draw_sample(ways[i % len(ways)], random, long_in="float32", size=size) for i in range(_LONG_ATTEMPTS))
+        fitting = islice((s for s in drawn if s is not None and _has_axis(s, size)), 4 * _OUTGROWING)
+        samples += sorted(fitting, key=lambda each: not each.shortens)[:_OUTGROWING]
+    outcomes = scratch.run(rule.text, rule.ruleset, samples) if samples else []
+    return [Hit(s, outcome) for s, outcome in zip(samples, outcomes, strict=True) if outcome is not None]
+
+
+def _has_axis(sample: Sample, size: int) -> bool:
+    """Whether a leaf has an axis of a size, with elements of which the largest is anywhere, or which are counted."""
+    return any(size in leaf.type.shape and leaf.type.dtype in ("float32", "bool") for leaf in sample.leaves)
+
+
+def _sizes_to_outgrow(rule: Rule) -> list[int]:
+    """Sizes at which most places, and sums of truth values, are beyond the whole numbers that a type holds to which the
+    rule casts."""
+    forms = [node for node in sexpr.walk(sexpr.read(rule.text).forms[0]) if isinstance(node, Form)]
+    heads = {form.head for form in forms}
+    narrow = {str(form.items[2]).strip('"') for form in forms if form.head == "Cast"} & _WHOLE_NUMBERS.keys()
+    counted = narrow if heads & {"ArgMax", "ArgMin"} else {name for name in narrow if "int" in name}
+    return sorted({_TIMES * _WHOLE_NUMBERS[name] + 1 for name in counted}) if heads & _COUNTING else []
+
+
+_COUNTING = frozenset({"ArgMax", "ArgMin", "ReduceSum", "CumSum"})
+"""Operators whose results are places, or grow with a size as whole numbers do. A sum of floats is rounded anyway."""
+_WHOLE_NUMBERS = {"int8": 2**7, "uint8": 2**8, "bfloat16": 2**8, "float16": 2**11, "int16": 2**15, "uint16": 2**16}
+"""By type the first power of two behind which it lacks a whole number."""
+_TIMES = 4
+"""How much longer than that an axis is, so that few random places lie within it."""
+_OUTGROWING = 2
+"""Samples for each such size."""
 
 
 def _adds(rule: Rule) -> bool:

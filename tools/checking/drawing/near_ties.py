@@ -67,10 +67,10 @@ _FEW = 6
 def decides(sample: Sample, fired: Fired) -> bool:
     """Whether an operator of either side decides about floats."""
     has_floats = any(_is_float(leaf.type.dtype) for leaf in sample.leaves if leaf.kind != "Absent")
-    return has_floats and any(jumps(part.head, part.arguments) for part in _applications(sample, fired))
+    return has_floats and any(jumps(part.head, part.arguments) for part in applications(sample, fired))
 
 
-def _applications(sample: Sample, fired: Fired) -> Iterator[Term | ScratchNode]:
+def applications(sample: Sample, fired: Fired) -> Iterator[Term | ScratchNode]:
     """The operators of both sides."""
     yield from (part for part in sample.subterms if isinstance(part, Term))
     yield from (node for nodes in fired.classes.values() for node in nodes)
@@ -98,10 +98,11 @@ def decides_about_rounded(sample: Sample, fired: Fired) -> bool:
 
 
 def _is_rounded(nodes: Sequence[ScratchNode], rounded: set[EClass]) -> bool:
-    return any(_rounds(node.head) or not rounded.isdisjoint(node.arguments) for node in nodes)
+    return any(rounds(node.head) or not rounded.isdisjoint(node.arguments) for node in nodes)
 
 
-def _rounds(head: str) -> bool:
+def rounds(head: str) -> bool:
+    """Whether the results of an operator of floats are rounded."""
     known = head in OPERATORS and head not in DECIDING and head not in _EXACT
     return known and OPERATORS[head].category != "layout"
 

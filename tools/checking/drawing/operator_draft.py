@@ -69,11 +69,11 @@ def random_shape(random: Random, rank: int | None = None) -> tuple[int, ...]:
     return tuple(random.choice(sizes) for _ in range(rank))
 
 
-def long_shape(random: Random) -> tuple[int, ...]:
-    """A shape of rank 1 to 4 with one long axis."""
+def long_shape(random: Random, size: int = 0) -> tuple[int, ...]:
+    """A shape of rank 1 to 4 with one long axis, or with one of a given size among others of size 1."""
     rank = random.choice((1, 2, 2, 3, 4))
-    shape = [random.choice((1, 2, 3)) for _ in range(rank)]
-    shape[random.randrange(rank)] = random.choice(_LONG_SIZES)
+    shape = [1 if size else random.choice((1, 2, 3)) for _ in range(rank)]
+    shape[random.randrange(rank)] = size or random.choice(_LONG_SIZES)
     return tuple(shape)
 
 

@@ -47,12 +47,14 @@ _FACTORS_BEYOND = (94906267.0, 3037000499.0, 2.0**53 - 1, 2.0**53 - 2)
 """Whole numbers whose products, or whose sums with others, float64 does not hold."""
 _EXTREME_SHARE = 0.3
 """Share of the samples whose integer constants are mostly near the ends of their types."""
+_INVERSE_SHARE = 0.2
+"""Share of the permutations that undo another one of the sample."""
 _TRIES = 12
 """Choices made anew where a condition would be false."""
 MAX_ELEMENTS = 1024
 """Samples with a tensor of more elements are not used."""
-_MAX_LONG_ELEMENTS = 4096
-"""The same for samples with a long axis, which are few."""
+MAX_LONG_ELEMENTS = 4096
+"""The same for samples with a long axis, which are few; only an axis that a type has to outgrow is longer."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,11 @@ class Sample:
     def is_long(self) -> bool:
         """Whether an axis of an input is long."""
         return any(size >= LONG for leaf in self.leaves for size in leaf.type.shape)
+
+    @property
+    def outgrows(self) -> bool:
+        """Whether an axis of an input is so long that few draws are enough to ask for."""
+        return any(size > MAX_LONG_ELEMENTS for leaf in self.leaves for size in leaf.type.shape)
 
     @property
     def shortens(self) -> bool:
@@ -343,7 +350,15 @@ class _Builder:
         choice = _choose(draft, name)
         if isinstance(choice, float) and self.left_side.numbers and self.random.random() < 0.5:
             return self.random.choice(self.left_side.numbers)
+        if draft.head == "Transpose" and self.random.random() < _INVERSE_SHARE:
+            choice = self._inverse_permutation(draft.rank) or choice
         return self._with_known_elements(variable, choice) if isinstance(choice, tuple) else choice
+
+    def _inverse_permutation(self, rank: int) -> tuple[int, ...]:
+        """What undoes one of the permutations of `rank` axes chosen so far; () where there is none."""
+        axes = list(range(rank))
+        chosen = [v for v in self.environment.literals.values() if isinstance(v, tuple) and sorted(v) == axes]
+        return tuple(map(self.random.choice(chosen).index, axes)) if chosen else ()
 
     def _with_known_elements(self, variable: str, chosen: tuple[int, ...]) -> tuple[int, ...]:
         lengths, elements = self.left_side.components(variable)
@@ -404,16 +419,20 @@ def left_sides(facts: Sequence[Node], random: Random, count: int = 8) -> list[Le
     return result
 
 
-def draw_sample(left_side: LeftSide, random: Random, floating: bool = False, *, long_in: str = "") -> Sample | None:
+def draw_sample(
+    left_side: LeftSide, random: Random, floating: bool = False, *, long_in: str = "", size: int = 0
+) -> Sample | None:
     """One attempt at a sample of a left side, in float32 or any type; None where the choices do not fit together.
 
-    With `long_in`, an element type, the rule's results are wished to have a long axis, and that type.
+    With `long_in`, an element type, the rule's results are wished to have a long axis, and that type; with `size`, too,
+    the axis has this size and all others size 1.
     """
     try:
         dtype = long_in or ("float32" if floating else random.choice(_possible_types(left_side)))
-        most, is_extreme = _MAX_LONG_ELEMENTS if long_in else MAX_ELEMENTS, random.random() < _EXTREME_SHARE
+        most = max(MAX_LONG_ELEMENTS, size) if long_in else MAX_ELEMENTS
+        is_extreme = random.random() < _EXTREME_SHARE
         builder = _Builder(left_side, random, dtype, most, is_extreme)
-        wish = Type(long_shape(random), dtype) if long_in else None
+        wish = Type(long_shape(random, size), dtype) if long_in else None
         for variable in (*left_side.roots(), *left_side.tensors):
             builder.build(variable, wish)
         builder.propagate()

@@ -258,6 +258,8 @@ def _resize_fired(fired: Fired, sizes: Mapping[int, int]) -> Fired:
 
 def _types_of_terms(sample: Sample, most: int = MAX_ELEMENTS) -> dict[Term, Type]:
     """The types of all terms. Raises Unsupported where one has no meaning or more than `most` elements."""
+    if any(prod(x.type.shape) > most for x in sample.named_leaves):
+        raise Unsupported("an input is too large")
     elements = {x.name: np.zeros(x.type.shape, element_type(x.type.dtype)) for x in sample.named_leaves}
     evaluation = Evaluation(sample, Fired((), {}), elements, {})
     for root in sample.roots:

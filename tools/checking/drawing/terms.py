@@ -110,13 +110,23 @@ def _size_text(size: int) -> str:
     return str(size) if size > -2 else f"n{-size}"
 
 
+def _type_text(type_: Type) -> str:
+    return f"{type_.dtype}[{','.join(map(_size_text, type_.shape))}]"
+
+
+def _number_text(type_: Type) -> str:
+    """The number of a constant, with all its digits."""
+    if type_.value is None:
+        return "?"
+    return repr(int(type_.value)) if "int" in type_.dtype and type_.value.is_integer() else repr(type_.value)
+
+
 def readable(term: Argument) -> str:
-    """A term for people: leaves by name, with their shapes."""
+    """A term for people: leaves by name or number, with their types."""
     if isinstance(term, Term):
         return f"({' '.join((term.head, *(readable(a) for a in term.arguments)))})"
     if isinstance(term, Leaf):
         if term.kind == "Full":
-            return f"{term.type.value:g}" if term.type.value is not None else "?"
-        shape = ",".join(map(_size_text, term.type.shape))
-        return "absent" if term.kind == "Absent" else f"{term.name}:{term.type.dtype}[{shape}]"
+            return f"{_number_text(term.type)}:{_type_text(term.type)}"
+        return "absent" if term.kind == "Absent" else f"{term.name}:{_type_text(term.type)}"
     return literal_text(term)

@@ -126,7 +126,7 @@ def find_lost_number(
 
     It has to be lost in ONNX Runtime, too, or in numpy where that has no kernel.
     """
-    chosen = _smallest_and_largest(hits)
+    chosen = smallest_and_largest(hits)
     for bounds in ranges:
         for hit in chosen:
             if not (isinstance(hit.outcome, Fired) and _has_constants_within(hit.sample, bounds)):
@@ -140,7 +140,7 @@ def find_lost_number(
     return None
 
 
-def _smallest_and_largest(hits: Sequence[Hit]) -> list[Hit]:
+def smallest_and_largest(hits: Sequence[Hit]) -> list[Hit]:
     """Small samples, which say most where a rule is wrong, and large ones, which try many numbers at a time, of those
     in which the most leaves may have any magnitude."""
 
@@ -148,7 +148,8 @@ def _smallest_and_largest(hits: Sequence[Hit]) -> list[Hit]:
         return sum(prod(leaf.type.shape) for leaf in hit.sample.named_leaves)
 
     def has_floats(hit: Hit) -> bool:
-        return not hit.sample.is_empty and any(leaf.type.dtype == "float32" for leaf in hit.sample.named_leaves)
+        usual = not hit.sample.is_empty and not hit.sample.outgrows
+        return usual and any(leaf.type.dtype == "float32" for leaf in hit.sample.named_leaves)
 
     def count_inputs(hit: Hit) -> int:
         return len({leaf.name for leaf in hit.sample.leaves if leaf.kind == "Var"})

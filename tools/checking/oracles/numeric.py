@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ir.operators import NUMBERS, Arithmetic, Array, Unsupported
+from ....ir.operators import NUMBERS, OPERATORS, Arithmetic, Array, Unsupported
 from ....ir.operators.numbers import FIRST_ZERO, element_type
 from ..drawing.elements import Range, draw
 from ..drawing.evaluation import Comparison, Evaluation, MeaninglessError, is_float, is_identical
@@ -19,6 +19,7 @@ from ..drawing.samples import Sample
 from ..drawing.scratch import Fired
 from ..drawing.terms import readable
 from .flips import beside_flips
+from .maxima import zeros_in_maxima
 from .onnx_oracle import Disagreement, Oracle
 
 _ROUNDING = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52, "longdouble": 2.0**-50}
@@ -67,7 +68,8 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
     """Compare all ways to compute the classes that the rule touched.
 
     ``exact``: equal bit by bit, the sign of zero and NaN included, for all elements; on ordinary ones in ONNX Runtime,
-    too, whose kernels may add in another order. ``real``: for finite elements
+    too, whose kernels may add in another order, and on both zeros, of which they take the one that comes first as the
+    larger one. ``real``: for finite elements
     equal within rounding and finite together, as far as the wide exponents of extended precision show, and in any
     precision finite where the left side stays far from overflow; for NaN and infinities equal wherever the left side
     is finite, so that a guard against them still holds; constants of the model are finite. ``approx``: within rounding
@@ -95,8 +97,10 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
                 continue
         if not tested and (refusal := oracle.refusal(evaluation)):
             return NumericTest(_meaningless(evaluation, refusal))
-        if not tested and sound == "exact" and difference is None and (bits := oracle.unequal_bits()):
-            return NumericTest(_unequal_bits(evaluation, *bits))
+        if not tested and sound == "exact" and difference is None:
+            for other in (evaluation, *zeros_in_maxima(sample, fired, random)):
+                if bits := oracle.unequal_bits(other):
+                    return NumericTest(_unequal_bits(other, *bits))
         tested = True
         if difference is not None and sound == "real" and each.kind != "near" and each.precision != "longdouble":
             difference = _beyond_own_error(evaluation, difference, each)
@@ -146,7 +150,7 @@ def _drawn(
     """Every draw of a sample with its elements: where an operator decides about floats, near ties too."""
     for each in _draws(sample, sound):
         yield each, draw(sample, each.kind, each.dtypes, random, finite_constants=sound != "exact")
-    if sound != "approx" and not sample.is_empty and decides(sample, fired):
+    if sound != "approx" and not sample.is_empty and not sample.outgrows and decides(sample, fired):
         dtypes, precision = _precisions(sample, sound)[0]
         near = chain(near_ties(sample, fired, random), beside_flips(sample, fired, dtypes, random))
         yield from ((_Draw("near", dtypes, precision), elements) for elements in near)
@@ -155,7 +159,7 @@ def _drawn(
 def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:
     if sample.is_long:
         main = _precisions(sample, sound)[0]
-        yield _Draw("ordinary", *main)
+        yield from [_Draw("ordinary", *main)] * (_REPETITIONS if sample.outgrows else 1)
         # a factor below one may change its place in a sum, and the sum overflow before it
         factors = [leaf.type.value for leaf in sample.leaves if leaf.kind == "Full"]
         if sound == "real" and main[1] == "float16" and all(abs(factor or 0.0) >= 1 for factor in factors):
@@ -264,12 +268,15 @@ def _is_wrong(left: Array, right: Array, sound: str, drawn: _Draw, scale: float,
 
 def _counterexample(evaluation: Evaluation, found: _Difference, at: tuple[int, ...], remark: str) -> Counterexample:
     pair = found.pair
-    subject = pair.node.head or readable(evaluation.sample.roots[0])
+    subject = pair.node.head if pair.node.head in OPERATORS else ""
     placement = Placement(evaluation.sample, evaluation.fired)
     number = next((c for c, nodes in evaluation.fired.classes.items() if pair.node in nodes), None)
     made = None if number is None else placement.term(pair.node, number)
-    computed = "computed in " if pair.left.dtype.name in evaluation.dtypes.values() else ""
-    blank = blank_counterexample(evaluation, f"{found.reason} ({subject}, {computed}{pair.left.dtype}{remark})")
+    types = {"longdouble": "extended precision"}
+    computed = next((types.get(d, d) for d in evaluation.dtypes.values() if np.dtype(d) == pair.left.dtype), "")
+    precision = f"computed in {computed}" if computed else str(pair.left.dtype)
+    says = ", ".join(filter(None, (subject, precision)))
+    blank = blank_counterexample(evaluation, f"{found.reason} ({says}{remark})")
     blank = replace(blank, made="" if made is None else readable(made))
     where = f"[{', '.join(map(str, at))}]"
     if pair.left.shape != pair.right.shape:
@@ -291,6 +298,9 @@ def _meaningless(evaluation: Evaluation, error: str) -> Counterexample:
 def blank_counterexample(evaluation: Evaluation, reason: str) -> Counterexample:
     """A counterexample with the elements of the leaves, that says nothing about a position."""
     sample = evaluation.sample
+    if sample.open_axes:
+        places = ", ".join(f"axis {axis} of {name}" for name, axis in sample.open_axes)
+        reason = f"{reason}, where the rule fires on a symbolic size: {places}"
     used = {leaf.name: leaf.type.dtype for leaf in sample.leaves if leaf.kind in ("Var", "Weight")}
     term = "; ".join(readable(root) for root in sample.roots)
     with np.errstate(all="ignore"):  # elements of a wider type are shown as the rule's own type holds them

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,13 +58,15 @@ class KernelMissing(Exception):
 @dataclass
 class Oracle:
     """Judges one sample. `reasons` says what it could not judge; `alone`: it left a counterexample to numpy alone;
-    `computed`: the roots, and what the rule made of them, as ONNX Runtime computed them, where it has all kernels."""
+    `computed`: the roots, and what the rule made of them, as ONNX Runtime computed them of the elements of `judged`,
+    where it has all kernels."""
 
     sample: Sample
     fired: Fired
     reasons: list[str] = field(default_factory=list)
     alone: bool = False
     computed: tuple[list[Array], list[Array]] | None = None
+    judged: Evaluation | None = None
 
     @property
     def placement(self) -> Placement:
@@ -75,6 +78,7 @@ class Oracle:
 
         That ONNX Runtime stops at an empty tensor, as some of its kernels do, is no fault of a rule.
         """
+        self.judged = evaluation
         if self._runs_at_once(evaluation):
             return ""
         try:
@@ -110,9 +114,11 @@ class Oracle:
         self.computed = both[: len(sides[0])], both[len(sides[0]) :]
         return True
 
-    def unequal_bits(self) -> tuple[Array, Array, tuple[int, ...]] | None:
-        """The two sides of a root, and a place at which ONNX Runtime computed other bits, all NaN being one."""
-        for left, right in zip(*(self.computed or ([], [])), strict=True):
+    def unequal_bits(self, evaluation: Evaluation) -> tuple[Array, Array, tuple[int, ...]] | None:
+        """The two sides of a root, and a place at which ONNX Runtime computes other bits, all NaN being one."""
+        if self.computed is None or (evaluation is not self.judged and not self._runs_at_once(evaluation)):
+            return None
+        for left, right in zip(*self.computed, strict=True):
             if left.shape == right.shape and left.dtype == right.dtype and is_float(left):
                 apart = np.argwhere(~is_identical(left, right))
                 if len(apart):
@@ -403,6 +409,7 @@ def _run_reference(model: onnx.ModelProto, elements: Mapping[str, Array]) -> lis
     return [np.asarray(a) for a in outputs]
 
 
+@lru_cache(maxsize=4)
 def _session(model: bytes) -> onnxruntime.InferenceSession:
     import onnxruntime
 

@@ -153,11 +153,14 @@ def _rebuild(x: Real, algebra: Algebra) -> Real:
     return Real(algebra.rebuild(x.value), rebuild_conditions(x.defined, algebra), x.truth)
 
 
+_UNKNOWN = "no number refutes it, and the prover knows too little of its operators"
+
+
 def _prove_real(left: Real, right: Real, index: tuple[int, ...], test: ZeroTest) -> EqualityProof:
     difference = left.value - right.value
     finding = test.vanishes(difference, left.defined | right.defined) if difference else "holds"
     if finding == "unknown":
-        return EqualityProof("unknown", False, "value", _at(index, "neither proved nor refuted"))
+        return EqualityProof("unknown", False, "value", _at(index, _UNKNOWN))
     if finding == "fails":
         return _refute_value(left, right, index, test.values)
     directions: tuple[tuple[Conditions, Conditions, Failure, str], ...] = (

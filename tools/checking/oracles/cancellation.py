@@ -1,0 +1,150 @@
+"""A rule tested for cancellation: its right side may lose all digits of a number that its left side keeps.
+
+``2 sigmoid(2 x) - 1`` is tanh(x) over the real numbers, and zero in float32 where x is 1e-8. Inputs of any magnitude
+show it, each operand's apart from the others': numbers of different operands that happen to be nearly equal cancel in
+any sum whose order changes, and are no reason to refuse a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ....ir.operators import Array, Unsupported
+from ..drawing.conditions import Value
+from ..drawing.elements import draw, satisfy_facts
+from ..drawing.evaluation import Elements, Evaluation, is_float
+from ..drawing.hits import Hit
+from ..drawing.near_ties import rounds
+from ..drawing.samples import Sample
+from ..drawing.scratch import Fired
+from .extremes import smallest_and_largest
+from .numeric import Counterexample, blank_counterexample
+from .onnx_oracle import Oracle
+
+CANCELS = "the right side loses all digits by cancellation where the left side keeps them"
+"""How the reason begins why a rule is refuted here."""
+_DRAWS = 32
+"""Choices of elements for a sample."""
+_EXPONENTS = (-27.0, 20.0)
+"""Exponents of two of inputs: from those whose square float32 does not tell from zero beside 1, to a million."""
+_WEIGHTS = (-5.0, 5.0)
+"""The same of stored constants."""
+_SPREAD = 1.0
+"""How far the exponents of one operand lie apart in every second draw."""
+_LOST = 0.05
+"""Relative: a result this far from the real number has lost it."""
+_KEPT = 0.002
+"""Relative: a result this near has its digits, and keeps them however its operators round."""
+_LEAST = {"real": 2.0**-36, "approx": 2.0**-6}
+"""The least number that has to be kept, by what a rule claims."""
+_FARTHEST = 100
+"""The exponent of two up to which numbers lie far from the ends of the range of float32, and its opposite."""
+_TRIALS = 3
+"""How often the left side is rounded at random."""
+
+
+class _RoundedEvaluation(Evaluation):
+    """An evaluation in extended precision whose operators round like float32, to either side at random."""
+
+    random: np.random.Generator = np.random.default_rng(0)
+
+    def _compute(self, head: str, arguments: list[Elements | Value]) -> Elements:
+        value = super()._compute(head, arguments)
+        if not rounds(head):
+            return value
+        return tuple(map(self._round, value)) if isinstance(value, tuple) else self._round(value)
+
+    def _round(self, array: Any) -> Any:
+        if array is None or not is_float(array):
+            return array
+        return array * (1 + np.finfo(np.float32).eps * self.random.choice((-0.5, 0.5), array.shape))
+
+
+def find_cancellation(hits: Sequence[Hit], sound: str, random: np.random.Generator) -> Counterexample | None:
+    """Elements for which the right side of a rule loses a number by cancellation that the left side keeps.
+
+    It has to be lost in ONNX Runtime, too, or in numpy where that has no kernel.
+    """
+    for hit in smallest_and_largest(hits):
+        if not isinstance(hit.outcome, Fired):
+            continue
+        for number in range(_DRAWS):
+            elements = _elements(hit.sample, random, apart=number % 2 == 0)
+            with np.errstate(all="ignore"):
+                found = _compare(hit.sample, hit.outcome, elements, sound, random)
+            if found is not None:
+                return found
+    return None
+
+
+def _elements(sample: Sample, random: np.random.Generator, apart: bool) -> dict[str, Array]:
+    """Numbers of any magnitude for each element, or of one magnitude for each operand."""
+    elements = draw(sample, "ordinary", {}, random)
+    for leaf in sample.named_leaves:
+        if leaf.type.dtype == "float32":
+            low, high = _WEIGHTS if leaf.kind == "Weight" else _EXPONENTS
+            if not apart:
+                low = random.uniform(low, high)
+                high = low + _SPREAD
+            exponents = random.uniform(low, high, leaf.type.shape)
+            signs = random.choice((-1.0, 1.0), leaf.type.shape)
+            elements[leaf.name] = satisfy_facts((signs * 2.0**exponents).astype(np.float32), leaf)
+    return elements
+
+
+def _compare(
+    sample: Sample, fired: Fired, elements: dict[str, Array], sound: str, random: np.random.Generator
+) -> Counterexample | None:
+    evaluation = Evaluation(sample, fired, elements, {})
+    try:
+        seen = list(evaluation.comparisons())
+        suspects = [index for index, pair in enumerate(seen) if pair.root >= 0 and _differ(pair.left, pair.right).any()]
+        if not suspects:
+            return None
+        wide = {n: a.astype(np.longdouble) if a.dtype == np.float32 else a for n, a in elements.items()}
+        exact = Evaluation(sample, fired, wide, {"float32": "longdouble"})
+        real = list(exact.comparisons())
+        if not all(map(_is_in_range, exact.left if sound == "real" else exact.intermediate)):
+            return None
+        rounded = [_RoundedEvaluation(sample, fired, wide, {"float32": "longdouble"}) for _ in range(_TRIALS)]
+        for each in rounded:
+            each.random = random
+            each.left_sides()
+    except Unsupported:
+        return None
+    for index in suspects:
+        pair, truth = seen[index], real[index]
+        kept = (np.abs(truth.left) >= _LEAST[sound]) & _is_near(truth.right, truth.left, _KEPT)
+        for each in rounded:
+            kept &= _is_near(each.value(sample.roots[pair.root]), truth.left, _KEPT)
+        if not kept.any():
+            continue
+        theirs = Oracle(sample, fired).sides(evaluation, pair)
+        left, right = (mine if its is None else its for mine, its in zip((pair.left, pair.right), theirs, strict=True))
+        places = np.argwhere(kept & _is_near(left, truth.left, _KEPT) & ~_is_near(right, truth.left, _LOST))
+        if len(places):
+            at = tuple(map(int, places[0]))
+            blank = blank_counterexample(evaluation, f"{CANCELS} (float32)")
+            where = f"[{', '.join(map(str, at))}]"
+            return replace(blank, where=where, left=str(left[at]), right=str(right[at]))
+    return None
+
+
+def _is_in_range(array: Array) -> bool:
+    """Whether no element comes near the ends of the range of float32."""
+    size = np.abs(array)
+    return not is_float(array) or bool(np.all((size < 2.0**_FARTHEST) & ((size > 2.0**-_FARTHEST) | (size == 0))))
+
+
+def _differ(left: Array, right: Array) -> Array:
+    if left.dtype != np.float32 or left.shape != right.shape:
+        return np.zeros(left.shape, bool)
+    return np.asarray(~_is_near(right, left, _LOST / 2))
+
+
+def _is_near(array: Any, real: Array, share: float) -> Array:
+    return np.asarray(np.abs(array - real) <= share * np.abs(real))
