@@ -77,7 +77,7 @@ class _Evaluator(ReferenceEvaluator):
                 if found is None:
                     raise
                 outputs = found
-            return rounding.round_outputs(node.onnx_node, tuple(map(widen_value, outputs)))
+            return rounding.round_outputs(node.onnx_node, inputs, tuple(map(widen_value, outputs)))
 
         return run
 

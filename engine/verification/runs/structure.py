@@ -114,6 +114,12 @@ class Structure:
         return any(map(_chooses, self.graph.node))
 
     @cached_property
+    def casts_to_uint32(self) -> bool:
+        """Whether it makes numbers of 32 bits without a sign of others, maybe in a body: ONNX leaves open the results
+        for floats that these cannot hold."""
+        return any(map(_casts_to_uint32, self.graph.node))
+
+    @cached_property
     def shapes(self) -> dict[str, TensorShape]:
         """Types of the tensor values, as far as ONNX shape inference knows them."""
         graph = self.graph
@@ -225,6 +231,12 @@ def _is_recurrent(node: onnx.NodeProto) -> bool:
 
 def _chooses(node: onnx.NodeProto) -> bool:
     return node.op_type in _CHOOSING_OPERATORS or any(map(_chooses, _inner_nodes(node)))
+
+
+def _casts_to_uint32(node: onnx.NodeProto) -> bool:
+    types = [item.i for item in node.attribute if item.name == "to"]
+    is_cast = node.op_type == "CastLike" or (node.op_type == "Cast" and types == [onnx.TensorProto.UINT32])
+    return is_cast or any(map(_casts_to_uint32, _inner_nodes(node)))
 
 
 def _has_loop(node: onnx.NodeProto) -> bool:
