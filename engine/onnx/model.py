@@ -137,17 +137,24 @@ def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model | Model) ->
         return source
     if isinstance(source, ir.Model):
         model = Model(source.clone())
-        sort_nodes(model.ir, model.label)
-    elif isinstance(source, onnx.ModelProto):
-        model = Model(_deserialize(source, source.graph.name or "model"))
-        sort_nodes(model.ir, model.label)
-        _protect_names(model)
-    elif isinstance(source, (str, os.PathLike)):
-        model = _read_file(Path(source))
     else:
-        raise ModelError(f"a model is a path, an onnx.ModelProto or an onnx_ir.Model, not {type(source).__name__}")
+        proto, path = _load(source)
+        label = str(path) if path is not None else proto.graph.name or "model"
+        check_well_formed(proto, label)
+        try:
+            model = Model(serde.deserialize_model(with_dense_constants(proto, label)), path)
+        except ModelError:
+            raise
+        except Exception as error:  # onnx-ir raises many kinds on malformed graphs
+            raise ModelError(f"{label}: malformed ONNX graph: {first_line(error)}") from error
+        _forget_unknown_sizes(model)
+        if path is not None:
+            external_data.set_base_dir(model.graph, path.parent)
+        else:
+            _protect_names(model)
+    has_moved = sort_nodes(model.ir, model.label)
     _check_external_files(model)
-    return model
+    return replace(model, is_changed=has_moved)
 
 
 def is_same_graph(one: ir.Model, other: ir.Model) -> bool:
@@ -173,7 +180,13 @@ def _is_same_data(one: ir.Graph, other: ir.Graph) -> bool:
     )
 
 
-def _read_file(path: Path) -> Model:
+def _load(source: str | os.PathLike[str] | onnx.ModelProto) -> tuple[onnx.ModelProto, Path | None]:
+    """The message of a model, without external data, and the file that it comes from."""
+    if isinstance(source, onnx.ModelProto):
+        return source, None
+    if not isinstance(source, (str, os.PathLike)):
+        raise ModelError(f"a model is a path, an onnx.ModelProto or an onnx_ir.Model, not {type(source).__name__}")
+    path = Path(source)
     if not path.exists():
         raise ModelError(f"{path}: no such file")
     if path.is_dir():
@@ -183,36 +196,22 @@ def _read_file(path: Path) -> Model:
     if path.stat().st_size == 0:
         raise ModelError(f"{path}: the file is empty")
     try:
-        proto = onnx.load(path, load_external_data=False)
+        return onnx.load(path, load_external_data=False), path
     except DecodeError:
         raise ModelError(f"{path}: not an ONNX file, cut short or nested too deep for protobuf") from None
     except Exception as error:  # each text format that onnx takes by its extension has an error of its own
         raise ModelError(f"{path}: cannot be read: {first_line(error)}") from None
-    model = _deserialize(proto, str(path))
-    external_data.set_base_dir(model.graph, path.parent)
-    return Model(model, path, is_changed=sort_nodes(model, str(path)))
 
 
-def _deserialize(proto: onnx.ModelProto, label: str) -> ir.Model:
-    if not proto.HasField("graph") or not proto.ir_version or not (proto.graph.node or proto.graph.output):
-        raise ModelError(f"{label}: not an ONNX model: it holds no graph")
-    if not proto.graph.output:
-        raise ModelError(f"{label}: the graph has no outputs, so there is nothing to compute; name some")
-    check_well_formed(proto, label)
-    try:
-        model = serde.deserialize_model(with_dense_constants(proto, label))
-    except ModelError:
-        raise
-    except Exception as error:  # onnx-ir raises many kinds on malformed graphs
-        raise ModelError(f"{label}: malformed ONNX graph: {first_line(error)}") from error
-    scopes: list[onnx_ir.Graph | onnx_ir.Function] = [model.graph, *model.functions.values()]
+def _forget_unknown_sizes(model: Model) -> None:
+    """Leave sizes open that are written as `UNKNOWN_SIZE`."""
+    scopes: list[onnx_ir.Graph | onnx_ir.Function] = [model.graph, *model.ir.functions.values()]
     for scope in scopes:
         inputs = (value for graph in (scope, *scope.subgraphs()) for value in graph.inputs)
         outputs = (value for node in scope.all_nodes() for value in node.outputs)
         for value in (*inputs, *outputs):
             if value.shape is not None and UNKNOWN_SIZE in value.shape.dims:
                 value.shape = ir.Shape([None if size == UNKNOWN_SIZE else size for size in value.shape])
-    return model
 
 
 class _ForeignTensor(serde.TensorProtoTensor):

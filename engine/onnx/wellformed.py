@@ -61,6 +61,10 @@ _MOST_BYTES = 1 << 62
 
 def check_well_formed(model: onnx.ModelProto, label: str) -> None:
     """Raise ModelError, which names the place, for the first violation of the ONNX format."""
+    if not model.HasField("graph") or not model.ir_version or not (model.graph.node or model.graph.output):
+        raise ModelError(f"{label}: not an ONNX model: it holds no graph")
+    if not model.graph.output:
+        raise ModelError(f"{label}: the graph has no outputs, so there is nothing to compute; name some")
     _Check(label, "").graph(model.graph)
     for function in model.functions:
         check = _Check(label, f"function {function.name!r}: ", in_function=True)
