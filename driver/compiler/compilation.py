@@ -186,9 +186,12 @@ class Compilation:
         whole = replace(options, partition="none", certificate=None, certify=False, as_functions=False)
         return settle_bodies(optimize_model(self.model, None, whole, self.clock.observer).rewritten.model)
 
-    def relabel(self, manifest: Manifest) -> Manifest:
-        """The manifest of an equal model, with this one's path."""
-        return replace(manifest, provenance=replace(manifest.provenance, model=self.label))
+    def relabel(self, folder: Path) -> Built:
+        """The bundle of an equal model in a folder, with this one's path."""
+        manifest = bundle.read_manifest(folder)
+        manifest = replace(manifest, provenance=replace(manifest.provenance, model=self.label))
+        bundle.write_manifest(folder, manifest)
+        return Built(manifest)
 
     def provenance(
         self, result: Result, kernels: int, distinct: int, copies: int = 0, replaced: tuple[str, ...] = ()

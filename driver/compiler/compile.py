@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...engine.onnx.model import read
 from ...lowering.base.target import check_linker, check_target, is_accelerator, target_of
@@ -15,16 +15,12 @@ from ...lowering.plan.names import DEFAULT_PREFIX, check_prefix
 from ...support.custom_operators import custom_operators
 from ...support.options import OptionError, part_of
 from ..clock import Clock, Observer
-from ..optimize import Result
 from ..options import Options
 from ..refused_shapes import blame_input_shapes
-from .compilation import BackEnd, Built, Compilation, Compiled
+from .compilation import BackEnd, Compilation, Compiled
 from .cross_project import CrossProject
 from .options import AcceleratorOptions, CompileOptions
 from .processor import Processor
-
-if TYPE_CHECKING:
-    from ...lowering.tuning.settings import Settings
 
 
 def compile_model(source: Any, output: Path, wanted: CompileOptions, observer: Observer | None = None) -> Compiled:
@@ -35,62 +31,53 @@ def compile_model(source: Any, output: Path, wanted: CompileOptions, observer: O
     original: then nothing is written.
     """
     bundle.check_destination(output)
-    target = wanted.target
-    check_target(target)
-    options, batch, tuning = part_of(Options, wanted), tuple(dict.fromkeys(wanted.batch)), wanted.tuning
-    backend: BackEnd
-    if is_accelerator(target):
-        from .accelerator import accelerator_for
+    backend, options, batch = _choose_back_end(wanted)
+    clock, tuning = Clock(observer, options.time_limit), wanted.tuning
+    with custom_operators(options.custom_ops):
+        with clock.phase("read"):
+            compilation = Compilation.of(read(source), options, clock, batch)
+        backend.check(compilation)
+        if isinstance(backend, Processor) and tuning is not None:
+            backend.check_search(tuning)
+        with blame_input_shapes(compilation.original, options), bundle.stage_bundle(output) as folder:
+            key = compilation.key(backend)
+            is_kept = options.cost != "profile"  # which measurements there were is not in the key
+            if tuning is None and is_kept and cache.fetch(key, folder):
+                result, built = None, compilation.relabel(folder)
+            else:
+                backend.prepare(options)
+                result = compilation.optimize(backend)
+                built = backend.build(compilation, result, folder)
+                if is_kept and not built.manifest.provenance.replaced:  # another attempt may do better
+                    cache.keep(key, folder)
+                if isinstance(backend, Processor) and tuning is not None:
+                    from .tune import tune_bundle
 
-        backend = accelerator_for(target, options, _with_batch(wanted.accelerator or AcceleratorOptions(), batch))
-        if (wanted.format, wanted.prefix) != (None, None):
-            raise OptionError("format", f"is for processors, and the target is {target}")
-        if tuning is not None:
-            raise OptionError("tuning", f"schedules are searched for processors, and the target is {target}")
-        options, batch = replace(options, intensive=False), ()  # an instance of a layer has one anchor op
-    else:
-        backend = _processor_for(wanted)
-        if wanted.accelerator is not None:
-            raise OptionError("accelerator", f"is for accelerators, and the target is {target}")
-        options = replace(options, device=target)
-    clock = Clock(observer, options.time_limit)
-    with clock.phase("read"), custom_operators(options.custom_ops):
-        compilation = Compilation.of(read(source), options, clock, batch)
-    backend.check(compilation)
-    if isinstance(backend, Processor) and tuning is not None:
-        backend.check_search(tuning)
-    with (
-        custom_operators(options.custom_ops),
-        blame_input_shapes(source, options),
-        bundle.stage_bundle(output) as folder,
-    ):
-        result, built = _fill(folder, compilation, backend, tuning)
-        if isinstance(backend, Processor):
-            built = replace(built, manifest=backend.finish(built.manifest, folder))
-        bundle.publish(folder, output)
+                    built = tune_bundle(compilation, backend, result, built, folder, tuning)
+            if isinstance(backend, Processor):
+                built = replace(built, manifest=backend.finish(built.manifest, folder))
+            bundle.publish(folder, output)
     return Compiled(output, built.manifest, clock.phases, result, built.kernel_seconds, built.curve)
 
 
-def _fill(
-    folder: Path, compilation: Compilation, backend: BackEnd, tuning: Settings | None
-) -> tuple[Result | None, Built]:
-    """Put a bundle into a folder: the one of the cache, without a result, or a new one, with schedules searched for."""
-    key = compilation.key(backend)
-    is_kept = compilation.options.cost != "profile"  # which measurements there were is not in the key
-    if tuning is None and is_kept and cache.fetch(key, folder):
-        manifest = compilation.relabel(bundle.read_manifest(folder))
-        bundle.write_manifest(folder, manifest)
-        return None, Built(manifest)
-    backend.prepare(compilation.options)
-    result = compilation.optimize(backend)
-    built = backend.build(compilation, result, folder)
-    if is_kept and not built.manifest.provenance.replaced:  # another attempt may do better
-        cache.keep(key, folder)
-    if isinstance(backend, Processor) and tuning is not None:
-        from .tune import tune_bundle
+def _choose_back_end(wanted: CompileOptions) -> tuple[BackEnd, Options, tuple[int, ...]]:
+    """The back end of the target, how it has models optimised, and the batches to free a dimension for."""
+    target = wanted.target
+    check_target(target)
+    options, batch = part_of(Options, wanted), tuple(dict.fromkeys(wanted.batch))
+    if not is_accelerator(target):
+        processor = _processor_for(wanted)
+        if wanted.accelerator is not None:
+            raise OptionError("accelerator", f"is for accelerators, and the target is {target}")
+        return processor, replace(options, device=target), batch
+    from .accelerator import accelerator_for
 
-        built = tune_bundle(compilation, backend, result, built, folder, tuning)
-    return result, built
+    accelerator = accelerator_for(target, options, _with_batch(wanted.accelerator or AcceleratorOptions(), batch))
+    if (wanted.format, wanted.prefix) != (None, None):
+        raise OptionError("format", f"is for processors, and the target is {target}")
+    if wanted.tuning is not None:
+        raise OptionError("tuning", f"schedules are searched for processors, and the target is {target}")
+    return accelerator, replace(options, intensive=False), ()  # an instance of a layer has one anchor op
 
 
 def _with_batch(accelerator: AcceleratorOptions, batch: Sequence[int]) -> AcceleratorOptions:
