@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,7 +155,23 @@ def optimize_model(
         prepare_verification(options)
         saturated = saturate_model(source, output, options, started, clock)
         with blame_user_rules(options.selection, saturated.egraph):
-            return _write_result(saturated, output, options, measure, clock, lowering)
+            chosen, partition, timings = _choose_graph(saturated, options, measure, clock, lowering)
+            with clock.phase("summarize"):
+                recorded = partition if lowering is None else None
+                result = replace(_summarize(chosen, recorded, options, clock), partition=partition, timings=timings)
+            if options.verify:
+                with clock.phase("verify"):
+                    verdict = _verify(saturated, result.model, options, seconds_left(clock.deadline))
+                    result = replace(result, verification=verdict)
+            model = replace(chosen.choice.model, ir=result.model)
+            if output is not None:
+                with clock.phase("write"):
+                    model = write(model, output, external=saturated.original.has_external_data)
+            if options.certificate is not None:
+                from .partition import certificate_text
+
+                write_text(options.certificate, certificate_text(model))
+            return replace(result, path=model.path)
 
 
 @option_class()
@@ -171,58 +187,25 @@ class OptimizePass(Options, ir.passes.FunctionalPass):
         return ir.passes.PassResult(result, modified=not is_same_graph(model, result))
 
 
-def _write_result(
-    started: Saturated,
-    output: Path | None,
-    options: Options,
-    measure: MeasureOptions | None,
-    clock: Clock,
-    lowering: Lowering | None,
-) -> Result:
-    price = cost_model_for(options)
-    chosen, partition, timings = _choose_graph(started, options, measure, clock, lowering)
-    saturated, choice = chosen.saturated, chosen.choice
-    model, egraph = saturated.original, saturated.egraph
-    with clock.phase("summarize"):
-        before = summarize(without_bodies(model), saturated.knowledge, price)
-        result = choice.model
-        rewritten = Typed(result, knowledge_of_result(result, saturated.knowledge))
-        flat = without_bodies(result)
-        after = summarize(flat, knowledge_of_result(flat, saturated.knowledge), price)
-        drop_annotations(result.ir, model.ir)
-        keep_declared_shapes(result.ir, model.ir)
-        result = _record_partition(result, None if lowering is not None else partition, options)
-        matched, device = len(egraph.saturation.matched), load_device(chosen.options.device)
-        stamp(result.ir.metadata_props, options.precision, matched, device, options.trusted)
-    verification = None
-    if options.verify:
-        with clock.phase("verify"):
-            verification = _verify(saturated, result, options, seconds_left(clock.deadline))
-    if output is not None:
-        with clock.phase("write"):
-            result = write(result, output, external=model.has_external_data)
-    if options.certificate is not None:
-        from .partition import certificate_text
-
-        write_text(options.certificate, certificate_text(result))
+def _summarize(chosen: Chosen, recorded: Partitioned | None, options: Options, clock: Clock) -> Result:
+    """The result before it is verified. Its model has a record of the run and of the `recorded` partition."""
+    saturated, choice, price = chosen.saturated, chosen.choice, cost_model_for(options)
+    original, result, egraph = saturated.original, choice.model, saturated.egraph
+    before = summarize(without_bodies(original), saturated.knowledge, price)
+    rewritten = Typed(result, knowledge_of_result(result, saturated.knowledge))
+    flat = without_bodies(result)
+    after = summarize(flat, knowledge_of_result(flat, saturated.knowledge), price)
+    drop_annotations(result.ir, original.ir)
+    keep_declared_shapes(result.ir, original.ir)
+    result = _record_partition(result, recorded, options)
+    matched, device = len(egraph.saturation.matched), load_device(chosen.options.device)
+    stamp(result.ir.metadata_props, options.precision, matched, device, options.trusted)
     return Result(
-        model=result.ir,
-        path=result.path,
-        before=before,
-        after=after,
-        saturation=egraph.saturation,
-        extraction=choice.selection,
-        classes=len(egraph.classes),
-        enodes=egraph.enodes,
-        verification=verification,
-        phases=clock.phases,
-        original=Typed(model, saturated.knowledge),
-        rewritten=rewritten,
-        partition=partition,
-        checked=saturated.checked,
-        trusted=options.trusted,
-        timings=timings,
-    )
+        model=result.ir, path=None, before=before, after=after, saturation=egraph.saturation,
+        extraction=choice.selection, classes=len(egraph.classes), enodes=egraph.enodes, verification=None,
+        phases=clock.phases, original=Typed(original, saturated.knowledge), rewritten=rewritten,
+        checked=saturated.checked, trusted=options.trusted,
+    )  # fmt: skip
 
 
 def _choose_graph(
@@ -253,7 +236,7 @@ def _record_partition(model: Model, partition: Partitioned | None, options: Opti
     return as_functions(model, partition.partition) if options.as_functions else model
 
 
-def _verify(saturated: Saturated, result: Model, options: Options, left: float) -> Verification:
+def _verify(saturated: Saturated, result: ir.Model, options: Options, left: float) -> Verification:
     """Verify within the user's limit for it, otherwise within the seconds that are `left` for everything."""
     from ..engine.verification import require_comparison, require_verdict, verify
 
@@ -263,7 +246,7 @@ def _verify(saturated: Saturated, result: Model, options: Options, left: float) 
         verification = require_comparison(
             verify(
                 original,
-                result.ir,
+                result,
                 atol=options.atol,
                 rtol=options.rtol,
                 seed=options.seed,
