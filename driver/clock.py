@@ -6,7 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
+from typing import Literal
 
+OptimizeStage = Literal[
+    "read", "infer", "rules", "encode", "saturate", "check", "extract", "decode", "measure", "partition", "confirm",
+    "certify", "summarize", "verify", "write",
+]  # fmt: skip
+"""The stages of `optimize`, in the order in which they begin; joint partitions extract in turns with their own."""
+CompileStage = Literal["schedule", "compile", "write", "kernels", "verify", "measure", "tune", "combine", "confirm"]
+"""What follows in `compile` once the model is read and optimised."""
 Observer = Callable[[str, str], None]
 """Called with the phase and a line of detail."""
 
@@ -25,7 +33,7 @@ class Clock:
         self._inner = 0.0
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def phase(self, name: OptimizeStage | CompileStage) -> Iterator[None]:
         """Time the context without the phases inside of it; times of a phase that comes again add up."""
         self.tell(name, "")
         started, outer, self._inner = time.perf_counter(), self._inner, 0.0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from eqfuse.docs import examples as docs
+from eqfuse.driver.clock import CompileStage, OptimizeStage
 
 ROOT = Path(__file__).parent.parent
 
@@ -49,6 +51,13 @@ def test_a_command_prints_what_its_page_shows(
     if any("time limit: ended" in outputs.get(each, "") for each in (*before, example.command)):
         pytest.skip("on this busy machine the time limit of a command ended a phase, so the result is another one")
     assert example.difference(outputs[example.command]) == ""
+
+
+def test_how_it_works_names_the_stages_in_their_order() -> None:
+    page = (ROOT / "docs/how-it-works.md").read_text()
+    section = page.split("## The stages")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `([a-z]+)` \|", section, re.MULTILINE)
+    assert tuple(rows) == (*get_args(OptimizeStage), *get_args(CompileStage))
 
 
 def _commands_before(example: docs.Example) -> list[str]:
