@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from math import ceil
@@ -16,15 +15,17 @@ from typing import TypeVar
 import numpy as np
 from onnx import TensorProto, helper
 
-from ..support.errors import EqfuseError
+from ..support.processes.program import run_program
 from ..support.processor import processor_level
-from ..support.scratch import scratch_environment, scratch_folder
+from ..support.scratch import scratch_folder
 from .device import Device
 from .host import HostMeasurements
 
 _PROBE = Path(__file__).with_name("probe.c")
 _FLAGS = {"x86-64-v4": ("-mavx512f", "-mfma"), "x86-64-v3": ("-mavx2", "-mfma")}
 _COMPILERS = ("cc", "gcc", "clang", "g++", "clang++")
+_PROBE_SECONDS = 60.0
+"""How long the probe may take to compile, and to run: it runs for less than a second."""
 _LINKS = (50, 250)
 """Lengths of a short and a long chain: the difference of their times excludes the overhead of a whole run."""
 _ROUNDS = 15
@@ -43,7 +44,7 @@ def measure_host(device: Device, observer: Observer) -> HostMeasurements:
     """Measure the machine that `device` describes, on one thread.
 
     The clock and the multiply-adds need a C compiler; without one they stay unmeasured, and the observer is told.
-    Raises EqfuseError if the probe does not run.
+    Raises ToolError if the probe does not run.
     """
     figures: dict[str, float] = {}
     compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, _COMPILERS)), None)
@@ -74,17 +75,13 @@ def _round(figures: Mapping[Key, float]) -> dict[Key, float]:
 
 
 def _probe(compiler: str, device: Device) -> tuple[float, float]:
-    """The clock in Hz, and FLOP/s of fused multiply-adds. Raises EqfuseError if the probe fails."""
+    """The clock in Hz, and FLOP/s of fused multiply-adds. Raises ToolError if the probe fails."""
     with scratch_folder("probe") as folder:
         program = Path(folder) / "probe"
         flags = ("-O2", "-ffp-contract=fast", f"-DVECTOR_BYTES={device.vector_bits // 8}")
         level = _FLAGS.get(processor_level() or "", ())
-        for command in ([compiler, *flags, *level, str(_PROBE), "-o", str(program)], [str(program)]):
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=scratch_environment())
-            if done.returncode:
-                text = " ".join(done.stderr.split())[-200:] or f"exit code {done.returncode}"
-                raise EqfuseError(f"{command[0]}: the probe of the processor failed: {text}")
-        clock, rate = map(float, done.stdout.split())
+        run_program([compiler, *flags, *level, _PROBE, "-o", program], _PROBE_SECONDS)
+        clock, rate = map(float, run_program([program], _PROBE_SECONDS).split())
     return clock, rate
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from ...costmodels.device import Device
-from ..base.toolchain import ToolError
+from ...support.processes.program import ToolError
 from ..plan.plan import Call, Plan
 
 

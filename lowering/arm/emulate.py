@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,8 +15,9 @@ from numpy.typing import NDArray
 from ...costmodels.device import Cache, Device
 from ...support.errors import UsageError
 from ...support.files import cache_folder
+from ...support.processes.program import ToolError, run_program
 from ...support.scratch import scratch_folder, staging_folder
-from ..base.toolchain import LIBRARIES, Tool, ToolError, find, run
+from ..base.toolchain import LIBRARIES, Tool, compile_there, emulate, find
 from ..plan.plan import Plan
 from .counts import Counts, ModelCounts, by_call, parse_report
 
@@ -32,6 +32,8 @@ NEWEST_PROCESSOR = "max,sve=off"
 """QEMU's name for a processor with every extension: stands for the ones it has no model of."""
 BASELINE_PROCESSOR = "cortex-a53"
 """QEMU's name for a processor with nothing but Armv8.0-A."""
+_ANSWER_SECONDS = 60.0
+"""How long QEMU may take to list its processors."""
 WITHOUT_DC_ZVA = "GLIBC_TUNABLES=glibc.cpu.name=kunpeng920"
 """QEMU does not tell plugins what the instruction DC ZVA writes; this processor's memset does not use it."""
 
@@ -49,7 +51,7 @@ def run_example(
         emulator = find(Tool.EMULATOR)
         command = _prepare(folder, executable, plan, inputs, 1)
         try:
-            run([emulator, "-cpu", processor_of(emulator, device), *command], folder)
+            emulate([emulator, "-cpu", processor_of(emulator, device), *command], folder)
         except ToolError as error:
             raise UsageError(error.complaint) if error.status == REFUSED else error from None
         return [np.load(folder / name) for name in _outputs(plan)]
@@ -90,7 +92,7 @@ def count_regions(
     options = "".join(f",cache={cache.size}:{cache.ways}:{cache.line}" for cache in caches)
     environment = [word for variable in (WITHOUT_DC_ZVA, *variables) for word in ("-E", variable)]
     machine = ["-cpu", processor, "-seed", "1", "-L", str(libraries), *environment]
-    run([emulator, *machine, "-plugin", f"./counts.so,out=report{options}", *command], folder)
+    emulate([emulator, *machine, "-plugin", f"./counts.so,out=report{options}", *command], folder)
     report = folder / "report"
     return parse_report(report.read_text(encoding="utf-8") if report.exists() else "")
 
@@ -98,7 +100,7 @@ def count_regions(
 def find_counting_emulator() -> Path:
     """The qemu-aarch64 that takes plugins. Raises ToolError where there is none or where it is too new."""
     emulator = find(Tool.COUNTING_EMULATOR)
-    answer = run([emulator, "--version"], Path.cwd())
+    answer = emulate([emulator, "--version"], Path.cwd())
     version = re.search(r"version (\d+)\.(\d+)", answer)
     if version and int(version[1]) > NEWEST_QEMU:
         raise ToolError(f"{emulator}: is QEMU {version[1]}.{version[2]}; the counting plugin needs QEMU 6 to 8")
@@ -116,7 +118,8 @@ def build_plugin() -> Path:
         built.parent.mkdir(parents=True, exist_ok=True)
         with staging_folder(built) as folder:
             source = PLUGIN / "eqfuse_counts.c"
-            run([find(Tool.HOST_COMPILER), "-O2", "-Wall", "-shared", "-fPIC", source, "-o", built.name], folder)
+            options = ["-O2", "-Wall", "-shared", "-fPIC"]
+            compile_there([find(Tool.HOST_COMPILER), *options, source, "-o", built.name], folder)
             os.replace(folder / built.name, built)
     except OSError as error:
         raise ToolError(f"{built.parent}: cannot be written: {error.strerror or error}; set XDG_CACHE_HOME") from None
@@ -127,9 +130,8 @@ def processor_of(emulator: Path, device: Device) -> str:
     """QEMU's name for the device's processor, which mostly is LLVM's."""
     if device.mcpu in ("", "generic"):
         return BASELINE_PROCESSOR
-    # The list comes with exit code 1.
-    answer = subprocess.run([emulator, "-cpu", "help"], capture_output=True, text=True)
-    return device.mcpu if device.mcpu in answer.stdout.split() else NEWEST_PROCESSOR
+    known = run_program([emulator, "-cpu", "help"], _ANSWER_SECONDS, may_fail=True)  # it ends with exit code 1
+    return device.mcpu if device.mcpu in known.split() else NEWEST_PROCESSOR
 
 
 def _prepare(

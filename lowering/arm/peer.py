@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...costmodels.device import Device
+from ...support.processes.program import ToolError
 from ...support.scratch import scratch_folder
-from ..base.toolchain import ToolError
 from .counts import Counts
 from .emulate import count_regions, find_counting_emulator, processor_of
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from ...support.scratch import scratch_environment, scratch_folder
+from ...support.processes.program import ToolError, run_program
+from ...support.scratch import scratch_folder
 from ...support.store import Store, source_digest
 from .errors import LoweringError
 from .target import check_linker
@@ -26,6 +26,7 @@ LANGUAGE = ("-std=gnu11", "-fwrapv")
 """The C of loops, in which integers wrap around as in ONNX. A C project has them as objects that are compiled here."""
 _COMPILERS = ("gcc", "clang", "cc", "g++", "clang++", "c++")
 _SECONDS = 60.0
+"""How long a compiler or linker may take."""
 _GUARD = """\
 /* A kernel that crashes ends its process as if all were well: TVM's RPC server does not outlive a session that fails.
  * The signals are Linux's SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV. */
@@ -125,26 +126,6 @@ def rename_symbols(architecture: str, source: Path, renamed: Path, symbols: Mapp
 
 def _run(command: tuple[str, ...]) -> None:
     try:
-        code, messages = _wait_for(command)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise LoweringError(f"{command[0]}: cannot link a kernel: {error}") from None
-    if code:
-        raise LoweringError(f"{command[0]}: cannot link a kernel: {' '.join(messages.split())[-200:]}")
-
-
-def _wait_for(command: tuple[str, ...]) -> tuple[int, str]:
-    """The exit code and the messages of a program; it and those that it started end before this does, however it does.
-
-    Raises OSError and subprocess.TimeoutExpired.
-    """
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command, stdout=pipe, stderr=pipe, text=True, errors="replace", env=scratch_environment()
-    ) as process:
-        try:
-            _, messages = process.communicate(timeout=_SECONDS)
-        except BaseException:
-            process.kill()
-            process.communicate()  # until the programs that it started have closed its pipes, too
-            raise
-        return process.returncode, messages
+        run_program(command, _SECONDS)
+    except ToolError as error:
+        raise LoweringError(f"cannot link a kernel: {error}") from None

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 
-from ...support.errors import EqfuseError
+from ...support.processes.program import ToolError, run_program
+from ...support.scratch import scratch_root
 
 LIBRARIES = Path("/usr/aarch64-linux-gnu")
 """Where Debian's cross packages put the target's C library: the root of a dynamic executable under emulation."""
-
-
-class ToolError(EqfuseError):
-    """A cross tool that is missing, too new, or that failed: with its exit status and what it complained of."""
-
-    def __init__(self, message: str, status: int = 0, complaint: str = "") -> None:
-        super().__init__(message)
-        self.status, self.complaint = status, complaint
+_SECONDS = 600.0
+"""How long a compiler or an emulator may take."""
+_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
+"""Nothing of the caller's: its size moves the stack, and with it the conflicts in the simulated caches."""
 
 
 class Tool(Enum):
@@ -49,7 +44,7 @@ def find(tool: Tool) -> Path:
         raise ToolError(f"{tool.program}: not found; on Debian or Ubuntu: apt-get install {tool.packages}")
     # Of a compiler that knows no libc.a, the answer is the bare name.
     query = [path, "-print-file-name=libc.a"] if tool is Tool.CROSS_COMPILER else None
-    if query and subprocess.run(query, capture_output=True, text=True).stdout.strip() in ("", "libc.a"):
+    if query and run_program(query, _SECONDS, may_fail=True).strip() in ("", "libc.a"):
         raise ToolError(f"{tool.program}: has no C library to link; on Debian: apt-get install libc6-dev-arm64-cross")
     return Path(path)
 
@@ -68,22 +63,16 @@ def missing(*tools: Tool) -> str:
     return f"{programs}: not found; on Debian or Ubuntu: apt-get install {' '.join(tool.packages for tool in absent)}"
 
 
-def run(command: Sequence[str | Path], folder: Path, *, seconds: float = 600.0) -> str:
-    """Run the command and return its standard output. Raises ToolError with the first line of its complaint."""
-    program = Path(command[0]).name
-    # Nothing of the caller's environment: its size moves the stack, and with it the conflicts in the simulated caches.
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
+def compile_there(command: Sequence[str | Path], folder: Path) -> None:
+    """Run a compiler in a folder. Raises ToolError with the first line of its complaint."""
+    run_program(command, _SECONDS, folder=folder, environment={**_ENVIRONMENT, "TMPDIR": str(scratch_root())})
+
+
+def emulate(command: Sequence[str | Path], folder: Path, *, seconds: float = _SECONDS) -> str:
+    """Run an emulator and return its standard output. Raises ToolError with the first line of its complaint."""
     try:
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace", timeout=seconds
-        )
-    except subprocess.TimeoutExpired:
-        raise ToolError(f"{program}: stopped after {seconds:.0f} s; the model is too large to emulate") from None
-    except OSError as error:
-        raise ToolError(f"{program}: cannot be run: {error.strerror or error}") from None
-    if done.returncode:
-        status = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
-        lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()] or ["no message"]
-        complaint = next((line for line in lines if re.search(r"\berror\b|undefined reference", line)), lines[0])
-        raise ToolError(f"{program}: failed ({status}): {complaint}", done.returncode, complaint)
-    return done.stdout
+        return run_program(command, seconds, folder=folder, environment=_ENVIRONMENT)
+    except ToolError as error:
+        if error.timed_out:
+            raise ToolError(f"{error}; the model is too large to emulate") from None
+        raise

@@ -15,7 +15,7 @@ from ...support.errors import EqfuseError
 from ...support.scratch import scratch_folder
 from ..arm.emulate import EXAMPLE
 from ..base.linking import RUNTIME, RUNTIME_SOURCES, Linker, rename_symbols
-from ..base.toolchain import Tool, find, run
+from ..base.toolchain import Tool, compile_there, find
 from ..plan.manifest import PLAN, WEIGHTS
 from ..plan.names import DEFAULT_PREFIX, add_prefix, renamed_symbols
 from ..plan.plan import Callback, Plan, PlanError
@@ -132,7 +132,8 @@ def build_example(folder: Path, executable: Path, device: Device, *, emulation: 
     with scratch_folder("arm") as scratch:
         built = Path(scratch) / EXAMPLE
         options = [*_compiler_options(device), "-static", *[f"-D{_prefix_of(folder).upper()}_EMULATION"] * emulation]
-        run([find(Tool.CROSS_COMPILER), *options, "main.c", *_model_files(folder), "-lm", "-o", built], folder)
+        sources = ["main.c", *_model_files(folder)]
+        compile_there([find(Tool.CROSS_COMPILER), *options, *sources, "-lm", "-o", built], folder)
         shutil.copyfile(built, executable)
     executable.chmod(0o755)
 
@@ -150,7 +151,7 @@ def build_object(folder: Path, object_file: Path, device: Device, symbol: str, t
         )
         shared = ["-fPIC", "-fvisibility=hidden", "-r", "-nostdlib"]
         options = [*_compiler_options(device), *shared]
-        run([find(Tool.CROSS_COMPILER), *options, function, *_model_files(folder), "-o", object_file], folder)
+        compile_there([find(Tool.CROSS_COMPILER), *options, function, *_model_files(folder), "-o", object_file], folder)
 
 
 def _compiler_options(device: Device) -> list[str]:

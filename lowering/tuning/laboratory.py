@@ -41,7 +41,7 @@ def open_laboratory(target: Target, settings: Settings, processes: int) -> Itera
     """A laboratory whose processes and sessions end with the context. Raises EqfuseError where a part is missing."""
     with (
         scratch_folder("tuning") as scratch,
-        closing(_runner(target, settings, Path(scratch))) as runner,
+        closing(_runner(target, settings)) as runner,
         closing(PoolBuilder(processes) if settings.cluster is None else ClusterBuilder(settings.cluster)) as builder,
     ):
         yield Laboratory(target, builder, runner, RecordDatabase.open(), Path(scratch))
@@ -53,12 +53,12 @@ def check_laboratory(target: Target, settings: Settings) -> None:
         laboratory.database.check()
 
 
-def _runner(target: Target, settings: Settings, folder: Path) -> Runner:
+def _runner(target: Target, settings: Settings) -> Runner:
     kind = settings.runner_for(is_library=target.is_library)
     if kind == "emulate":
         from .runners.emulated_runner import EmulatedRunner
 
-        return EmulatedRunner(target, folder)
+        return EmulatedRunner(target)
     if kind == "rpc":
         from .runners.rpc_runner import RpcRunner
 

@@ -6,6 +6,7 @@ What has no lowering, or is more than TVM can compile, ONNX Runtime runs.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from ....ir.types import TensorType
 from ....support.processes.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
 from ....support.processor import available_cores
 from ....support.scratch import scratch_folder
-from ...base.errors import DsaError
+from ...base.linking import Linker
 from ..program.instructions import Kernel
 from .compile_worker import TileJob, TileResult
 from .runtime_kernel import RuntimeTile
@@ -63,7 +64,7 @@ def build_kernels(graphs: Mapping[str, OperatorGraph], library: Path, observer: 
     with scratch_folder("tiles") as folder:
         objects, problems = _objects(functions, Path(folder))
         if objects:
-            _link(objects, library)
+            Linker.of(platform.machine()).link(tuple(objects), library)
     observer(f"{len(functions) - len(problems)} tile kernels compiled, {len(graphs) - len(wide)} only copy")
     for name, reason in (reasons | problems).items():
         observer(f"tile kernel {name} ({', '.join(_operators(wide[name]))}) is left to ONNX Runtime: {reason}")
@@ -174,15 +175,6 @@ def _run(process: WorkerProcess, job: TileJob) -> TileResult:
     except WorkerDiedError as error:
         return TileResult((), f"the compiler {error}")
     return result
-
-
-def _link(objects: Sequence[Path], library: Path) -> None:
-    from tvm.support import cc
-
-    try:
-        cc.create_shared(str(library), [str(path) for path in objects])
-    except RuntimeError as error:
-        raise DsaError(f"linking tile kernels failed: {' '.join(str(error).split())[-200:]}") from None
 
 
 def _load(library: Path) -> Any:

@@ -18,13 +18,13 @@ import eqfuse as package
 from eqfuse.driver.compiler.compilation import Compilation
 from eqfuse.driver.compiler.outcome import tuning_line
 from eqfuse.driver.compiler.tune import NOTICEABLE
-from eqfuse.lowering.base.toolchain import ToolError
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.kernels import compilation
 from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
 from eqfuse.lowering.plan.manifest import TuningSummary
 from eqfuse.lowering.tuning.records import RecordDatabase, default_path
 from eqfuse.lowering.tuning.runners import builders
+from eqfuse.support.processes.program import ToolError
 
 from ...lowering.free_size_models import pictures
 from ..command_line import CommandLine

@@ -17,7 +17,7 @@ from eqfuse.lowering.arm.counts import (
     estimate_cycles,
     parse_report,
 )
-from eqfuse.lowering.base.toolchain import ToolError
+from eqfuse.support.processes.program import ToolError
 
 from ..plan.plans import chain
 

@@ -11,7 +11,8 @@ import pytest
 from eqfuse.costmodels.device import Cache
 from eqfuse.lowering.arm.counts import Counts
 from eqfuse.lowering.arm.emulate import count_regions
-from eqfuse.lowering.base.toolchain import Tool, ToolError, find, missing
+from eqfuse.lowering.base.toolchain import Tool, find, missing
+from eqfuse.support.processes.program import ToolError
 
 ABSENT = missing(Tool.CROSS_COMPILER, Tool.COUNTING_EMULATOR, Tool.HOST_COMPILER)
 pytestmark = pytest.mark.skipif(bool(ABSENT), reason=ABSENT)

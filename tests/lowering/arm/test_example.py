@@ -15,8 +15,9 @@ from eqfuse.costmodels.device import load_device
 from eqfuse.lowering.arm.counts import ModelCounts
 from eqfuse.lowering.arm.emulate import count_example, run_example
 from eqfuse.lowering.base.linking import RUNTIME
-from eqfuse.lowering.base.toolchain import Tool, ToolError, find, missing
+from eqfuse.lowering.base.toolchain import Tool, find, missing
 from eqfuse.lowering.program.project import build_example, build_object, write_project
+from eqfuse.support.processes.program import ToolError
 
 from .models import CONV_MULTIPLY_ADDS, MATMUL_MULTIPLY_ADDS, TwoKernels, compile_kernels, two_kernels
 

@@ -10,7 +10,7 @@ import pytest
 
 from eqfuse.costmodels.device import load_device
 from eqfuse.lowering.arm.peer import Arm64Root
-from eqfuse.lowering.base.toolchain import ToolError
+from eqfuse.support.processes.program import ToolError
 
 from ..small_models import chain, saved
 

@@ -12,7 +12,6 @@ from eqfuse.lowering.base.errors import LoweringError
 from eqfuse.lowering.base.linking import Linker
 from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.base.toolchain import Tool, missing
-from eqfuse.support.scratch import scratch_root
 
 from ..tuning.compiled import adding
 
@@ -52,9 +51,3 @@ def test_an_object_of_the_runtime_that_was_compiled_before_is_not_compiled_again
     linking._compile_runtime.cache_clear()
     monkeypatch.setattr(Linker, "compile", None)
     assert linker.runtime_object("messages.c", tmp_path).read_bytes() == compiled
-
-
-def test_temporary_files_of_a_compiler_go_with_the_process() -> None:
-    """Those that a compiler leaves when it is killed, too."""
-    code, messages = linking._wait_for(("sh", "-c", 'echo "$TMPDIR" >&2; exit 3'))
-    assert (code, messages.strip()) == (3, str(scratch_root()))

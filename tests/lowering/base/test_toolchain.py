@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from eqfuse.lowering.arm.emulate import build_plugin, find_counting_emulator
-from eqfuse.lowering.base.toolchain import Tool, ToolError, find, missing, run
+from eqfuse.lowering.base.toolchain import Tool, compile_there, emulate, find, missing
+from eqfuse.support.processes.program import ToolError
+from eqfuse.support.scratch import scratch_root
 
 
 def program(path: Path, text: str) -> None:
@@ -49,21 +51,9 @@ def test_a_qemu_with_other_plugins_is_refused(only: Path) -> None:
         find_counting_emulator()
 
 
-def test_a_failure_is_one_line(tmp_path: Path) -> None:
-    program(tmp_path / "cc", "echo context >&2; echo 'x.c:1: error: no' >&2; echo more >&2; exit 3")
-    with pytest.raises(ToolError, match=r"^cc: failed \(exit code 3\): x\.c:1: error: no$"):
-        run([tmp_path / "cc"], tmp_path)
-
-
-def test_a_crash_names_its_signal(tmp_path: Path) -> None:
-    program(tmp_path / "cc", "kill -SEGV $$")
-    with pytest.raises(ToolError, match=r"^cc: failed \(signal 11\): no message$"):
-        run([tmp_path / "cc"], tmp_path)
-
-
 def test_endless_programs_are_stopped(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="stopped after 0 s"):
-        run([sys.executable, "-c", "while True: pass"], tmp_path, seconds=0.1)
+        emulate([sys.executable, "-c", "while True: pass"], tmp_path, seconds=0.1)
 
 
 @pytest.mark.skipif(bool(missing(Tool.HOST_COMPILER)), reason=missing(Tool.HOST_COMPILER))
@@ -73,3 +63,10 @@ def test_the_plugin_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert list((tmp_path / "eqfuse").iterdir()) == [built]
     before = built.stat().st_mtime_ns
     assert build_plugin().stat().st_mtime_ns == before
+
+
+def test_temporary_files_of_a_compiler_go_with_the_process(tmp_path: Path) -> None:
+    """Those that a compiler leaves when it is killed, too."""
+    program(tmp_path / "cc", 'echo "$TMPDIR" > folder')
+    compile_there([tmp_path / "cc"], tmp_path)
+    assert (tmp_path / "folder").read_text() == f"{scratch_root()}\n"

@@ -11,10 +11,12 @@ import pytest
 
 from eqfuse.ir.types import TensorType
 from eqfuse.lowering.base.target import target_of
-from eqfuse.lowering.base.toolchain import Tool, ToolError, missing
+from eqfuse.lowering.base.toolchain import Tool, missing
 from eqfuse.lowering.plan.plan import PlanError
+from eqfuse.lowering.tuning.runners import emulated_runner
 from eqfuse.lowering.tuning.runners.emulated_runner import EmulatedRunner, plan_of
 from eqfuse.lowering.tuning.runners.measuring import KernelObject
+from eqfuse.support.processes.program import ToolError
 
 from ..compiled import adding
 
@@ -25,8 +27,8 @@ VECTOR = TensorType("float32", (8,))
 
 
 @pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedRunner]:
-    runner = EmulatedRunner(TARGET, tmp_path_factory.mktemp("emulate"))
+def runner() -> Iterator[EmulatedRunner]:
+    runner = EmulatedRunner(TARGET)
     yield runner
     runner.close()
 
@@ -44,8 +46,8 @@ def test_seconds_are_cycles_at_the_clock_of_the_device(runner: EmulatedRunner, f
 
 
 @needs_tools
-def test_the_same_kernel_takes_the_same(runner: EmulatedRunner, for_arm: KernelObject, tmp_path: Path) -> None:
-    another = EmulatedRunner(TARGET, tmp_path)
+def test_the_same_kernel_takes_the_same(runner: EmulatedRunner, for_arm: KernelObject) -> None:
+    another = EmulatedRunner(TARGET)
     assert runner.measure([for_arm]) == another.measure([for_arm])
     another.close()
 
@@ -56,7 +58,7 @@ def test_what_was_measured_is_not_measured_again(
 ) -> None:
     first = runner.measure([for_arm])
     copy = replace(for_arm, object_file=Path(shutil.copy(for_arm.object_file, tmp_path / "copy.o")))
-    monkeypatch.delattr(EmulatedRunner, "_seconds")
+    monkeypatch.delattr(emulated_runner, "ask")
     assert runner.measure([copy]) == first
 
 
@@ -80,7 +82,7 @@ def test_a_type_that_c_has_not_is_refused() -> None:
         plan_of(KernelObject("k", Path("k.o"), (TensorType("complex64", (8,)),) * 2))
 
 
-def test_missing_tools_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda program: None)
     with pytest.raises(ToolError, match=r"aarch64-linux-gnu-gcc, qemu-aarch64, gcc: not found; .*apt-get install"):
-        EmulatedRunner(TARGET, tmp_path)
+        EmulatedRunner(TARGET)
