@@ -32,7 +32,7 @@ from .drawing.coverage import missing_settings, settings
 from .drawing.hits import Hit, example_hits, hits, seed
 from .drawing.near_ties import decides_about_rounded
 from .drawing.samples import SAMPLES_PER_DIRECTION, Sample
-from .drawing.scratch import Conflict, Fired, Scratch
+from .drawing.scratch import EGGLOG_ADVICE, Conflict, EgglogPanicError, Fired, Scratch
 from .drawing.terms import readable
 from .example_match import makes_example
 from .lemmas import RuleExpansion, TooManyDerivations, expand_derived_facts
@@ -91,7 +91,10 @@ def check_rule(
 def _check_canonical(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> Verdict:
     """The verdict on a rule without its mirrored variants."""
     own = canonical(rule)
-    return own.with_author_names(_check(own.rule, scratch, judge, samples))
+    try:
+        return own.with_author_names(_check(own.rule, scratch, judge, samples))
+    except EgglogPanicError as error:
+        return Verdict(rule.name, "unchecked", reason=f"{error}: {EGGLOG_ADVICE}", example=False)
 
 
 def _check(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> Verdict:
@@ -338,11 +341,13 @@ _POOL = WorkerPool(lambda: WorkerProcess(f"{__name__}:verdict_on", idle_seconds=
 
 
 def _ask(process: WorkerProcess, job: Job) -> Verdict:
-    """The verdict on the rule. Raises RuleError for one that ends the process, as egglog may."""
+    """The verdict on the rule. Raises RuleError for one whose check takes too long."""
     try:
         verdict: Verdict = process.ask(job, _SECONDS)
     except WorkerDiedError as error:
         rule = job.rule
+        if error.signal:
+            return Verdict(rule.name, "unchecked", reason=f"its check {error}: {EGGLOG_ADVICE}", example=False)
         raise RuleError(f"{rule.path}:{rule.line}:{rule.column}: the check of {rule.name} {error}") from None
     except WorkerFailedError as error:
         reason = " ".join(f"{_FAULT} ({error})".split())

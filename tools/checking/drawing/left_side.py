@@ -98,7 +98,7 @@ class LeftSide:
     @cached_property
     def tests(self) -> list[Test]:
         """The conditions that can be told without the e-graph."""
-        return compile_tests(self.conditions)
+        return compile_tests(list(map(_tighten, self.conditions)))
 
     @cached_property
     def lookups(self) -> dict[str, list[Expression]]:
@@ -236,6 +236,29 @@ class LeftSide:
             arguments = tuple(names.get(a, a) if isinstance(a, str) else a for a in application.arguments)
             self.applications[variable] = Application(application.head, arguments)
         self.conditions = [rename(c, names) for c in self.conditions]
+
+
+def _tighten(condition: Node) -> Node:
+    """A condition that takes two numbers for one where they differ by roundings of float32, as one that takes them for
+    one where float64 does: the numbers of a sample are exact, and the rule is true within rounding."""
+    if not isinstance(condition, Form) or condition.head not in ("<", "<="):
+        return condition
+    distance, bound = condition.items[1:]
+    if getattr(distance, "head", "") != "abs" or not isinstance(bound, Atom) or not _is_rounding(bound.text):
+        return condition
+    return Form((condition.items[0], distance, Atom(_ROUNDING_OF_FLOAT64)))
+
+
+def _is_rounding(text: str) -> bool:
+    try:
+        return 0 < float(text) <= _ROUNDING_OF_FLOAT32
+    except ValueError:
+        return False
+
+
+_ROUNDING_OF_FLOAT32 = 2e-6
+"""Some last bits of a number of size 1."""
+_ROUNDING_OF_FLOAT64 = "0.000000000001"
 
 
 def _shape_attributes(application: Application) -> Iterator[str]:

@@ -68,6 +68,16 @@ Outcome = Fired | Conflict | None
 """None where the rule did not fire."""
 
 
+class EgglogPanicError(Exception):
+    """egglog failed at a rule that it had accepted, which says nothing about the rule."""
+
+
+EGGLOG_ADVICE = (
+    "a fault of egglog, which fails on some orders of conditions and where vec-set or vec-remove is out of range; "
+    "write the conditions in another order, or ask vec-get for the same index before"
+)
+
+
 class Scratch:
     """An e-graph with the shipped declarations and analyses, and with `declarations` that the rules to be run need."""
 
@@ -87,8 +97,10 @@ class Scratch:
             self._load()
             if "Unbound" in str(error):
                 raise
+            if not isinstance(error, Exception):
+                raise EgglogPanicError(f"egglog fails ({_last_line(error)})") from None
             if len(samples) == 1:
-                return [Conflict(str(error).strip().splitlines()[-1])]
+                return [Conflict(_last_line(error))]
             outcomes: list[Outcome] = []
             while len(outcomes) < len(samples) and not (outcomes and isinstance(outcomes[-1], Conflict)):
                 outcomes += self.run(rules, ruleset, [samples[len(outcomes)]])
@@ -155,6 +167,10 @@ class Scratch:
             return False
         execute(self.egraph, "(pop 1)")
         return fired.roots[0] == fired.roots[1]
+
+
+def _last_line(error: BaseException) -> str:
+    return next(reversed(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _egglog_errors() -> tuple[type[BaseException], ...]:
