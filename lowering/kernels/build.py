@@ -21,6 +21,7 @@ from tvm import ir, tirx
 
 from ...support.processor import ARM
 from ..compute.integers import define_functions
+from .bindings import keep_in_memory
 from .lanes import load_lanes
 from .messages import Part
 
@@ -105,7 +106,7 @@ def _register_pipelines() -> None:
 
 def _finish_bodies(module: tvm.IRModule, callbacks: tuple[Any, ...]) -> tvm.IRModule:
     functions = {
-        name: function.with_body(define_functions(tvm_ffi.structural_map(function.body, callbacks)))
+        name: function.with_body(define_functions(tvm_ffi.structural_map(keep_in_memory(function.body), callbacks)))
         for name, function in module.functions.items()
     }
     return tvm.IRModule(functions, attrs=module.attrs)

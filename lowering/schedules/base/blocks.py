@@ -200,18 +200,20 @@ def _summands(index: Any) -> Iterator[Any]:
 
 def walk(expression: Any) -> Iterator[Any]:
     """The expression and all parts of it, depth first."""
-    yield expression
-    if isinstance(expression, tirx.Var | tirx.IntImm):
-        return
-    if isinstance(expression, ir.TensorLoad):
-        parts: list[Any] = list(expression.indices)
-    elif hasattr(expression, "args"):
-        parts = list(expression.args)
-    else:
-        names = ("a", "b", "condition", "true_value", "false_value", "value", "body")
-        parts = [getattr(expression, name) for name in names if hasattr(expression, name)]
-    for part in parts:
-        yield from walk(part)
+    pending = [expression]
+    while pending:
+        part = pending.pop()
+        yield part
+        if isinstance(part, tirx.Var | tirx.IntImm):
+            continue
+        if isinstance(part, ir.TensorLoad):
+            parts: list[Any] = list(part.indices)
+        elif hasattr(part, "args"):
+            parts = list(part.args)
+        else:
+            names = ("a", "b", "condition", "true_value", "false_value", "value", "body")
+            parts = [getattr(part, name) for name in names if hasattr(part, name)]
+        pending.extend(reversed(parts))
 
 
 def is_selection(expression: Any) -> bool:

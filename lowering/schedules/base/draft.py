@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import tvm
@@ -29,6 +30,8 @@ CONSTANTS = "eqfuse.constants"
 """Attribute of a function: the indices of the parameters that are constants (topi sets TVM's own attribute at will)."""
 BETWEEN = "eqfuse.between"
 """Attribute of a stage of a function: the indices of the parameters that are buffers inside of the whole function."""
+MOST_REPEATED = 500
+"""Parts of an expression that is inlined into several places: some fifty operators, which LLVM computes once."""
 
 
 @dataclass(frozen=True)
@@ -131,13 +134,17 @@ class Draft:
         return [buffer for index, buffer in enumerate(self.function.params) if index not in between]
 
     def may_inline(self, block: BlockInfo) -> bool:
-        """Whether TVM can inline the block: no output, no reduction; named parts (`Let`) go to one place only."""
+        """Whether TVM can inline the block: no output, no reduction; named parts (`Let`) go to one place only, and to
+        several places at most MOST_REPEATED parts: what is read twice by what is read twice would grow without end."""
         if block.reduced or self.is_output(block):
             return False
-        if not any(isinstance(part, tirx.Let) for part in walk(block.value)):
+        users = (self.schedule.get(user).body for user in self.schedule.get_consumers(block.block))
+        parts = (part for user in users for part in walk(getattr(user, "value", None)))
+        if sum(isinstance(part, ir.TensorLoad) and str(part.source.name) == block.name for part in parts) <= 1:
             return True
-        parts = (part for user in self.consumers(block) for part in walk(user.value))
-        return sum(isinstance(part, ir.TensorLoad) and str(part.source.name) == block.name for part in parts) <= 1
+        has_names = any(isinstance(part, tirx.Let) for part in walk(block.value))
+        written = walk(getattr(self.schedule.get(block.block).body, "value", None))
+        return not has_names and sum(1 for _ in islice(written, MOST_REPEATED + 1)) <= MOST_REPEATED
 
     def inline(self, block: BlockInfo) -> None:
         """Write the block's expression wherever its output is read."""

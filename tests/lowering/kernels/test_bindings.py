@@ -1,0 +1,101 @@
+"""Chains of operators that read their operand several times: `lowering/kernels/bindings.py`."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import tvm
+import tvm_ffi
+from onnx import helper
+from tvm import tirx
+
+from eqfuse.lowering.kernels.bindings import keep_in_memory
+from eqfuse.lowering.kernels.build import build
+from eqfuse.lowering.kernels.prim_funcs import lower_kernel
+from eqfuse.lowering.schedules import schedule
+
+from ..in_tvm import Call, in_tvm
+from ..schedules.functions import HOST
+from ..small_models import model
+
+SEVERAL_READS = (
+    "Abs", "Asinh", "Atanh", "Celu", "Elu", "Gelu", "HardSwish", "LeakyRelu", "Log", "Mish", "Selu", "Sign", "Sin",
+    "Softplus", "Softsign", "Tanh", "ThresholdedRelu",
+)  # fmt: skip
+
+
+def chain(operators: list[str]) -> Call:
+    names = ["x", *(f"v{number}" for number in range(len(operators) - 1)), "y"]
+    nodes = [helper.make_node(op, [x], [y]) for op, (x, y) in zip(operators, pairwise(names), strict=True)]
+    x = np.random.default_rng(0).uniform(-1, 1, (4, 40)).astype(np.float32)
+    return Call(model(nodes, {"x": x.shape}, {"y": x.shape}), {"x": x})
+
+
+def inlined(operators: list[str]) -> Any:
+    """The body of the scheduled kernel."""
+    graph = chain(operators).graph
+    return schedule(lower_kernel(graph, range(len(graph)), "k").prim_func, HOST).schedule.mod["main"].body
+
+
+def count(body: Any, kind: type) -> int:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(body, [(kind, found.append)])
+    return len(found)
+
+
+def test_bound_values_are_kept_in_memory_every_few_operators() -> None:
+    """The simplifier would write the innermost of 40 LeakyRelu 3^40 times."""
+    kept = [count(keep_in_memory(inlined(["LeakyRelu"] * number)), tirx.AllocBuffer) for number in (4, 20, 40)]
+    assert kept[0] == 0
+    assert 2 <= kept[1] <= 8
+    assert abs(kept[2] - 2 * kept[1]) <= 1
+
+
+def test_short_chains_are_left_alone() -> None:
+    body = inlined(["LeakyRelu"] * 4)
+    assert tvm_ffi.structural_equal(keep_in_memory(body), body)
+
+
+def test_what_is_computed_on_a_condition_stays_on_it() -> None:
+    """A value behind a border is not loaded."""
+    x, y = tirx.decl_buffer((8,), name="x"), tirx.decl_buffer((9,), name="y")
+    i = tirx.Var("i", "int32")
+    value: Any = tirx.BufferLoad(x, [i - 1])
+    for _ in range(12):
+        variable = tirx.Var("t", "float32")
+        value = tirx.Let(variable, value, tirx.Select(variable < 0.0, variable * 0.5, variable))
+    store = tirx.BufferStore(y, tirx.if_then_else(i >= 1, value, tirx.const(7, "float32")), [i])
+    assert count(keep_in_memory(store), tirx.IfThenElse) == 1
+    loop = tirx.For(i, tirx.const(0, "int32"), tirx.const(9, "int32"), tirx.ForKind.SERIAL, store)
+    function = tirx.PrimFunc([x, y], loop).with_attr("global_symbol", "f")
+    given = np.linspace(-4, 3, 8, dtype=np.float32)
+    result = tvm.runtime.empty((9,), "float32")
+    build(tvm.IRModule({"f": function}), tvm.target.Target("llvm"))["f"](tvm.runtime.tensor(given), result)
+    expected = np.where(given < 0, given * np.float32(0.5**12), given)
+    np.testing.assert_array_equal(result.numpy(), [7, *expected])
+
+
+def check(calls: list[Call]) -> None:
+    for call, results in zip(calls, in_tvm(calls), strict=True):
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = onnxruntime.InferenceSession(call.model.SerializeToString(), options)
+        (expected,) = session.run(None, dict(call.feeds))
+        np.testing.assert_allclose(results["y"], expected, rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("operator", SEVERAL_READS)
+def test_long_chains_of_one_operator(operator: str) -> None:
+    check([chain([operator] * number) for number in (1, 3, 9, 40)])
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("seed", range(20))
+def test_long_chains_of_several_operators(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    check([chain(list(generator.choice(SEVERAL_READS, generator.integers(1, 41)))) for _ in range(4)])
