@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...rules.egglog_bindings import execute, load
+from ...rules.egglog_bindings import execute
 from ...rules.sexpr import Atom, Node, substitute
 from ..checking.drawing.conditions import Type
-from ..checking.drawing.scratch import Scratch, load_panic
+from ..checking.drawing.scratch import Scratch, is_of_egglog
 from ..checking.drawing.terms import Leaf, facts, literal_text
 from .guards import Guards
 from .language import VARIABLES
@@ -58,7 +58,9 @@ class Deriver:
     def _chunk(self, rules: str, questions: Sequence[Question]) -> list[bool]:
         try:
             return self._ask(rules, questions)
-        except (load().EggSmolError, load_panic()):
+        except BaseException as error:
+            if not is_of_egglog(error):
+                raise
             self.scratch = Scratch(self.declarations)
             if len(questions) == 1:
                 return [False]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from ....rules.egglog_bindings import execute, load
@@ -73,8 +72,8 @@ class EgglogPanicError(Exception):
 
 
 EGGLOG_ADVICE = (
-    "a fault of egglog, which fails on some orders of conditions and where vec-set or vec-remove is out of range; "
-    "write the conditions in another order, or ask vec-get for the same index before"
+    "a fault of egglog, which fails where a condition computes with a variable that only a later one binds (write that "
+    "one first), and where vec-set or vec-remove is out of range (ask vec-get for the same index before)"
 )
 
 
@@ -93,11 +92,11 @@ class Scratch:
         """Run rules once, on each sample by itself; after the first conflict on no other, for one says enough."""
         try:
             return self._run_batch(rules, ruleset, samples)
-        except _egglog_errors() as error:
-            self._load()
-            if "Unbound" in str(error):
+        except BaseException as error:
+            if not is_of_egglog(error) or "Unbound" in str(error):
                 raise
-            if not isinstance(error, Exception):
+            self._load()
+            if _is_panic(error):
                 raise EgglogPanicError(f"egglog fails ({_last_line(error)})") from None
             if len(samples) == 1:
                 return [Conflict(_last_line(error))]
@@ -130,7 +129,9 @@ class Scratch:
                 sizes.append(self._size())
                 if sizes[-1] == sizes[-2] or sizes[-1] > _MANY_NODES:
                     break
-        except _egglog_errors():
+        except BaseException as error:
+            if not is_of_egglog(error):
+                raise
             self._load()
             return False
         execute(self.egraph, "(pop 1)")
@@ -162,7 +163,9 @@ class Scratch:
             self._add(pair)
             execute(self.egraph, f"(run-schedule {schedule})")
             (fired,) = _TableReader(self.egraph).cones(pair)
-        except _egglog_errors():
+        except BaseException as error:
+            if not is_of_egglog(error):
+                raise
             self._load()
             return False
         execute(self.egraph, "(pop 1)")
@@ -173,19 +176,14 @@ def _last_line(error: BaseException) -> str:
     return next(reversed(str(error).strip().splitlines()), type(error).__name__)
 
 
-def _egglog_errors() -> tuple[type[BaseException], ...]:
-    """The exceptions of egglog: an error of its own, or a panic that is no Exception."""
-    return (load().EggSmolError, load_panic())
+def is_of_egglog(error: BaseException) -> bool:
+    """Whether egglog raised an exception: an error of its own, or a panic in compiled code, which is no Exception and
+    has no importable name."""
+    return isinstance(error, load().EggSmolError) or _is_panic(error)
 
 
-@cache
-def load_panic() -> type[BaseException]:
-    """The exception of a panic in compiled code: it derives from BaseException and has no importable name."""
-    try:
-        load().EGraph().value_to_i64(None)
-    except BaseException as panic:
-        return type(panic) if not isinstance(panic, Exception) else Exception
-    return Exception
+def _is_panic(error: BaseException) -> bool:
+    return type(error).__name__ == "PanicException"
 
 
 def _extent(fired: Fired) -> tuple[int, int, int]:
