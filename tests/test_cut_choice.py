@@ -9,8 +9,8 @@ from typing import cast
 
 from onnx import helper
 
-from eqfuse.driver.compiler.cut_choice import CLEARLY, combine_cuts, list_regions
 from eqfuse.driver.compiler.kernel_choice import Attempt
+from eqfuse.driver.compiler.tune import CLEARLY, combine_cuts, list_regions
 from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.compilation import CompiledKernels
 from eqfuse.lowering.kernels.messages import Choices

@@ -254,7 +254,7 @@ def test_a_climb_is_found(tmp_path: Path, file: str, text: str) -> None:
         ("lowering/plan/plan.py", "from ..base.target import target_of"),
         ("lowering/plan/plan.py", "from .sizes import Sizes"),
         ("lowering/dsa/back_end.py", "from .bundle import files"),
-        ("lowering/dsa/tiles/work.py", "from ...tuning import tasks"),
+        ("lowering/dsa/tiles/kernels.py", "from ...tuning import tasks"),
     ],
 )
 def test_an_import_downward_is_no_climb(tmp_path: Path, file: str, text: str) -> None:
@@ -269,7 +269,7 @@ def test_an_import_downward_is_no_climb(tmp_path: Path, file: str, text: str) ->
         ("driver/bench.py", "def f():\n    from ..lowering.dsa.program.cost import cycles", 1),
         ("driver/bench.py", "from ..lowering.dsa.back_end import load", 0),
         ("driver/bench.py", "from ..lowering.dsa import back_end", 0),
-        ("lowering/dsa/tiles/work.py", "from ..network import graph", 0),
+        ("lowering/dsa/tiles/kernels.py", "from ..network import graph", 0),
     ],
 )
 def test_a_break_in_is_found(tmp_path: Path, file: str, text: str, count: int) -> None:

@@ -26,7 +26,7 @@ from eqfuse.driver.compiler.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.ir.graph import OperatorGraph
-from eqfuse.lowering.dsa.bundle.graph_file import graph_data, graph_of
+from eqfuse.lowering.dsa.bundle.files import graph_data, graph_of
 from eqfuse.lowering.dsa.codegen.compiler import (
     AcceleratorNetwork,
     Choices,

@@ -1,6 +1,6 @@
 """The report of a run as one HTML file that needs nothing else: no network, no other file.
 
-``Result -> PricedGraph, twice (content.py) -> drawings (compound.py) -> page``. page.py writes the parts that
+``Result -> PricedGraph, twice -> drawings (both in content.py) -> page``. page.py writes the parts that
 need no script; report.js draws the graphs from the data that content.py writes.
 """
 

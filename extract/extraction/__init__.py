@@ -8,7 +8,8 @@ and know nothing of ONNX. solve.py runs them in this order:
 - greedy.py: a quick acyclic answer per distinct component, the start and the fallback of
 - branch.py, bounds.py: the proven optimum of most components, by a search over frontiers; for the others
 - milp.py, neighbourhoods.py: the proven optimum by HiGHS, or a bound within the time limit;
-- ties.py: the original candidates wherever others cost the same.
+
+At last it takes the original candidates wherever others cost the same.
 
 Results depend on the problem alone (not on hash seeds, nor on time unless the time limit is hit).
 """

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from eqfuse.driver.html_report import html_report
-from eqfuse.driver.html_report.compound import Arrangement, Box
+from eqfuse.driver.html_report.content import Arrangement, Box
 from eqfuse.driver.html_report.layered import Drawing, Network, draw
 from eqfuse.driver.html_report.markup import embed_json
 from eqfuse.driver.optimize import Result, optimize_model

@@ -2,7 +2,7 @@
 
 Which kernel computes an operator follows from three rules, in this order:
 
-1. The kernels of `float64_kernels.py` and `float64_control.py`, for operators where onnx's own is wrong, too slow, or
+1. The kernels of `float64_kernels.py`, for operators where onnx's own is wrong, too slow, or
    rounds to float32. `tests/engine/verification/test_evaluators.py` shows for each of them what is wrong or why.
 2. onnx's own kernel. The bodies of operators that ONNX defines as functions are widened like the model.
 3. Where that fails, what the operator table computes (`ir/operators`), and then ONNX Runtime's kernel for the same

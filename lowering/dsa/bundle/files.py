@@ -15,25 +15,153 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
-from ....ir.graph import OperatorGraph
+from ....ir.graph import Operator, OperatorGraph, Value
+from ....ir.types import TensorType
 from ....support.json_types import JsonFieldError, convert_json
 from ...base.errors import BundleError
 from ..codegen.compiler import AcceleratorNetwork, DsaProgram
 from ..codegen.generated import KernelUse, program_kernels
 from ..network.subgraphs import Layer
-from ..program.instructions import Kernel, Program
+from ..program.instructions import (
+    Barrier,
+    Buffer,
+    Compute,
+    IndexedTransfer,
+    Instruction,
+    Kernel,
+    Operand,
+    Program,
+    Transfer,
+    Work,
+    join_engines,
+)
 from ..program.json_format import dump_json, load_json
-from ..program.listing import dump_text
 from ..report.trace import trace_json
 from .constants import constants_image, split_image
-from .graph_file import GraphFile, graph_data, graph_of
+
+
+def dump_text(program: Program) -> str:
+    """The whole program; addresses are hexadecimal, sizes are decimal bytes."""
+    return "".join(f"{line}\n" for line in _lines(program))
+
+
+def _lines(program: Program) -> Iterator[str]:
+    yield f"program {program.name} for {program.device}, batch {program.batch}"
+    scopes = program.scopes
+    yield f"tensors: {scopes.ddr} in DDR, {scopes.gb} in GB, {scopes.lb} in LB"
+    yield f"buffers ({len(program.buffers)}):"
+    yield from (f"  {_buffer(buffer)}" for buffer in program.buffers)
+    yield f"instructions ({len(program.instructions)}):"
+    yield from (f"  {index:>6} {_instruction(each)}" for index, each in enumerate(program.instructions))
+
+
+def _buffer(buffer: Buffer) -> str:
+    place = f"{buffer.memory}:{buffer.address:#x}..{buffer.address + buffer.size:#x}"
+    return f"{buffer.name}: {place} {buffer.size} bytes, {_tensor(buffer.dtype, buffer.shape)}, {buffer.role.value}"
+
+
+def _tensor(dtype: str, shape: tuple[int, ...]) -> str:
+    return f"{dtype}[{','.join(map(str, shape))}]"
+
+
+def _instruction(instruction: Instruction) -> str:
+    label = f"  ; {instruction.label}" if instruction.label else ""
+    waits = f" after {','.join(map(str, instruction.waits))}" if instruction.waits else ""
+    return f"{join_engines(instruction.engines)}: {_action(instruction)}{waits}{label}"
+
+
+def _action(instruction: Instruction) -> str:
+    match instruction:
+        case Transfer():
+            targets = ", ".join(map(str, instruction.targets))
+            return f"{instruction.kind.value} {targets} <- {instruction.source} ({instruction.source.size} bytes)"
+        case IndexedTransfer(table=table, indices=indices, target=target):
+            rows = f"{instruction.count} rows of {instruction.row_bytes} bytes"
+            return f"gather {target} <- {table} by {_operand(indices)} ({rows})"
+        case Compute():
+            outputs = ", ".join(map(_operand, instruction.outputs))
+            inputs = ", ".join(map(_operand, instruction.inputs))
+            work = "; ".join(map(_work, instruction.work))
+            return f"{instruction.kernel} {outputs} <- {inputs}{' in place' * instruction.in_place} [{work}]"
+        case Barrier():
+            return "barrier"
+
+
+def _operand(operand: Operand) -> str:
+    return f"{operand.region} {_tensor(operand.dtype, operand.shape)}"
+
+
+def _work(work: Work) -> str:
+    products = [f"{each.count} x {each.m}x{each.n}x{each.k}" for each in work.products]
+    amounts = products + [str(work.operations)] * bool(work.operations or not products)
+    return f"{work.unit.value} {' + '.join(amounts)}"
+
+
+class _OperatorRow(msgspec.Struct, array_like=True):
+    name: str
+    op: str
+    attributes: dict[str, Any]
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+    is_opaque: bool
+
+
+class _ValueRow(msgspec.Struct, array_like=True):
+    name: str
+    type: tuple[str, tuple[int | str, ...] | None] | None
+    producer: int | None
+    is_constant: bool
+    is_output: bool
+
+
+class GraphFile(msgspec.Struct):
+    """An operator graph as a file holds it."""
+
+    operators: list[_OperatorRow]
+    values: list[_ValueRow]
+
+
+def graph_data(graph: OperatorGraph) -> dict[str, Any]:
+    """Lists, numbers and texts; `graph_of` reads them back."""
+    return {
+        "operators": [
+            [o.name, o.op, dict(o.attributes), list(o.inputs), list(o.outputs), o.is_opaque] for o in graph.operators
+        ],
+        "values": [
+            [v.name, v.type and [v.type.dtype, v.type.shape], v.producer, v.is_constant, v.is_output]
+            for v in graph.values
+        ],
+    }
+
+
+def graph_of(data: GraphFile | dict[str, Any]) -> OperatorGraph:
+    """The graph that `graph_data` wrote. Raises msgspec.ValidationError, which names the place, for other data."""
+    file = data if isinstance(data, GraphFile) else msgspec.convert(data, GraphFile)
+    operators = (
+        Operator(
+            row.name, row.op, {name: _tuples(each) for name, each in row.attributes.items()}, row.inputs, row.outputs,
+            row.is_opaque,
+        )
+        for row in file.operators
+    )  # fmt: skip
+    values = (
+        Value(row.name, TensorType(*row.type) if row.type else None, row.producer, row.is_constant, row.is_output)
+        for row in file.values
+    )
+    return OperatorGraph(tuple(operators), tuple(values))
+
+
+def _tuples(attribute: Any) -> Any:
+    """An attribute with tuples where JSON has lists."""
+    return tuple(map(_tuples, attribute)) if isinstance(attribute, list) else attribute
+
 
 Array = np.ndarray[Any, Any]
 PROGRAM, TEXT, CONSTANTS, NETWORK = "program.json", "program.txt", "constants.bin", "network.json"

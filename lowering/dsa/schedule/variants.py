@@ -51,7 +51,7 @@ INSTANCES = Variant("instances", overlap=False, spill="longest")
 GRAPHTURBO = Variant("graphturbo", spill="longest")
 """All of the text's parts."""
 FULL = Variant("full")
-"""And what goes beyond it: the best of several ways, by estimated and then by simulated time (alternatives.py)."""
+"""And what goes beyond it: the best of several ways, by estimated and then by simulated time (codegen/compiler.py)."""
 ALTERNATIVES = (
     FULL,
     replace(FULL, room=0.7),

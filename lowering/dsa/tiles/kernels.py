@@ -1,18 +1,329 @@
-"""Tiles as kernels: their names, their work on the units of a core, and their graphs (GraphTurbo, section 4)."""
+"""Tiles as kernels: their names, their work on the units of a core, and their graphs (GraphTurbo, section 4).
+
+Where a tile may lie elsewhere without being another tile.
+
+An axis that all operators of a layer pass on element by element (the batch, mostly) has no border: what a tile computes
+does not change when all its parts are moved along it. Axes of values are joined to such tracks where operators connect
+them; any other use pins a track to its place.
+
+What the units of a core do for a tile.
+
+Matrix products and convolutions are `Product`s of the matrix unit (a convolution as im2col), or multiply-accumulates of
+the vector MAC engine where that takes fewer cycles: what has little to multiply per element, as depthwise ones. All
+else is element operations of the vector unit. Units work as a pipeline: what follows a product runs along with it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
 from types import MappingProxyType
 
 from ....costmodels.dsa_device import DsaDevice
-from ....ir.graph import OperatorGraph
+from ....ir.graph import Operator, OperatorGraph
+from ....ir.index_maps import Axis, Reduction, loops_of
+from ....ir.operators import PRODUCTS, VIEWS
+from ....ir.operators.linear import is_convolution
+from ..network.boxes import Box
 from ..network.graph import Network
-from ..program.instructions import Work
+from ..network.operand_boxes import partial_maps
+from ..program.cost import Cost
+from ..program.instructions import Engine, Product, Unit, Work
 from .local_graph import Tile, local_graph
-from .tile_shifts import Parts, Shifts
-from .work import work_of
+
+MOVES = frozenset(
+    {
+        "Transpose", "Slice", "Concat", "Gather", "Split", "Pad", "Expand", "Tile", "DepthToSpace", "SpaceToDepth",
+        "GatherND", "GatherElements", "ScatterND", "ScatterElements", "Cast",
+    }
+)  # fmt: skip
+"""What only moves elements: part of how others are read and written, unless there are no others."""
+
+_FACTORS: Mapping[str, int] = {
+    **dict.fromkeys(("Div", "Reciprocal", "Sqrt", "Mod"), 4),
+    **dict.fromkeys(("Exp", "Log", "Sin", "Cos", "Elu", "Celu", "Selu"), 4),
+    **dict.fromkeys(("Tanh", "Erf", "Sigmoid", "Softplus", "Swish", "Tan", "Atan", "Sinh", "Cosh"), 8),
+    **dict.fromkeys(("Gelu", "Mish", "Pow", "Asin", "Acos", "Asinh", "Acosh", "Atanh"), 12),
+    **dict.fromkeys(("HardSwish", "HardSigmoid", "Softsign", "Clip", "ThresholdedRelu", "BatchNormalization"), 2),
+}
+"""Vector operations per element made, 1 where not listed. A division or root is a first estimate and three steps of
+refinement, an exponential or logarithm a polynomial of degree four, a Tanh or Erf both of these, a Gelu more of them.
+"""
+_PER_INPUT: Mapping[str, int] = {
+    "Softmax": 8,
+    "LogSoftmax": 7,
+    "Hardmax": 3,
+    "LayerNormalization": 7,
+    "InstanceNormalization": 7,
+    "GroupNormalization": 7,
+    "RMSNormalization": 4,
+    "LRN": 16,
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceSumSquare"), 2),
+    "ReduceLogSumExp": 6,
+}
+"""Vector operations per element read: a Softmax takes the largest (1), a difference (1), an exponential (4), a sum (1)
+and a product (1); a normalisation two sums with their differences and squares (4) and scales and shifts (3).
+"""
+
+
+def work_of(graph: OperatorGraph, device: DsaDevice) -> tuple[Work, ...]:
+    """What each unit does that is used, at least one.
+
+    All of them are of one place: of the core, or, where the matrix unit that a tile needs is the cluster's, of the
+    cluster. Of a unit that is not there its work is left to one that is; what follows a product in a cluster without a
+    vector unit is left to the matrix unit's way out.
+    """
+    units = _Units(device)
+    products, multiplied, elements = [], 0, 0
+    for operator in graph.operators:
+        product = product_of(graph, operator)
+        if product is not None and units.suits(product):
+            products.append(product)
+        elif product is not None:
+            multiplied += product.macs
+        elements += vector_operations(graph, operator)
+    if not (products or multiplied or elements):
+        elements = sum(_elements(graph, o.outputs) for o in graph.operators if o.op in MOVES)
+    return units.work(tuple(products), multiplied, elements)
+
+
+class _Units:
+    """The units of a device that a tile may use."""
+
+    def __init__(self, device: DsaDevice) -> None:
+        self.cost = Cost(device)
+
+    def engine(self, unit: Unit) -> Engine | None:
+        """The core's, or the cluster's where cores have none."""
+        return next((e for e in (Engine(0, 0, unit), Engine(0, None, unit)) if self.cost.unit(e) is not None), None)
+
+    def cycles(self, work: Work) -> float:
+        """How long a unit takes; forever where there is none."""
+        engine = self.engine(work.unit)
+        return float("inf") if engine is None else self.cost.work_cycles(work, engine)
+
+    def suits(self, product: Product) -> bool:
+        """Whether the matrix unit is no slower than what else multiplies."""
+        matrix = self.cycles(Work(Unit.MME, 0, (product,)))
+        others = (self.cycles(Work(unit, product.macs)) for unit in (Unit.VME, Unit.VECTOR))
+        return matrix < float("inf") and matrix <= min(others)
+
+    def work(self, products: tuple[Product, ...], multiplied: int, elements: int) -> tuple[Work, ...]:
+        """Work for units that there are, in the place of the matrix unit where there are products."""
+        matrix = self.engine(Unit.MME)
+        core = matrix.core if products and matrix is not None else 0
+        present = [u for u in (Unit.VECTOR, Unit.VME, Unit.MME) if self.cost.unit(Engine(0, core, u)) is not None]
+        amounts: dict[Unit, int] = {}
+        for unit, amount in ((Unit.VME, multiplied), (Unit.VECTOR, elements)):
+            own = unit if unit in present else next(iter(present), unit)
+            amounts[own] = amounts.get(own, 0) + amount
+        found = [Work(Unit.MME, 0, products)] if products else []
+        found += [Work(unit, n) for unit, n in amounts.items() if n and not (unit is Unit.MME and products)]
+        return tuple(found) or (Work(next(iter(present), Unit.VECTOR)),)
+
+
+def product_of(graph: OperatorGraph, operator: Operator) -> Product | None:
+    """The matrix product that an operator is; None where it is none."""
+    if operator.op not in PRODUCTS or operator.is_opaque:
+        return None
+    left, right = (_shape(graph, operator.inputs[n]) for n in (0, 1))
+    result = _shape(graph, operator.outputs[0])
+    if is_convolution(operator.op):
+        group = _integer(operator, "group", 1)
+        return Product(result[0] * prod(result[2:]), right[0] // group, prod(right[1:]), group)
+    if operator.op == "ConvTranspose":
+        group = _integer(operator, "group", 1)
+        return Product(left[0] * prod(left[2:]), prod(right[1:]), right[0] // group, group)
+    if operator.op == "Gemm":
+        return Product(result[0], result[1], left[0] if _integer(operator, "transA", 0) else left[1])
+    return _matmul(left, right)
+
+
+def _matmul(left: tuple[int, ...], right: tuple[int, ...]) -> Product:
+    """All rows are of one product where they share the right operand."""
+    left = left if len(left) > 1 else (1, *left)
+    right = right if len(right) > 1 else (*right, 1)
+    rows, columns, depth = left[-2], right[-1], left[-1]
+    shared = prod(right[:-2]) == 1
+    batch = prod(left[:-2]) if shared else prod(_broadcast(left[:-2], right[:-2]))
+    return Product(batch * rows, columns, depth) if shared else Product(rows, columns, depth, batch)
+
+
+def _broadcast(first: tuple[int, ...], second: tuple[int, ...]) -> Iterable[int]:
+    rank = max(len(first), len(second))
+    pairs = zip((1,) * (rank - len(first)) + first, (1,) * (rank - len(second)) + second, strict=True)
+    return (max(a, b) for a, b in pairs)
+
+
+def vector_operations(graph: OperatorGraph, operator: Operator) -> int:
+    """Element operations of an operator, beside what it multiplies; moving elements counts nothing here."""
+    op = operator.op
+    made = _elements(graph, operator.outputs[:1])
+    if op in VIEWS or op in MOVES or op == "Dropout":
+        return 0
+    if op in PRODUCTS:
+        return _epilogue(operator) * made
+    if op in _SPECIAL:
+        return _SPECIAL[op](graph, operator, made)
+    if op in _PER_INPUT or op.startswith(("Reduce", "Arg", "Global")) or op == "CumSum":
+        return _PER_INPUT.get(op, 1) * _elements(graph, operator.inputs[:1])
+    return _FACTORS.get(op, 1) * made
+
+
+def _epilogue(operator: Operator) -> int:
+    """A bias, a factor."""
+    has_bias = len(operator.inputs) > 2 and operator.inputs[2] is not None
+    return int(has_bias) + int(operator.attributes.get("alpha", 1.0) != 1.0)
+
+
+def _pool(graph: OperatorGraph, operator: Operator, made: int) -> int:
+    kernel = operator.attributes.get("kernel_shape", ())
+    window = prod(kernel) if isinstance(kernel, tuple) else 1
+    return made * (window + (operator.op == "AveragePool"))
+
+
+_TAPS = {"linear": 2, "cubic": 4}
+
+
+def _resize(graph: OperatorGraph, operator: Operator, made: int) -> int:
+    """A multiplication and an addition for each element that one shows."""
+    before, after = _shape(graph, operator.inputs[0]), _shape(graph, operator.outputs[0])
+    taps = _TAPS.get(str(operator.attributes.get("mode", "nearest")), 0)
+    return made * max(1, 2 * taps ** sum(n != m for n, m in zip(before, after, strict=True)) if taps else 1)
+
+
+def _fold(graph: OperatorGraph, operator: Operator, made: int) -> int:
+    """Several operands, two at a time."""
+    return made * max(1, len(operator.inputs) - 1)
+
+
+_SPECIAL: Mapping[str, Callable[[OperatorGraph, Operator, int], int]] = {
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
+    **dict.fromkeys(("Sum", "Mean", "Min", "Max"), _fold),
+    "Resize": _resize,
+}
+
+
+def _shape(graph: OperatorGraph, value: int | None) -> tuple[int, ...]:
+    return () if value is None else graph.values[value].extent.dimensions
+
+
+def _elements(graph: OperatorGraph, values: Iterable[int | None]) -> int:
+    return sum(prod(_shape(graph, value)) for value in values)
+
+
+def _integer(operator: Operator, name: str, default: int) -> int:
+    found = operator.attributes.get(name, default)
+    return found if isinstance(found, int) else default
+
+
+Parts = tuple[tuple[int, Box], ...]
+_Axis = tuple[int, int]
+"""A value and one of its axes."""
+
+
+@dataclass
+class Shifts:
+    """The tracks of one layer: `track` gives the number of each axis of a value, None where it is pinned."""
+
+    network: Network
+    members: tuple[int, ...]
+    _parents: dict[_Axis, _Axis] = field(default_factory=dict)
+    _pinned: set[_Axis] = field(default_factory=set)
+    _tracks: dict[int, tuple[int | None, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for index in self.members:
+            self._connect(self.network.graph.operators[index])
+
+    def normal(self, inputs: Parts, outputs: Parts) -> tuple[Parts, Parts]:
+        """The same tile, moved as near to the start of every track as it can be."""
+        bases: dict[int, int] = {}
+        for value, box in (*inputs, *outputs):
+            for track, (start, _) in zip(self._track(value), box, strict=True):
+                if track is not None and start < bases.get(track, start + 1):
+                    bases[track] = start
+        return self._moved(inputs, bases), self._moved(outputs, bases)
+
+    def _moved(self, parts: Parts, bases: Mapping[int, int]) -> Parts:
+        if not any(bases.values()):
+            return parts
+        return tuple(
+            [
+                (
+                    value,
+                    tuple(
+                        [
+                            i if t is None else (i[0] - bases[t], i[1] - bases[t])
+                            for t, i in zip(self._tracks[value], box, strict=True)
+                        ]
+                    ),
+                )
+                for value, box in parts
+            ]
+        )
+
+    def _track(self, value: int) -> tuple[int | None, ...]:
+        if value not in self._tracks:
+            numbers: dict[_Axis, int] = {root: n for n, root in enumerate(sorted(set(map(self._root, self._parents))))}
+            pinned = set(map(self._root, self._pinned))
+            roots = [self._root((value, axis)) for axis in range(len(self.network.shapes[value]))]
+            self._tracks[value] = tuple(None if r in pinned or r not in numbers else numbers[r] for r in roots)
+        return self._tracks[value]
+
+    def _connect(self, operator: Operator) -> None:
+        """Join the axes that an operator passes on; pin every one that it also reads or makes otherwise."""
+        shapes = self.network.shapes
+        links = _links(self.network, operator)
+        read, made = {(link.operand, link.axis) for link in links}, {link.result_axis for link in links}
+        for link in links:
+            value = operator.inputs[link.operand]
+            if value is not None:
+                for result in operator.outputs:
+                    self._join((value, link.axis), (result, link.result_axis))
+        for number, value in enumerate(operator.inputs):
+            if value is not None:
+                self._pinned |= {(value, axis) for axis in range(len(shapes[value])) if (number, axis) not in read}
+        for result in operator.outputs:
+            self._pinned |= {(result, axis) for axis in range(len(shapes[result])) if axis not in made}
+
+    def _root(self, axis: _Axis) -> _Axis:
+        while self._parents.get(axis, axis) != axis:
+            axis = self._parents[axis]
+        return axis
+
+    def _join(self, first: _Axis, second: _Axis) -> None:
+        for axis in (first, second):
+            self._parents.setdefault(axis, axis)
+        self._parents[self._root(first)] = self._root(second)
+
+
+@dataclass(frozen=True)
+class _Link:
+    """Element i of an axis of the result needs element i of an axis of an operand, and no other along it."""
+
+    operand: int
+    axis: int
+    result_axis: int
+
+
+def _links(network: Network, operator: Operator) -> frozenset[_Link]:
+    """The links of axes of the result that every operand reads element by element, or not at all."""
+    maps = partial_maps(operator, network.call(operator))
+    if maps is None or (len(operator.outputs) > 1 and operator.op != "Split"):
+        return frozenset()
+    links: set[_Link] = set()
+    fixed: set[int] = set()
+    for number, (operand, shape) in enumerate(zip(maps.operands, maps.shapes, strict=True)):
+        for axis, (index, extent) in enumerate(zip(operand or (), shape or (), strict=False)):
+            if isinstance(index, Axis) and index.extent == extent:
+                links.add(_Link(number, axis, index.number))
+                continue
+            fixed |= {loop.number for loop in loops_of(index) if isinstance(loop, Axis)}
+            fixed |= {loop.beside.number for loop in loops_of(index) if isinstance(loop, Reduction) and loop.beside}
+    return frozenset(link for link in links if link.result_axis not in fixed)
+
 
 _NAMED_OPERATORS = 3
 """The name of a kernel names this many of its operators, the first ones."""

@@ -6,28 +6,101 @@
 
 A vector holds channels, so that no stride and no border gets in its way; neighbouring rows share what they load. A sum
 whose map is a parameter reads it where it is: its border is not copied (`tiling/borders.py`), and P is not there.
+
+Loops in tiles that end where their axis does: for axes whose length a call decides, where nothing need overlap.
+
+    for o: for i in 5: where(o*5 + i < h): Y[o*5 + i]    =>    for o: for i in min(5, h - o*5): Y[o*5 + i]
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import log2, prod
 from typing import Any
 
+from tvm import sym, tirx
+from tvm.s_tir import stmt as s_stmt
+
 from ....costmodels.device import Device
 from ....costmodels.register_tiles import LATENCY, Tile, register_tiles
 from ...base.decisions import Trace
-from ..base.blocks import BlockInfo, parameter_index
+from ..base.blocks import BlockInfo, parameter_index, walk
 from ..base.draft import Draft, Scheduled
 from ..base.extents import is_symbolic, number_of
 from ..base.packing import Repack
 from ..base.preparation import find_anchor
+from ..base.rewriting import conjuncts, rebuild
 from ..tiling.borders import find_border, peel_borders
-from ..tiling.bounds import BOUNDED, end_with_axes
 from ..tiling.register_tile import reduce_in_registers, share
 from ..tiling.tails import overlap_tails
 from ..tiling.tiles import FLOAT_BYTES, largest_divisor, shrink_tile
 from .pointwise import vectorise_last
+
+BOUNDED = "eqfuse.bounded"
+"""Annotation of a loop that ends with its axis; it is neither unrolled nor vectorised."""
+
+
+def end_with_axes(draft: Draft) -> Draft:
+    """A draft whose annotated loops end with their axes, where these are no whole number of tiles for every call."""
+
+    def rewrite(node: Any) -> Any:
+        rebuilt = rebuild(node, rewrite)
+        if not isinstance(rebuilt, tirx.For) or BOUNDED not in rebuilt.annotations:
+            return rebuilt
+        each = ((str(guard), _find_end(guard, rebuilt)) for guard in _list_guards(rebuilt.body))
+        ends = {guard: end for guard, end in each if end is not None}
+        extent, body = rebuilt.extent, rebuilt.body
+        for end in {str(end): end for end in ends.values()}.values():
+            extent = tirx.min(extent, end)
+        return tirx.For(rebuilt.loop_var, rebuilt.min, extent, rebuilt.kind, _without(body, set(ends)))
+
+    return draft.with_body(rewrite(draft.function.body))
+
+
+def _find_end(guard: Any, loop: Any) -> Any | None:
+    """What the variable of a loop has to stay below so that a guard `sum < extent` holds; None where the guard is none
+    of that variable and of loops around it."""
+    if not isinstance(guard, tirx.LT) or isinstance(guard.b, tirx.IntImm):
+        return None
+    end = sym.Analyzer().simplify(guard.b - (guard.a - loop.loop_var))
+    used = [part for part in walk(end) if isinstance(part, tirx.Var)]
+    inner = [loop.loop_var, *(each.loop_var for each in _list_loops(loop.body))]
+    is_guard = any(part.same_as(loop.loop_var) for part in walk(guard.a))
+    return end if is_guard and not any(part.same_as(variable) for part in used for variable in inner) else None
+
+
+def _without(node: Any, guards: set[str]) -> Any:
+    """The statement without these guards of its blocks."""
+    rebuilt = rebuild(node, lambda part: _without(part, guards))
+    if not isinstance(rebuilt, s_stmt.SBlockRealize):
+        return rebuilt
+    kept = [guard for guard in conjuncts(rebuilt.predicate) if str(guard) not in guards]
+    predicate = tirx.all(*kept) if kept else tirx.const(True, "bool")
+    return s_stmt.SBlockRealize(rebuilt.iter_values, predicate, rebuilt.block)
+
+
+def _list_guards(node: Any) -> Iterator[Any]:
+    for part in _list_parts(node):
+        if isinstance(part, s_stmt.SBlockRealize):
+            yield from conjuncts(part.predicate)
+
+
+def _list_loops(node: Any) -> Iterator[Any]:
+    return (part for part in _list_parts(node) if isinstance(part, tirx.For))
+
+
+def _list_parts(node: Any) -> list[Any]:
+    """The statement and all statements in it."""
+    parts: list[Any] = []
+
+    def visit(part: Any) -> Any:
+        parts.append(part)
+        return rebuild(part, visit)
+
+    visit(node)
+    return parts
+
 
 MOST_ROWS = 6
 """Rows of a tile; more would not fit the registers together with the window."""

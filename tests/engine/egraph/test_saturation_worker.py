@@ -15,9 +15,10 @@ from eqfuse.engine.egraph.facts import write_facts
 from eqfuse.engine.egraph.graph import EGraph, Saturation
 from eqfuse.engine.egraph.messages import Job, Progress
 from eqfuse.engine.egraph.saturate import EXPLORATION, SIMPLIFICATION, Budget, number_classes, saturate
-from eqfuse.engine.egraph.saturation_worker import SaturationRun
+from eqfuse.engine.egraph.saturation_worker import SaturationRun, rule_seconds
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
+from eqfuse.rules.egglog_bindings import execute, load
 from eqfuse.rules.program import rule_program, split_ready
 from eqfuse.rules.vocabulary import RuleSelection
 from eqfuse.support.errors import EqfuseError
@@ -71,3 +72,22 @@ def test_a_full_disk_is_no_fault_of_the_rules(tmp_path: Path) -> None:
     with pytest.raises(EqfuseError, match="No space left on device; TMPDIR") as failure:
         saturate(encode_random_graph(0), worker, Budget())
     assert type(failure.value) is EqfuseError
+
+
+REPORT = (
+    'RunReport { iterations: [], updated: true, search_and_apply_time_per_rule: {"a": 1.5ms, "b~1": 35.115µs, '
+    '"c<=": 885ns, "d": 2s}, num_matches_per_rule: {"a": 3}, merge_time_per_ruleset: {"e": 4.5s} }'
+)
+
+
+def test_every_unit() -> None:
+    assert rule_seconds(REPORT) == pytest.approx({"a": 1.5e-3, "b~1": 35.115e-6, "c<=": 885e-9, "d": 2.0})
+
+
+def test_a_report_of_egglog_has_a_time_for_every_rule() -> None:
+    egraph = load().EGraph()
+    program = '(datatype T (A i64) (B T))\n(ruleset r)\n(rewrite (A x) (B (A x)) :ruleset r :name "wrap")\n(A 1)'
+    execute(egraph, program)
+    times = rule_seconds(execute(egraph, "(run-schedule r)")[0].report)
+    assert list(times) == ["wrap"]
+    assert 0 < times["wrap"] < 1

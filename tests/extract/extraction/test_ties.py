@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from eqfuse.extract.extraction.options import Graph, drop_unextractable
 from eqfuse.extract.extraction.problem import Candidate, Problem, selection_cost
 from eqfuse.extract.extraction.reduce import drop_self_cyclic
-from eqfuse.extract.extraction.ties import prefer_earlier
+from eqfuse.extract.extraction.solve import prefer_earlier
 
 from .graphs import WIDE_COSTS, all_extractions, check_extraction, problems
 

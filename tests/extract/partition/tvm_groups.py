@@ -9,8 +9,7 @@ import numpy as np
 from tvm import IRModule, ir, relax, te, tirx, transform
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from eqfuse.extract.partition.baselines.fuse_ops import Edge, ForwardGraph
-from eqfuse.extract.partition.baselines.pattern_kinds import PatternKind
+from eqfuse.extract.partition.baselines.fuse_ops import Edge, ForwardGraph, PatternKind
 from eqfuse.ir.graph import Operator, OperatorGraph
 
 Groups = set[frozenset[int]]

@@ -20,8 +20,8 @@ from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.dsa.network.boxes import Box, hull, shape_of, whole
 from eqfuse.lowering.dsa.network.graph import Network
+from eqfuse.lowering.dsa.tiles.compiled_kernels import RuntimeTile
 from eqfuse.lowering.dsa.tiles.local_graph import Tile
-from eqfuse.lowering.dsa.tiles.runtime_kernel import RuntimeTile
 
 Array = np.ndarray[Any, Any]
 X = (2, 4, 9, 8)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from eqfuse.lowering.base.errors import LoweringError
-from eqfuse.lowering.loops.element_types import node_types
+from eqfuse.lowering.loops.program import node_types
 
 from .in_c import Array, InC, LoopError
 

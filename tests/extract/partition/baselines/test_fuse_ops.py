@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from eqfuse.extract.partition.baselines.fuse_ops import (
     Edge,
     ForwardGraph,
+    PatternKind,
+    edge_kind,
     forward_graph,
     fuse_ops,
     node_groups,
+    pattern_kind,
     post_dominators,
 )
-from eqfuse.extract.partition.baselines.pattern_kinds import PatternKind, edge_kind, pattern_kind
 from eqfuse.ir.graph import OperatorGraph, Value
 from eqfuse.ir.operators import STANDARD
 from eqfuse.ir.types import TensorType

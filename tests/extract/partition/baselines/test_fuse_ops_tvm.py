@@ -15,8 +15,7 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.baselines.fuse_ops import ForwardGraph, fuse_ops, node_groups
-from eqfuse.extract.partition.baselines.pattern_kinds import PatternKind, pattern_kind
+from eqfuse.extract.partition.baselines.fuse_ops import ForwardGraph, PatternKind, fuse_ops, node_groups, pattern_kind
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 
@@ -297,7 +296,7 @@ _NODES = [
     *(node.strip() for node in _OTHERS.split(";")),
 ]
 
-# Kinds that 0.27 finds otherwise; the reasons are in pattern_kinds.py.
+# Kinds that 0.27 finds otherwise; the reasons are in fuse_ops.py.
 _DEPARTURES = {
     "BatchNormalization": PatternKind.INJECTIVE,
     "Min": PatternKind.COMM_REDUCE,

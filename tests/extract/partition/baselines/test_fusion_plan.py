@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.device import DEFAULT, load_device
-from eqfuse.extract.partition.baselines.combination import Colour, combine
-from eqfuse.extract.partition.baselines.fusion_plan import Price, fusion_plan, seeds
+from eqfuse.extract.partition.baselines.fusion_plan import (
+    TABLE,
+    Colour,
+    Combination,
+    Price,
+    combine,
+    fusion_plan,
+    seeds,
+)
 from eqfuse.extract.partition.baselines.mapping_types import MappingType, edge_mapping_type, mapping_types
 from eqfuse.extract.partition.groups import Partition
 from eqfuse.ir.graph import OperatorGraph
@@ -213,3 +221,52 @@ def test_groups_are_connected_hold_no_red_pair_and_are_the_same_each_time(
         assert len(connected_components({m: set(graph.successors[m]) for m in members})) == 1
         assert sum(types[m] is MappingType.MANY_TO_MANY for m in members) <= 1
         assert len(members) == 1 or any(types[m] is MappingType.ONE_TO_ONE for m in members)
+
+
+ONE, REORGANIZE, SHUFFLE, COPIED, MANY = MappingType
+GREEN, YELLOW, RED = Colour
+
+CELLS = [
+    (ONE, ONE, ONE, GREEN),
+    (ONE, COPIED, COPIED, GREEN),
+    (ONE, MANY, MANY, GREEN),
+    (ONE, REORGANIZE, REORGANIZE, GREEN),
+    (ONE, SHUFFLE, SHUFFLE, GREEN),
+    (COPIED, ONE, COPIED, GREEN),
+    (COPIED, COPIED, COPIED, YELLOW),
+    (COPIED, MANY, None, RED),
+    (COPIED, REORGANIZE, COPIED, YELLOW),
+    (COPIED, SHUFFLE, COPIED, YELLOW),
+    (MANY, ONE, MANY, GREEN),
+    (MANY, COPIED, MANY, YELLOW),
+    (MANY, MANY, None, RED),
+    (MANY, REORGANIZE, MANY, YELLOW),
+    (MANY, SHUFFLE, MANY, YELLOW),
+    (REORGANIZE, ONE, REORGANIZE, GREEN),
+    (REORGANIZE, COPIED, COPIED, YELLOW),
+    (REORGANIZE, MANY, MANY, YELLOW),
+    (REORGANIZE, REORGANIZE, REORGANIZE, GREEN),
+    (REORGANIZE, SHUFFLE, REORGANIZE, GREEN),
+    (SHUFFLE, ONE, SHUFFLE, GREEN),
+    (SHUFFLE, COPIED, COPIED, YELLOW),
+    (SHUFFLE, MANY, MANY, YELLOW),
+    (SHUFFLE, REORGANIZE, REORGANIZE, GREEN),
+    (SHUFFLE, SHUFFLE, SHUFFLE, GREEN),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "result", "colour"), CELLS)
+def test_cell(first: MappingType, second: MappingType, result: MappingType | None, colour: Colour) -> None:
+    assert combine(first, second) == Combination(result, colour)
+
+
+def test_the_table_has_no_other_cells() -> None:
+    assert TABLE.keys() == {(first, second) for first, second, _, _ in CELLS} == set(product(MappingType, repeat=2))
+
+
+def test_the_results_agree_whichever_pair_is_fused_first() -> None:
+    """So the type of a group does not depend on the order in which a chain was fused, wherever both orders exist."""
+    for first, second, third in product(MappingType, repeat=3):
+        left, right = combine(first, second).result, combine(second, third).result
+        if left is not None and right is not None:
+            assert combine(left, third).result == combine(first, right).result

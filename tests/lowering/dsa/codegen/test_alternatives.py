@@ -8,7 +8,7 @@ import pytest
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.lowering.base.errors import DsaError
-from eqfuse.lowering.dsa.codegen.alternatives import Candidate, estimate, for_splitting, promising_plans
+from eqfuse.lowering.dsa.codegen.compiler import Candidate, estimate, for_splitting, promising_plans
 from eqfuse.lowering.dsa.codegen.generator import plan_program, write_program
 from eqfuse.lowering.dsa.program.instructions import Level, Transfer
 from eqfuse.lowering.dsa.schedule.scheduler import schedule

@@ -14,7 +14,7 @@ from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_clus
 from eqfuse.ir.graph import Operator
 from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.bundle.constants import constant_contents, constants_image, split_image
-from eqfuse.lowering.dsa.bundle.graph_file import graph_data, graph_of
+from eqfuse.lowering.dsa.bundle.files import graph_data, graph_of
 from eqfuse.lowering.dsa.codegen.compiler import (
     AcceleratorNetwork,
     Choices,

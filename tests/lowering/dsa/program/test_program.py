@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from eqfuse.lowering.dsa.bundle.files import dump_text
 from eqfuse.lowering.dsa.program.instructions import (
     DDR,
     Barrier,
@@ -18,7 +19,6 @@ from eqfuse.lowering.dsa.program.instructions import (
     local_buffer,
 )
 from eqfuse.lowering.dsa.program.json_format import dump_json, load_json
-from eqfuse.lowering.dsa.program.listing import dump_text
 
 from ..accelerator_programs import Builder, cluster_dma, layer_program, unit
 

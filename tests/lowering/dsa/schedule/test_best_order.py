@@ -11,10 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.dsa_device import load_dsa_device
-from eqfuse.lowering.dsa.schedule.best_order import best_order, best_order_of_jobs, demand_order, footprint_order
+from eqfuse.lowering.dsa.schedule.best_order import (
+    best_order,
+    best_order_of_jobs,
+    demand_order,
+    footprint_order,
+    improve_by_moves,
+)
 from eqfuse.lowering.dsa.schedule.forest_order import is_forest, least_peak_of_forest, least_total_of_forest
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph
-from eqfuse.lowering.dsa.schedule.order_moves import improve_by_moves
 from eqfuse.lowering.dsa.schedule.order_problem import Claim, Effort, OrderProblem, problem_of, series
 from eqfuse.lowering.dsa.schedule.orders import MemoryUse, bfs_order, dfs_order, memory_use
 from eqfuse.lowering.dsa.schedule.scheduler import schedule

@@ -8,8 +8,16 @@ from eqfuse.costmodels.dsa_device import load_dsa_device
 from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.program.instructions import Level
-from eqfuse.lowering.dsa.schedule.grouping import Rank, group, rule_one, rule_two
-from eqfuse.lowering.dsa.schedule.patterns import Quotient, branches, diamonds, straights
+from eqfuse.lowering.dsa.schedule.grouping import (
+    Quotient,
+    Rank,
+    branches,
+    diamonds,
+    group,
+    rule_one,
+    rule_two,
+    straights,
+)
 
 from ..graphs import HALVING_LOCAL_BYTES, Builder, accelerator, block, halving_stages, resnet50
 

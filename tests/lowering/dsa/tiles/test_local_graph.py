@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.network.graph import Network
+from eqfuse.lowering.dsa.tiles.compiled_kernels import RuntimeTile
 from eqfuse.lowering.dsa.tiles.local_graph import Tile, local_graph
-from eqfuse.lowering.dsa.tiles.runtime_kernel import RuntimeTile
 
 from ..graphs import Builder
 from ..random_graphs import cases

@@ -6,8 +6,8 @@ import platform
 
 import pytest
 
-from eqfuse.lowering.base import instruction_sets
-from eqfuse.lowering.base.instruction_sets import Processor, host_processor, linux_name, llvm_features, needed_features
+from eqfuse.lowering.base import target
+from eqfuse.lowering.base.target import Processor, host_processor, linux_name, llvm_features, needed_features
 from eqfuse.support.processor import LEVELS, X86, level_features, processor_features
 
 pytestmark = pytest.mark.skipif(platform.machine() != X86, reason="about x86-64")
@@ -17,8 +17,8 @@ TRIPLE = "x86_64-unknown-linux-gnu"
 def mask(monkeypatch: pytest.MonkeyPatch, level: str) -> frozenset[str]:
     """This machine with no instruction set beyond a level's, as a hypervisor may present it."""
     left = level_features(level)
-    monkeypatch.setattr(instruction_sets, "processor_features", lambda: left)
-    monkeypatch.setattr(instruction_sets, "processor_level", lambda: level)
+    monkeypatch.setattr(target, "processor_features", lambda: left)
+    monkeypatch.setattr(target, "processor_level", lambda: level)
     return left
 
 
@@ -38,7 +38,7 @@ def test_features_that_a_name_implies_and_the_system_withholds_are_switched_off(
     processor = host_processor()
     assert processor.cpu == cpu
     words = llvm_features(processor.cpu, processor.attributes) - llvm_features(level)
-    assert {linux_name(word) for word in words if not instruction_sets._is_tuning(word)} <= left
+    assert {linux_name(word) for word in words if not target._is_tuning(word)} <= left
 
 
 def test_a_name_that_llvm_does_not_know_becomes_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_a_bundle_of_a_level_lists_what_the_level_has(level: str) -> None:
 
 def test_an_arm_host_gets_what_the_system_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    monkeypatch.setattr(instruction_sets, "processor_features", lambda: frozenset({"asimd", "asimddp", "cpuid"}))
+    monkeypatch.setattr(target, "processor_features", lambda: frozenset({"asimd", "asimddp", "cpuid"}))
     processor = host_processor()
     assert processor == Processor("generic", ("+dotprod", "+neon"))
     assert needed_features(processor, "aarch64-linux-gnu") == ("asimd", "asimddp")
