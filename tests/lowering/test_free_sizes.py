@@ -162,7 +162,7 @@ def same() -> onnx.ModelProto:
         node("MaxPool", ["x"], ["greatest"], kernel_shape=[3, 3], **apart),
         node("AveragePool", ["x"], ["mean"], kernel_shape=[3, 3], **lower),
     ]
-    stored = {"full": weights(18, 20, 3, 3), "single": weights(20, 1, 5, 4)}
+    stored = {"full": weights(18, 20, 3, 3), "single": weights(20, 1, 3, 4)}
     shapes = {"products": 18, "single_channels": 20, "greatest": 20, "mean": 20}
     outputs = {name: ["N", channels, None, None] for name, channels in shapes.items()}
     return model(nodes, {"x": ["N", 20, "H", "W"]}, outputs, **stored)

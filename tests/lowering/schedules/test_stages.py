@@ -43,7 +43,7 @@ def gated_product(rows: int, depth: int, columns: int) -> Any:
     return mark_constants(te.create_prim_func([a, w, b, gated]), (1, 2))
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.conformance), 2])
 def test_what_precedes_and_follows_is_moved_in_stages_of_its_own(threads: int) -> None:
     scheduled = check(exchanged_sum((4, 48, 128)), "stages (transposition + rows + transposition)", threads=threads)
     assert not scheduled.repack

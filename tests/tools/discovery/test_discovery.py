@@ -47,6 +47,12 @@ def beside_the_catalogue() -> Discovery:
     return discover_rules("Mul", "Abs", size=3, catalogue=True)
 
 
+@pytest.fixture(scope="module")
+def single_operators() -> Discovery:
+    """Terms of one operator, where the catalogue is known."""
+    return discover_rules("Mul", "Abs", size=1, catalogue=True)
+
+
 def verdicts(folder: Path, discovery: Discovery) -> list[str]:
     path = folder / "discovered.egg"
     path.write_text(rule_file(Options(("Mul", "Abs")), discovery), encoding="utf-8")
@@ -95,16 +101,28 @@ def test_no_rule_follows_from_those_before_it(products: Discovery) -> None:
         assert deriver.derive(earlier, [question(one)]) == [False], one.rule.formula
 
 
-def test_commutativity_beside_the_catalogue_is_no_rule(beside_the_catalogue: Discovery) -> None:
-    assert beside_the_catalogue.commuting == ["Mul"]
-    assert "a * b = b * a" not in formulas(beside_the_catalogue)
+@pytest.mark.parametrize(
+    "found", ["single_operators", pytest.param("beside_the_catalogue", marks=pytest.mark.conformance)]
+)
+def test_commutativity_beside_the_catalogue_is_no_rule(found: str, request: pytest.FixtureRequest) -> None:
+    beside: Discovery = request.getfixturevalue(found)
+    assert beside.commuting == ["Mul"]
+    assert "a * b = b * a" not in formulas(beside)
 
 
-def test_the_file_says_what_was_looked_for(products: Discovery, beside_the_catalogue: Discovery) -> None:
-    first = "; Rules over Mul, Abs in terms of up to 3 operators, found by `eqfuse rules discover`.\n; "
-    assert rule_file(Options(("Mul", "Abs")), products).startswith(f"{first}Found without the catalogue: ")
+HEAD = "; Rules over Mul, Abs in terms of up to 3 operators, found by `eqfuse rules discover`.\n; "
+COMMUTATIVE = f"{HEAD}Commutative, which no rule says but @commutes: Mul.\n"
+
+
+def test_the_file_says_what_was_looked_for(products: Discovery, single_operators: Discovery) -> None:
+    assert rule_file(Options(("Mul", "Abs")), products).startswith(f"{HEAD}Found without the catalogue: ")
+    assert rule_file(Options(("Mul", "Abs"), catalogue=CATALOGUE), single_operators) == COMMUTATIVE
+
+
+@pytest.mark.conformance
+def test_an_empty_line_follows_what_the_file_says(beside_the_catalogue: Discovery) -> None:
     text = rule_file(Options(("Mul", "Abs"), catalogue=CATALOGUE), beside_the_catalogue)
-    assert text.startswith(f"{first}Commutative, which no rule says but @commutes: Mul.\n\n")
+    assert text.startswith(f"{COMMUTATIVE}\n")
 
 
 @pytest.mark.conformance

@@ -11,7 +11,7 @@ from onnx import helper
 
 from eqfuse.driver.rules.observe import Observation, explain_value, list_rewritten_values
 from eqfuse.support.errors import UsageError
-from eqfuse.tools.explain.explanation import Unexplained
+from eqfuse.tools.explain.explanation import Explanation, Unexplained
 
 from .optimizing import explain_rewritten, lines, model, node, rule, run, steps
 
@@ -37,18 +37,23 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Observation:
     return run(path, TWICE, SCALE, RIGHT, SUM)
 
 
-def test_the_steps_come_in_the_order_of_rewriting(mixed: Observation) -> None:
-    assert steps(explain_rewritten(mixed, "b")) == [
+@pytest.fixture(scope="module")
+def product(mixed: Observation) -> Explanation:
+    """The explanation of b = 0.3 * (x w)."""
+    return explain_rewritten(mixed, "b")
+
+
+def test_the_steps_come_in_the_order_of_rewriting(product: Explanation) -> None:
+    assert steps(product) == [
         ("own-constant-right", "Mul(0.3, a)", "Mul(a, 0.3)"),
         ("own-scale", "Mul(MatMul(x, w), 0.3)", "MatMul(x, Mul(w, 0.3))"),
     ]
 
 
-def test_both_forms_and_the_names_in_them(mixed: Observation) -> None:
-    explanation = explain_rewritten(mixed, "b")
-    assert [(line.name, line.text) for line in explanation.before] == [("a", "MatMul(x, w)"), ("b", "Mul(0.3, a)")]
-    assert lines(explanation) == ["b = MatMul(x, Mul(w, 0.3))"]
-    types = {name.full: name.type.shape for name in explanation.names if name.type}
+def test_both_forms_and_the_names_in_them(product: Explanation) -> None:
+    assert [(line.name, line.text) for line in product.before] == [("a", "MatMul(x, w)"), ("b", "Mul(0.3, a)")]
+    assert lines(product) == ["b = MatMul(x, Mul(w, 0.3))"]
+    types = {name.full: name.type.shape for name in product.names if name.type}
     assert types == {"x": ("batch", 64), "w": (64, 64), "a": ("batch", 64)}
 
 
