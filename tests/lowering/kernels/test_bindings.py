@@ -23,7 +23,7 @@ from ..schedules.functions import HOST
 from ..small_models import model
 
 SEVERAL_READS = (
-    "Abs", "Asinh", "Atanh", "Celu", "Elu", "Gelu", "HardSwish", "LeakyRelu", "Log", "Mish", "Selu", "Sign", "Sin",
+    "Abs", "Asinh", "Atanh", "Celu", "Elu", "HardSwish", "LeakyRelu", "Log", "Selu", "Sign", "Sin",
     "Softplus", "Softsign", "Tanh", "ThresholdedRelu",
 )  # fmt: skip
 
