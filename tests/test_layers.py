@@ -30,6 +30,10 @@ ORDERS = {
     "lowering/schedules": ("base", "tiling", "winograd", "rules", "intensive"),
 }  # fmt: skip
 """Folders, and the folders in them: each of these imports only from those before it."""
+PROCESSES = "support/processes"
+"""The folder that starts processes and hands work to them."""
+OWN_PROCESSES = {"driver/session/verdicts.py", "lowering/running/throughput.py"}
+"""Modules with a process that outlives its parent, and with threads that stand for clients."""
 DOORS = {"lowering/dsa": "back_end"}
 """Folders that come after all others beside them, and of which other layers import only this module."""
 NOT_LAYERS = frozenset({"tests", "benchmarks", "examples", "docs", "build", "dist", "models"})
@@ -323,3 +327,13 @@ def test_a_violation_is_found(tmp_path: Path, file: str, text: str) -> None:
 )
 def test_a_permitted_import_passes(tmp_path: Path, file: str, text: str) -> None:
     assert violations(tree(tmp_path, {file: text})) == []
+
+
+def test_processes_are_started_in_one_place() -> None:
+    root, found = Path(eqfuse.__path__[0]), set[str]()
+    for path in source_files(root):
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        names = (name for node in nodes if isinstance(node, ast.stmt) for name in absolute_names(node, ()))
+        if {name.partition(".")[0] for name in names} & {"subprocess", "multiprocessing", "concurrent"}:
+            found.add(path.relative_to(root).as_posix())
+    assert {path for path in found if Path(path).parent != Path(PROCESSES)} == OWN_PROCESSES

@@ -22,6 +22,7 @@ import numpy as np
 
 from ...support.files import cache_folder
 from ...support.json_types import convert_json, parse_json
+from ...support.processes.worker_process import name_exit, python_environment
 from ...support.store import Store
 
 Array = np.ndarray[Any, Any]
@@ -141,14 +142,13 @@ class Verdicts:
         """The verdict of a new process, which holds the lock from then on, whatever becomes of this process."""
         if "python" not in Path(sys.executable or "").name:
             return Verdict(False, f"{sys.executable or 'this program'} is no Python interpreter", lasting=False)
-        path = os.pathsep.join(folder for folder in sys.path if folder)
         with open(os.memfd_create("session-job"), "w+b") as request:  # no disk, which may be full
             pickle.dump(job, request, protocol=pickle.HIGHEST_PROTOCOL)
             request.seek(0)
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", _PROCESS], stdin=request, stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL, start_new_session=True, pass_fds=(lock,),
-                env={"OPENBLAS_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path},
+                env=python_environment(),
             )  # fmt: skip
         with process:
             assert process.stdout is not None
@@ -157,8 +157,8 @@ class Verdicts:
         with suppress(ValueError):
             return Verdict.of(text.decode())
         crashed = -code in _FAULTS
-        cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        verdict = Verdict(False, f"the process that compiled it ended without a verdict ({cause})", lasting=crashed)
+        reason = f"the process that compiled it ended without a verdict ({name_exit(code)})"
+        verdict = Verdict(False, reason, lasting=crashed)
         if crashed:
             self.keep(job.key, verdict)
         return verdict

@@ -40,9 +40,7 @@ class FunctionCall:
 
 
 _POOL = WorkerPool(
-    lambda: WorkerProcess(
-        f"{__name__}:answer_calls", setup=(), start_seconds=_START_SECONDS, idle_seconds=_IDLE_SECONDS
-    )
+    lambda: WorkerProcess(f"{__name__}:answer_call", start_seconds=_START_SECONDS, idle_seconds=_IDLE_SECONDS)
 )
 
 
@@ -74,11 +72,7 @@ def call_isolated(
     return result
 
 
-def answer_calls() -> Callable[[FunctionCall], Any]:
-    """In the other process: what calls the functions."""
-    return _call
-
-
-def _call(call: FunctionCall) -> Any:
+def answer_call(call: FunctionCall) -> Any:
+    """In the other process: call the function."""
     os.chdir(call.folder)
     return call.function(*call.arguments, **call.named)

@@ -15,7 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -33,6 +33,8 @@ _Answer = TypeVar("_Answer")
 
 _MAIN = f"{__package__}.worker_main"
 """The module of the process's side; by name, since it imports this one."""
+_POLL = 1.0
+"""Seconds between two calls of what is done while answers are awaited."""
 _EXIT_SECONDS = 1.0
 """How long a process that closed its pipe may take to end, before it is killed and its exit code is lost."""
 _CLOCK_OF_PROCESSOR_TIME = 10
@@ -213,7 +215,8 @@ class WorkerProcess:
     def _launch(self) -> None:
         self._owner, self._is_ready = os.getpid(), False
         self._output = open(os.memfd_create("worker-output"), "rb", buffering=0)  # noqa: SIM115
-        environment = {**_base_environment(), **self._environment}
+        # its temporary files go below this process's own folder, so nothing of it stays behind when it is killed
+        environment = {**python_environment(), "TMPDIR": str(scratch_root()), **self._environment}
         _started.add(self)
         _end_all_at_exit(self._owner)
         must_stay_alone = may_fork()
@@ -271,7 +274,7 @@ class WorkerProcess:
             return WorkerDiedError("was stopped", started=False, output=output)
         code = process.returncode or 0
         timed_out = timed_out or code == -signal.SIGPROF
-        cause = "took too long" if timed_out else f"crashed ({_cause(code)})"
+        cause = "took too long" if timed_out else f"crashed ({name_exit(code)})"
         return WorkerDiedError(cause, timed_out=timed_out, signal=max(0, -code), started=started, output=output)
 
     def _forget_output(self) -> None:
@@ -326,12 +329,14 @@ class WorkerPool:
         at_once: int,
         *,
         in_order: bool = True,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Iterator[_Answer]:
         """The answer to each request, in the order of the requests or in that of the answers: what `ask` returns, which
         hands the request to a process.
 
-        At most `at_once` are asked at the same time. An exception of `ask` ends the iterator. With its end, requests
-        without an answer are given up and their processes end.
+        At most `at_once` are asked at the same time. `meanwhile` is called each second until the next answer in order
+        is there. An exception of either function ends the iterator. With its end, requests without an answer are given
+        up and their processes end.
         """
         busy: set[WorkerProcess] = set()
         is_over = threading.Event()
@@ -350,6 +355,8 @@ class WorkerPool:
             answers = [threads.submit(answer, request) for request in requests]
             try:
                 for each in answers if in_order else as_completed(answers):
+                    while meanwhile is not None and wait([each], _POLL).not_done:
+                        meanwhile()
                     yield each.result()
             finally:
                 is_over.set()
@@ -380,13 +387,10 @@ class WorkerPool:
             process.close()
 
 
-def _base_environment() -> dict[str, str]:
-    """The environment of a worker, which imports what this process can import by name.
-
-    Its temporary files go below this process's own folder, so nothing of it stays behind when it is killed.
-    """
+def python_environment() -> dict[str, str]:
+    """The environment of another interpreter, which imports what this process can import by name."""
     path = os.pathsep.join(folder for folder in sys.path if folder)
-    return {"OPENBLAS_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path, "TMPDIR": str(scratch_root())}
+    return {"OPENBLAS_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path}
 
 
 def _write(process: _Process, content: object) -> None:
@@ -401,8 +405,8 @@ def _content(kind: str, content: Any) -> Any:
     return content
 
 
-def _cause(code: int) -> str:
-    """``exit code 3`` or ``SIGILL``."""
+def name_exit(code: int) -> str:
+    """``exit code 3``, or ``SIGILL`` for the negative code of a signal."""
     try:
         return signal.Signals(-code).name
     except ValueError:

@@ -12,7 +12,6 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -23,7 +22,7 @@ import msgspec
 
 from ....ir.types import TensorType
 from ....support.errors import UsageError
-from ....support.processes.worker_process import WorkerPool
+from ....support.processes.worker_process import WorkerPool, WorkerProcess
 from ....support.scratch import scratch_folder
 from ...base.errors import TuningError
 from ...base.linking import Linker
@@ -144,8 +143,6 @@ ATTEMPTS = 3
 """How many sessions may be lost over a kernel before it is the kernel's fault."""
 _LONGEST = 1200.0
 """Seconds until a request is given up: others may use the devices too, so it may wait for long."""
-_POLL = 1.0
-"""Seconds between two looks at the tracker."""
 _PATIENCE = 10.0
 """Seconds that all servers may be gone: a device may be starting again."""
 _SILENCE = 10.0
@@ -198,31 +195,28 @@ class RpcRunner:
     def _run_once(self, requests: Sequence[Sequence[KernelObject]]) -> list[Rounds]:
         if not requests:
             return []
-        servers = self._tracker.required_servers()
-        with ThreadPoolExecutor(min(servers, len(requests))) as threads:
-            answers = [threads.submit(self._run, kernels) for kernels in requests]
-            try:
-                gone = 0.0
-                while wait(answers, _POLL).not_done:
-                    gone = 0.0 if self._has_servers() else gone + _POLL
-                    if gone > _PATIENCE:
-                        self._tracker.required_servers()
-            except BaseException:
-                self._pool.close()
-                raise
-        return [answer.result() for answer in answers]
+        servers, seen = self._tracker.required_servers(), time.monotonic()
 
-    def _run(self, kernels: Sequence[KernelObject]) -> Rounds:
-        """The rounds of one request. Kernels run elsewhere: it is not their fault where a process dies here."""
-        with self._pool.borrow() as process:
-            rounds = ask(process, kernels, _LONGEST)
-            return rounds if rounds.seconds else replace(rounds, lost=rounds.lost or not process.is_running)
+        def look_for_servers() -> None:
+            nonlocal seen
+            if self._has_servers():
+                seen = time.monotonic()
+            elif time.monotonic() - seen > _PATIENCE:
+                self._tracker.required_servers()
+
+        return list(self._pool.ask_all(_ask, requests, servers, meanwhile=look_for_servers))
 
     def _has_servers(self) -> bool:
         try:
             return self._tracker.servers() > 0
         except TuningError:
             return False
+
+
+def _ask(process: WorkerProcess, kernels: Sequence[KernelObject]) -> Rounds:
+    """The rounds of one request. Kernels run elsewhere: it is not their fault if a process dies here."""
+    rounds = ask(process, kernels, _LONGEST)
+    return rounds if rounds.seconds else replace(rounds, lost=rounds.lost or not process.is_running)
 
 
 # --- in the other processes

@@ -249,6 +249,18 @@ def test_a_request_that_fails_ends_those_that_run_and_not_the_pool(module: Path)
         assert pool.ask(21, 10.0) == 42
 
 
+def test_what_is_called_meanwhile_may_give_up(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_process, "_POLL", 0.05)
+
+    def give_up() -> None:
+        raise UsageError("enough")
+
+    with WorkerPool(lambda: WorkerProcess("answering:answer")) as pool:
+        with pytest.raises(UsageError, match="enough"):
+            list(pool.ask_all(WorkerProcess.ask, ["hang", "hang"], 1, meanwhile=give_up))
+        assert pool.ask(21, 10.0) == 42
+
+
 def test_what_lies_in_the_working_folder_is_not_imported(
     process: WorkerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
