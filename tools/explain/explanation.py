@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ...engine.egraph.facts import Labels, vector, write_facts
 from ...engine.egraph.graph import Literal
@@ -15,14 +15,85 @@ from ...rules.sexpr import Atom, Form, read
 from ...support.errors import EqfuseError
 from ...support.minimal_failure import minimal_failure
 from .catalogue import Catalogue, collect_rules
-from .chain import Step, build_chain
 from .cone import Cone, Rewriting, TwoForms, build_cone, follow_forms
+from .congruence import Congruence, Use
 from .ground import Owners, flatten, reachable
-from .patterns import Hole, Template
+from .patterns import Hole, Pattern, Template
 from .proof import Proof, prove
 from .readable import Line, Writer, shorten, type_text
 from .session import OutOfTime, Session
 from .signatures import TERM_SORTS
+
+_MINIMISED = 300
+"""Equations up to which leaving out single ones is worth the time."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """An instance of a rule: the term `before` becomes `after`, two terms of the proof.
+
+    `templates` are the two as the rule writes them; `forward` is false where it is read from right to left. A step is
+    `joined` from two where both terms match the left side: the rule makes them equal by way of a third.
+    """
+
+    pattern: Pattern
+    before: int
+    after: int
+    templates: tuple[Template, Template]
+    forward: bool
+    joined: bool = False
+
+
+def build_chain(proof: Proof) -> tuple[Step, ...]:
+    """The steps from the original to the chosen term; none of them can be left out."""
+    used = sorted({use.equation for use in proof.terms.explain(proof.original, proof.chosen)})
+    needed = _parts(proof, used)
+    if 0 < len(used) <= _MINIMISED:
+        used = list(minimal_failure(lambda some: _closure(proof, needed, some).proves(proof), used))
+    return tuple(_step(proof, use) for use in _closure(proof, needed, used).explain(proof))
+
+
+def _step(proof: Proof, use: Use) -> Step:
+    equation = proof.equations[use.equation]
+    left, right = equation.templates
+    if use.forward:
+        return Step(equation.pattern, equation.left, equation.right, (left, right), True)
+    return Step(equation.pattern, equation.right, equation.left, (right, left), False)
+
+
+def _parts(proof: Proof, equations: Iterable[int]) -> list[int]:
+    """The terms that the equations and both ends consist of, operands first."""
+    ends = (term for e in equations for term in (proof.equations[e].left, proof.equations[e].right))
+    return reachable((proof.original, proof.chosen, *ends), lambda term: proof.terms.terms[term].children)
+
+
+@dataclass(frozen=True)
+class _Closure:
+    """The equalities that follow from some of a proof's equations."""
+
+    terms: Congruence
+    numbers: dict[int, int]
+
+    def proves(self, proof: Proof) -> bool:
+        """Whether it follows that both ends are equal."""
+        return self.terms.find(self.numbers[proof.original]) == self.terms.find(self.numbers[proof.chosen])
+
+    def explain(self, proof: Proof) -> list[Use]:
+        """The equations from end to end."""
+        return self.terms.explain(self.numbers[proof.original], self.numbers[proof.chosen])
+
+
+def _closure(proof: Proof, parts: Sequence[int], equations: Iterable[int]) -> _Closure:
+    terms = Congruence()
+    numbers: dict[int, int] = {}
+    for part in parts:
+        node = proof.terms.terms[part]
+        numbers[part] = terms.add(replace(node, children=tuple(numbers[c] for c in node.children)))
+    for number in equations:
+        equation = proof.equations[number]
+        terms.equate(numbers[equation.left], numbers[equation.right], number)
+    return _Closure(terms, numbers)
+
 
 _SUPPORT = "replay.support"
 _ROUNDS = 8

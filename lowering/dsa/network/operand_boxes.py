@@ -12,7 +12,7 @@ from ....ir.operators import ELEMENTWISE, GLOBAL_POOLS, OPERATORS, POOLS, PRODUC
 from .boxes import Box, Interval, Shape, intersection, whole
 
 _WHOLE_FROM = {"ConvTranspose": 1, "DepthToSpace": 1, "SpaceToDepth": 1}
-"""Operators that a tile computes whole from some axis of the result on (local_rules.py), though they could be cut."""
+"""Operators that a tile computes whole from some axis of the result on (local_graph.py), though they could be cut."""
 
 _MOVING = """
 Reshape Flatten Squeeze Unsqueeze Transpose Expand Slice Gather Pad DepthToSpace SpaceToDepth Concat Resize Split
@@ -22,7 +22,7 @@ _NORMALIZATIONS = frozenset(o.name for o in OPERATORS.values() if o.category == 
 _PARTIAL = (
     ELEMENTWISE | PRODUCTS | POOLS | GLOBAL_POOLS | REDUCTIONS | _NORMALIZATIONS | {"Sum", "Mean", *_MOVING.split()}
 )
-"""Operators that a tile computes from parts of their operands (local_rules.py), all others from whole ones."""
+"""Operators that a tile computes from parts of their operands (local_graph.py), all others from whole ones."""
 
 
 def operand_boxes(operator: Operator, call: OperatorCall, box: Box) -> tuple[Box | None, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.tools.discovery.derive import CHUNK, Deriver, Question
+from eqfuse.tools.discovery.discover import CHUNK, Deriver, Question
 from eqfuse.tools.discovery.guards import Guards
 from eqfuse.tools.discovery.language import parse_term
 
