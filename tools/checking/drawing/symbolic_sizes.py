@@ -115,6 +115,13 @@ def _symbolic_types(sample: Sample) -> dict[Term, Type] | None:
     return types
 
 
+def runs_at_other_sizes(sample: Sample) -> bool:
+    """Whether the terms of a sample with symbols run at sizes other than its own, so that a model may have them: a
+    matrix product of `n` columns and 2 rows does not. Terms without a meaning here are taken to run."""
+    others = (dict(zip(sample.symbols, cycle(sizes), strict=False)) for sizes in (*_TRIALS, _SIZES))
+    return any(_types_at(sample, sizes) for sizes in others) or _types_at(sample, sample.symbols) is None
+
+
 def _types_at(sample: Sample, sizes: Mapping[int, int]) -> dict[Term, Type] | None:
     """The types of the terms of a sample with symbols at some sizes of theirs; None where it does not run."""
     concrete, resized = _resize(sample, sizes, {})
