@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("--anchor", nargs="*", default=[], choices=FREE_ANCHORS, metavar="NAME")
     parser.add_argument("--before", nargs="*", default=[], choices=BEFORE, metavar="NAME")
     parser.add_argument("--after", nargs="*", default=[], choices=AFTER, metavar="NAME")
-    parser.add_argument("--sample", type=int, help="so many of the forms, drawn at random")
+    parser.add_argument("--sample", type=int, metavar="N", help="measure N of the forms, drawn at random")
     parser.add_argument("--recurrent", action="store_true", help="forms of recurrent networks instead")
     parser.add_argument("--free", action="store_true", help="forms of free sizes instead")
     parser.add_argument("--seed", type=int, default=0)

@@ -207,7 +207,7 @@ def parser() -> argparse.ArgumentParser:
         "--only", nargs="+", default=[], metavar="NAME", help="alarms, misses, or parts of models' names"
     )
     result.add_argument("--again", action="store_true", help="judge anew what there are results of")
-    result.add_argument("--sample", type=int, metavar="N", help="judge only so many rows, evenly spread")
+    result.add_argument("--sample", type=int, metavar="N", help="judge only N rows, evenly spread")
     result.add_argument("--damages", type=int, default=400, metavar="N", help="damaged results in all (default 400)")
     result.add_argument("--jobs", type=int, default=1, metavar="N", help="processes at a time (default 1)")
     result.add_argument("--no-measure", action="store_true", help="compile right results without timing kernels")

@@ -301,7 +301,7 @@ class _Recognition:
 
 
 def _is_sum(value: Value, count: int) -> bool:
-    """Whether a value is a sum of so many products and nothing else."""
+    """Whether a value is a sum of this number of products and nothing else."""
     is_alone = not value.matrices and not value.bias.any()
     return is_alone and len(value.products) == count and all(f == 1 for f in value.products.values())
 

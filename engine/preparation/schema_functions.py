@@ -258,7 +258,7 @@ def _extract(node: ir.Node, rank: int) -> Nodes:
 
 
 def _scores(node: ir.Node, rows: int) -> Nodes | None:
-    """`scores`, of the coefficients of so many rows."""
+    """`scores`, of the coefficients of a number of rows."""
     coefficients = np.asarray(_attribute(node, "coefficients", ()), "float32")
     intercepts = np.asarray(_attribute(node, "intercepts", ()), "float32")
     if not rows or not coefficients.size or coefficients.size % rows or intercepts.size not in (0, rows):

@@ -141,7 +141,7 @@ class CompiledNetwork:
         """Compare the program in a folder with the original model; the verdict in one line.
 
         `tolerances` are absolute and relative, None for those of the type. Raises VerificationError if the two differ,
-        or cannot be compared within so many seconds.
+        or cannot be compared within the limit in seconds.
         """
         from ...engine.verification import require_comparison, require_verdict
         from ...engine.verification.runs.source import model_file

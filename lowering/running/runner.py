@@ -130,7 +130,7 @@ class CompiledModel(LoadedModel):
 def load(path: str | Path, threads: int | None = None) -> LoadedModel:
     """Load a compiled bundle: call the result with arrays, in the order of its inputs or by their names.
 
-    It runs on `threads` threads (default: as many as it was compiled for, if there are so many cores). Several threads
+    It runs on `threads` threads (default: as many as it was compiled for, at most one for each core). Several threads
     may call the result at once. A bundle is native code: load only what you would run as a program. One for an
     accelerator runs in a simulator. Raises BundleError, one line about the file that is wrong, and UsageError for a
     number of threads that cannot be had.

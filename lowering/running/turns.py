@@ -118,9 +118,9 @@ def time_warm_calls(
 ) -> tuple[float, float]:
     """The least seconds of each of two calls, with which other work on the machine interfered least.
 
-    Both run in blocks, which take turns, until there were so many or for so many `seconds`. The first call of a block
-    is not timed: after many calls of the other it finds its threads asleep, its data out of the caches, and the other's
-    threads still spinning.
+    Both run in blocks, which take turns, until there were `blocks` of each or the `seconds` are over. The first call
+    of a block is not timed: after many calls of the other it finds its threads asleep, its data out of the caches, and
+    the other's threads still spinning.
     """
     least, end = [inf, inf], time.monotonic() + seconds
     for _ in range(blocks):

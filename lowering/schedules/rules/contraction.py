@@ -199,7 +199,7 @@ def _filter(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Scheduled |
 
 
 def _tile_few(draft: Draft, tile: Tile) -> Draft:
-    """Direct products of weights that are packed for a tile of so many columns, by tiles of its rows and fewer."""
+    """Direct products of weights that are packed for a wider tile of columns, by tiles of its rows and fewer."""
     pair = find_anchor(draft, BlockInfo.is_product_sum)
     assert pair is not None
     anchor, epilogue = pair

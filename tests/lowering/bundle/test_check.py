@@ -107,7 +107,7 @@ def test_rounding_beyond_the_tolerance_that_is_less_than_that_of_the_inputs(
 def test_rounding_of_weights_behind_a_mean_which_cancels_that_of_the_inputs(
     units: float, status: str, tmp_path: Any
 ) -> None:
-    """The candidate's weights are off by so many units in the last place, as products are that it sums otherwise."""
+    """The candidate's weights are off by some units in the last place, like products summed in another order."""
     signs = np.random.default_rng(0).choice((-1.0, 1.0), (64, 64))
 
     def mean_wave(units: float) -> onnx.ModelProto:
