@@ -1,4 +1,4 @@
-"""Integers of tensors wrap around: in kernels, in plain loops, in C projects and in tiles of accelerators."""
+"""Integers of tensors wrap around: in kernels, plain loops, tiles, and in C projects for this host and for Arm."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
 import eqfuse
+from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.runtime_values import session_options
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
+from eqfuse.lowering.arm.emulate import run_example
 from eqfuse.lowering.base.target import target_of
+from eqfuse.lowering.base.toolchain import Tool, missing
 from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.tiles.compiled_kernels import compiled_kernels
 from eqfuse.lowering.dsa.tiles.local_graph import local_graph
 from eqfuse.lowering.kernels.compilation import compile_kernels
+from eqfuse.lowering.plan.plan import Plan
 from eqfuse.lowering.program.planning import plan_program
-from eqfuse.lowering.program.project import write_project
+from eqfuse.lowering.program.project import build_example, write_project
 
 from .dsa.tile_cases import all_of
 from .in_tvm import Call, in_tvm
@@ -46,6 +51,9 @@ from .integer_chains import (
 from .loops.in_c import InC
 from .small_models import graph_of, saved
 
+ARM = load_device("arm-cortex-a76")
+NO_ARM = missing(Tool.CROSS_COMPILER, Tool.EMULATOR)
+emulated = pytest.mark.skipif(bool(NO_ARM), reason=NO_ARM)
 OUTPUTS = 100
 """Chains of a model."""
 OPEN = (
@@ -103,16 +111,9 @@ def in_tiles(chains: Sequence[Chain], *_: Path) -> list[Array]:
 
 
 def in_a_project(chains: Sequence[Chain], folder: Path) -> list[Array]:
-    """A C project, each chain a kernel, built by the C compiler of this machine and run on files."""
+    """A C project, built by the C compiler of this machine and run on files."""
     model = model_of(chains)
-    read_model = read(model)
-    graph = operator_graph(read_model, infer(read_model))
-    numbers = iter(range(len(graph.operators)))
-    groups = [tuple(islice(numbers, len(chain.steps))) for chain in chains]
-    (folder / "objects").mkdir()
-    compiled = compile_kernels(graph, groups, Weights(read_model), target_of("host", 1), folder / "objects", 2)
-    plan, weights = plan_program(compiled)
-    write_project(folder / "project", plan, weights, compiled.all_objects)
+    write_chains(model, chains, folder, "host")
     sources = sorted(str(path) for path in (folder / "project").rglob("*.[cSo]"))
     command = ["gcc", "-std=gnu11", "-O2", "-pthread", f"-I{folder / 'project'}", *sources, "-lm", "-o", "example"]
     subprocess.run(command, check=True, cwd=folder, timeout=60)
@@ -123,6 +124,27 @@ def in_a_project(chains: Sequence[Chain], folder: Path) -> list[Array]:
     outputs = [f"y{number}.npy" for number in range(len(chains))]
     subprocess.run(["./example", *names, *outputs], check=True, cwd=folder, timeout=60)
     return [np.load(folder / name) for name in outputs]
+
+
+def on_arm(chains: Sequence[Chain], folder: Path) -> list[Array]:
+    """A C project for Arm, run by an emulator."""
+    model = model_of(chains)
+    plan = write_chains(model, chains, folder, ARM.name)
+    build_example(folder / "project", folder / "example", ARM)
+    return run_example(folder / "example", plan, list(inputs_of(model).values()), ARM)
+
+
+def write_chains(model: onnx.ModelProto, chains: Sequence[Chain], folder: Path, target: str) -> Plan:
+    """Write a C project whose kernels are a chain each."""
+    read_model = read(model)
+    graph = operator_graph(read_model, infer(read_model))
+    numbers = iter(range(len(graph.operators)))
+    groups = [tuple(islice(numbers, len(chain.steps))) for chain in chains]
+    (folder / "objects").mkdir()
+    compiled = compile_kernels(graph, groups, Weights(read_model), target_of(target, 1), folder / "objects", 2)
+    plan, weights = plan_program(compiled)
+    write_project(folder / "project", plan, weights, compiled.all_objects)
+    return plan
 
 
 def in_onnx_runtime(chain: Chain) -> Array | None:
@@ -179,6 +201,12 @@ def test_loops_wrap() -> None:
     assert_wrapped(chains, in_loops(chains))
 
 
+@emulated
+def test_chains_on_arm_wrap(tmp_path: Path) -> None:
+    chains = REPRESENTATIVES[:3]
+    assert_wrapped(chains, on_arm(chains, tmp_path))
+
+
 def test_onnx_runtime_wraps() -> None:
     """The numbers that all others are compared with are those of the runtime."""
     chains = (*REPRESENTATIVES, *OPEN, *draw_chains(0, 300))
@@ -201,7 +229,7 @@ def test_compiled_models_wrap(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("run", [in_loops, in_tiles, in_a_project])
+@pytest.mark.parametrize("run", [in_loops, in_tiles, in_a_project, pytest.param(on_arm, marks=emulated)])
 @pytest.mark.parametrize("seed", range(100, 105))
 def test_drawn_chains_wrap(run: Callable[[Sequence[Chain], Path], list[Array]], seed: int, tmp_path: Path) -> None:
     drawn = draw_chains(seed, OUTPUTS, lambda chain: run is in_loops or chain.is_elementwise)
