@@ -345,11 +345,11 @@ class _OrdinaryRuns:
             for draw in _MORE_DRAWS:
                 with suppress(RunError):
                     yield self._run(plan, "on other values", draw)
-        larger = enlarge(plan, self.specs)
-        if larger is not None:
+        for larger in enlarge(plan, self.specs, self.structure.has_windows):
             named = [f"{symbol}={size}" for symbol, size in larger.sizes.items() if not symbol.startswith("?")]
             with suppress(RunError):
                 yield self._run(larger, f"with {', '.join(named) or 'other sizes of the unnamed dimensions'}")
+                return
 
     def _run(self, plan: Plan, title: str = "", draw: int = 0) -> Run:
         feeds = generate(self.specs, plan, self.request.seed + draw)

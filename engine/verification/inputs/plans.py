@@ -22,6 +22,10 @@ _SIZES = ((2, 8), (1, 8), (2, 32), (1, 32), (1, 64), (1, 224), (1, 1), (2, 2), (
 _TYPICAL_SIZES = ((1, 128), (1, 224), (1, 256), (1, 64), (1, 32), *_SIZES)
 """Sizes tried where the time of a run matters: the first are those that prices assume."""
 
+_WIDE_SIZES = (50, 64)
+"""Sizes of maps that are halved four or five times and still have several elements, so that a window reads more than
+its middle; the second for models that ask for multiples of 32."""
+
 _MOST_SUMS = 32
 """Sums of two dimensions that are tried at most: all of those of up to five dimensions."""
 _SUM_SIZES = 2
@@ -198,11 +202,20 @@ def _shape_by_order(spec: InputSpec, first: int, other: int) -> tuple[int, ...]:
     )
 
 
-def enlarge(plan: Plan, specs: Iterable[InputSpec]) -> Plan | None:
-    """The plan with every free symbolic size made larger by about a half, or None when no size is free."""
+def enlarge(plan: Plan, specs: Iterable[InputSpec], has_windows: bool) -> Iterator[Plan]:
+    """The plan with larger free sizes, in the order to try them: for a model with windows, sizes at which these have
+    neighbours to read; then all larger by about a half. Nothing where no size is free."""
     fixed = dict(_bindings(specs, plan.shapes))
-    free = {symbol: size + max(1, size // 2) for symbol, size in plan.sizes.items() if symbol not in fixed}
-    return replace(plan, sizes={**plan.sizes, **free}) if free else None
+    free = {symbol: size for symbol, size in plan.sizes.items() if symbol not in fixed}
+    if not free:
+        return
+    leading = _symbols(specs, fixed)
+    larger = {symbol: size + max(1, size // 2) for symbol, size in free.items()}
+    for wide in _WIDE_SIZES if has_windows else ():
+        wider = {symbol: size if leading.get(symbol, True) else max(size, wide) for symbol, size in larger.items()}
+        if wider != larger:
+            yield replace(plan, sizes={**plan.sizes, **wider})
+    yield replace(plan, sizes={**plan.sizes, **larger})
 
 
 def _bindings(specs: Iterable[InputSpec], shapes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, int]]:

@@ -14,7 +14,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import inliner, numpy_helper, shape_inference
 
-from ....ir.operators import RECURRENT, VIEWS
+from ....ir.operators import CONVOLUTIONS, POOLS, RECURRENT, VIEWS
 from ...onnx.delicate import without_delicate_nodes
 from ...onnx.nodes import RANDOM_OPERATORS
 from .skim import has_data
@@ -85,6 +85,11 @@ class Structure:
     def producers(self) -> dict[str, onnx.NodeProto]:
         """The node of the main graph that computes each value, by the value's name."""
         return {name: node for node in self.graph.node for name in node.output if name}
+
+    @cached_property
+    def has_windows(self) -> bool:
+        """Whether the main graph has convolutions or pools."""
+        return any(node.op_type in CONVOLUTIONS | POOLS for node in self.graph.node)
 
     @cached_property
     def input_dependent(self) -> frozenset[str]:

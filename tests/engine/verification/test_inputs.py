@@ -135,14 +135,19 @@ def test_an_integer_may_be_one_of_the_numbers_that_the_model_compares_it_with() 
 
 def test_enlarged_plan_changes_every_free_size() -> None:
     specs = input_specs(Structure(model([helper.make_node("Relu", ["x"], ["y"])], [value("x", ["b", 3, "n"])], ["y"])))
-    larger = enlarge(next(plans(specs, {})), specs)
-    assert larger is not None
+    (larger,) = enlarge(next(plans(specs, {})), specs, has_windows=False)
     assert dict(larger.sizes) == {"b": 3, "n": 12}
+
+
+def test_windows_get_neighbours_to_read_by_sizes_tried_first() -> None:
+    specs = input_specs(Structure(model([helper.make_node("Relu", ["x"], ["y"])], [value("x", ["b", 3, "n"])], ["y"])))
+    larger = enlarge(next(plans(specs, {})), specs, has_windows=True)
+    assert [dict(plan.sizes) for plan in larger] == [{"b": 3, "n": 50}, {"b": 3, "n": 64}, {"b": 3, "n": 12}]
 
 
 def test_nothing_is_enlarged_when_shapes_are_given() -> None:
     specs = input_specs(Structure(model([helper.make_node("Relu", ["x"], ["y"])], [value("x", ["b", 3])], ["y"])))
-    assert enlarge(next(plans(specs, {"x": (5, 3)})), specs) is None
+    assert list(enlarge(next(plans(specs, {"x": (5, 3)})), specs, has_windows=True)) == []
 
 
 def test_varied_values_stay_in_range() -> None:

@@ -276,6 +276,22 @@ def test_frozen_dimension_is_found() -> None:
     assert "n=3" in verdict.reason
 
 
+def halved(dilation: int) -> onnx.ModelProto:
+    """Four halvings of maps of free size, and a window of five behind them."""
+    nodes = [
+        helper.make_node("AveragePool", [f"h{i}"], [f"h{i + 1}"], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
+        for i in range(4)
+    ]
+    pads = [2 * dilation] * 4
+    nodes.append(helper.make_node("Conv", ["h4", "w"], ["y"], group=3, pads=pads, dilations=[dilation, dilation]))
+    return model(nodes, [value("h0", ["b", 3, "h", "w"])], ["y"], {"w": normal(3, 1, 5, 5)})
+
+
+def test_windows_behind_halvings_read_more_than_their_middle() -> None:
+    assert verify(halved(1), halved(1)).status == "passed"
+    assert verify(halved(1), halved(2)).status == "failed"
+
+
 def test_missing_output_fails() -> None:
     verdict = verify(unary("Relu"), model([helper.make_node("Relu", ["x"], ["z"])], [value("x", [4, 6])], ["z"]))
     assert verdict.status == "failed"
