@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -138,13 +138,15 @@ class Draft:
         several places at most MOST_REPEATED parts: what is read twice by what is read twice would grow without end."""
         if block.reduced or self.is_output(block):
             return False
-        users = (self.schedule.get(user).body for user in self.schedule.get_consumers(block.block))
-        parts = (part for user in users for part in walk(getattr(user, "value", None)))
+        parts = (part for user in self.schedule.get_consumers(block.block) for part in self._written(user))
         if sum(isinstance(part, ir.TensorLoad) and str(part.source.name) == block.name for part in parts) <= 1:
             return True
-        has_names = any(isinstance(part, tirx.Let) for part in walk(block.value))
-        written = walk(getattr(self.schedule.get(block.block).body, "value", None))
-        return not has_names and sum(1 for _ in islice(written, MOST_REPEATED + 1)) <= MOST_REPEATED
+        written = list(islice(self._written(block.block), MOST_REPEATED + 1))
+        return len(written) <= MOST_REPEATED and not any(isinstance(part, tirx.Let) for part in written)
+
+    def _written(self, block: Any) -> Iterator[Any]:
+        """The parts of the expression that a block writes, with what was inlined into it since it was inspected."""
+        return walk(getattr(self.schedule.get(block).body, "value", None))
 
     def inline(self, block: BlockInfo) -> None:
         """Write the block's expression wherever its output is read."""

@@ -79,6 +79,16 @@ def test_pointwise(function: Any, threads: int) -> None:
     check(function, "pointwise", threads=threads)
 
 
+def test_what_a_named_value_was_inlined_into_goes_to_one_place_only() -> None:
+    """TVM refuses to inline a name into two places, and the rule would be left."""
+
+    def rectify(x: te.Tensor) -> te.Tensor:
+        value = tirx.Var("value", "float32")
+        return te.compute(x.shape, lambda *i: tirx.Let(value, x(*i), tirx.Select(value < 0.0, value * 0.1, value)))
+
+    check(of_one((4, 40), rectify, topi.negative, lambda x: x * x + x, topi.negative), "pointwise")
+
+
 def test_a_transposition_in_front_of_arithmetic_is_a_stage_of_its_own() -> None:
     function = of_one((2, 48, 32), lambda x: topi.transpose(x, (0, 2, 1)), topi.negative)
     check(function, "stages (transposition + pointwise)")
