@@ -16,7 +16,7 @@ import onnx_ir as ir
 from .driver.clock import Observer
 from .driver.compiler.options import CompileOptions
 from .driver.optimize import OptimizePass, Result, optimize_model
-from .driver.options import BenchOptions, InspectOptions, MeasureOptions, Options, PricingOptions, VerifyOptions
+from .driver.options import BenchOptions, CostOptions, InspectOptions, MeasureOptions, Options, VerifyOptions
 from .lowering.running.runner import load
 from .support.options import File, PathLike, about, option, option_class, part_of, takes
 
@@ -76,7 +76,7 @@ class _Inspect(InspectOptions, _Model):
 
 
 @option_class(kw_only=True, repr=False, eq=False)
-class _Diff(PricingOptions, _Candidate):
+class _Diff(CostOptions, _Candidate):
     pass
 
 

@@ -2,7 +2,7 @@
 
 Every model is compiled with `--partition` none, fuseops, dnnfusion, ago and joint, for one thread; equal kernels once.
 Kernels are those of the bundle's manifest, the fusion rate is operators of the original over them, and the predicted
-time is the sum over them: the prices that `joint` minimises. The compiler has compared the outputs with the original's.
+time is the sum over them: the costs that `joint` minimises. The compiler has compared the outputs with the original's.
 
 Methods whose bundles hold the same library and the same weights are one program, which is measured once; equal weights
 are one file, for how the system keeps a file in memory makes a difference of up to a tenth. All programs of a model are

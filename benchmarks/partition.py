@@ -41,7 +41,7 @@ from eqfuse.driver.partition import Partitioned, compile_drawn, partition_model
 from eqfuse.driver.saturate import Saturated, saturate_model
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.egraph.worker import Worker
-from eqfuse.extract.joint import JointPrices
+from eqfuse.extract.joint import JointCosts
 from eqfuse.extract.partition.annotations.certificate import certificate_of
 from eqfuse.extract.partition.annotations.proof import certify
 from eqfuse.extract.partition.groups import unfused
@@ -63,14 +63,14 @@ Source: TypeAlias = Path | onnx.ModelProto
 @dataclass(frozen=True)
 class Cut:
     """One partition: sub-graphs, fused kernels, operators that make up a kernel alone by their type, bytes that leave
-    kernels, price and the time that finding it took in seconds, the groups that z3 found in order and convex, balance.
+    kernels, cost and the time that finding it took in seconds, the groups that z3 found in order and convex, balance.
     """
 
     groups: int
     kernels: int
     alone: Mapping[str, int]
     intermediate: int
-    price: float
+    cost: float
     seconds: float
     certified: int
     balance: PartitionStatistics
@@ -101,7 +101,7 @@ class Record:
     rewritten: int
     intermediate: int
     cuts: dict[str, Cut] = field(default_factory=dict)
-    prices: JointPrices | None = None
+    costs: JointCosts | None = None
     seconds: float = 0.0
 
     @property
@@ -132,7 +132,7 @@ def measured(found: Partitioned, seconds: float) -> Cut:
         kernels=len(found.kernels),
         alone={op: single.count(op) for op in sorted(set(single))},
         intermediate=intermediate_bytes(found.partition),
-        price=found.seconds,
+        cost=found.seconds,
         seconds=seconds,
         certified=proof.groups,
         balance=statistics(found.drawn or partition),
@@ -176,7 +176,7 @@ def compare(name: str, source: Source, arguments: argparse.Namespace) -> Record:
         progress(f"{method}: {record.cuts[method].kernels} kernels in {record.cuts[method].seconds:.1f} s")
     record.rewritten = len(found.partition.graph)
     record.cuts["joint"] = measured(found, seconds)
-    record.prices = found.prices
+    record.costs = found.costs
     record.seconds = time.perf_counter() - started
     progress(f"joint: {record.joint.kernels} kernels in {seconds:.1f} s")
     return record
@@ -218,12 +218,12 @@ def byte_table(records: Sequence[Record]) -> Table:
     return table
 
 
-def price_table(records: Sequence[Record]) -> Table:
+def cost_table(records: Sequence[Record]) -> Table:
     heads = ("original", "rewritten", "fused", "sequence", "joint", "bound")
-    table = Table("model", *OTHERS, *heads, title="Price, µs: partitions of the original, then the steps of joint")
+    table = Table("model", *OTHERS, *heads, title="Cost, µs: partitions of the original, then the steps of joint")
     for record in records:
-        steps = [getattr(record.prices, name) * 1e6 for name in heads]
-        cuts = [record.cuts[method].price * 1e6 for method in OTHERS]
+        steps = [getattr(record.costs, name) * 1e6 for name in heads]
+        cuts = [record.cuts[method].cost * 1e6 for method in OTHERS]
         row = [f"{value:.0f}" for value in (*cuts, *steps)]
         table.add_row(record.name, *row)
     return table
@@ -255,7 +255,7 @@ def balance_row(found: PartitionStatistics | PrintedBalance) -> list[str]:
 
 def print_tables(records: Sequence[Record]) -> None:
     console = wide_console()
-    for make in (kernel_table, byte_table, price_table, time_table):
+    for make in (kernel_table, byte_table, cost_table, time_table):
         console.print(make(records))
     for record in records:
         if record.name == MOBILEVIT:
@@ -282,7 +282,7 @@ def parser() -> argparse.ArgumentParser:
     known = f"more models, {MOBILEVIT}= for AGO's figures, or in the place of one that is built: {', '.join(BUILDERS)}"
     result.add_argument("models", nargs="*", metavar="[NAME=]MODEL", help=known)
     result.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these")
-    result.add_argument("--device", default="host", help="device that prices are for (default host)")
+    result.add_argument("--device", default="host", help="device that costs are for (default host)")
     result.add_argument("--time-limit", type=float, default=30.0, help="seconds for each model (default 30)")
     result.add_argument("--json", action="store_true", help="print JSON instead of tables")
     return result
@@ -291,7 +291,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Command line."""
     arguments = parser().parse_args()
-    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()  # prices come from the model alone, not from measured kernels
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()  # costs come from the model alone, not from measured kernels
     records = []
     for name, source in sources(arguments).items():
         print(name, file=sys.stderr, flush=True)

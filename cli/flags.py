@@ -11,10 +11,10 @@ from ..driver.compiler.options import AcceleratorOptions, CompileOptions, Settin
 from ..driver.options import (
     AttemptOptions,
     BenchOptions,
+    CostOptions,
     InspectOptions,
     MeasureOptions,
     Options,
-    PricingOptions,
     RewritingOptions,
     RuleOptions,
     VerifyOptions,
@@ -44,7 +44,7 @@ def optimize(parser: ArgumentParser) -> None:
     parser.add_argument("out", nargs="?", type=Path, help="the file to write (or -o)")
     parser.add_argument("-o", "--output", type=Path, help="the file to write; without one, only report")
     parser.add_argument(
-        "--report", type=Path, metavar="FILE.html", help="draw graphs, prices and rules in one file for a browser"
+        "--report", type=Path, metavar="FILE.html", help="draw graphs, costs and rules in one file for a browser"
     )
     add_options(parser, Options, without=("intensive",))
     add_options(parser.add_argument_group("choosing by measurement"), MeasureOptions)
@@ -110,7 +110,7 @@ def inspect(parser: ArgumentParser) -> None:
 
 def diff(parser: ArgumentParser) -> None:
     _add_candidate(parser)
-    add_options(parser, PricingOptions)
+    add_options(parser, CostOptions)
 
 
 # --- rules

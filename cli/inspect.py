@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..driver.inspect import Group, Inspection, PartitionReport, diff_models, inspect_model, verify_models
-from ..driver.options import InspectOptions, PricingOptions, VerifyOptions
+from ..driver.options import CostOptions, InspectOptions, VerifyOptions
 from ..driver.summary_rows import cost_name, operator_rows, predicted_cost, summary_rows
 from ..support import units
 from ..support.errors import EqfuseError, VerificationError
@@ -85,7 +85,7 @@ def _group_row(group: Group) -> tuple[str, ...]:
 
 def diff(arguments: argparse.Namespace) -> int:
     """Show two models side by side."""
-    difference = diff_models(arguments.model, arguments.candidate, options_of(PricingOptions, arguments))
+    difference = diff_models(arguments.model, arguments.candidate, options_of(CostOptions, arguments))
     before, after = difference.before, difference.after
     if arguments.json:
         render.print_json({"before": before.as_dict(), "after": after.as_dict()})

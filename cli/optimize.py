@@ -104,9 +104,9 @@ def _print_partition(partition: Partitioned) -> None:
     ]
     rows.append(("certificate", str(partition.proof or "z3 gave no answer within a second; --certify insists")))
     render.table(f"partition: {partition.partition.method}", ("", ""), rows, left=1)
-    if partition.prices is not None:
-        prices = [(name, units.seconds(seconds)) for name, seconds in partition.prices.by_name()]
-        render.table("predicted when compiled", ("", ""), list(prices), left=1)
+    if partition.costs is not None:
+        costs = [(name, units.seconds(seconds)) for name, seconds in partition.costs.by_name()]
+        render.table("predicted when compiled", ("", ""), list(costs), left=1)
 
 
 def _print_timings(timings: Timings) -> None:
@@ -187,6 +187,6 @@ def _partition_as_dict(partition: Partitioned) -> dict[str, Any]:
     return {
         "method": partition.partition.method,
         **partition.figures(),
-        "prices": asdict(partition.prices) if partition.prices else None,
+        "costs": asdict(partition.costs) if partition.costs else None,
         "certificate": asdict(proof) if proof else None,
     }

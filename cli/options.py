@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TypeVar
 
-from ..driver.options import PricingOptions
+from ..driver.options import CostOptions
 from ..driver.usage import check_device, check_rule_folders
 from ..support.errors import UsageError
 from ..support.options import OptionError
@@ -27,6 +27,6 @@ def options_of(kind: type[AnyOptions], arguments: argparse.Namespace, **fixed: o
         options = kind(**values)
     except OptionError as error:
         raise UsageError(f"{flag_of(kind, error.name)}: {error.problem}") from None
-    if isinstance(options, PricingOptions):
+    if isinstance(options, CostOptions):
         check_device(options.device)
     return options

@@ -112,7 +112,7 @@ _GROUPS = {
     ),
     "device": (
         "list and show devices, and measure this machine",
-        "Descriptions of processors, from which prices and schedules are computed.",
+        "Descriptions of processors, from which costs and schedules are computed.",
     ),
 }
 """The sentence and the description of each group of commands."""

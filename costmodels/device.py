@@ -25,12 +25,12 @@ DIRECTORY = Path(__file__).parent / "devices"
 HOST = "host"
 """The name of this machine; its device has no file (see `host.py`)."""
 DEFAULT = "x86-64-v4"
-"""The device that prices are for unless the user names one. It is the same on every machine, so that results are too;
+"""The device that costs are for unless the user names one. It is the same on every machine, so that results are too;
 kernels.toml was measured with its figures."""
 
 
 def default_device(cost: str) -> str:
-    """The device that prices are for unless the user names one: this machine for measured times, else `DEFAULT`."""
+    """The device that costs are for unless the user names one: this machine for measured times, else `DEFAULT`."""
     return HOST if cost == "profile" else DEFAULT
 
 
@@ -83,7 +83,7 @@ class Device:
 
     @cached_property
     def digest(self) -> str:
-        """Twelve hexadecimal digits that stand for all figures but the number of cores, which prices do not ask for."""
+        """Twelve hexadecimal digits that stand for all figures but the number of cores, which costs do not ask for."""
         return sha256(repr(replace(self, cores=1)).encode()).hexdigest()[:12]
 
     @cached_property

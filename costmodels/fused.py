@@ -1,7 +1,7 @@
-"""The price of an operator that will be fused with its neighbours: the seconds that it adds to their kernel.
+"""The cost of an operator that will be fused with its neighbours: the seconds that it adds to their kernel.
 
-A sum of such prices is nearer to the price of a partitioned graph than a sum of kernels is, and extraction can minimise
-it, since it is still a price per node. `observed` costs of operators in the kernels of a partition replace estimates.
+A sum of such costs is nearer to the cost of a partitioned graph than a sum of kernels is, and extraction can minimise
+it, since it is still a cost per node. `observed` costs of operators in the kernels of a partition replace estimates.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class FusedCost:
     name: str = "fused"
     unit: str = "s"
 
-    def price(self, operation: Operation) -> float:
+    def cost(self, operation: Operation) -> float:
         """The observed seconds, or else an estimate."""
         if operation.op in LEAVES:
             return 0.0
@@ -71,14 +71,14 @@ class FusedCost:
 class ArithmeticCost:
     """Seconds that no fusion saves: an operator's arithmetic, and the cost of copies beyond their bytes.
 
-    A sum of these is below the price of any partition: the bound of the joint search.
+    A sum of these is below the cost of any partition: the bound of the joint search.
     """
 
     device: Device
     name: str = "arithmetic"
     unit: str = "s"
 
-    def price(self, operation: Operation) -> float:
+    def cost(self, operation: Operation) -> float:
         """Arithmetic and copying alone; nothing for what may be done in place."""
         if operation.op in LEAVES or operation.op in _IN_PLACE or operation.is_folded:
             return 0.0

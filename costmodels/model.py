@@ -1,6 +1,6 @@
-"""Cost models: the price of one node of the e-graph.
+"""Cost models: the cost of one node of the e-graph.
 
-The cost of a graph is the sum of the prices of its nodes, each counted once. Every price is finite and at least 0.
+The cost of a graph is the sum of the costs of its nodes, each counted once. Every cost is finite and at least 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOLDED_SECONDS = 1e-12
 
 
 class CostModel(Protocol):
-    """Something that prices operators."""
+    """A model that predicts the cost of an operator."""
 
     @property
     def name(self) -> str:
@@ -34,10 +34,10 @@ class CostModel(Protocol):
 
     @property
     def unit(self) -> str:
-        """The unit of prices."""
+        """The unit of costs."""
 
-    def price(self, operation: Operation) -> float:
-        """The cost of running an operator once. An operator of any name has a price.
+    def cost(self, operation: Operation) -> float:
+        """The cost of running an operator once. An operator of any name has a cost.
 
         An operator all of whose operands are constant is folded before any run. It costs next to nothing, but not 0, so
         that fewer such nodes stay better.
@@ -54,7 +54,7 @@ class FlopsCost:
     name: str = "flops"
     unit: str = "FLOP"
 
-    def price(self, operation: Operation) -> float:
+    def cost(self, operation: Operation) -> float:
         """FLOPs, plus `NODE_FLOPS` per node and `BYTE_FLOPS` per byte."""
         if operation.op in LEAVES:
             return 0.0
@@ -72,7 +72,7 @@ class RooflineCost:
     name: str = "roofline"
     unit: str = "s"
 
-    def price(self, operation: Operation) -> float:
+    def cost(self, operation: Operation) -> float:
         """The roofline's time, launch included."""
         if operation.op in LEAVES:
             return 0.0

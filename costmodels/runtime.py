@@ -25,7 +25,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fused(_Table, frozen=True):
-    """Operators that run in the kernel of the operator of `into` before them, for `share` of their own price."""
+    """Operators that run in the kernel of the operator of `into` before them, for `share` of their own cost."""
 
     into: tuple[str, ...]
     operators: tuple[str, ...]
@@ -55,8 +55,8 @@ class Apart(_Table, frozen=True):
 class Blocked(_Table, frozen=True):
     """The layout in blocks of `block` channels that operators of `starting` run in, on a `family` of processors.
 
-    They need a multiple of `multiple` channels. Operators of `keeping` stay in it. `reorder` is the price of a change
-    of layout, relative to that of a copy; `sum` the share that remains of the price of an Add to a convolution,
+    They need a multiple of `multiple` channels. Operators of `keeping` stay in it. `reorder` is the cost of a change
+    of layout, relative to that of a copy; `sum` the share that remains of the cost of an Add to a convolution,
     `shares` of those that operators have on plain tensors.
     """
 
@@ -71,7 +71,7 @@ class Blocked(_Table, frozen=True):
 
 
 class Quantised(_Table, frozen=True):
-    """Operators that run on integers between DequantizeLinear and QuantizeLinear, for `share` of their own price."""
+    """Operators that run on integers between DequantizeLinear and QuantizeLinear, for `share` of their own cost."""
 
     operators: frozenset[str] = frozenset()
     share: Share = 1.0
@@ -106,7 +106,7 @@ class Runtime(_Table, frozen=True):
         return self if is_meant else msgspec.structs.replace(self, blocked=None)
 
     def operators_fused_into(self, operator: str) -> Mapping[str, float]:
-        """The operators that run in the kernel of this one before them, and the shares of their prices that remain."""
+        """The operators that run in the kernel of this one before them, and the shares of their costs that remain."""
         return {name: fused.share for fused in self.fused if operator in fused.into for name in fused.operators}
 
 

@@ -54,5 +54,5 @@ def traffic(operation: Operation) -> Traffic:
 
 
 def continued_bytes(operation: Operation) -> int:
-    """Bytes of the operands of a Concat that are earlier links of its chain, already priced there."""
+    """Bytes of the operands of a Concat that are earlier links of its chain, already counted there."""
     return sum([o.bytes for o, more in zip(operation.operands, operation.continued, strict=False) if more])

@@ -10,7 +10,7 @@ from ..engine.egraph.folding import OutOfRangeError
 from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
 from ..engine.onnx.nodes import has_body
-from ..extract.extraction.select import Pricing
+from ..extract.extraction.select import Criteria
 from ..support.deadlines import OutOfTime, is_over
 from ..support.errors import ModelError
 from .clock import Clock
@@ -28,11 +28,11 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Choice:
-    """A chosen graph, as a model too. `pricing` is that of the last attempt: stricter where files would grow."""
+    """A chosen graph, as a model too. `criteria` is that of the last attempt: stricter where files would grow."""
 
     model: Model
     selection: Selection
-    pricing: Pricing
+    criteria: Criteria
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def without_bodies(model: Model) -> Model:
     return model
 
 
-def pricing_for(options: Options, saturated: Saturated) -> Pricing:
+def criteria_for(options: Options, saturated: Saturated) -> Criteria:
     """What extraction minimises; measurements are calibrated to the model."""
     model = cost_model_for(options)
     if options.cost == "profile":
@@ -77,11 +77,11 @@ def pricing_for(options: Options, saturated: Saturated) -> Pricing:
 
         assert isinstance(model, ProfileCost)
         model = model.calibrate(operator_graph(saturated.model, saturated.knowledge))
-    return Pricing.of(model, runtime_for(options))
+    return Criteria.of(model, runtime_for(options))
 
 
-def extract_model(saturated: Saturated, pricing: Pricing, options: Options, clock: Clock) -> Choice:
-    """Choose and write the graph; where it would grow the file, choose again at a higher price per stored byte, and
+def extract_model(saturated: Saturated, criteria: Criteria, options: Options, clock: Clock) -> Choice:
+    """Choose and write the graph; where it would grow the file, choose again at a higher cost per stored byte, and
     where it has constants that their element types cannot hold, choose again without these.
 
     It is the original where nothing was rewritten, or where the time ends before a graph is found that does not grow.
@@ -91,25 +91,25 @@ def extract_model(saturated: Saturated, pricing: Pricing, options: Options, cloc
     barred: frozenset[int] = frozenset()
     for attempt in range(_ATTEMPTS):
         with clock.phase("extract"):
-            selection = saturated.select(pricing, options, barred)
+            selection = saturated.select(criteria, options, barred)
         if saturated.egraph.saturation.is_void:
-            return Choice(copy_model(saturated.original), selection, pricing)
+            return Choice(copy_model(saturated.original), selection, criteria)
         try:
             with clock.phase("decode"):
                 result = decode(
                     saturated.settled, saturated.knowledge, saturated.encoding, saturated.egraph, selection,
-                    pricing.runtime, clock.deadline,
+                    criteria.runtime, clock.deadline,
                 )  # fmt: skip
         except OutOfTime:
-            return Choice(copy_model(saturated.original), replace(selection, out_of_time=True), pricing)
+            return Choice(copy_model(saturated.original), replace(selection, out_of_time=True), criteria)
         except OutOfRangeError as error:
             barred |= error.owners
             continue
         if attempt == _ATTEMPTS - 1 or result.file_bytes <= allowed:
             break
         if is_over(saturated.deadline):
-            return Choice(copy_model(saturated.original), selection, pricing)
-        pricing = pricing.stricter()
+            return Choice(copy_model(saturated.original), selection, criteria)
+        criteria = criteria.stricter()
     else:
-        return Choice(copy_model(saturated.original), selection, pricing)
-    return Choice(_nest_bodies(result, saturated), selection, pricing)
+        return Choice(copy_model(saturated.original), selection, criteria)
+    return Choice(_nest_bodies(result, saturated), selection, criteria)

@@ -26,7 +26,7 @@ from ..extract.partition.templates.savings import intermediate_bytes, removed_va
 from ..ir.graph import OperatorGraph
 from ..support.custom_operators import custom_operators
 from ..support.errors import UsageError, VerificationError
-from .options import InspectOptions, PricingOptions, VerifyOptions
+from .options import CostOptions, InspectOptions, VerifyOptions
 from .saturate import samples_of
 from .usage import cost_model_for
 
@@ -123,8 +123,8 @@ def _report_partition(model: Model, options: InspectOptions) -> PartitionReport 
             raise UsageError(f"--certify: {model.label} records no partition; --partition METHOD makes one")
         return None
     graph = operator_graph(model, infer(model))
-    prices = KernelModel(graph, load_device(options.device))
-    partition = _find_partition(model, graph, prices, options)
+    costs = KernelModel(graph, load_device(options.device))
+    partition = _find_partition(model, graph, costs, options)
     checked_by = "its order" if options.certificate is not None else None
     if options.certify:
         from ..extract.partition.annotations.proof import certify
@@ -135,19 +135,19 @@ def _report_partition(model: Model, options: InspectOptions) -> PartitionReport 
     for number, members in enumerate(partition.members):
         operators = [graph.operators[member] for member in members]
         names, types = tuple(o.name for o in operators), tuple(o.op for o in operators)
-        groups.append(Group(number, names, types, _count_kernels(members, prices), prices.group(members)))
-    each_alone = _partition_figures(unfused(graph), prices)
+        groups.append(Group(number, names, types, _count_kernels(members, costs), costs.group(members)))
+    each_alone = _partition_figures(unfused(graph), costs)
     return PartitionReport(
-        partition.method, each_alone, _partition_figures(partition, prices), tuple(groups), checked_by
+        partition.method, each_alone, _partition_figures(partition, costs), tuple(groups), checked_by
     )
 
 
-def _find_partition(model: Model, graph: OperatorGraph, prices: KernelModel, options: InspectOptions) -> Partition:
+def _find_partition(model: Model, graph: OperatorGraph, costs: KernelModel, options: InspectOptions) -> Partition:
     """The partition that is asked for by its method, proven by a certificate, or recorded in the model."""
     if options.partition is not None:
         from ..extract.partition.search.methods import partition_by
 
-        return partition_by(options.partition, graph, prices, options.time_limit)
+        return partition_by(options.partition, graph, costs, options.time_limit)
     recorded = read_partition(model, graph)
     if options.certificate is not None:
         return _partition_of_certificate(options.certificate, graph, recorded)
@@ -171,19 +171,19 @@ def _partition_of_certificate(path: Path, graph: OperatorGraph, recorded: Partit
     return proven
 
 
-def _count_kernels(members: tuple[int, ...], prices: KernelModel) -> int:
+def _count_kernels(members: tuple[int, ...], costs: KernelModel) -> int:
     """The kernels of a group, without views."""
-    return sum(not prices.is_view(part) for part in prices.kernels(members))
+    return sum(not costs.is_view(part) for part in costs.kernels(members))
 
 
-def _partition_figures(partition: Partition, prices: KernelModel) -> PartitionFigures:
+def _partition_figures(partition: Partition, costs: KernelModel) -> PartitionFigures:
     intermediate = sum(v.producer is not None and not v.is_output for v in partition.graph.values)
     return PartitionFigures(
         groups=partition.count,
-        kernels=sum(_count_kernels(members, prices) for members in partition.members),
+        kernels=sum(_count_kernels(members, costs) for members in partition.members),
         intermediate_values=intermediate - len(removed_values(partition)),
         intermediate_bytes=intermediate_bytes(partition),
-        predicted_seconds=prices.partition(partition),
+        predicted_seconds=costs.partition(partition),
     )
 
 
@@ -195,7 +195,7 @@ class Difference:
     after: GraphSummary
 
 
-def diff_models(before: Any, after: Any, options: PricingOptions) -> Difference:
+def diff_models(before: Any, after: Any, options: CostOptions) -> Difference:
     """Summarize two models by one cost model."""
     models = [inline_functions(read(source)) for source in (before, after)]
     return Difference(*(summarize(*infer_form(model), cost_model_for(options)) for model in models))

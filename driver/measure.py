@@ -36,7 +36,7 @@ from ..support.errors import EqfuseError
 from ..support.processor import processor_name
 from ..support.scratch import scratch_folder
 from .clock import Clock
-from .extract import Chosen, copy_model, extract_model, pricing_for, without_bodies
+from .extract import Chosen, copy_model, criteria_for, extract_model, without_bodies
 from .options import MeasureOptions, Options
 from .saturate import Saturated, apply_rules
 
@@ -199,7 +199,7 @@ def measure_candidates(
 
 @dataclass(eq=False)
 class _Candidate:
-    """A candidate in a `folder` of its own, priced at other `sizes` than usual if it has any.
+    """A candidate in a `folder` of its own, by costs at other `sizes` than usual if it has any.
 
     `is_reduced`: some groups of rules are left out. `again` are the ratios that decide, `first` those before. `chosen`
     is None once it is out of the question: e-graphs are large.
@@ -265,19 +265,19 @@ class _Search:
 
     def run(self) -> None:
         """Time a candidate for each cost model, then leave out groups of rules from the best one."""
-        first = self.add(_price_name(self.options), replace(self.saturated, sizes={}), self.options)
+        first = self.add(_cost_name(self.options), replace(self.saturated, sizes={}), self.options)
         self.keep_times(self.saturated.original)
         if first is not None:
             self.keep_times(first)
-        for options in self.other_prices():
+        for options in self.other_costs():
             if not seconds_left(self.deadline):
                 return
             limited = replace(options, time_limit=min(options.search_seconds, seconds_left(self.deadline) or 1.0))
             again = replace(self.saturated, deadline=time.monotonic() + limited.search_seconds)
-            self.add(f"{_price_name(options)}{', timed sizes' if again.sizes else ''}", again, limited)
+            self.add(f"{_cost_name(options)}{', timed sizes' if again.sizes else ''}", again, limited)
         self.leave_groups_out()
 
-    def other_prices(self) -> Iterator[Options]:
+    def other_costs(self) -> Iterator[Options]:
         """The options with other cost models, and with their own for the sizes that are timed."""
         own = self.options
         if self.saturated.sizes:
@@ -318,8 +318,8 @@ class _Search:
 
     def add(self, name: str, saturated: Saturated, options: Options, *, is_reduced: bool = False) -> Model | None:
         """Extract a candidate and time it; its model. None where it is the original, or was timed already."""
-        pricing = pricing_for(options, saturated)
-        choice = extract_model(saturated, pricing, options, self.clock)
+        criteria = criteria_for(options, saturated)
+        choice = extract_model(saturated, criteria, options, self.clock)
         structure = _structure(choice.model)
         is_new = structure not in self.structures
         if self.candidates and not is_new:
@@ -376,7 +376,7 @@ class _Search:
 
     def keep_times(self, model: Model) -> None:
         """Measure the operators of a model for `--cost profile`. A failure must not lose the result."""
-        if self.threads == 1:  # as prices are
+        if self.threads == 1:  # costs are those of one thread
             try:
                 file, seconds = self.folder / "operators.onnx", _PROFILE_SHARE * self.budget
                 keep_operator_times(self.contest, model, file, self.shapes, seconds)
@@ -384,7 +384,7 @@ class _Search:
                 self.clock.tell("measure", f"times of operators are not kept: {error}")
 
 
-def _price_name(options: Options) -> str:
+def _cost_name(options: Options) -> str:
     if options.cost == "flops":
         return options.cost
     return f"{options.cost} of {options.device}{', no fusion' if options.runtime == NO_FUSION else ''}"

@@ -25,7 +25,7 @@ from ..support.errors import UsageError, VerificationError
 from ..support.files import check_destination, write_text
 from ..support.options import option_class
 from .clock import Clock, Observer
-from .extract import Chosen, extract_model, pricing_for, without_bodies
+from .extract import Chosen, criteria_for, extract_model, without_bodies
 from .options import MeasureOptions, Options
 from .refused_shapes import blame_input_shapes
 from .saturate import Saturated, saturate_model
@@ -104,10 +104,10 @@ class Result:
     def __repr__(self) -> str:
         """A few lines: the fields hold whole graphs."""
         before, after = self.before, self.after
-        price = "; ".join((f"predicted {before.predicted:.4g} -> {after.predicted:.4g} {before.unit}", *before.notes))
+        cost = "; ".join((f"predicted {before.predicted:.4g} -> {after.predicted:.4g} {before.unit}", *before.notes))
         verdict = self.verification.summary if self.verification is not None else "none"
         return (
-            f"<Result: {before.nodes} -> {after.nodes} nodes, {price}\n"
+            f"<Result: {before.nodes} -> {after.nodes} nodes, {cost}\n"
             f"  search: {self.saturation.stop_reason} after {self.saturation.iterations} iterations, "
             f"extraction {self.extraction.status}\n"
             f"  verification: {verdict}\n"
@@ -189,12 +189,12 @@ class OptimizePass(Options, ir.passes.FunctionalPass):
 
 def _summarize(chosen: Chosen, recorded: Partitioned | None, options: Options, clock: Clock) -> Result:
     """The result before it is verified. Its model has a record of the run and of the `recorded` partition."""
-    saturated, choice, price = chosen.saturated, chosen.choice, cost_model_for(options)
+    saturated, choice, cost_model = chosen.saturated, chosen.choice, cost_model_for(options)
     original, result, egraph = saturated.original, choice.model, saturated.egraph
-    before = summarize(without_bodies(original), saturated.knowledge, price)
+    before = summarize(without_bodies(original), saturated.knowledge, cost_model)
     rewritten = Typed(result, knowledge_of_result(result, saturated.knowledge))
     flat = without_bodies(result)
-    after = summarize(flat, knowledge_of_result(flat, saturated.knowledge), price)
+    after = summarize(flat, knowledge_of_result(flat, saturated.knowledge), cost_model)
     drop_annotations(result.ir, original.ir)
     keep_declared_shapes(result.ir, original.ir)
     result = _record_partition(result, recorded, options)
@@ -217,7 +217,7 @@ def _choose_graph(
         chosen, timings = measure_candidates(saturated, options, measure, clock)
         return chosen, None, timings
     if options.partition == "none":
-        choice = extract_model(saturated, pricing_for(options, saturated), options, clock)
+        choice = extract_model(saturated, criteria_for(options, saturated), options, clock)
         return Chosen(saturated, choice, options), None, None
     from .partition import partition_model  # sub-graphs take imports of their own
 

@@ -52,14 +52,14 @@ class CheckedOptions:
 
 
 @option_class(kw_only=True)
-class PricingOptions(CheckedOptions):
+class CostOptions(CheckedOptions):
     """What to minimise and for which device: the options of `diff`."""
 
     cost: CostName = option(
         "roofline", "what to minimise; profile: measured times, and where there are none the roofline, scaled to them"
     )
     device: str = option(
-        "", "the device that prices are for: a name from `eqfuse device list` or a device file (default "
+        "", "the device that costs are for: a name from `eqfuse device list` or a device file (default "
         f"{DEFAULT_DEVICE} on every machine, so that results are the same; with `cost` profile: host, this machine)",
         metavar="NAME|FILE.toml",
     )  # fmt: skip
@@ -117,7 +117,7 @@ class ComparisonOptions(InputOptions):
 
 
 @option_class(kw_only=True)
-class InspectOptions(PricingOptions, DimensionOptions):
+class InspectOptions(CostOptions, DimensionOptions):
     """The options of `inspect`."""
 
     partition: PartitionMethod | None = option(
@@ -172,7 +172,7 @@ class RuleOptions(CheckedOptions):
 
 
 @option_class(kw_only=True, init=False, repr=False, eq=False)
-class RewritingOptions(PricingOptions, DimensionOptions, RuleOptions):
+class RewritingOptions(CostOptions, DimensionOptions, RuleOptions):
     """How to rewrite and to choose the graph: the options of every command that rewrites."""
 
     only: Names = option(

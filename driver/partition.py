@@ -20,8 +20,8 @@ from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
 from ..engine.shapes.inference import Knowledge, infer
 from ..engine.summary import knowledge_of_result
-from ..extract.extraction.select import Pricing
-from ..extract.joint import Extracted, JointPrices, joint
+from ..extract.extraction.select import Criteria
+from ..extract.joint import Extracted, JointCosts, joint
 from ..extract.partition.annotations.annotate import read_partition
 from ..extract.partition.annotations.certificate import certificate_of
 from ..extract.partition.annotations.local_functions import inline_functions
@@ -49,7 +49,7 @@ from ..extract.partition.templates.savings import (
 from ..ir.graph import OperatorGraph
 from ..support.deadlines import seconds_left
 from .clock import Clock
-from .extract import Choice, copy_model, extract_model, pricing_for
+from .extract import Choice, copy_model, criteria_for, extract_model
 from .options import Options
 from .saturate import Saturated
 from .usage import runtime_for
@@ -64,7 +64,7 @@ DEFAULT_CERTIFY_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Partitioned:
-    """A graph cut into kernels and views; `prices` come with the method ``joint`` only.
+    """A graph partitioned into kernels and views; `costs` come with the method ``joint`` only.
 
     `before` is the operator graph of the original; `drawn` the groups of a method that draws them without asking what
     a kernel can be; `proof` the answer of z3 on the certificate, where it came in time; `complete` says whether the
@@ -73,31 +73,31 @@ class Partitioned:
 
     before: OperatorGraph = field(repr=False)
     partition: Partition
-    pricing: KernelModel = field(repr=False)
+    model: KernelModel = field(repr=False)
     drawn: Partition | None = None
-    prices: JointPrices | None = field(default=None, repr=False)
+    costs: JointCosts | None = field(default=None, repr=False)
     proof: Proof | None = None
     complete: bool = True
 
     @cached_property
     def kernels(self) -> tuple[Members, ...]:
         """The groups that are kernels, in the order they run; the others are views."""
-        return tuple(members for members in self.partition.members if not self.pricing.is_view(members))
+        return tuple(members for members in self.partition.members if not self.model.is_view(members))
 
     @cached_property
     def as_drawn(self) -> int:
         """How many groups of the method are compiled as it drew them."""
-        return len(self.kernels) if self.drawn is None else count_as_drawn(self.drawn, self.partition, self.pricing)
+        return len(self.kernels) if self.drawn is None else count_as_drawn(self.drawn, self.partition, self.model)
 
     @property
     def seconds(self) -> float:
         """The predicted time of one run."""
-        return self.pricing.partition(self.partition)
+        return self.model.partition(self.partition)
 
     @cached_property
     def index_maps(self) -> frozenset[int]:
         """Operators that only move data, and are indices inside a kernel."""
-        return index_mapped_operators(self.partition, self.pricing)
+        return index_mapped_operators(self.partition, self.model)
 
     def figures(self) -> Mapping[str, float]:
         """Counts, bytes and seconds for tables and JSON. Intermediate bytes are those that leave a kernel."""
@@ -121,7 +121,7 @@ def partition_model(
     saturated: Saturated, method: PartitionMethod, options: Options, clock: Clock, lowering: Lowering | None = None
 ) -> tuple[Choice, Partitioned]:
     """Choose a graph and cut it into kernels, which the `lowering` confirms. Nothing in `saturated` is changed."""
-    models = _KernelPricing.of(options, lowering)
+    models = _KernelModels.of(options, lowering)
     before = models.graph_of(saturated.model, saturated.knowledge, saturated.sizes)
     if method == "joint":
         chosen, result = _extract_and_cut_in_turns(saturated, before, models, options, clock)
@@ -134,9 +134,9 @@ def compile_drawn(
     graph: OperatorGraph, drawn: Partition, model: Model, options: Options, lowering: Lowering, clock: Clock
 ) -> Partitioned:
     """The groups of a model's graph as kernels, those that are none cut into some."""
-    pricing = _KernelPricing.of(options, lowering)(graph)
+    kernel_model = _KernelModels.of(options, lowering)(graph)
     with clock.phase("partition"):
-        result = Partitioned(graph, kernels_of_groups(drawn, pricing, options.search_seconds), pricing, drawn)
+        result = Partitioned(graph, kernels_of_groups(drawn, kernel_model, options.search_seconds), kernel_model, drawn)
     return _settle(result, model, options.search_seconds, options, lowering, clock)
 
 
@@ -145,10 +145,10 @@ def _settle(
 ) -> Partitioned:
     """The partition with kernels that the lowering confirms, and its proof where z3 has one in time."""
     if lowering is not None and options.intensive:
-        drawn, pricing = result.drawn, result.pricing
-        allowed = (lambda members: True) if drawn is None else within_groups(drawn, pricing)
+        drawn, kernel_model = result.drawn, result.model
+        allowed = (lambda members: True) if drawn is None else within_groups(drawn, kernel_model)
         with clock.phase("confirm"):
-            kernels = confirm_kernels(result.partition, pricing, lowering.confirm(model), time_limit, allowed)
+            kernels = confirm_kernels(result.partition, kernel_model, lowering.confirm(model), time_limit, allowed)
         result = replace(result, partition=kernels)
     with clock.phase("certify"):
         try:
@@ -162,40 +162,40 @@ def _settle(
 
 
 def _extract_and_cut_in_turns(
-    saturated: Saturated, before: OperatorGraph, models: _KernelPricing, options: Options, clock: Clock
+    saturated: Saturated, before: OperatorGraph, models: _KernelModels, options: Options, clock: Clock
 ) -> tuple[Choice, Partitioned]:
-    pricing = Pricing.of(RooflineCost(models.device), runtime_for(options))
+    criteria = Criteria.of(RooflineCost(models.device), runtime_for(options))
     selections: list[Selection] = []
 
     def extract(model: CostModel) -> Extracted[Choice | None]:
-        nonlocal pricing
+        nonlocal criteria
         left = replace(options, time_limit=max(_LEAST_SECONDS, seconds_left(saturated.deadline)))
-        choice = extract_model(saturated, replace(pricing, model=model), left, clock)
-        pricing = choice.pricing  # a pricing that let the file grow would do so again
+        choice = extract_model(saturated, replace(criteria, model=model), left, clock)
+        criteria = choice.criteria  # those that let the file grow would do so again
         selections.append(choice.selection)
         return Extracted(choice, models.graph_of_choice(choice, saturated))
 
     def lower_bound(model: CostModel) -> float:
-        return saturated.select(Pricing(model, 0.0, runtime=runtime_for(options)), options).lower_bound
+        return saturated.select(Criteria(model, 0.0, runtime=runtime_for(options)), options).lower_bound
 
     with clock.phase("partition"):
         original: Extracted[Choice | None] = Extracted(None, before)
         result = joint(original, extract, lower_bound, models.device, seconds_left(saturated.deadline), models)
-    chosen = result.chosen or Choice(copy_model(saturated.model), selections[0], pricing)
+    chosen = result.chosen or Choice(copy_model(saturated.model), selections[0], criteria)
     complete = result.complete and not any(selection.out_of_time for selection in selections)
     partition = result.search.partition
-    return chosen, Partitioned(before, partition, result.model, prices=result.prices, complete=complete)
+    return chosen, Partitioned(before, partition, result.model, costs=result.costs, complete=complete)
 
 
 def _extract_then_cut(
     saturated: Saturated,
     before: OperatorGraph,
-    models: _KernelPricing,
+    models: _KernelModels,
     method: PartitionMethod,
     options: Options,
     clock: Clock,
 ) -> tuple[Choice, Partitioned]:
-    choice = extract_model(saturated, pricing_for(options, saturated), options, clock)
+    choice = extract_model(saturated, criteria_for(options, saturated), options, clock)
     graph = models.graph_of_choice(choice, saturated)
     model = models(graph)
     with clock.phase("partition"):
@@ -205,10 +205,10 @@ def _extract_then_cut(
 
 
 @dataclass
-class _KernelPricing:
-    """Makes the kernel prices of a graph: by the device file, and with the cost "profile" by measurements.
+class _KernelModels:
+    """Makes the cost model of a graph's kernels: by the device file, with the cost "profile" by measurements too.
 
-    The first graph calibrates the estimates for all graphs, so that their prices can be compared.
+    The first graph calibrates the estimates for all graphs, so that their costs can be compared.
     """
 
     device: Device
@@ -218,12 +218,12 @@ class _KernelPricing:
     calibration: float | None = None
 
     @staticmethod
-    def of(options: Options, lowering: Lowering | None = None) -> _KernelPricing:
+    def of(options: Options, lowering: Lowering | None = None) -> _KernelModels:
         """With the profile database only where the cost is "profile", and where something was measured."""
         device = load_device(options.device)
         database = ProfileDatabase.open() if options.cost == "profile" else None
         used = database is not None and bool(database.all(device=device.name))
-        return _KernelPricing(device, database if used else None, options.intensive, lowering)
+        return _KernelModels(device, database if used else None, options.intensive, lowering)
 
     def graph_of(self, model: Model, knowledge: Knowledge, sizes: Mapping[str, int]) -> OperatorGraph:
         """The graph to cut: with a lowering, that of the operators which run, else of all that the model has."""

@@ -27,7 +27,7 @@ from ..engine.preparation.arguments import settle_arguments
 from ..engine.preparation.overrides import keep_outputs, override_shapes, raise_opset, state_dimensions
 from ..engine.shapes.inference import Knowledge, find_refused_type, infer
 from ..engine.summary import summarize
-from ..extract.extraction.select import Pricing, select
+from ..extract.extraction.select import Criteria, select
 from ..extract.extraction.sizes import Types, assume_types
 from ..support.deadlines import is_over, seconds_left
 from ..support.errors import EqfuseError, ModelError, UsageError
@@ -55,7 +55,7 @@ _LARGEST_VERIFICATION_SHARE = 0.4
 """The share of a user's time limit that is kept for verifying a model of much work, so that the search has the rest."""
 _SHARE_OF_A_CHOICE = 0.5
 """The share of the remaining seconds that one choice of a graph may take. A graph that makes the file grow is chosen
-again at a higher price per byte; without time for that the original is kept."""
+again at a higher cost per byte; without time for that the original is kept."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Saturated(Encoded):
     """An encoded model, and the e-graph of the terms that the rules prove equal to it.
 
     `deadline` (time.monotonic) is where the time limit ends; `checked`: whether all constants were checked before that.
-    `sizes` are those of symbolic dimensions where they are to be others than prices assume.
+    `sizes` are those of symbolic dimensions where they are to be others than costs assume.
     """
 
     egraph: EGraph
@@ -95,15 +95,15 @@ class Saturated(Encoded):
 
     @cached_property
     def assumptions(self) -> Types:
-        """The types of the classes at the sizes that prices assume."""
+        """The types of the classes at the sizes that costs assume."""
         return assume_types(self.egraph, self.encoding, self.model.opset, self.knowledge, self.sizes)
 
-    def select(self, pricing: Pricing, options: Options, barred: frozenset[int] = frozenset()) -> Selection:
+    def select(self, criteria: Criteria, options: Options, barred: frozenset[int] = frozenset()) -> Selection:
         """The cheapest choice from the e-graph without the `barred` classes, with time left for another one."""
         assumptions = self.assumptions
         limit = min(_EXTRACTION_SHARE * options.search_seconds, _SHARE_OF_A_CHOICE * seconds_left(self.deadline))
         return select(
-            self.egraph, self.encoding, self.origin, self.model.opset, pricing,
+            self.egraph, self.encoding, self.origin, self.model.opset, criteria,
             time_limit=limit, method=options.extraction, assumptions=assumptions, barred=barred,
         )  # fmt: skip
 

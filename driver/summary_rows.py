@@ -30,8 +30,8 @@ def summary_rows(before: GraphSummary, after: GraphSummary) -> list[tuple[str, s
     for name, unit in (("FLOPs", ""), ("intermediate bytes", "B"), ("weight bytes", "B")):
         old, new = (getattr(summary, name.lower().replace(" ", "_")) for summary in (before, after))
         rows.append((name, units.figure(old, unit), units.figure(new, unit), units.change(old, new)))
-    prices = units.change(before.predicted, after.predicted)
-    return [*rows, (cost_name(before), predicted_cost(before), predicted_cost(after), prices)]
+    costs = units.change(before.predicted, after.predicted)
+    return [*rows, (cost_name(before), predicted_cost(before), predicted_cost(after), costs)]
 
 
 def operator_rows(before: Mapping[str, int], after: Mapping[str, int]) -> list[tuple[str, str, str, str]]:

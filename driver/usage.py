@@ -11,10 +11,10 @@ from ..costmodels.model import CostModel, cost_model
 from ..costmodels.runtime import Runtime, load_runtime
 from ..rules.places import rule_paths
 from ..support.errors import RuleError, UsageError
-from .options import Options, PricingOptions
+from .options import CostOptions, Options
 
 
-def cost_model_for(options: PricingOptions) -> CostModel:
+def cost_model_for(options: CostOptions) -> CostModel:
     """What extraction minimises; "profile" uses the user's measurements, and the roofline where there are none."""
     device = load_device(options.device)
     if options.cost != "profile":

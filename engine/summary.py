@@ -71,7 +71,7 @@ class GraphSummary:
         return content
 
 
-def summarize(model: Model, knowledge: Knowledge, price: CostModel) -> GraphSummary:
+def summarize(model: Model, knowledge: Knowledge, cost_model: CostModel) -> GraphSummary:
     """Measure the main graph, which holds the nodes of bodies if the model is flat; shapes come from `knowledge`."""
     layers = list(layer_nodes(model))
     inputs = [value.name or "" for value in model.graph.inputs if FORMAL_KEY not in value.metadata_props]
@@ -87,8 +87,8 @@ def summarize(model: Model, knowledge: Knowledge, price: CostModel) -> GraphSumm
         flops=sum(flops(o) for o in operations),
         intermediate_bytes=sum(t.bytes() for t in outputs if t is not None),
         weight_bytes=model.weight_bytes + sum(t.nbytes for n, t in model.stored.items() if n not in initializers),
-        predicted=sum(price.price(o) for o in operations),
-        unit=price.unit,
+        predicted=sum(cost_model.cost(o) for o in operations),
+        unit=cost_model.unit,
         assumed_sizes=_name_sizes(model, sizes),
         counted_bodies=dict(Counter(n.op_type for n in layers if n.domain == BODY_DOMAIN)),
         uncounted_bodies=dict(Counter(n.op_type for n in layers if has_body(n))),
@@ -124,7 +124,7 @@ def layer_nodes(model: Model) -> Iterator[ir.Node]:
 
 
 def _operation(node: ir.Node, model: Model, knowledge: Knowledge) -> Operation:
-    """A node as cost models price it, none of its operands constant."""
+    """A node as cost models see it, none of its operands constant."""
     with blame_node(node, model.label):
         call = canonical(node, knowledge, model.opset)
         attributes: dict[str, Any] = {}

@@ -1,8 +1,8 @@
-"""Rewriting and fusing together: extraction with fusion-aware prices, in turn with partition.
+"""Rewriting and fusing together: extraction with fusion-aware costs, in turn with partition.
 
 DNNFusion and AGO rewrite first, or not at all, and then fuse. Here each partition says what every operator costs inside
-its kernel; extraction runs again with these prices (costmodels/fused.py), what it chooses is partitioned again, and so
-on until nothing improves. The cheapest graph and partition seen are kept, so the result is at most the price of
+its kernel; extraction runs again with these costs (costmodels/fused.py), what it chooses is partitioned again, and so
+on until nothing improves. The cheapest graph and partition seen are kept, so the result is at most the cost of
 rewriting and fusing in sequence.
 """
 
@@ -40,7 +40,7 @@ class Extracted(Generic[Chosen]):
 
 
 @dataclass(frozen=True)
-class JointPrices:
+class JointCosts:
     """Seconds on the device: of the original, of rewriting only, of fusing only, of one after the other, of both
     together.
 
@@ -73,14 +73,14 @@ class Joint(Generic[Chosen]):
 
     chosen: Chosen
     search: SearchResult
-    prices: JointPrices
+    costs: JointCosts
     model: KernelModel
     complete: bool
 
 
 @dataclass(frozen=True)
 class _Candidate(Generic[Chosen]):
-    """An extraction with the partition of its graph, found quickly, and the model that prices it."""
+    """An extraction with the partition of its graph, found quickly, and the model of its cost."""
 
     extracted: Extracted[Chosen]
     result: SearchResult
@@ -98,7 +98,7 @@ def joint(
     """Alternate extraction and partition.
 
     `extract` chooses a graph by a cost model, `lower_bound` proves the least cost of any by one; after `time_limit`
-    seconds neither another round nor another window begins; `models` makes the prices of a graph's kernels, by default
+    seconds neither another round nor another window begins; `models` makes the costs of a graph's kernels, by default
     those of the device.
     """
     deadline = time.monotonic() + time_limit
@@ -109,32 +109,32 @@ def joint(
 
     first = extract(RooflineCost(device))  # before all else, so that it has the time that it needs
     candidates = [consider(original), consider(first)]
-    best = min(candidates, key=lambda candidate: candidate.result.price)
+    best = min(candidates, key=lambda candidate: candidate.result.cost)
     observed: dict[CostKey, float] = {}
     for _ in range(_ROUNDS):
         if is_over(deadline):
             break
-        before = best.result.price
+        before = best.result.cost
         candidates.append(consider(extract(FusedCost(device, observed))))
-        best = min(candidates, key=lambda candidate: candidate.result.price)
-        if observed and best.result.price > before * (1 - _ENOUGH):
+        best = min(candidates, key=lambda candidate: candidate.result.cost)
+        if observed and best.result.cost > before * (1 - _ENOUGH):
             break
         observed = observe_shares(best.result.partition, best.model)
     least = 0.0 if is_over(deadline) else lower_bound(ArithmeticCost(device))
     final = refine_partition(best.result, best.model, seconds_left(deadline))
-    prices = JointPrices(
-        original=unfused_price(original.graph, device),
-        rewritten=unfused_price(first.graph, device),
-        fused=candidates[0].result.price,
-        sequence=candidates[1].result.price,
-        joint=final.price,
-        bound=min(final.price, least + VIEW_SECONDS),
+    costs = JointCosts(
+        original=unfused_cost(original.graph, device),
+        rewritten=unfused_cost(first.graph, device),
+        fused=candidates[0].result.cost,
+        sequence=candidates[1].result.cost,
+        joint=final.cost,
+        bound=min(final.cost, least + VIEW_SECONDS),
         rounds=len(candidates) - 2,
     )
-    return Joint(best.extracted.chosen, final, prices, best.model, not is_over(deadline))
+    return Joint(best.extracted.chosen, final, costs, best.model, not is_over(deadline))
 
 
-def unfused_price(graph: OperatorGraph, device: Device) -> float:
+def unfused_cost(graph: OperatorGraph, device: Device) -> float:
     """Seconds with a kernel for every operator."""
     return KernelModel(graph, device).partition(unfused(graph))
 

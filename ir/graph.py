@@ -134,7 +134,7 @@ class OperatorGraph:
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        """Per operator, itself with the sizes of its operands and first output, as cost models price it."""
+        """Per operator, itself with the sizes of its operands and first output, as cost models take it."""
         return tuple(self._operation(operator) for operator in self.operators)
 
     def output_bytes(self, index: int) -> int:

@@ -1,4 +1,4 @@
-"""One operator with the sizes of its operands and output, as the prices need them."""
+"""One operator with the sizes of its operands and output, as the costs need them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VARIADIC = frozenset({"Concat", "Max", "Min"})
 NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 LIMIT = 2**62
-"""The most elements one tensor counts, so that every price stays a finite float."""
+"""The most elements one tensor counts, so that every cost stays a finite float."""
 
 Attributes = Mapping[str, int | float | str | tuple[int, ...]]
 
@@ -119,7 +119,7 @@ def extent(tensor: TensorType | None) -> Extent:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operator to price.
+    """An operator whose cost is to be predicted.
 
     `operands` keeps ONNX's order with `ABSENT` for those not given. `constant` says which operands are known before any
     run; an absent one counts as known. `types` and `output_type` are what the sizes come from, where `of` made it.

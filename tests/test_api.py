@@ -117,7 +117,7 @@ def test_the_command_line_offers_what_the_api_takes(option: str, names: Any) -> 
 
 
 @pytest.mark.parametrize(("options", "device"), [({}, "x86-64-v4"), ({"cost": "profile"}, "host")])
-def test_prices_are_for_a_named_class_unless_they_were_measured_here(options: dict[str, str], device: str) -> None:
+def test_costs_are_for_a_named_class_unless_they_were_measured_here(options: dict[str, str], device: str) -> None:
     assert eqfuse.Options(**options).device == device
     assert eqfuse.Options(**options, device="arm64").device == "arm64"
 

@@ -29,7 +29,7 @@ from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.engine.verification import Verification, verify
-from eqfuse.extract.extraction.select import Pricing
+from eqfuse.extract.extraction.select import Criteria
 from eqfuse.support.errors import EqfuseError
 from eqfuse.support.processes.worker_process import WorkerDiedError
 
@@ -183,9 +183,9 @@ def test_extraction_has_a_share_of_the_limit_and_no_more_than_is_left(
         limits.append(time_limit)
 
     monkeypatch.setattr("eqfuse.driver.saturate.select", select)
-    pricing = Pricing.of(cost_model_for(Options()))
-    replace(known, deadline=float("inf")).select(pricing, Options(time_limit=1000.0))
-    replace(known, deadline=0.0).select(pricing, Options(time_limit=1000.0))
+    criteria = Criteria.of(cost_model_for(Options()))
+    replace(known, deadline=float("inf")).select(criteria, Options(time_limit=1000.0))
+    replace(known, deadline=0.0).select(criteria, Options(time_limit=1000.0))
     assert limits == [300.0, 0.0]
 
 
@@ -198,7 +198,7 @@ def test_out_of_time_a_graph_that_grows_is_not_chosen_again(
     tries: list[str] = []
     clock = Clock(lambda phase, _: tries.append(phase))
     options = Options()
-    choice = extract_model(replace(known, deadline=deadline), Pricing.of(cost_model_for(options)), options, clock)
+    choice = extract_model(replace(known, deadline=deadline), Criteria.of(cost_model_for(options)), options, clock)
     assert tries.count("extract") == attempts
     assert [node.op_type for node in choice.model.graph] == expected
 
@@ -241,14 +241,14 @@ def test_a_time_limit_that_ends_while_the_model_is_read_is_said(tmp_path: Path) 
 def test_constants_that_are_not_computed_in_time_give_the_original(known: Saturated) -> None:
     options, clock = Options(), Clock(None)
     clock.deadline = 0.0
-    choice = extract_model(replace(known, deadline=inf), Pricing.of(cost_model_for(options)), options, clock)
+    choice = extract_model(replace(known, deadline=inf), Criteria.of(cost_model_for(options)), options, clock)
     assert [node.op_type for node in choice.model.graph] == ["Relu"]  # it has no constants
     weights = {"a": np.ones(3, np.float32), "b": np.ones(3, np.float32)}
     nodes = [helper.make_node("Tanh", ["a"], ["c"]), helper.make_node("Add", ["x", "c"], ["y"])]
     folded = model(nodes, [value("x", [3])], [value("y", [3])], weights)
     with Worker(options.selection) as worker:
         saturated = saturate_model(folded, None, options, worker, Clock(None))
-    choice = extract_model(saturated, Pricing.of(cost_model_for(options)), options, clock)
+    choice = extract_model(saturated, Criteria.of(cost_model_for(options)), options, clock)
     assert choice.selection.out_of_time
     assert [node.op_type for node in choice.model.graph] == ["Tanh", "Add"]
 

@@ -127,7 +127,7 @@ def save(folder: Path, nodes: Sequence[onnx.NodeProto], shape: Sequence[int | st
 
 
 @pytest.mark.parametrize(("width", "expected"), [(128, (1, 128)), (8, (2, 8))])
-def test_inputs_have_the_sizes_that_prices_assume_where_the_model_takes_them(
+def test_inputs_have_the_sizes_that_costs_assume_where_the_model_takes_them(
     tmp_path: Path, width: int, expected: tuple[int, ...]
 ) -> None:
     path = save(tmp_path, [helper.make_node("Add", ["x", "w"], ["y"])], ["n", "m"], w=np.ones((1, width)))

@@ -169,7 +169,7 @@ def test_a_runaway_rule_is_stopped(tmp_path: Path) -> None:
     assert result.verification.status == "passed"
 
 
-def test_a_softmax_without_an_axis_is_priced() -> None:
+def test_a_softmax_without_an_axis_has_a_cost() -> None:
     text = '<ir_version: 8, opset_import: ["": 17]> broken (float x) => (float y) { y = Softmax (x) }'
     kept = eqfuse.optimize(onnx.parser.parse_model(text), verify=False)
     assert [node.op_type for node in kept.graph.node] == ["Softmax"]

@@ -37,8 +37,8 @@ class PartitionStatistics:
 
 def statistics(partition: Partition, weights: Sequence[float] | None = None) -> PartitionStatistics:
     """The figures of `partition`; `weights` of operators replace those of Eq. (1)."""
-    priced = operator_weights(partition.graph) if weights is None else weights
-    sums = [fsum(priced[member] for member in members) for members in partition.members]
+    weighed = operator_weights(partition.graph) if weights is None else weights
+    sums = [fsum(weighed[member] for member in members) for members in partition.members]
     total = fsum(sums)
     return PartitionStatistics(
         count=len(sums),

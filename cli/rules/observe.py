@@ -189,8 +189,8 @@ def _outcome_text(verdict: Verdict) -> str:
     if verdict.extra is None:
         return f"not chosen, the result has {verdict.instead} there; no graph can be written with what the rule makes"
     cost = units.seconds(verdict.extra) if verdict.unit == "s" else units.figure(verdict.extra, verdict.unit)
-    price = f"would cost {cost} more" if verdict.extra else "costs the same"
-    return f"not chosen, the result has {verdict.instead} there; what the rule makes {price}"
+    comparison = f"would cost {cost} more" if verdict.extra else "costs the same"
+    return f"not chosen, the result has {verdict.instead} there; what the rule makes {comparison}"
 
 
 def _verdict_as_dict(rule: Rule, node: str, verdict: Verdict) -> dict[str, Any]:

@@ -266,7 +266,7 @@ class Recalled:
 class Memory:
     """The times of kernels on a device in the profile database. A failure there is told, and nothing else.
 
-    `device` is its name, for several threads with their number, for prices are those of one thread.
+    `device` is its name, for several threads with their number, for costs are those of one thread.
     """
 
     device: str

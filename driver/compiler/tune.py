@@ -199,13 +199,13 @@ class _ScheduleSearch:
         with open_laboratory(target, settings, available_cores()) as equipment:
             tuner = Tuner(table, self.cut.kernels, equipment, settings, lambda line: clock.tell("tune", line))
             tuned = tuner.run()
-            self._keep_prices(kernel_latencies(tuner.kernels, table, equipment))
+            self._keep_costs(kernel_latencies(tuner.kernels, table, equipment))
         return tuned
 
-    def _keep_prices(self, prices: Iterable[Measurement]) -> None:
+    def _keep_costs(self, costs: Iterable[Measurement]) -> None:
         """Keep them for `--cost profile`. A failure must not lose the tuned bundle, so it is only told."""
         try:
-            ProfileDatabase.open().add(*prices)
+            ProfileDatabase.open().add(*costs)
         except DatabaseError as error:
             self.compilation.clock.tell("tune", f"latencies are not kept: {error}")
 

@@ -1,6 +1,6 @@
 """The report of a run as one HTML file that needs nothing else: no network, no other file.
 
-``Result -> PricedGraph, twice -> drawings (both in content.py) -> page``. page.py writes the parts that
+``Result -> GraphCosts, twice -> drawings (both in content.py) -> page``. page.py writes the parts that
 need no script; report.js draws the graphs from the data that content.py writes.
 """
 
@@ -21,7 +21,7 @@ from ...support.version import __version__
 from ..optimize import Result
 from ..options import Options
 from . import page
-from .content import page_data, priced_graphs
+from .content import graph_costs, page_data
 from .markup import element, embed_json
 
 
@@ -36,7 +36,7 @@ def write_report(path: Path, model: Path, result: Result, options: Options) -> N
 def html_report(title: str, date: str, result: Result, options: Options) -> str:
     """The whole page. `title` is the path of the model."""
     title = title.encode(errors="replace").decode()  # a file's name may be no text
-    before, after = priced_graphs(result, options)
+    before, after = graph_costs(result, options)
     script = _asset("report.js")
     content = (
         page.header(title, date, result, options, before, after),

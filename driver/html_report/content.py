@@ -1,4 +1,4 @@
-"""The graphs of a result with their prices, and the data that the page's script draws them from: operators, kernels and
+"""The graphs of a result with their costs, and the data that the page's script draws them from: operators, kernels and
 sub-graphs, and where each goes.
 
 Drawing operators within the boxes of their kernels and sub-graphs: each box is drawn by itself, then as a vertex.
@@ -171,7 +171,7 @@ _LONGEST_TEXT = 160
 
 
 @dataclass(frozen=True)
-class PricedGraph:
+class GraphCosts:
     """A graph of operators with the seconds that each adds to a run.
 
     With a partition, `kernels` and `kernel_seconds` are those of its sub-graphs, in order; `group_seconds` are of the
@@ -203,30 +203,30 @@ class PricedGraph:
         return tuple(number[m] for m in range(len(self.graph)))
 
 
-def priced_graphs(result: Result, options: Options) -> tuple[PricedGraph, PricedGraph]:
+def graph_costs(result: Result, options: Options) -> tuple[GraphCosts, GraphCosts]:
     """The original with a kernel for each operator, and the result, in sub-graphs where it was partitioned."""
     device = load_device(options.device)
     if result.partition is not None:
-        return _price_unfused(result.partition.before, device), _price_partition(result.partition)
+        return _unfused_costs(result.partition.before, device), _partition_costs(result.partition)
     before, after = (operator_graph(typed.model, typed.knowledge) for typed in (result.original, result.rewritten))
-    return _price_unfused(before, device), _price_unfused(after, device)
+    return _unfused_costs(before, device), _unfused_costs(after, device)
 
 
-def _price_unfused(graph: OperatorGraph, device: Device) -> PricedGraph:
+def _unfused_costs(graph: OperatorGraph, device: Device) -> GraphCosts:
     shares = KernelModel(graph, device).shares(unfused(graph))
-    return PricedGraph(graph, shares, sum(shares))
+    return GraphCosts(graph, shares, sum(shares))
 
 
-def _price_partition(partitioned: Partitioned) -> PricedGraph:
-    partition, pricing = partitioned.partition, partitioned.pricing
-    return PricedGraph(
+def _partition_costs(partitioned: Partitioned) -> GraphCosts:
+    partition, model = partitioned.partition, partitioned.model
+    return GraphCosts(
         partition.graph,
-        pricing.shares(partition),
-        pricing.partition(unfused(partition.graph)),
+        model.shares(partition),
+        model.partition(unfused(partition.graph)),
         partition,
         partition.members,
-        tuple(map(pricing.launched, partition.members)),
-        tuple(map(pricing.launched, partition.members)),
+        tuple(map(model.launched, partition.members)),
+        tuple(map(model.launched, partition.members)),
     )
 
 
@@ -248,30 +248,30 @@ class _Texts:
         return self.numbers.setdefault(short, len(self.numbers))
 
 
-def page_data(before: PricedGraph, after: PricedGraph, seconds: Callable[[float], str]) -> dict[str, Any]:
+def page_data(before: GraphCosts, after: GraphCosts, seconds: Callable[[float], str]) -> dict[str, Any]:
     """Both graphs for the script."""
     texts = _Texts()
     graphs = {"before": _graph_data(before, texts, seconds), "after": _graph_data(after, texts, seconds)}
     return {"categories": list(CATEGORIES), "texts": list(texts.numbers), "graphs": graphs}
 
 
-def _graph_data(priced: PricedGraph, texts: _Texts, seconds: Callable[[float], str]) -> dict[str, Any]:
+def _graph_data(costs: GraphCosts, texts: _Texts, seconds: Callable[[float], str]) -> dict[str, Any]:
     """Operators as [name, type, category, results, operands, attributes, seconds, sub-graph, kernel], and the views."""
-    graph, partition = priced.graph, priced.partition
+    graph, partition = costs.graph, costs.partition
     categories = [_category(o, kind) for o, kind in zip(graph.operators, mapping_types(graph), strict=True)]
     groups = partition.group if partition else [-1] * len(graph)
-    kernels = priced.kernel_of if partition else [-1] * len(graph)
+    kernels = costs.kernel_of if partition else [-1] * len(graph)
     operators = [
         [
             operator.name, texts(operator.op), categories[index],
             texts(_shapes(graph, operator.outputs)), texts(_shapes(graph, operator.inputs)),
-            texts(_attributes(operator)), float(f"{priced.shares[index]:.4g}"), groups[index], kernels[index],
+            texts(_attributes(operator)), float(f"{costs.shares[index]:.4g}"), groups[index], kernels[index],
         ]
         for index, operator in enumerate(graph.operators)
     ]  # fmt: skip
-    views = [_operator_view(priced)]
+    views = [_operator_view(costs)]
     if partition is not None:
-        views = [_group_view(priced, partition, seconds), _kernel_view(priced, partition, seconds), *views]
+        views = [_group_view(costs, partition, seconds), _kernel_view(costs, partition, seconds), *views]
     return {"operators": operators, "views": views}
 
 
@@ -312,12 +312,12 @@ def _plain(value: object) -> str:
 # --- views
 
 
-def _operator_view(priced: PricedGraph) -> dict[str, Any]:
-    graph, partition = priced.graph, priced.partition
+def _operator_view(costs: GraphCosts) -> dict[str, Any]:
+    graph, partition = costs.graph, costs.partition
     labels = [(o.op, _result(graph, o)) for o in graph.operators]
     sizes = [(_width(first, second), 34.0) for first, second in labels]
-    levels = (partition.group, priced.kernel_of) if partition else ()
-    drawn = Arrangement(sizes, priced.edges, levels).draw()
+    levels = (partition.group, costs.kernel_of) if partition else ()
+    drawn = Arrangement(sizes, costs.edges, levels).draw()
     vertices = [[i] for i in range(len(graph))]
     return _view("operators", sizes, drawn, labels, vertices)
 
@@ -327,25 +327,25 @@ def _result(graph: OperatorGraph, operator: Operator) -> str:
     return _dimensions(first) if first is not None and first.shape is not None else ""
 
 
-def _kernel_view(priced: PricedGraph, partition: Partition, seconds: Callable[[float], str]) -> dict[str, Any]:
+def _kernel_view(costs: GraphCosts, partition: Partition, seconds: Callable[[float], str]) -> dict[str, Any]:
     labels = [
-        (f"kernel {n} \u00b7 {seconds(priced.kernel_seconds[n])}", operators_of(priced.graph, kernel, 3))
-        for n, kernel in enumerate(priced.kernels)
+        (f"kernel {n} \u00b7 {seconds(costs.kernel_seconds[n])}", operators_of(costs.graph, kernel, 3))
+        for n, kernel in enumerate(costs.kernels)
     ]
-    group = [partition.group[kernel[0]] for kernel in priced.kernels]
-    edges = _quotient_edges(priced.edges, priced.kernel_of)
-    return _quotient_view("kernels", labels, priced.kernels, edges, (group,))
+    group = [partition.group[kernel[0]] for kernel in costs.kernels]
+    edges = _quotient_edges(costs.edges, costs.kernel_of)
+    return _quotient_view("kernels", labels, costs.kernels, edges, (group,))
 
 
-def _group_view(priced: PricedGraph, partition: Partition, seconds: Callable[[float], str]) -> dict[str, Any]:
+def _group_view(costs: GraphCosts, partition: Partition, seconds: Callable[[float], str]) -> dict[str, Any]:
     labels = [
         (
-            f"{n} \u00b7 {len(members)} operator{'s' * (len(members) != 1)} \u00b7 {seconds(priced.group_seconds[n])}",
-            operators_of(priced.graph, members, 3),
+            f"{n} \u00b7 {len(members)} operator{'s' * (len(members) != 1)} \u00b7 {seconds(costs.group_seconds[n])}",
+            operators_of(costs.graph, members, 3),
         )
         for n, members in enumerate(partition.members)
     ]
-    return _quotient_view("sub-graphs", labels, partition.members, _quotient_edges(priced.edges, partition.group))
+    return _quotient_view("sub-graphs", labels, partition.members, _quotient_edges(costs.edges, partition.group))
 
 
 def _quotient_edges(edges: Iterable[Edge], label: Sequence[int]) -> list[Edge]:

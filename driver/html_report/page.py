@@ -11,14 +11,14 @@ from ...support.text import escape_html
 from ..optimize import Result
 from ..options import Options
 from ..summary_rows import operator_rows, summary_rows
-from .content import CATEGORIES, PricedGraph, operators_of, shape
+from .content import CATEGORIES, GraphCosts, operators_of, shape
 from .markup import Bar, Cell, bars, curve, element, pair, section, table
 
 _MOST_KERNELS = 24
 
 
 def header(
-    title: str, date: str, result: Result, options: Options, before: PricedGraph, after: PricedGraph
+    title: str, date: str, result: Result, options: Options, before: GraphCosts, after: GraphCosts
 ) -> str:
     """The path of the model, the date, the shapes of its inputs, the options, the verdict, and the key figures."""
     asked = f"device {options.device} \u00b7 cost {options.cost} \u00b7 precision {options.precision}"
@@ -47,7 +47,7 @@ def _verdict(verification: Verification | None) -> str:
     return lines + (element("div", escape_html(more), class_="soft") if more else "")
 
 
-def _cards(result: Result, before: PricedGraph, after: PricedGraph) -> Iterator[str]:
+def _cards(result: Result, before: GraphCosts, after: GraphCosts) -> Iterator[str]:
     if after.partition is not None:
         old, new = before.seconds, after.seconds
         yield _card("latency, compiled (predicted)", units.seconds(old), units.seconds(new), units.change(old, new))
@@ -74,12 +74,12 @@ def _card(name: str, before: str, after: str, change: str) -> str:
     return element("div", "".join(element("div", text, class_=kind) for kind, text in parts), class_="card")
 
 
-def prices(result: Result, before: PricedGraph, after: PricedGraph, device: str) -> str:
-    """Bars of the price of each way to rewrite and fuse."""
-    joint = result.partition.prices if result.partition else None
+def costs(result: Result, before: GraphCosts, after: GraphCosts, device: str) -> str:
+    """Bars of the cost of each way to rewrite and fuse."""
+    joint = result.partition.costs if result.partition else None
     if joint is not None:
         kinds = ("", "", "", "", "best", "bound")
-        rows = [(*price, kind) for price, kind in zip(joint.by_name(), kinds, strict=True)]
+        rows = [(*cost, kind) for cost, kind in zip(joint.by_name(), kinds, strict=True)]
     elif after.partition is None:
         rows = [("original", before.seconds, ""), ("rewritten", after.seconds, "best")]
     else:
@@ -99,7 +99,7 @@ def _times(seconds: float, first: float) -> str:
     return units.seconds(seconds) + ratio
 
 
-def graphs(after: PricedGraph) -> str:
+def graphs(after: GraphCosts) -> str:
     """Frames for the script to draw into."""
     note = (
         "Drag to move, click and then turn the wheel to zoom, point at an operator for its details. "
@@ -109,7 +109,7 @@ def graphs(after: PricedGraph) -> str:
         note += " Click a sub-graph to mark it here and in the table; a double click opens it."
     frames = _viewer("before", "before") + _viewer("after", "after")
     legend = [element("span", _swatch(f"c{n}") + escape_html(name)) for n, name in enumerate(CATEGORIES)]
-    legend.append(element("span", _swatch("heat") + "part of the price"))
+    legend.append(element("span", _swatch("heat") + "part of the cost"))
     if after.partition is not None:
         legend += ["<span>solid frame: sub-graph</span>", "<span>dashed frame: kernel</span>"]
     return section(
@@ -141,18 +141,18 @@ def _viewer(key: str, title: str) -> str:
     return f'<div class="viewer" data-graph="{key}">{heading}{element("div", tools, class_="toolbar")}{canvas}</div>'
 
 
-def subgraphs(after: PricedGraph) -> str:
+def subgraphs(after: GraphCosts) -> str:
     """One row for each sub-graph."""
     if after.partition is None:
         return ""
     rows = [_subgraph(after, after.partition, number) for number in range(after.partition.count)]
-    columns = ("sub-graph", "operators", "price", "share", "count", "kernels", "reads", "weights", "writes")
+    columns = ("sub-graph", "operators", "cost", "share", "count", "kernels", "reads", "weights", "writes")
     attributes = [{"data_group": str(number)} for number in range(len(rows))]
     note = "In the order they run. Click a row to see it in the graph."
     return section("Sub-graphs", note, table(columns, rows, attributes))
 
 
-def _subgraph(after: PricedGraph, partition: Partition, number: int) -> list[Cell]:
+def _subgraph(after: GraphCosts, partition: Partition, number: int) -> list[Cell]:
     members, seconds, values = partition.members[number], after.group_seconds[number], partition.graph.values
     read = [values[v] for v in partition.inputs[number]]
     kernels = len({after.kernel_of[m] for m in members})
@@ -176,7 +176,7 @@ def _bytes(sizes: Iterable[int]) -> Cell:
     return Cell(units.figure(total, "B"), total)
 
 
-def kernels(after: PricedGraph) -> str:
+def kernels(after: GraphCosts) -> str:
     """Bars of the kernels that take longest."""
     members = after.kernels or tuple((i,) for i in range(len(after.graph)))
     seconds = after.kernel_seconds or after.shares
@@ -256,11 +256,11 @@ def phases(result: Result) -> str:
     return section("Where the time went", f"{units.seconds(sum(result.phases.values()))} in all.", bars(rows))
 
 
-def main(result: Result, before: PricedGraph, after: PricedGraph, device: str) -> str:
+def main(result: Result, before: GraphCosts, after: GraphCosts, device: str) -> str:
     """Everything below the header."""
     return element(
         "main",
-        prices(result, before, after, device)
+        costs(result, before, after, device)
         + graphs(after)
         + subgraphs(after)
         + pair(kernels(after), operators(result))

@@ -65,7 +65,7 @@ class Viewer {
     this.boxes = view.boxes.map(box => this.box(box));
     this.paths();
     this.boxes.push(...view.boxes.filter(box => box[0] === 0).map(box => this.title(box)));
-    this.dearest = Math.max(...view.vertices.map(v => this.price(v[6])), 1e-30);
+    this.dearest = Math.max(...view.vertices.map(v => this.cost(v[6])), 1e-30);
     this.vertices = view.vertices.map((vertex, index) => this.vertex(vertex, index));
     for (const button of this.root.querySelectorAll(".levels button"))
       button.setAttribute("aria-pressed", button.textContent === view.name);
@@ -75,7 +75,7 @@ class Viewer {
     this.find(false);
   }
 
-  price(members) { return members.reduce((sum, m) => sum + this.graph.operators[m][6], 0); }
+  cost(members) { return members.reduce((sum, m) => sum + this.graph.operators[m][6], 0); }
   group(vertex) { return this.graph.operators[vertex[6][0]][GROUP]; }
 
   box([level, number, x, y, width, height]) {
@@ -108,7 +108,7 @@ class Viewer {
       body.style.fill = `color-mix(in srgb, hsl(${hue(operator[GROUP])} 60% 50%) 16%, var(--panel))`;
       body.style.stroke = `hsl(${hue(operator[GROUP])} 55% var(--hull))`;
     }
-    const heat = (width - 8) * this.price(members) / this.dearest;
+    const heat = (width - 8) * this.cost(members) / this.dearest;
     if (heat >= 0.7) this.make("rect", {class: "heat", x: x + 4, y: y + height - 4, width: heat, height: 2.5}, made);
     const middle = x + width / 2;
     this.make("text", {x: middle, y: y + (second ? 14 : 21)}, made).textContent = clip(first, width, 7);
@@ -229,15 +229,15 @@ class Viewer {
 
   describe(vertex) {
     const title = document.createElement("b"), list = document.createElement("dl");
-    const first = this.graph.operators[vertex[6][0]], price = this.price(vertex[6]);
-    const share = this.total ? ` (${(100 * price / this.total).toFixed(1)} %)` : "";
+    const first = this.graph.operators[vertex[6][0]], cost = this.cost(vertex[6]);
+    const share = this.total ? ` (${(100 * cost / this.total).toFixed(1)} %)` : "";
     const text = number => data.texts[first[number]];
     const isOperator = this.view.name === "operators";
     title.textContent = isOperator ? text(1) : vertex[4];
     const rows = isOperator
       ? [["name", first[0]], ["result", text(3)], ["operands", text(4)], ["attributes", text(5)]]
       : [["operators", vertex[5]], ["first", first[0]]];
-    rows.push(["price", seconds(price) + share]);
+    rows.push(["cost", seconds(cost) + share]);
     if (first[GROUP] >= 0) rows.push(["sub-graph", String(first[GROUP])]);
     if (first[GROUP] >= 0 && this.view.name !== "sub-graphs") rows.push(["kernel", String(first[KERNEL])]);
     for (const [name, content] of rows.filter(row => row[1] !== "")) {

@@ -19,7 +19,7 @@ from ...engine.egraph.plan import locate_origins
 from ...engine.egraph.worker import Worker
 from ...engine.onnx.model import Model
 from ...extract.extraction.problem import ExtractionError
-from ...extract.extraction.select import Pricing, select
+from ...extract.extraction.select import Criteria, select
 from ...extract.extraction.sizes import Types
 from ...rules.loader import Rule, RuleSet, load_rules, load_selection
 from ...support.errors import UsageError
@@ -29,7 +29,7 @@ from ...tools.explain.readable import Line
 from ...tools.explain.session import OutOfTime
 from ...tools.explain.why_not import Attempt, Diagnosis, Result, diagnose
 from ..clock import Clock, Observer
-from ..extract import extract_model, pricing_for
+from ..extract import criteria_for, extract_model
 from ..options import Options
 from ..saturate import saturate_model
 
@@ -41,10 +41,10 @@ __all__ = [  # with the types of what the reports hold, for those who show them
 
 _NAMED = 5
 """Values that a message names at most."""
-_PRICED = 3
-"""Matches of one rule at one node that are priced at most."""
-_PRICING_LIMIT = 10.0
-"""Seconds for one of those prices."""
+_COSTED = 3
+"""Matches of one rule at one node whose cost is computed, at most."""
+_COST_LIMIT = 10.0
+"""Seconds to compute one of those costs."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Observation:
     model: Model
     options: Options
     rewriting: Rewriting
-    pricing: Pricing
+    criteria: Criteria
     assumptions: Types
 
     @property
@@ -117,10 +117,10 @@ def observe_model(path: Path, options: Options, observer: Observer | None = None
     options = replace(options, trust_rules=True)
     with Worker(options.selection) as worker:
         saturated = saturate_model(path, None, options, worker, clock)
-    pricing = pricing_for(options, saturated)
-    selection = extract_model(saturated, pricing, options, clock).selection
+    criteria = criteria_for(options, saturated)
+    selection = extract_model(saturated, criteria, options, clock).selection
     rewriting = Rewriting(saturated.encoding, saturated.egraph, selection, _load_rules(options))
-    return Observation(saturated.settled, options, rewriting, pricing, saturated.assumptions)
+    return Observation(saturated.settled, options, rewriting, criteria, saturated.assumptions)
 
 
 def _load_rules(options: Options) -> RuleSet:
@@ -267,8 +267,8 @@ def diagnose_rule(run: Observation, candidates: Sequence[Rule], node: str) -> Ve
     for result in results:  # the outermost operator that a match makes
         if run.selection.choice[run.egraph.terms[result.term]] in [node for _, node in result.nodes[:1]]:
             return Verdict(diagnosis, "refined")
-    extra = [cost for result in results[:_PRICED] if (cost := _extra_cost(run, result)) is not None]
-    unit = run.pricing.model.unit
+    extra = [cost for result in results[:_COSTED] if (cost := _extra_cost(run, result)) is not None]
+    unit = run.criteria.model.unit
     return Verdict(diagnosis, "rejected", run.chosen_operator(terms[0]), min(extra, default=None), unit)
 
 
@@ -309,8 +309,8 @@ def _extra_cost(run: Observation, result: Result) -> float | None:
     origin = locate_origins(run.model.graph, run.encoding, run.egraph)
     try:
         selection = select(
-            forced, run.encoding, origin, run.model.opset, run.pricing,
-            time_limit=_PRICING_LIMIT, assumptions=run.assumptions,
+            forced, run.encoding, origin, run.model.opset, run.criteria,
+            time_limit=_COST_LIMIT, assumptions=run.assumptions,
         )  # fmt: skip
     except ExtractionError:
         return None

@@ -38,7 +38,7 @@ def rule_seconds(report: object) -> dict[str, float]:
 _ANALYSES = ("shape", "dtype", "value")
 _SORTS = ("T", "N")
 _READING = 25e-6
-"""Seconds that it takes to read one e-node and to price it, at least."""
+"""Seconds that it takes to read one e-node and to cost it, at least."""
 _SNAPSHOT_SHARE = 0.05
 """The part of the time that may go into snapshots in the middle of a run; the first iteration always ends in one."""
 

@@ -17,7 +17,7 @@ RULES_KEY = "eqfuse.rules"
 TRUSTED_KEY = "eqfuse.trusted-rules"
 """On the model: the names of the rule files that were used unchecked."""
 DEVICE_KEY = "eqfuse.device"
-"""On the model: the device whose prices decided, and the digest of its figures."""
+"""On the model: the device whose costs decided, and the digest of its figures."""
 METHOD_KEY = "eqfuse.partition"
 """On the model: the partition method."""
 GROUP_KEY = "eqfuse.group"
@@ -28,7 +28,7 @@ _LOOSENESS: tuple[Precision, ...] = get_args(Precision)
 
 @dataclass(frozen=True)
 class Provenance:
-    """The making of a result: its precision, the number of rules that matched, the device whose prices decided with the
+    """The making of a result: its precision, the number of rules that matched, the device whose costs decided with the
     digest of its figures ("" in models that do not say), and the names of the rule files that were used unchecked."""
 
     precision: Precision
@@ -38,9 +38,9 @@ class Provenance:
 
     def __str__(self) -> str:
         rules = f"{self.rules} {'rule' if self.rules == 1 else 'rules'} matched"
-        prices = f", prices of {self.device}" if self.device else ""
+        costs = f", costs of {self.device}" if self.device else ""
         trusted = f", rules of {' and '.join(self.trusted)} used unchecked" if self.trusted else ""
-        return f"made with --precision {self.precision}, {rules}{prices}{trusted}"
+        return f"made with --precision {self.precision}, {rules}{costs}{trusted}"
 
 
 def provenance(metadata: Mapping[str, str]) -> Provenance | None:

@@ -1,4 +1,4 @@
-"""Extraction: from an e-graph and prices to the cheapest acyclic graph, proven or with its gap.
+"""Extraction: from an e-graph and costs to the cheapest acyclic graph, proven or with its gap.
 
 select.py is the way in, from a saturated e-graph; the others are pure algorithms over an abstract e-graph (problem.py)
 and know nothing of ONNX. solve.py runs them in this order:

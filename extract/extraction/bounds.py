@@ -77,7 +77,7 @@ class Space:
         self.required = sum(1 << rank_of[root] for root in frozenset(core.roots))
         self.required |= self.must_contain(self.required)
         self.least = [min((pick.cost for pick in picks), default=math.inf) for picks in self.picks]
-        self.prices: dict[int, float] = {}
+        self.costs: dict[int, float] = {}
         for ranks in self.ranges:
             # Required classes are no children of classes outside of their own strongly connected component.
             readable = ~self.required | sum(1 << rank for rank in ranks)
@@ -104,7 +104,7 @@ class Space:
 
     def settled_cost(self) -> float:
         """The cost of the required classes that leave nothing to decide."""
-        return self.price(self.required & ~sum(self.parts))
+        return self.cost(self.required & ~sum(self.parts))
 
     def least_cost(self) -> float:
         """A lower bound of the cost of any selection."""
@@ -143,7 +143,7 @@ class Space:
             for rank, index in ready:
                 require_time(self.deadline)
                 pick = self.picks[rank][index]
-                floor = max(self.price(self.must[rank]), pick.cost + self.least_below(pick.children))
+                floor = max(self.cost(self.must[rank]), pick.cost + self.least_below(pick.children))
                 heapq.heappush(heap, (floor, rank))
             while heap and self.floor[heap[0][1]] < math.inf:
                 heapq.heappop(heap)
@@ -196,24 +196,24 @@ class Space:
             below |= self.reach[rank]
         return below
 
-    def price(self, classes: int) -> float:
+    def cost(self, classes: int) -> float:
         """The cheapest choices of some classes; asked for the same ones again and again."""
-        price = self.prices.get(classes)
-        if price is None:
-            price = self.prices[classes] = math.fsum(self.least[rank] for rank in bits(classes))
-        return price
+        cost = self.costs.get(classes)
+        if cost is None:
+            cost = self.costs[classes] = math.fsum(self.least[rank] for rank in bits(classes))
+        return cost
 
     def least_below(self, classes: int) -> float:
         """A lower bound of the cost of some classes with everything below them."""
         required = self.must_contain(classes)
-        least = self.price(required)
+        least = self.cost(required)
         disjoint, reached = 0.0, 0
         for member in sorted(bits(classes), key=lambda member: -self.floor[member]):
-            least = max(least, self.floor[member] + self.price(required & ~self.reach[member]))
+            least = max(least, self.floor[member] + self.cost(required & ~self.reach[member]))
             if not self.reach[member] & reached:
                 disjoint += self.floor[member]
                 reached |= self.reach[member]
-        return max(least, disjoint + self.price(required & ~reached))
+        return max(least, disjoint + self.cost(required & ~reached))
 
     def least_above(self) -> list[float]:
         """For every class, what a selection with it costs at least in its part, the classes below it left out.
@@ -243,8 +243,8 @@ class Space:
         return above
 
     def _beside(self, classes: int, one: int) -> float:
-        """The price of the classes that some classes must contain, without one of them and all that can be below it."""
-        return self.price(self.must_contain(classes & ~(1 << one)) & ~self.reach[one])
+        """The cost of the classes that some classes must contain, without one of them and all that can be below it."""
+        return self.cost(self.must_contain(classes & ~(1 << one)) & ~self.reach[one])
 
     def choices_below(self, core: Core, cost: float) -> list[list[int]]:
         """The choices that may be part of a selection below a cost: none of a root if there is no such selection."""

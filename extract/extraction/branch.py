@@ -171,10 +171,10 @@ class FrontierSearch:
             return space.least_below(frontier.open)
         decided = sum(1 << item.rank for item in frontier.decided)
         required = space.must_contain(frontier.open) & ~decided
-        least = space.price(required)
+        least = space.cost(required)
         for member in bits(frontier.open):
             had = math.fsum(item.cost for item in frontier.decided if space.reach[member] >> item.rank & 1)
-            least = max(least, space.floor[member] - had + space.price(required & ~space.reach[member]))
+            least = max(least, space.floor[member] - had + space.cost(required & ~space.reach[member]))
         return least
 
     def selection(self, frontier: Frontier) -> dict[int, int]:

@@ -163,8 +163,8 @@ class _Sweep:
             extra = [self.order[bit] for bit in bits(rival.children & ~view.below)]
             if any(self.home[child] == home for child in extra):
                 continue
-            price = rival.option.cost + math.fsum(self.bound[child] for child in extra)
-            if price < option.cost or (price == option.cost and rival.option.candidate < option.candidate):
+            cost = rival.option.cost + math.fsum(self.bound[child] for child in extra)
+            if cost < option.cost or (cost == option.cost and rival.option.candidate < option.candidate):
                 return True
         return False
 

@@ -99,7 +99,7 @@ class _Closures:
         self.best: list[int | None] = [None] * len(core.classes)
         self.members = [0] * len(core.classes)
         self.total = [math.inf] * len(core.classes)
-        self.price = [0.0] * len(core.classes)
+        self.cost = [0.0] * len(core.classes)
 
     def improve(self, number: int) -> bool:
         """Take the cheapest choice of a class; whether that changed anything for the better."""
@@ -110,7 +110,7 @@ class _Closures:
                 continue
             members, cost = closure
             if choice.cost + cost < self.total[number]:
-                self.best[number], self.total[number], self.price[number] = position, choice.cost + cost, choice.cost
+                self.best[number], self.total[number], self.cost[number] = position, choice.cost + cost, choice.cost
                 self.members[number] = members | 1 << number
         return self.total[number] < before
 
@@ -122,7 +122,7 @@ class _Closures:
             if self.best[child] is None or self.members[child] >> number & 1:
                 return None
             more = self.members[child] & ~members
-            cost += sum(self.price[other] for other in bits(more)) if members else self.total[child]
+            cost += sum(self.cost[other] for other in bits(more)) if members else self.total[child]
             members |= more
             if cost >= limit:
                 return None

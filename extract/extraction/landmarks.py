@@ -1,7 +1,7 @@
 """Landmarks: sets of choices of which every selection has one (Hoffmann, Porteous & Sebastia, JAIR 2004).
 
 A value that exists in several shapes is several classes, none of which must be selected, though one of them must: the
-linear relaxation of an integer program then takes half of each. Classes that read each other at the least price there
+linear relaxation of an integer program then takes half of each. Classes that read each other at the least cost there
 is (a Reshape's) are taken for one value; a value that every selection contains is built by a choice that reads none of
 its own classes. Values are a partition of the classes: which one it is decides on how strong the landmarks are, and not
 on whether they hold.
@@ -15,7 +15,7 @@ from .cores import Core
 from .dominance import drop_dominated_options
 from .options import Graph, Option, drop_unextractable, restrict_to_reachable, strongly_connected_classes
 
-_LEAST_PRICES = 1.01
+_LEAST_COSTS = 1.01
 """Choices of one child count as views up to this multiple of the cheapest."""
 
 Landmark = list[tuple[int, int]]
@@ -55,7 +55,7 @@ def _values(core: Core, kept: Kept) -> list[int]:
         for choice in (core.classes[number][position] for position in positions)
         if len(choice.children) == 1 and choice.cost > 0
     }
-    limit = _LEAST_PRICES * min(unary.values(), default=0.0)
+    limit = _LEAST_COSTS * min(unary.values(), default=0.0)
     views: dict[int, set[int]] = {number: set() for number in range(len(core.classes))}
     for (number, child), cost in unary.items():
         if cost <= limit:

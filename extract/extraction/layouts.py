@@ -2,7 +2,7 @@
 
 The runtime decides the layout of an operator from those of its operands. So each class of images is up to four classes
 of the problem: its value as a plain tensor by plain operators (the class itself), in blocks by operators that run in
-blocks, and in either layout by way of the other, for the price of a change of layout:
+blocks, and in either layout by way of the other, for the cost of a change of layout:
 
     blocks(c)  = Conv(blocked, w) | Relu(blocks) | Add(blocks, blocks) | ...
     plain(c)   = c | reorder(blocks(c))
@@ -65,7 +65,7 @@ class _Builder:
     rows: Sequence[Row]
     types: Types
     blocked: Blocked
-    reorder_price: Callable[[TensorType], float]
+    reorder_cost: Callable[[TensorType], float]
     fused: frozenset[str]
     starting: dict[Place, bool] = field(default_factory=dict)
     keeping: set[Place] = field(default_factory=set)
@@ -165,20 +165,20 @@ class _Builder:
         for owner in sorted(blockable):
             self._add("blocks", owner)
         for owner, row in enumerate(self.rows):
-            for index, (node, price) in enumerate(row):
-                self._add_candidate(Place(owner, index), node, price)
+            for index, (node, cost) in enumerate(row):
+                self._add_candidate(Place(owner, index), node, cost)
         roots = tuple(self._plain(root) for root in self.egraph.roots)
         classes = tuple(tuple(candidates) for candidates in self.classes)
         return LayoutProblem(Problem(classes, roots), tuple(tuple(places) for places in self.places))
 
-    def _add_candidate(self, place: Place, node: ENode, price: float) -> None:
+    def _add_candidate(self, place: Place, node: ENode, cost: float) -> None:
         plain = tuple(self._plain(child) for child in node.children)
         if not self._is_never_plain(place):
-            self._append(place.owner, Candidate(price, plain), place)
+            self._append(place.owner, Candidate(cost, plain), place)
         blocks = self.numbers.get(("blocks", place.owner), -1)
         if place in self.starting:
             data = self._class_in_blocks(node.children[0]) if self.starting[place] else plain[0]
-            self._append(blocks, Candidate(price, (data, *plain[1:])), place)
+            self._append(blocks, Candidate(cost, (data, *plain[1:])), place)
         elif place in self.keeping:
             children = tuple(
                 self.numbers["blocks", child] if self._is_image(child) else other
@@ -186,7 +186,7 @@ class _Builder:
             )
             convolved = any(n.op == "Conv" for child in node.children for n in self.egraph.classes[child].nodes)
             share = self.blocked.sum if node.op == "Add" and convolved else self.blocked.shares.get(node.op, 1.0)
-            self._append(blocks, Candidate(price * share, children), place)
+            self._append(blocks, Candidate(cost * share, children), place)
 
     def _append(self, number: int, candidate: Candidate, place: Place | None) -> None:
         self.classes[number].append(candidate)
@@ -220,7 +220,7 @@ class _Builder:
             type_ = self.types[owner]
             assert type_ is not None
             assert other is not None
-            self._append(number, Candidate(self.reorder_price(type_), (other,)), None)
+            self._append(number, Candidate(self.reorder_cost(type_), (other,)), None)
         return self.numbers[kind, owner]
 
 
@@ -230,13 +230,13 @@ def layout_problem(
     types: Types,
     blocked: Blocked,
     fused: frozenset[str],
-    reorder_price: Callable[[TensorType], float],
+    reorder_cost: Callable[[TensorType], float],
 ) -> LayoutProblem | None:
-    """The extraction problem where a change of layout has a price; None where nothing runs in blocks, or too much may.
+    """The extraction problem where a change of layout has a cost; None where nothing runs in blocks, or too much may.
 
     `fused` are the operators that run in the kernel of a convolution before them.
     """
-    builder = _Builder(egraph, rows, types, blocked, reorder_price, fused)
+    builder = _Builder(egraph, rows, types, blocked, reorder_cost, fused)
     blockable = builder.classify()
     is_small = len(blockable) - len(builder.only_blocks) <= _MOST_MIXED
     return builder.build(blockable) if blockable and is_small else None

@@ -30,11 +30,11 @@ _FILL_BYTES = 128
 
 
 @dataclass(frozen=True)
-class Pricing:
-    """The criteria between e-nodes: the cost model, and a price per stored byte that keeps files from growing.
+class Criteria:
+    """The criteria between e-nodes: the cost model, and a cost per stored byte that keeps files from growing.
 
     Constants of fewer bytes than `free_below`, and those of one value, cost nothing: where many layers share one, its
-    price would tie their otherwise independent choices together.
+    cost would tie their otherwise independent choices together.
     """
 
     model: CostModel
@@ -43,29 +43,29 @@ class Pricing:
     runtime: Runtime = NO_RUNTIME
 
     def storage(self, class_: EClass) -> float:
-        """The price of storing a constant."""
+        """The cost of storing a constant."""
         size = class_.type.bytes() if class_.type is not None else 0
         if class_.uniform is not None:
             size = min(size, _FILL_BYTES)
         return 0.0 if size < self.free_below else size * self.per_byte
 
     def copy(self, type_: TensorType) -> float:
-        """The price of reading a tensor and writing it."""
-        return self.model.price(Operation.of("Relu", {}, (type_,), type_, (False,)))
+        """The cost of reading a tensor and writing it."""
+        return self.model.cost(Operation.of("Relu", {}, (type_,), type_, (False,)))
 
     @staticmethod
-    def of(model: CostModel, runtime: Runtime = NO_RUNTIME) -> Pricing:
-        """The least price per byte: a mebibyte costs as much as launching one tiny kernel."""
-        launch = Pricing(model, 0.0).copy(TensorType("float32", ()))
-        return Pricing(model, launch / 2**20, runtime=runtime)
+    def of(model: CostModel, runtime: Runtime = NO_RUNTIME) -> Criteria:
+        """The least cost per byte: a mebibyte costs as much as launching one tiny kernel."""
+        launch = Criteria(model, 0.0).copy(TensorType("float32", ()))
+        return Criteria(model, launch / 2**20, runtime=runtime)
 
-    def stricter(self) -> Pricing:
-        """A hundred times the price per byte, and for every one."""
+    def stricter(self) -> Criteria:
+        """A hundred times the cost per byte, and for every one."""
         return replace(self, per_byte=100 * self.per_byte, free_below=0)
 
 
-class _Pricer:
-    """Prices of the e-nodes of an e-graph, for a model of one opset."""
+class _NodeCosts:
+    """Costs of the e-nodes of an e-graph, for a model of one opset."""
 
     def __init__(
         self,
@@ -73,17 +73,17 @@ class _Pricer:
         encoding: Encoding,
         origin: Origins,
         opset: int,
-        pricing: Pricing,
+        criteria: Criteria,
         assumptions: Types,
         barred: frozenset[int],
     ) -> None:
-        self.egraph, self.origin, self.opset, self.pricing = egraph, origin, opset, pricing
+        self.egraph, self.origin, self.opset, self.criteria = egraph, origin, opset, criteria
         self.assumptions, self.barred = assumptions, barred
         self.foldable = find_foldable(egraph)
         self.symbols = {number: name for name, number in encoding.symbols.items()}
-        self.prices: dict[tuple[object, ...], float | None] = {}
-        anchors = {anchor for fused in pricing.runtime.fused for anchor in fused.into}
-        self.fused = {anchor: pricing.runtime.operators_fused_into(anchor) for anchor in sorted(anchors)}
+        self.costs: dict[tuple[object, ...], float | None] = {}
+        anchors = {anchor for fused in criteria.runtime.fused for anchor in fused.into}
+        self.fused = {anchor: criteria.runtime.operators_fused_into(anchor) for anchor in sorted(anchors)}
         self.links = {
             (owner, node.op, node.attributes)
             for owner, class_ in enumerate(egraph.classes)
@@ -93,28 +93,28 @@ class _Pricer:
         }
 
     def candidates(self, owner: int) -> list[tuple[ENode, float]]:
-        """The e-nodes of a class that can be written, with their prices; of a constant, computing it now comes first,
+        """The e-nodes of a class that can be written, with their costs; of a constant, computing it now comes first,
         and of the others only those of the original model remain."""
         if owner in self.barred:
             return []
         class_ = self.egraph.classes[owner]
         is_foldable = owner in self.foldable
-        candidates = [(FOLD, self.pricing.storage(class_))] if is_foldable else []
+        candidates = [(FOLD, self.criteria.storage(class_))] if is_foldable else []
         for node in class_.nodes:
             is_original = node.op in _FREE or self.origin.find(owner, node, node.children) is not None
             if is_foldable and (node.op in _STORED or not is_original):
                 continue
-            price = self.price(owner, node)
-            if price is not None:
-                candidates.append((node, price * self._share(node)))
+            cost = self.cost(owner, node)
+            if cost is not None:
+                candidates.append((node, cost * self._share(node)))
         return candidates
 
     def _share(self, node: ENode) -> float:
-        """The share of its price that an e-node has behind what its operand may be made by."""
+        """The share of its cost that an e-node has behind what its operand may be made by."""
         for anchor, shares in self.fused.items():
             if node.op in shares and any(n.op == anchor for n in self.egraph.classes[node.children[0]].nodes):
                 return shares[node.op]
-        quantised = self.pricing.runtime.quantised
+        quantised = self.criteria.runtime.quantised
         return quantised.share if node.op in quantised.operators and self._is_dequantised(node.children[0]) else 1.0
 
     def _is_dequantised(self, owner: int) -> bool:
@@ -122,8 +122,8 @@ class _Pricer:
         makers = (m for n in classes[owner].nodes if n.op == "Out" for m in classes[n.children[0]].nodes)
         return any(maker.op == "Op" and opaque_type(maker) == "DequantizeLinear" for maker in makers)
 
-    def price(self, owner: int, node: ENode) -> float | None:
-        """The price of an e-node; None where it cannot be written at this opset."""
+    def cost(self, owner: int, node: ENode) -> float | None:
+        """The cost of an e-node; None where it cannot be written at this opset."""
         if node.op in _FREE:
             return 0.0
         classes, absent = self.egraph.classes, self.egraph.absent
@@ -138,16 +138,16 @@ class _Pricer:
         absences = tuple(c == absent for c in node.children)
         size = self.assumptions[owner]
         key = (node.op, node.attributes, operands, sizes, constant, output, size, is_original, continued, absences)
-        if key not in self.prices:
+        if key not in self.costs:
             is_writable = is_original or self._emit(node, operands, output) is not None
-            self.prices[key] = None
+            self.costs[key] = None
             if is_writable:
                 operation = _operation(node, sizes, size, constant, continued)
-                self.prices[key] = self.pricing.model.price(operation)
-        return self.prices[key]
+                self.costs[key] = self.criteria.model.cost(operation)
+        return self.costs[key]
 
     def _emit(self, node: ENode, operands: Types, output: TensorType | None) -> Emission | None:
-        runtime, absent = self.pricing.runtime, self.egraph.absent
+        runtime, absent = self.criteria.runtime, self.egraph.absent
         return emit_node(node, operands, output, self.opset, self.symbols, absent, runs=True, runtime=runtime)
 
 
@@ -158,7 +158,7 @@ def _operation(
     constant: tuple[bool, ...],
     continued: tuple[int, ...],
 ) -> Operation:
-    """The operation that a cost model prices: the operator, its attributes by name, and its operands."""
+    """The operation whose cost a model predicts: the operator, its attributes by name, and its operands."""
     if node.op == "Op":
         return Operation.of(opaque_type(node), {}, operands, output, constant)
     operator = OPERATORS[node.op]
@@ -175,7 +175,7 @@ def select(
     encoding: Encoding,
     origin: Origins,
     opset: int,
-    pricing: Pricing,
+    criteria: Criteria,
     *,
     time_limit: float,
     method: Extraction = "exact",
@@ -184,17 +184,17 @@ def select(
 ) -> Selection:
     """The cheapest graph that can be written at `opset`, with the proof that it is, or the proven gap.
 
-    `assumptions` are types of the classes at the sizes that prices count, from `assume_types`. `barred` are classes
+    `assumptions` are types of the classes at the sizes that costs count, from `assume_types`. `barred` are classes
     that the graph must not contain.
     """
     deadline = time.monotonic() + time_limit
     types = assumptions or tuple(c.type for c in egraph.classes)
-    pricer = _Pricer(egraph, encoding, origin, opset, pricing, types, barred)
-    rows = [pricer.candidates(owner) for owner in range(len(egraph.classes))]
+    node_costs = _NodeCosts(egraph, encoding, origin, opset, criteria, types, barred)
+    rows = [node_costs.candidates(owner) for owner in range(len(egraph.classes))]
     layouts = None
-    if (blocked := pricing.runtime.blocked) is not None:
-        fused = frozenset(pricing.runtime.operators_fused_into("Conv"))
-        layouts = layout_problem(egraph, rows, types, blocked, fused, lambda t: blocked.reorder * pricing.copy(t))
+    if (blocked := criteria.runtime.blocked) is not None:
+        fused = frozenset(criteria.runtime.operators_fused_into("Conv"))
+        layouts = layout_problem(egraph, rows, types, blocked, fused, lambda t: blocked.reorder * criteria.copy(t))
     choice = None
     if layouts is not None:
         solution = solve(layouts.problem, time_limit=seconds_left(deadline), method=method)

@@ -1,7 +1,7 @@
-"""The sizes that prices assume: every symbolic dimension of an input gets a number, and all others follow from these.
+"""The sizes that costs assume: every symbolic dimension of an input gets a number, and all others follow from these.
 
 The analyses leave a shape open where it depends on a symbolic dimension in a way that they do not express (the height
-behind a Conv of stride 2). A price needs a number there too: without one, a convolution over a feature map would cost
+behind a Conv of stride 2). A cost needs a number there too: without one, a convolution over a feature map would cost
 as much as one over a single pixel, and the extractor would take either.
 """
 

@@ -1,4 +1,4 @@
-"""Prices of operators as they were measured, where they were; the roofline's elsewhere (DNNFusion, section 4.3)."""
+"""Costs of operators as they were measured, where they were; the roofline's elsewhere (DNNFusion, section 4.3)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class ProfileCost:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_roofline", RooflineCost(self.device))
 
-    def price(self, operation: Operation) -> float:
+    def cost(self, operation: Operation) -> float:
         """The fastest measurement, else the roofline's time."""
-        estimate = self._roofline.price(operation)
+        estimate = self._roofline.cost(operation)
         if operation.output_type is None or not self.is_used or all(operation.constant):
             return self.calibration * estimate
         measured = self._measurement(operation, operation.output_type)
@@ -50,7 +50,7 @@ class ProfileCost:
                 continue
             constant = tuple(v is None or graph.values[v].is_constant for v in operator.inputs)
             measured = self._measurement(replace(operation, constant=constant), operation.output_type)
-            estimate = self._roofline.price(replace(operation, constant=constant))
+            estimate = self._roofline.cost(replace(operation, constant=constant))
             if measured is not None and estimate > 0.0:
                 ratios.append(measured / estimate)
         return replace(self, calibration=median(ratios)) if ratios else self
@@ -71,7 +71,7 @@ class ProfileCost:
 
 
 def _alone(operation: Operation, output: TensorType) -> OperatorGraph:
-    """The graph of one operator. It does not show that an operand is read twice, and neither do prices of nodes."""
+    """The graph of one operator. It does not show that an operand is read twice, and neither do costs of nodes."""
     given = [number for number, type_ in enumerate(operation.types) if type_ is not None]
     values = [Value(f"x{number}", operation.types[number], None, operation.constant[number]) for number in given]
     places = {number: place for place, number in enumerate(given)}

@@ -1,4 +1,4 @@
-"""Everything about some operators of a graph on which their prices depend."""
+"""Everything about some operators of a graph on which their costs depend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...ir.graph import OperatorGraph
 
 
 def structure(graph: OperatorGraph, operators: tuple[int, ...]) -> Hashable:
-    """Everything about operators, in the order given, but their names: equal where prices of any of their subsets are.
+    """Everything about operators, in the order given, but their names: equal where costs of any of their subsets are.
 
     Per operator its type, attributes, operands and results, values by their first appearance in the list. An opaque
     operator stands for itself alone: nothing tells what it does. Unlike the canonical key this keeps positions, so an

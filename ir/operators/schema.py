@@ -52,7 +52,7 @@ class OperatorSchema:
     into the operator, which then has no arguments either. `index_maps` is None where nothing is known of the elements
     that it reads. `flops` counts the floating-point operations of one call; None: one for each element read or made.
 
-    An operator of another domain than ONNX's has its `domain`, may be called `op_type` there, and is priced as the
+    An operator of another domain than ONNX's has its `domain`, may be called `op_type` there, and costs as much as the
     operator that it is `like`. `weights_at` is the number of the operand that has the filters of a convolution, outputs
     before inputs, and 0 for any other operator. A view's result has the elements of its operand in their order.
     A total operator runs on any elements of operands whose shapes fit; a division does not: that of an integer by zero

@@ -143,7 +143,7 @@ def test_the_data_hold_both_graphs(text: str) -> None:
     assert [view["name"] for view in graphs["after"]["views"]] == ["sub-graphs", "kernels", "operators"]
 
 
-def test_the_shares_add_up_to_the_price(joint: tuple[Result, Options], text: str) -> None:
+def test_the_shares_add_up_to_the_cost(joint: tuple[Result, Options], text: str) -> None:
     partition = joint[0].partition
     assert partition is not None
     operators = Page(text).content["graphs"]["after"]["operators"]

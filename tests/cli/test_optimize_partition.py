@@ -54,10 +54,10 @@ def test_groups_are_written_into_the_model(
 def test_joint_is_at_most_rewriting_and_fusing_in_sequence(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prices = optimized(model, tmp_path, "--partition", "joint", capsys=capsys)["partition"]["prices"]
-    assert prices["bound"] <= prices["joint"] <= min(prices["sequence"], prices["fused"])
-    assert prices["sequence"] <= prices["rewritten"]
-    assert prices["fused"] <= prices["original"]
+    costs = optimized(model, tmp_path, "--partition", "joint", capsys=capsys)["partition"]["costs"]
+    assert costs["bound"] <= costs["joint"] <= min(costs["sequence"], costs["fused"])
+    assert costs["sequence"] <= costs["rewritten"]
+    assert costs["fused"] <= costs["original"]
 
 
 def test_sub_graphs_as_functions_run_and_compute_the_same(

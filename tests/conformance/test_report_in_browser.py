@@ -47,13 +47,13 @@ note("found", after.querySelectorAll(".vertex.hit").length);
 const vertex = after.querySelector(".vertex");
 vertex.dispatchEvent(new PointerEvent("pointermove", {bubbles: true, clientX: 100, clientY: 100}));
 note("tip", document.getElementById("tip").textContent);
-const heading = [...document.querySelectorAll("th button")].find(b => b.textContent === "price");
+const heading = [...document.querySelectorAll("th button")].find(b => b.textContent === "cost");
 press(heading);
-const prices = [...heading.closest("table").tBodies[0].rows].map(row => Number(row.cells[2].dataset.value));
-note("sorted", prices.every((p, i) => !i || p <= prices[i - 1]));
+const costs = [...heading.closest("table").tBodies[0].rows].map(row => Number(row.cells[2].dataset.value));
+note("sorted", costs.every((p, i) => !i || p <= costs[i - 1]));
 const frame = heading.closest(".scroll");
 const share = [...heading.closest("tr").cells].find(cell => cell.textContent === "share").getBoundingClientRect();
-note("price and share are in view", share.right <= frame.getBoundingClientRect().left + frame.clientWidth + 1);
+note("cost and share are in view", share.right <= frame.getBoundingClientRect().left + frame.clientWidth + 1);
 note("requests", performance.getEntriesByType("resource").length);
 note("wider than the window", document.documentElement.scrollWidth > document.documentElement.clientWidth);
 const outcome = document.createElement("pre");
@@ -106,8 +106,8 @@ def test_it_works_in_a_browser(report: Path, width: int) -> None:
     assert seen["row that was clicked"] == ["0"]
     assert seen["operators"] > seen["sub-graphs"] > 1
     assert seen["found"] > 0
-    assert "price" in seen["tip"]
+    assert "cost" in seen["tip"]
     assert seen["sorted"] is True
-    assert seen["price and share are in view"] is True
+    assert seen["cost and share are in view"] is True
     assert seen["requests"] == 0
     assert seen["wider than the window"] is False

@@ -41,10 +41,10 @@ def f32(*shape: int) -> TensorType:
     return TensorType("float32", shape)
 
 
-def price(
+def cost(
     model: CostModel, op: str, *operands: TensorType, output: TensorType, attributes: Attributes | None = None
 ) -> float:
-    return model.price(Operation.of(op, attributes or {}, operands, output, (False,) * len(operands)))
+    return model.cost(Operation.of(op, attributes or {}, operands, output, (False,) * len(operands)))
 
 
 @given(
@@ -55,7 +55,7 @@ def price(
     output=types,
     constant=st.lists(st.booleans(), max_size=5).map(tuple),
 )
-def test_every_price_is_finite_and_not_negative(
+def test_every_cost_is_finite_and_not_negative(
     model: CostModel,
     op: str,
     attributes: Attributes,
@@ -63,7 +63,7 @@ def test_every_price_is_finite_and_not_negative(
     output: TensorType | None,
     constant: tuple[bool, ...],
 ) -> None:
-    cost = model.price(Operation.of(op, attributes, operands, output, constant))
+    cost = model.cost(Operation.of(op, attributes, operands, output, constant))
     assert isfinite(cost)
     assert cost >= 0
 
@@ -75,10 +75,10 @@ def test_every_price_is_finite_and_not_negative(
 )
 def test_a_chain_of_binary_concats_costs_one_concat(model: CostModel, rows: list[int], width: int) -> None:
     parts = [f32(width, r) for r in rows]
-    whole = price(model, "Concat", *parts, output=f32(width, sum(rows)), attributes={"axis": 1})
+    whole = cost(model, "Concat", *parts, output=f32(width, sum(rows)), attributes={"axis": 1})
     ends = [sum(rows[: i + 1]) for i in range(len(rows))]
     chain = sum(
-        price(
+        cost(
             model,
             "Concat",
             f32(width, before),
@@ -94,45 +94,45 @@ def test_a_chain_of_binary_concats_costs_one_concat(model: CostModel, rows: list
 @given(model=st.sampled_from(MODELS), rows=st.integers(1, 512), more=st.integers(1, 512), columns=st.integers(1, 512))
 def test_a_larger_matmul_never_costs_less(model: CostModel, rows: int, more: int, columns: int) -> None:
     weight = f32(64, columns)
-    small = price(model, "MatMul", f32(rows, 64), weight, output=f32(rows, columns))
-    assert small <= price(model, "MatMul", f32(rows + more, 64), weight, output=f32(rows + more, columns))
+    small = cost(model, "MatMul", f32(rows, 64), weight, output=f32(rows, columns))
+    assert small <= cost(model, "MatMul", f32(rows + more, 64), weight, output=f32(rows + more, columns))
 
 
 @each_model
 @pytest.mark.parametrize("leaf", sorted(LEAVES))
 def test_leaves_are_free(model: CostModel, leaf: str) -> None:
-    assert price(model, leaf, output=f32(1000)) == 0
+    assert cost(model, leaf, output=f32(1000)) == 0
 
 
 @each_model
 def test_a_node_on_constants_costs_next_to_nothing_but_something(model: CostModel) -> None:
     weight = f32(1000, 1000)
-    folded = model.price(Operation.of("Mul", {}, (weight, weight), weight, (True, True)))
-    assert 0 < folded < 1e-5 * price(model, "Mul", weight, weight, output=weight)
+    folded = model.cost(Operation.of("Mul", {}, (weight, weight), weight, (True, True)))
+    assert 0 < folded < 1e-5 * cost(model, "Mul", weight, weight, output=weight)
 
 
 @each_model
 def test_a_bias_in_the_gemm_beats_a_separate_add(model: CostModel) -> None:
     x, weight, bias = f32(128, 768), f32(768, 768), f32(768)
-    separate = price(model, "MatMul", x, weight, output=x) + price(model, "Add", x, bias, output=x)
-    assert price(model, "Gemm", x, weight, bias, output=x) < separate
+    separate = cost(model, "MatMul", x, weight, output=x) + cost(model, "Add", x, bias, output=x)
+    assert cost(model, "Gemm", x, weight, bias, output=x) < separate
 
 
 @each_model
 def test_factoring_out_a_product_is_cheaper(model: CostModel) -> None:
     x = f32(128, 768)
-    add, mul = price(model, "Add", x, x, output=x), price(model, "Mul", x, x, output=x)
+    add, mul = cost(model, "Add", x, x, output=x), cost(model, "Mul", x, x, output=x)
     assert add + mul < mul + mul + add
 
 
 def test_of_equal_flops_fewer_bytes_win() -> None:
     model, x = FlopsCost(), f32(128, 768)
-    assert price(model, "Reshape", x, output=x) < price(model, "Transpose", x, output=x)
+    assert cost(model, "Reshape", x, output=x) < cost(model, "Transpose", x, output=x)
 
 
 def test_the_tie_break_stays_below_the_flops() -> None:
     x = f32(128, 768)
-    assert price(FlopsCost(), "Add", x, x, output=x) == pytest.approx(128 * 768, rel=1e-4)
+    assert cost(FlopsCost(), "Add", x, x, output=x) == pytest.approx(128 * 768, rel=1e-4)
 
 
 @pytest.mark.parametrize(("name", "unit"), [("flops", "FLOP"), ("roofline", "s")])

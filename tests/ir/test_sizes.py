@@ -144,7 +144,7 @@ def test_what_is_no_size_is_not_parsed(text: str) -> None:
         (-1, 128),
     ],
 )
-def test_prices_count_expressions_at_the_sizes_of_their_names(dimension: int | str, size: int) -> None:
+def test_costs_count_expressions_at_the_sizes_of_their_names(dimension: int | str, size: int) -> None:
     assert dimension_size(dimension) == size
 
 

@@ -1,4 +1,4 @@
-"""Whether a rule ever pays: the prices of its right side and its left, on the samples it fired on."""
+"""Whether a rule ever pays: the costs of its right side and its left, on the samples it fired on."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ def remark_on_worth(rule: Rule, hits: Sequence[Hit]) -> str:
 
 def _costs_more(sample: Sample, fired: Fired, model: CostModel) -> bool:
     """Whether every way to compute the roots that the rule added costs more than the sampled one."""
-    prices = _Prices(sample, fired, model)
+    costs = _Costs(sample, fired, model)
     placement = Placement(sample, fired)
     left = [placement.node_of(root) for root in sample.roots]
     added = [
-        prices.cost(node)
+        costs.cost(node)
         for number in fired.roots
         for node in fired.classes[number]
         if node not in left and node.head not in LEAVES
     ]
     if not added or any(node.head in ("Var", "Weight", "Full") for n in fired.roots for node in fired.classes[n]):
         return False
-    return min(added) > max(prices.cost(node) for node in left if node is not None) * (1 + 1e-9)
+    return min(added) > max(costs.cost(node) for node in left if node is not None) * (1 + 1e-9)
 
 
 @dataclass
-class _Prices:
+class _Costs:
     """The costs of e-nodes with the cheapest trees of their operands."""
 
     sample: Sample
@@ -97,13 +97,13 @@ class _Prices:
         return bool(operands) and all(a in self.constants for a in operands)
 
     def cost(self, node: ScratchNode | None) -> float:
-        """The price of an e-node and of the cheapest operands."""
+        """The cost of an e-node and of the cheapest operands."""
         if node is None:
             return inf
         operands = [a for a in node.arguments if isinstance(a, EClass)]
-        return self._price(node) + sum(self.costs[a] for a in operands)
+        return self._cost(node) + sum(self.costs[a] for a in operands)
 
-    def _price(self, node: ScratchNode) -> float:
+    def _cost(self, node: ScratchNode) -> float:
         if node.head in LEAVES:
             return 0.0
         pairs = list(zip(OPERATORS[node.head].arguments, node.arguments, strict=True))
@@ -112,4 +112,4 @@ class _Prices:
         types = tuple(self.types.get(a) for a in operands)
         output = next((self.types.get(c) for c, nodes in self.fired.classes.items() if node in nodes), None)
         constant = tuple(a in self.constants for a in operands)
-        return self.model.price(Operation.of(node.head, attributes, types, output, constant))
+        return self.model.cost(Operation.of(node.head, attributes, types, output, constant))

@@ -20,7 +20,7 @@ _SIZES = ((2, 8), (1, 8), (2, 32), (1, 32), (1, 64), (1, 224), (1, 1), (2, 2), (
 """Sizes tried for symbolic dimensions: (leading axis, every other axis). Leading 2 first: size 1 hides broadcasting."""
 
 _TYPICAL_SIZES = ((1, 128), (1, 224), (1, 256), (1, 64), (1, 32), *_SIZES)
-"""Sizes tried where the time of a run matters: the first are those that prices assume."""
+"""Sizes tried where the time of a run matters: the first are those that costs assume."""
 
 _WIDE_SIZES = (50, 64)
 """Sizes of maps that are halved four or five times and still have several elements, so that a window reads more than

@@ -111,13 +111,13 @@ def cluster(graph: OperatorGraph, *, threshold: float = THRESHOLD, weights: Sequ
 
     `weights` replace those of Eq. (1). Raises PartitionError where there is not one of at least 0 for each operator.
     """
-    priced = operator_weights(graph) if weights is None else weights
-    if len(priced) != len(graph):
-        raise PartitionError(f"{len(priced)} weights given for {len(graph)} operators")
-    for operator, weight in zip(graph.operators, priced, strict=True):
+    weighed = operator_weights(graph) if weights is None else weights
+    if len(weighed) != len(graph):
+        raise PartitionError(f"{len(weighed)} weights given for {len(graph)} operators")
+    for operator, weight in zip(graph.operators, weighed, strict=True):
         if not weight >= 0:
             raise PartitionError(f"{operator.name}: the weight must be at least 0, not {weight}")
-    state = Clustering(StagedGraph(graph.predecessors), priced, threshold, _opaque(graph, range(len(graph))))
+    state = Clustering(StagedGraph(graph.predecessors), weighed, threshold, _opaque(graph, range(len(graph))))
     state.run()
     return partition_of(graph, [state.hyper_node(node) for node in range(len(graph))], "ago")
 

@@ -1,4 +1,4 @@
-"""DNNFusion's fusion plan: groups grown greedily from seeds, by mapping types and, where those leave it open, by price.
+"""DNNFusion's fusion plan: groups grown greedily from seeds, by mapping types and, where those leave it open, by cost.
 
 Niu et al., "DNNFusion", PLDI 2021, section 4.3 and Listing 1. What the listing leaves open is decided so:
 
@@ -102,18 +102,18 @@ def combine(first: MappingType, second: MappingType) -> Combination:
     return TABLE[first, second]
 
 
-Price = Callable[[tuple[int, ...]], float]
+Cost = Callable[[tuple[int, ...]], float]
 """Seconds, or anything else that adds up, of one kernel made of these operators (ascending)."""
 
 
-def fusion_plan(graph: OperatorGraph, device: Device, price: Price, *, predecessors_first: bool = False) -> Partition:
+def fusion_plan(graph: OperatorGraph, device: Device, cost: Cost, *, predecessors_first: bool = False) -> Partition:
     """The partition that Listing 1 finds; method "dnnfusion".
 
-    `price` decides the yellow combinations: two kernels become one where that costs no more than both. With
+    `cost` decides the yellow combinations: two kernels become one where that costs no more than both. With
     `predecessors_first` a seed looks back before it looks ahead ("Step III and Step II can be swapped"), so that it
     goes to the product before it rather than to the one behind.
     """
-    planner = _Planner(graph, device, price)
+    planner = _Planner(graph, device, cost)
     for seed in seeds(graph, planner.types):
         planner.grow(seed, predecessors_first)
     return partition_of(graph, planner.groups.labels, "dnnfusion")
@@ -127,11 +127,11 @@ def seeds(graph: OperatorGraph, types: tuple[MappingType | None, ...]) -> list[i
 
 @dataclass
 class _Block:
-    """A group that grows: its label, the type of the operator it is together, and its price once asked for."""
+    """A group that grows: its label, the type of the operator it is together, and its cost once asked for."""
 
     label: int
     type: MappingType
-    price: float | None = None
+    cost: float | None = None
 
 
 _Meet = Callable[[_Block, int, MappingType], Combination]
@@ -140,10 +140,10 @@ _Meet = Callable[[_Block, int, MappingType], Combination]
 class _Planner:
     """The state of Listing 1: which operators are still unfused, and the groups."""
 
-    def __init__(self, graph: OperatorGraph, device: Device, price: Price) -> None:
+    def __init__(self, graph: OperatorGraph, device: Device, cost: Cost) -> None:
         self.graph = graph
         self.device = device
-        self.price = price
+        self.cost = cost
         self.types = mapping_types(graph)
         self.groups = Contraction(graph.successors)
         self.unfused = set(range(len(graph)))
@@ -197,20 +197,20 @@ class _Planner:
             return False
         if not self.groups.can_merge(block.label, candidate):
             return False
-        price = None
+        cost = None
         if combination.colour is Colour.YELLOW:
-            price = self.price(joined)
-            if price > self._price(block) + self.price((candidate,)):
+            cost = self.cost(joined)
+            if cost > self._cost(block) + self.cost((candidate,)):
                 return False
         self.groups.merge(block.label, candidate)
         self.unfused.discard(candidate)
-        block.type, block.price = combination.result, price
+        block.type, block.cost = combination.result, cost
         return True
 
-    def _price(self, block: _Block) -> float:
-        if block.price is None:
-            block.price = self.price(self.groups.members(block.label))
-        return block.price
+    def _cost(self, block: _Block) -> float:
+        if block.cost is None:
+            block.cost = self.cost(self.groups.members(block.label))
+        return block.cost
 
 
 # --- what a fused kernel needs

@@ -1,4 +1,4 @@
-"""The cheapest acyclic cover of a region by given sets, each with an arbitrary price: proven optimal.
+"""The cheapest acyclic cover of a region by given sets, each with an arbitrary cost: proven optimal.
 
 Set partitioning: every node is in one chosen set, and the sets can run one after the other. Two solvers share one
 reduction, after Dantzig and Wolfe: the dual of the linear relaxation gives each node a share of the cost, and a set
@@ -33,11 +33,11 @@ _LEAST_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class CoverProblem:
-    """`sets` are masks of nodes of the region, connected or not, each convex; `prices` are finite."""
+    """`sets` are masks of nodes of the region, connected or not, each convex; `costs` are finite."""
 
     region: Region
     sets: tuple[int, ...]
-    prices: tuple[float, ...]
+    costs: tuple[float, ...]
 
     @cached_property
     def direct(self) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ def cheapest_cover(
 
     Not proven where the deadline (time.monotonic) came before z3's answer: then the best that the paths have found.
     """
-    weights, _ = as_integers(problem.prices)
+    weights, _ = as_integers(problem.costs)
     shares = _make_feasible(problem, weights, _dual_shares(problem, weights))
     excess = [weight - sum(shares[n] for n in bits(mask)) for mask, weight in zip(problem.sets, weights, strict=True)]
     best = list(incumbent)

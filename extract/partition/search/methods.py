@@ -31,13 +31,13 @@ _WINDOW = Limits(groups=6, operators=24, largest=16, sets=2_000)
 
 @dataclass(frozen=True)
 class SearchResult:
-    """A partition, its price in seconds, those of the baselines looked at, and what the windows proved.
+    """A partition, its cost in seconds, those of the baselines looked at, and what the windows proved.
 
     `bound` is proven too: no partition of this graph costs less under the model of kernels.
     """
 
     partition: Partition
-    price: float
+    cost: float
     baselines: Mapping[str, float]
     improvement: Improvement | None
     bound: float
@@ -66,8 +66,8 @@ def search_partition(graph: OperatorGraph, model: KernelModel, deadline: float =
         starts[name] = method(graph, model)
         candidates.append(merge_groups(cut_into_kernels(starts[name], model), model, deadline))
     best = min(candidates, key=model.partition)
-    prices = {name: model.partition(partition) for name, partition in starts.items() if name in _BASELINES}
-    return SearchResult(replace(best, method="joint"), model.partition(best), prices, None, model.bound())
+    costs = {name: model.partition(partition) for name, partition in starts.items() if name in _BASELINES}
+    return SearchResult(replace(best, method="joint"), model.partition(best), costs, None, model.bound())
 
 
 def refine_partition(result: SearchResult, model: KernelModel, time_limit: float) -> SearchResult:
@@ -79,7 +79,7 @@ def refine_partition(result: SearchResult, model: KernelModel, time_limit: float
         improvement = improve_kernels(start, model, time_limit)
         best = min(start, merge_groups(improvement.partition, model, deadline), key=model.partition)
     best = replace(cut_into_kernels(best, model), method="joint")
-    return replace(result, partition=best, price=model.partition(best), improvement=improvement)
+    return replace(result, partition=best, cost=model.partition(best), improvement=improvement)
 
 
 def improve_kernels(

@@ -1,8 +1,8 @@
 """Better partitions, window by window: each window is cut into groups again, proven cheapest.
 
 A window is some adjacent groups and their operators; what surrounds it stays. Of its operators every set that may be
-a group is priced (connected, convex, allowed, up to a size), and the cheapest acyclic cover by such sets is proven
-(cover.py). The price of a set is arbitrary: it need not be the sum of anything. The claim of a window is "optimal over
+a group gets its cost (connected, convex, allowed, up to a size), and the cheapest acyclic cover by such sets is proven
+(cover.py). The cost of a set is arbitrary: it need not be the sum of anything. The claim of a window is "optimal over
 these sets within the window", not optimal over the whole graph; sweeps go on until no window can be improved.
 """
 
@@ -21,14 +21,14 @@ from ..groups import Partition, partition_of
 from .convex import Region, convex_sets, mask_of
 from .cover import CoverProblem, cheapest_cover
 
-Price = Callable[[tuple[int, ...]], float]
+Cost = Callable[[tuple[int, ...]], float]
 """What a set of operators (ascending) costs as one sub-graph: finite, or infinite for what cannot be made."""
 
 Allowed = Callable[[tuple[int, ...]], bool]
 """Whether a set of operators (ascending) may be a group, besides being connected and convex."""
 
 Structure = Callable[[tuple[int, ...]], Hashable]
-"""Everything about a window's operators, in the order given, on which prices and permissions depend."""
+"""Everything about a window's operators, in the order given, on which costs and permissions depend."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Limits:
 class Window:
     """A window that was solved. `operators` by index in the graph.
 
-    `before` and `after` are its prices; `candidates` the sets that were priced; `complete` says that they are all
+    `before` and `after` are its costs; `candidates` the sets whose cost was computed; `complete` says that they are all
     connected, convex and allowed sets up to the limit of size; `proven` that no acyclic cover by them is cheaper.
     """
 
@@ -72,13 +72,13 @@ class Improvement:
 
     @property
     def saved(self) -> float:
-        """By how much the sum of the groups' prices fell."""
+        """By how much the sum of the groups' costs fell."""
         return sum(window.before - window.after for window in self.windows if window.after < window.before)
 
 
 def improve(
     partition: Partition,
-    price: Price,
+    cost: Cost,
     allowed: Allowed,
     time_limit: float = 10.0,
     limits: Limits = Limits(),
@@ -89,12 +89,12 @@ def improve(
 
     Windows are those around every operator, or `around` some of them.
 
-    Groups that are there stay possible whether allowed or not. Prices are asked for once per set. Windows that are
-    equal in their prices are solved once; with `structure`, windows of equal structure are not even priced again.
+    Groups that are there stay possible whether allowed or not. Costs are asked for once per set. Windows that are
+    equal in their costs are solved once; with `structure`, windows of equal structure do not even ask for costs again.
     """
     started = time.monotonic()
     seeds = range(len(partition.graph)) if around is None else sorted(around)
-    sweeps = _Sweeps(partition.graph, price, allowed, limits, structure, started + time_limit, seeds)
+    sweeps = _Sweeps(partition.graph, cost, allowed, limits, structure, started + time_limit, seeds)
     windows: list[Window] = []
     is_final = False
     while not is_final and not is_over(sweeps.deadline):
@@ -132,14 +132,14 @@ class _Sweeps:
     """Sweeps over partitions of one graph; `is_proven` says whether all covers of the last one are."""
 
     graph: OperatorGraph
-    price: Price
+    cost: Cost
     allowed: Allowed
     limits: Limits
     structure: Structure | None
     deadline: float
     seeds: Sequence[int]
     is_proven: bool = True
-    prices: dict[tuple[int, ...], float] = field(default_factory=dict)
+    costs: dict[tuple[int, ...], float] = field(default_factory=dict)
     permitted: dict[tuple[int, ...], bool] = field(default_factory=dict)
     by_region: dict[Hashable, _CheapestCover] = field(default_factory=dict)
     by_problem: dict[tuple[CoverProblem, tuple[int, ...]], tuple[int, ...]] = field(default_factory=dict)
@@ -170,7 +170,7 @@ class _Sweeps:
         cover = self._find_cover(window)
         self.is_proven = self.is_proven and cover.proven
         before, after = (
-            fsum(self._price(window.members(mask)) for mask in masks) for masks in (window.present, cover.masks)
+            fsum(self._cost(window.members(mask)) for mask in masks) for masks in (window.present, cover.masks)
         )
         operators, groups = tuple(sorted(window.operators)), len(window.present)
         outcome = cover.candidates, before, min(before, after), cover.complete, cover.proven
@@ -181,10 +181,10 @@ class _Sweeps:
             self.final.add(window)
         return partition
 
-    def _price(self, members: tuple[int, ...]) -> float:
-        if members not in self.prices:
-            self.prices[members] = self.price(members)
-        return self.prices[members]
+    def _cost(self, members: tuple[int, ...]) -> float:
+        if members not in self.costs:
+            self.costs[members] = self.cost(members)
+        return self.costs[members]
 
     def _is_allowed(self, members: tuple[int, ...]) -> bool:
         if members not in self.permitted:
@@ -201,16 +201,16 @@ class _Sweeps:
 
     def _compute_cover(self, window: _Region) -> _CheapestCover:
         convex = convex_sets(window.region, self.limits.largest, self.limits.sets)
-        prices = {mask: self._price(window.members(mask)) for mask in window.present}
+        costs = {mask: self._cost(window.members(mask)) for mask in window.present}
         for mask in convex.masks:
             if is_over(self.deadline):
-                return _CheapestCover(window.present, len(prices), False, False)
+                return _CheapestCover(window.present, len(costs), False, False)
             members = window.members(mask)
-            if mask not in prices and self._is_allowed(members) and (cost := self._price(members)) < inf:
-                prices[mask] = cost
+            if mask not in costs and self._is_allowed(members) and (cost := self._cost(members)) < inf:
+                costs[mask] = cost
         # A group that is there but cannot be made is dearer than all sets that can.
-        dear = 1.0 + sum(abs(cost) for cost in prices.values() if cost < inf)
-        problem = CoverProblem(window.region, tuple(prices), tuple(min(cost, dear) for cost in prices.values()))
+        dear = 1.0 + sum(abs(cost) for cost in costs.values() if cost < inf)
+        problem = CoverProblem(window.region, tuple(costs), tuple(min(cost, dear) for cost in costs.values()))
         present = tuple(range(len(window.present)))
         chosen = self.by_problem.get((problem, present))
         proven = chosen is not None
@@ -219,7 +219,7 @@ class _Sweeps:
             chosen, proven = cover.chosen, cover.proven
         if proven:
             self.by_problem[problem, present] = chosen
-        return _CheapestCover(tuple(problem.sets[p] for p in chosen), len(prices), convex.complete, proven)
+        return _CheapestCover(tuple(problem.sets[p] for p in chosen), len(costs), convex.complete, proven)
 
 
 def _grow_window(partition: Partition, seed: int, done: Sequence[bool], limits: Limits) -> tuple[int, ...]:

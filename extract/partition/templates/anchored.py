@@ -73,7 +73,7 @@ def _is_row_wise(operators: OperatorSet, member: int) -> bool:
     return not is_other and operators.graph.operators[member].op not in RECURRENT
 
 
-def _product_price(operators: OperatorSet) -> float:
+def _product_cost(operators: OperatorSet) -> float:
     """As of any kernel, and what it takes to write rows of a matrix product elsewhere, element by element."""
     graph, device = operators.graph, operators.device
     (anchor,) = operators.anchors
@@ -95,7 +95,7 @@ def _product_price(operators: OperatorSet) -> float:
 def _around(
     name: str,
     is_anchor: Callable[[OperatorSet, int], bool],
-    price: Callable[[OperatorSet], float] = lambda operators: operators.seconds,
+    cost: Callable[[OperatorSet], float] = lambda operators: operators.seconds,
 ) -> Template:
     """The template of kernels around one operator of a kind."""
 
@@ -104,10 +104,10 @@ def _around(
             return "the one that reduces is of another kind"
         return why_not_one_anchor(operators)
 
-    return Template(name, accepts, price)
+    return Template(name, accepts, cost)
 
 
-PRODUCT = _around("product", _is_product, _product_price)
+PRODUCT = _around("product", _is_product, _product_cost)
 """Matrix products and convolutions of several channels."""
 WINDOW = _around("window", _is_window)
 """Reductions channel by channel: depthwise convolutions and pooling."""

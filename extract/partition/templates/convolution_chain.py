@@ -109,7 +109,7 @@ def _links(operators: OperatorSet) -> list[_Link]:
     return links
 
 
-def _price(operators: OperatorSet) -> float:
+def _cost(operators: OperatorSet) -> float:
     """As of its parts, each by itself: but the maps between move at the rate of the cache that keeps their rows, which
     are written with a border around them; nothing fetches weights ahead, and a window in front copies what it reads.
     Work by rows takes a little longer."""
@@ -131,4 +131,4 @@ def _price(operators: OperatorSet) -> float:
     return total
 
 
-CONVOLUTION_CHAIN = Template("convolution_chain", _accepts, _price, rule="convolution_chain")
+CONVOLUTION_CHAIN = Template("convolution_chain", _accepts, _cost, rule="convolution_chain")

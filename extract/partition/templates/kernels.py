@@ -26,11 +26,11 @@ Measured = Callable[[Members], float | None]
 """Seconds of a kernel from the profile database, without its launch; None where it was never measured."""
 
 _LARGEST_KERNEL = 256
-"""Operators of one kernel at most: a price takes as long as the kernel is large."""
+"""Operators of one kernel at most: a cost takes as long as the kernel is large."""
 
 
 @dataclass(frozen=True)
-class _Price:
+class _KernelCost:
     """The seconds of a kernel without its launch, and the template that makes it; infinite and None where none does."""
 
     seconds: float
@@ -39,7 +39,7 @@ class _Price:
 
 @dataclass
 class KernelModel:
-    """Prices of sets of operators of one graph, each computed once.
+    """Costs of sets of operators of one graph, each computed once.
 
     Without `intensive`, a kernel has one anchor op at most. `threads` are those that its kernels run on, `alone` the
     operators that have no lowering; without `views_apart` a view is an operator of a kernel like others. `factors` are
@@ -59,7 +59,7 @@ class KernelModel:
     alone: Collection[int] = ()
     views_apart: bool = True
     refused: set[Hashable] = field(default_factory=set)
-    _prices: dict[Members, _Price] = field(default_factory=dict)
+    _costs: dict[Members, _KernelCost] = field(default_factory=dict)
     _cuts: dict[Members, tuple[Members, ...]] = field(default_factory=dict)
 
     @cached_property
@@ -67,7 +67,7 @@ class KernelModel:
         """What templates ask about the graph."""
         return KernelGraph(self.graph, self.device, self.threads, self.views_apart, self.alone)
 
-    # --- prices
+    # --- costs
 
     def partition(self, partition: Partition) -> float:
         """Seconds of one run of every sub-graph."""
@@ -86,7 +86,7 @@ class KernelModel:
         return views + (self.kernel(cut.core) + call_seconds(self.device) if cut.core else 0.0)
 
     def shares(self, partition: Partition) -> tuple[float, ...]:
-        """What each operator adds to the price of a partition; they sum up to it.
+        """What each operator adds to the cost of a partition; they sum up to it.
 
         Its own arithmetic and copying; and of the rest of its kernel, launch included, a part by the bytes it moves
         over the border.
@@ -128,39 +128,39 @@ class KernelModel:
 
     def kernel(self, members: Members) -> float:
         """Seconds of a kernel without its launch; infinite where no template makes it."""
-        return self._price(members).seconds
+        return self._cost(members).seconds
 
     def template(self, members: Members) -> Template | None:
         """The template that makes a kernel of these operators, if one does."""
-        return self._price(members).template
+        return self._cost(members).template
 
-    def _price(self, members: Members) -> _Price:
-        if members not in self._prices:
-            self._prices[members] = self._find_template(members)
-        return self._prices[members]
+    def _cost(self, members: Members) -> _KernelCost:
+        if members not in self._costs:
+            self._costs[members] = self._find_template(members)
+        return self._costs[members]
 
-    def _find_template(self, members: Members) -> _Price:
+    def _find_template(self, members: Members) -> _KernelCost:
         """The cheapest template that accepts the operators."""
         if len(members) > _LARGEST_KERNEL or (len(members) > 1 and not self._alone.isdisjoint(members)):
-            return _NO_PRICE
-        operators, best = OperatorSet(self.within, members), _NO_PRICE
+            return _NO_COST
+        operators, best = OperatorSet(self.within, members), _NO_COST
         for template in TEMPLATES:
             if template.is_intensive and not self._may_be_intensive(operators):
                 continue
             if template.accepts(operators) is None:
-                seconds = self.factors.get(template.name, self.calibration) * template.price(operators)
-                best = min(best, _Price(seconds, template), key=lambda price: price.seconds)
+                seconds = self.factors.get(template.name, self.calibration) * template.cost(operators)
+                best = min(best, _KernelCost(seconds, template), key=lambda cost: cost.seconds)
         if best.template is not None and self.measured is not None:
             latency = self.measured(members)
-            return best if latency is None else _Price(latency, best.template)
+            return best if latency is None else _KernelCost(latency, best.template)
         return best
 
     def refuse(self, kernels: Iterable[Members]) -> None:
         """Take note of kernels of several anchor ops that there is no schedule for, nor for any like them."""
         self.refused.update(structure(self.graph, members) for members in kernels)
-        intensive = [m for m, price in self._prices.items() if price.template and price.template.is_intensive]
+        intensive = [m for m, cost in self._costs.items() if cost.template and cost.template.is_intensive]
         for members in intensive:
-            del self._prices[members]
+            del self._costs[members]
         self._cuts.clear()
 
     @cached_property
@@ -188,7 +188,7 @@ class KernelModel:
         return self.within.is_no_kernel(members)
 
 
-_NO_PRICE = _Price(inf, None)
+_NO_COST = _KernelCost(inf, None)
 
 
 def _cut_into_kernels(model: KernelModel, members: Members) -> Iterable[Members]:

@@ -74,7 +74,7 @@ class OperatorSet:
 
     @property
     def device(self) -> Device:
-        """The device that prices are for."""
+        """The device that costs are for."""
         return self.within.device
 
     @cached_property

@@ -188,11 +188,11 @@ def _keeps_axes(operators: OperatorSet, members: Iterable[int]) -> bool:
     return True
 
 
-def _price(operators: OperatorSet) -> float:
+def _cost(operators: OperatorSet) -> float:
     """As of any kernel, with what tiles read again; and arithmetic takes a little longer."""
     again = sum(link.reread_seconds() for link in _links(operators) or [])
     arithmetic = _BY_ROWS * operators.arithmetic
     return roofline(arithmetic, operators.moving) + operators.waiting(arithmetic) + operators.copying + again
 
 
-PRODUCT_CHAIN = Template("product_chain", _accepts, _price, rule="product_chain")
+PRODUCT_CHAIN = Template("product_chain", _accepts, _cost, rule="product_chain")

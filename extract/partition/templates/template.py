@@ -1,4 +1,4 @@
-"""A template: what kind of kernel it makes, which operators it accepts, and at what price."""
+"""A template: what kind of kernel it makes, which operators it accepts, and at what cost."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ LOOPS = "its loops cannot be tiled together without computing values twice"
 class Template:
     """`accepts` says why a kernel of this kind cannot be made of some operators; None where it can.
 
-    `price` are the seconds of one that is accepted, without its launch, as its schedule's estimate has them. `rule`
+    `cost` are the seconds of one that is accepted, without its launch, as its schedule's estimate has them. `rule`
     names the schedule of a template whose kernels have several anchor ops: whether it fits is known to the lowering
     only, which confirms what was chosen.
     """
 
     name: str
     accepts: Callable[[OperatorSet], str | None]
-    price: Callable[[OperatorSet], float] = lambda operators: operators.seconds
+    cost: Callable[[OperatorSet], float] = lambda operators: operators.seconds
     rule: str | None = None
 
     @property

@@ -101,7 +101,7 @@ def test_kernels_that_run_at_the_typical_sizes_are_tuned(
 
 @pytest.mark.conformance
 @pytest.mark.usefixtures("pair")
-def test_a_search_that_is_over_and_its_prices(eqfuse: CommandLine) -> None:
+def test_a_search_that_is_over_and_its_costs(eqfuse: CommandLine) -> None:
     tune(eqfuse, 12)
     outcome = eqfuse.run("optimize", "in.onnx", "-o", "out.onnx", "--cost", "profile", "--partition", "joint")
     assert outcome.code == 0, outcome.err

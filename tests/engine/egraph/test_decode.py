@@ -19,7 +19,7 @@ from eqfuse.engine.egraph.saturate import Budget, saturate
 from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.extraction.select import Pricing, select
+from eqfuse.extract.extraction.select import Criteria, select
 from eqfuse.rules.vocabulary import RuleSelection
 
 from ..models import model, normal, value
@@ -47,8 +47,8 @@ def test_a_replaced_output_of_a_kept_node_gives_up_its_name(tmp_path: Path) -> N
     with Worker(RuleSelection((tmp_path / "own.egg",), only=("split-by-slice",))) as worker:
         egraph = saturate(encoding, worker, Budget())
     origin = locate_origins(source.graph, encoding, egraph)
-    pricing = Pricing.of(cost_model("flops", load_device(DEFAULT)))
-    selection = select(egraph, encoding, origin, source.opset, pricing, time_limit=5)
+    criteria = Criteria.of(cost_model("flops", load_device(DEFAULT)))
+    selection = select(egraph, encoding, origin, source.opset, criteria, time_limit=5)
     owner = egraph.terms[encoding.values["first"]]
     sliced = next(n for n in egraph.classes[owner].nodes if n.op == "Slice")
     chosen = replace(selection, choice={**selection.choice, owner: sliced})

@@ -1,4 +1,4 @@
-"""Prices of the layout that a runtime runs convolutions in."""
+"""Costs of the layout that a runtime runs convolutions in."""
 
 from __future__ import annotations
 

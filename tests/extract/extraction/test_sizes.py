@@ -1,4 +1,4 @@
-"""The sizes that prices assume for dimensions that the model leaves open."""
+"""The sizes that costs assume for dimensions that the model leaves open."""
 
 from __future__ import annotations
 

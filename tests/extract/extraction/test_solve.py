@@ -55,7 +55,7 @@ def test_exact_is_the_optimum_and_no_extraction_an_error(costs: st.SearchStrateg
 
 
 @given(solvable_problems(WIDE_COSTS))
-def test_solutions_are_acyclic_closed_and_priced_and_greedy_ones_never_better(problem: Problem) -> None:
+def test_solutions_are_acyclic_closed_and_have_their_cost_and_greedy_ones_never_better(problem: Problem) -> None:
     greedy, exact = solve(problem, time_limit=60, method="greedy"), solve(problem, time_limit=60)
     for solution in (greedy, exact):
         check_extraction(problem, solution.choice)

@@ -1,4 +1,4 @@
-"""Rewriting and fusing together: prices that add up, and a result that is never dearer than one after the other."""
+"""Rewriting and fusing together: costs that add up, and a result that is never dearer than one after the other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEVICES = [load_device(p.stem) for p in sorted((Path(__file__).parents[3] / "cos
 
 @settings(max_examples=30, deadline=None)
 @given(operator_graphs())
-def test_shares_add_up_to_the_price(graph: OperatorGraph) -> None:
+def test_shares_add_up_to_the_cost(graph: OperatorGraph) -> None:
     model = KernelModel(graph, HOST)
     partition = partition_by("ago", graph, model)
     assert sum(model.shares(partition)) == pytest.approx(model.partition(partition))
@@ -39,9 +39,9 @@ def test_shares_add_up_to_the_price(graph: OperatorGraph) -> None:
 def test_the_search_is_never_dearer_than_a_baseline_nor_below_the_bound(graph: OperatorGraph, device: Device) -> None:
     model = KernelModel(graph, device)
     found = refine_partition(search_partition(graph, model), model, time_limit=0.5)
-    assert found.bound <= found.price * (1 + 1e-9)
-    assert all(found.price <= price * (1 + 1e-9) for price in found.baselines.values())
-    assert found.price == pytest.approx(model.partition(found.partition))
+    assert found.bound <= found.cost * (1 + 1e-9)
+    assert all(found.cost <= cost * (1 + 1e-9) for cost in found.baselines.values())
+    assert found.cost == pytest.approx(model.partition(found.partition))
 
 
 @settings(max_examples=30, deadline=None)
@@ -56,33 +56,33 @@ def test_every_method_gives_an_acyclic_partition(graph: OperatorGraph, method: P
 def test_merging_never_makes_a_partition_dearer(graph: OperatorGraph) -> None:
     model = KernelModel(graph, HOST)
     start = unfused(graph)
-    rounding = 1 + 1e-12  # the same prices are added in another order
+    rounding = 1 + 1e-12  # the same costs are added in another order
     assert model.partition(merge_groups(start, model)) <= model.partition(start) * rounding
 
 
 @settings(max_examples=30, deadline=None)
 @given(operator_graphs())
-def test_observed_prices_sum_up_to_the_price_of_the_partition(graph: OperatorGraph) -> None:
+def test_observed_costs_sum_up_to_the_cost_of_the_partition(graph: OperatorGraph) -> None:
     model = KernelModel(graph, HOST)
     partition = partition_by("dnnfusion", graph, model)
     cost = FusedCost(HOST, observe_shares(partition, model))
-    assert priced(graph, cost) == pytest.approx(model.partition(partition), rel=1e-6)
+    assert total_cost(graph, cost) == pytest.approx(model.partition(partition), rel=1e-6)
 
 
 @settings(max_examples=30, deadline=None)
 @given(operator_graphs())
 def test_arithmetic_alone_is_below_every_partition(graph: OperatorGraph) -> None:
     model = KernelModel(graph, HOST)
-    assert priced(graph, ArithmeticCost(HOST)) <= model.partition(partition_by("ago", graph, model))
+    assert total_cost(graph, ArithmeticCost(HOST)) <= model.partition(partition_by("ago", graph, model))
 
 
-def priced(graph: OperatorGraph, cost: CostModel) -> float:
-    """The sum of the prices of all operators, none of them constant."""
+def total_cost(graph: OperatorGraph, cost: CostModel) -> float:
+    """The sum of the costs of all operators, none of them constant."""
     total = 0.0
     for operator in graph.operators:
         types = tuple(None if v is None else graph.values[v].type for v in operator.inputs)
         output = graph.values[operator.outputs[0]].type
-        total += cost.price(Operation.of(operator.op, operator.attributes, types, output, (False,) * len(types)))
+        total += cost.cost(Operation.of(operator.op, operator.attributes, types, output, (False,) * len(types)))
     return total
 
 
@@ -98,10 +98,10 @@ def test_the_cheaper_of_two_graphs_is_kept(first: OperatorGraph, second: Operato
         HOST,
         time_limit=0,
     )
-    prices = found.prices
-    assert prices.joint == min(prices.fused, prices.sequence)
-    assert found.chosen == ("original" if prices.fused <= prices.sequence else "rewritten")
-    assert prices.bound <= prices.joint
+    costs = found.costs
+    assert costs.joint == min(costs.fused, costs.sequence)
+    assert found.chosen == ("original" if costs.fused <= costs.sequence else "rewritten")
+    assert costs.bound <= costs.joint
 
 
 @settings(max_examples=15, deadline=None)
@@ -120,7 +120,7 @@ def test_out_of_time_there_are_no_further_rounds(first: OperatorGraph, second: O
     found = joint(Extracted("original", first), extract, lower_bound, HOST, time_limit=0.0)
     assert asked == ["roofline"]
     assert not found.complete
-    assert found.prices.rounds == 0
+    assert found.costs.rounds == 0
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,4 +1,4 @@
-"""Prices of operators from the profile database, and of those that were not measured."""
+"""Costs of operators from the profile database, and of those that were not measured."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def measure(database: ProfileDatabase, type_: TensorType, seconds: float) -> Non
     database.add(Measurement(key, DEFAULT, seconds, 0.0, 1, {"eqfuse": "test"}))
 
 
-def price(model: ProfileCost | RooflineCost, type_: TensorType) -> float:
-    return model.price(Operation.of("Relu", {}, (type_,), type_, (False,)))
+def cost(model: ProfileCost | RooflineCost, type_: TensorType) -> float:
+    return model.cost(Operation.of("Relu", {}, (type_,), type_, (False,)))
 
 
 def test_without_measurements_it_is_the_roofline(database: ProfileDatabase) -> None:
-    assert price(ProfileCost(DEVICE, database), SMALL) == price(RooflineCost(DEVICE), SMALL)
+    assert cost(ProfileCost(DEVICE, database), SMALL) == cost(RooflineCost(DEVICE), SMALL)
 
 
 def test_what_was_measured_costs_what_it_took(database: ProfileDatabase) -> None:
     measure(database, SMALL, 0.5)
-    assert price(ProfileCost(DEVICE, database), SMALL) == 0.5
+    assert cost(ProfileCost(DEVICE, database), SMALL) == 0.5
 
 
 def test_what_was_not_measured_is_scaled_by_what_was(database: ProfileDatabase) -> None:
     roofline = RooflineCost(DEVICE)
-    measure(database, SMALL, 3.0 * price(roofline, SMALL))
+    measure(database, SMALL, 3.0 * cost(roofline, SMALL))
     model = ProfileCost(DEVICE, database).calibrate(graph(SMALL))
-    assert price(model, LARGE) == pytest.approx(3.0 * price(roofline, LARGE))
+    assert cost(model, LARGE) == pytest.approx(3.0 * cost(roofline, LARGE))

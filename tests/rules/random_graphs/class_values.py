@@ -25,7 +25,7 @@ from eqfuse.engine.egraph.saturate import Budget, saturate
 from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.model import Model, read
 from eqfuse.engine.shapes.inference import Knowledge, infer
-from eqfuse.extract.extraction.select import Pricing, select
+from eqfuse.extract.extraction.select import Criteria, select
 from eqfuse.ir.operators import OPERATORS, Operand, Unsupported, evaluate, full
 from eqfuse.rules.vocabulary import RuleSelection
 
@@ -73,9 +73,9 @@ class Saturated:
 
     def cheapest(self) -> onnx.ModelProto:
         """The graph that the optimiser would choose."""
-        pricing = Pricing.of(cost_model("roofline", load_device(DEFAULT)))
+        criteria = Criteria.of(cost_model("roofline", load_device(DEFAULT)))
         origin = locate_origins(self.model.graph, self.encoding, self.egraph)
-        chosen = select(self.egraph, self.encoding, origin, self.model.opset, pricing, time_limit=3.0, method="exact")
+        chosen = select(self.egraph, self.encoding, origin, self.model.opset, criteria, time_limit=3.0, method="exact")
         return serde.serialize_model(decode(self.model, self.knowledge, self.encoding, self.egraph, chosen).ir)
 
 

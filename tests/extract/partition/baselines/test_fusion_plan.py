@@ -14,7 +14,7 @@ from eqfuse.extract.partition.baselines.fusion_plan import (
     TABLE,
     Colour,
     Combination,
-    Price,
+    Cost,
     combine,
     fusion_plan,
     seeds,
@@ -40,7 +40,7 @@ def size(operators: tuple[int, ...]) -> float:
 
 
 def never(operators: tuple[int, ...]) -> float:
-    raise AssertionError(f"asked for the price of {operators}")
+    raise AssertionError(f"asked for the cost of {operators}")
 
 
 def names(partition: Partition) -> list[str]:
@@ -78,23 +78,23 @@ def test_figure_4_is_one_kernel() -> None:
     assert names(fusion_plan(builder.graph(), DEVICE, never)) == ["MatMul Reciprocal Mul Mul Add"]
 
 
-@pytest.mark.parametrize(("price", "count"), [(launches, 1), (size, 2)])
-def test_the_price_decides_over_the_transpose_of_section_4_4(price: Price, count: int) -> None:
+@pytest.mark.parametrize(("cost", "count"), [(launches, 1), (size, 2)])
+def test_the_cost_decides_over_the_transpose_of_section_4_4(cost: Cost, count: int) -> None:
     """GEMM, Div and Transpose: Div and Transpose are green, GEMM before the Shuffle that they make is yellow."""
     builder = Builder()
     product = builder.op("MatMul", builder.input(4, 4), builder.constant(4, 4), shape=(4, 4))
     builder.op("Transpose", builder.op("Div", product, builder.constant()), shape=(4, 4), perm=(1, 0))
-    assert fusion_plan(builder.graph(), DEVICE, price).count == count
+    assert fusion_plan(builder.graph(), DEVICE, cost).count == count
 
 
 @pytest.mark.parametrize(
     ("operators", "count"),
     [
-        ("Relu Transpose MatMul", 1),  # a price that is equal fuses
+        ("Relu Transpose MatMul", 1),  # a cost that is equal fuses
         ("MatMul Transpose Softmax", 3),  # there is no seed
         (" ".join(["Relu"] * 300), 1),
     ],
-    ids=["equal price", "no seed", "long chain"],
+    ids=["equal cost", "no seed", "long chain"],
 )
 def test_chains(operators: str, count: int) -> None:
     graph = chain(*operators.split())
@@ -137,7 +137,7 @@ def test_a_path_through_another_kernel_keeps_the_ends_apart() -> None:
     assert names(plan) == ["MatMul Relu", "MatMul Add"]
 
 
-def test_a_broadcast_on_the_other_operand_does_not_ask_for_a_price() -> None:
+def test_a_broadcast_on_the_other_operand_does_not_ask_for_a_cost() -> None:
     """The Add is One-to-Many for its bias, One-to-One for the product."""
     builder = Builder()
     product = builder.op("MatMul", builder.input(4, 4), builder.constant(4, 4), shape=(4, 4))
@@ -211,10 +211,10 @@ def _has_red_edge(partition: Partition) -> bool:
 
 @given(operator_graphs(), st.booleans(), st.sampled_from((launches, size)))
 def test_groups_are_connected_hold_no_red_pair_and_are_the_same_each_time(
-    graph: OperatorGraph, back: bool, price: Price
+    graph: OperatorGraph, back: bool, cost: Cost
 ) -> None:
-    plan = fusion_plan(graph, DEVICE, price, predecessors_first=back)
-    assert plan == fusion_plan(graph, DEVICE, price, predecessors_first=back)
+    plan = fusion_plan(graph, DEVICE, cost, predecessors_first=back)
+    assert plan == fusion_plan(graph, DEVICE, cost, predecessors_first=back)
     assert not _has_red_edge(plan)
     types = mapping_types(graph)
     for members in plan.members:

@@ -17,7 +17,7 @@ from eqfuse.extract.partition.annotations.proof import certify
 from eqfuse.extract.partition.groups import Partition, PartitionError, partition_of, unfused
 from eqfuse.extract.partition.search.convex import Region, convex_sets, mask_of
 from eqfuse.extract.partition.search.cover import CoverProblem, cheapest_cover
-from eqfuse.extract.partition.search.windows import Limits, Price, improve
+from eqfuse.extract.partition.search.windows import Cost, Limits, improve
 from eqfuse.extract.partition.structure import structure
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.support.bitsets import bits
@@ -35,13 +35,13 @@ def any_set(members: tuple[int, ...]) -> bool:
     return True
 
 
-def random_price(seed: int) -> Price:
+def random_cost(seed: int) -> Cost:
     """A table that knows no additivity: half of the sets are worth making."""
     return lambda members: random.Random(f"{seed}{members}").randint(0, 40) / 8 * (1 + len(members) / 4)
 
 
-def total(partition: Partition, price: Price) -> float:
-    return sum(price(members) for members in partition.members)
+def total(partition: Partition, cost: Cost) -> float:
+    return sum(cost(members) for members in partition.members)
 
 
 def labelings(size: int) -> Iterator[list[int]]:
@@ -67,28 +67,28 @@ def connected(predecessors: Edges, members: tuple[int, ...]) -> bool:
     return len(reached) == len(members)
 
 
-def least_total(predecessors: Edges, price: Price) -> float:
+def least_total(predecessors: Edges, cost: Cost) -> float:
     """Over all acyclic partitions into connected groups."""
     cut = (labels for labels in labelings(len(predecessors)) if acyclic(predecessors, labels))
     divided = (groups_of(labels) for labels in cut)
-    return min(sum(map(price, g)) for g in divided if all(connected(predecessors, members) for members in g))
+    return min(sum(map(cost, g)) for g in divided if all(connected(predecessors, members) for members in g))
 
 
 @FEW
 @given(edges(7).filter(bool), st.integers(0, 999))
 def test_a_window_over_the_whole_graph_finds_the_cheapest_acyclic_partition(predecessors: Edges, seed: int) -> None:
-    price = random_price(seed)
-    found = improve(unfused(graph_of(predecessors)), price, any_set)
+    cost = random_cost(seed)
+    found = improve(unfused(graph_of(predecessors)), cost, any_set)
     assert found.proven
-    assert total(found.partition, price) == pytest.approx(least_total(predecessors, price))
+    assert total(found.partition, cost) == pytest.approx(least_total(predecessors, cost))
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_nine_operators_are_cut_as_brute_force_cuts_them(seed: int) -> None:
     draw = random.Random(seed)
     predecessors = [sorted({max(0, n - draw.randint(1, 4)) for _ in range(2)}) if n else [] for n in range(9)]
-    found = improve(unfused(graph_of(predecessors)), random_price(seed), any_set)
-    assert total(found.partition, random_price(seed)) == pytest.approx(least_total(predecessors, random_price(seed)))
+    found = improve(unfused(graph_of(predecessors)), random_cost(seed), any_set)
+    assert total(found.partition, random_cost(seed)) == pytest.approx(least_total(predecessors, random_cost(seed)))
 
 
 @st.composite
@@ -109,9 +109,9 @@ def partitions(draw: st.DrawFn) -> Partition:
 @FEW
 @given(partitions(), st.integers(0, 999))
 def test_small_windows_never_make_it_worse_or_cyclic(partition: Partition, seed: int) -> None:
-    price = random_price(seed)
-    found = improve(partition, price, any_set, limits=Limits(groups=3, operators=5, largest=3))
-    before, after = total(partition, price), total(found.partition, price)
+    cost = random_cost(seed)
+    found = improve(partition, cost, any_set, limits=Limits(groups=3, operators=5, largest=3))
+    before, after = total(partition, cost), total(found.partition, cost)
     assert after <= before + 1e-9
     assert before - after == pytest.approx(found.saved)
     certify(partition.graph, certificate_of(found.partition))
@@ -123,7 +123,7 @@ def test_groups_are_old_or_allowed(partition: Partition, seed: int) -> None:
     def allowed(members: tuple[int, ...]) -> bool:
         return random.Random(f"{seed}{members}").random() < 0.4
 
-    found = improve(partition, random_price(seed), allowed, limits=Limits(groups=3))
+    found = improve(partition, random_cost(seed), allowed, limits=Limits(groups=3))
     # A set that is allowed may stay or go; one that is not can only have been there before.
     assert all(allowed(members) or members in partition.members for members in found.partition.members)
 
@@ -131,28 +131,28 @@ def test_groups_are_old_or_allowed(partition: Partition, seed: int) -> None:
 @FEW
 @given(partitions(), st.integers(0, 999))
 def test_a_proven_partition_is_improved_no_more(partition: Partition, seed: int) -> None:
-    first = improve(partition, random_price(seed), any_set, limits=Limits(groups=3))
-    again = improve(first.partition, random_price(seed), any_set, limits=Limits(groups=3))
+    first = improve(partition, random_cost(seed), any_set, limits=Limits(groups=3))
+    again = improve(first.partition, random_cost(seed), any_set, limits=Limits(groups=3))
     assert first.proven
     assert again.partition.group == first.partition.group
     assert again.saved == 0.0
 
 
 def test_the_ends_of_a_triangle_are_never_fused_however_cheap() -> None:
-    def price(members: tuple[int, ...]) -> float:
+    def cost(members: tuple[int, ...]) -> float:
         return {(0, 2): -100.0, (0, 1): 1.5}.get(members, float(len(members)))
 
-    found = improve(unfused(graph_of(TRIANGLE)), price, any_set)
+    found = improve(unfused(graph_of(TRIANGLE)), cost, any_set)
     assert found.partition.members == ((0, 1), (2,))
 
 
 def test_groups_that_need_each_other_are_never_chosen_together() -> None:
     crossed = graph_of([[], [], [0, 1], [0, 1]])  # {0, 2} and {1, 3} are convex each, and cyclic together
 
-    def price(members: tuple[int, ...]) -> float:
+    def cost(members: tuple[int, ...]) -> float:
         return {(0, 2): 0.5, (1, 3): 0.25}.get(members, float(len(members)))
 
-    assert improve(unfused(crossed), price, any_set).partition.members == ((0,), (1, 3), (2,))
+    assert improve(unfused(crossed), cost, any_set).partition.members == ((0,), (1, 3), (2,))
 
 
 def test_what_surrounds_a_window_counts_for_convexity() -> None:
@@ -160,36 +160,36 @@ def test_what_surrounds_a_window_counts_for_convexity() -> None:
     graph = graph_of([[], [0], [0, 1], [1]])
     start = partition_of(graph, [0, 1, 2, 1], "start")
 
-    def price(members: tuple[int, ...]) -> float:
+    def cost(members: tuple[int, ...]) -> float:
         return {(0, 2): -100.0}.get(members, float(len(members)))
 
-    found = improve(start, price, any_set, limits=Limits(operators=2))
+    found = improve(start, cost, any_set, limits=Limits(operators=2))
     assert found.windows[0].operators == (0, 2)
     assert found.partition.members == start.members
 
 
 def test_sets_that_cannot_be_made_are_left_out() -> None:
-    def price(members: tuple[int, ...]) -> float:
+    def cost(members: tuple[int, ...]) -> float:
         return float("inf") if len(members) == 2 else 1.0
 
-    assert improve(unfused(chain("Relu", "Relu", "Relu")), price, any_set).partition.count == 1
+    assert improve(unfused(chain("Relu", "Relu", "Relu")), cost, any_set).partition.count == 1
 
 
 def test_a_group_that_cannot_be_made_is_cut() -> None:
-    def price(members: tuple[int, ...]) -> float:
+    def cost(members: tuple[int, ...]) -> float:
         return float("inf") if len(members) == 3 else 2.0
 
     start = partition_of(chain("Relu", "Relu", "Relu"), [0, 0, 0], "start")
-    assert improve(start, price, any_set).partition.count == 2
+    assert improve(start, cost, any_set).partition.count == 2
 
 
-def test_a_structure_that_does_not_tell_prices_apart_cannot_make_it_worse() -> None:
-    def price(members: tuple[int, ...]) -> float:
+def test_a_structure_that_does_not_tell_costs_apart_cannot_make_it_worse() -> None:
+    def cost(members: tuple[int, ...]) -> float:
         return float(len(members) ** 2 if members[0] > 3 else 1)
 
     start = unfused(chain(*["Relu"] * 8))
-    found = improve(start, price, any_set, limits=Limits(groups=3), structure=len)
-    assert total(found.partition, price) <= total(start, price)
+    found = improve(start, cost, any_set, limits=Limits(groups=3), structure=len)
+    assert total(found.partition, cost) <= total(start, cost)
 
 
 def test_without_time_the_partition_stays_and_nothing_is_proven() -> None:
@@ -198,7 +198,7 @@ def test_without_time_the_partition_stays_and_nothing_is_proven() -> None:
     assert (found.partition, found.windows, found.proven) == (start, (), False)
 
 
-def test_a_window_reports_its_candidates_and_prices() -> None:
+def test_a_window_reports_its_candidates_and_costs() -> None:
     found = improve(unfused(chain("Relu", "Relu", "Relu")), lambda members: 1.0, any_set, limits=Limits(largest=2))
     first = found.windows[0]
     assert (first.operators, first.groups, first.candidates) == ((0, 1, 2), 3, 5)
@@ -210,14 +210,14 @@ def test_a_cap_on_the_sets_is_reported() -> None:
     assert not found.windows[0].complete
 
 
-def test_each_set_is_priced_once() -> None:
+def test_the_cost_of_each_set_is_computed_once() -> None:
     asked: list[tuple[int, ...]] = []
 
-    def price(members: tuple[int, ...]) -> float:
+    def cost(members: tuple[int, ...]) -> float:
         asked.append(members)
         return 1.0 / len(members)
 
-    improve(unfused(chain(*["Relu"] * 8)), price, any_set, limits=Limits(groups=3))
+    improve(unfused(chain(*["Relu"] * 8)), cost, any_set, limits=Limits(groups=3))
     assert len(asked) == len(set(asked))
 
 
@@ -228,12 +228,12 @@ def kinds(graph: OperatorGraph, members: tuple[int, ...]) -> tuple[str, ...]:
 @FEW
 @given(operator_graphs(), st.integers(0, 999))
 def test_windows_of_equal_structure_are_answered_alike(graph: OperatorGraph, seed: int) -> None:
-    def price(members: tuple[int, ...]) -> float:
+    def cost(members: tuple[int, ...]) -> float:
         return random.Random(f"{seed}{kinds(graph, members)}").randint(0, 40) / 8 * (1 + len(members) / 4)
 
     limits = Limits(groups=3, operators=6)
-    apart = improve(unfused(graph), price, any_set, limits=limits)
-    alike = improve(unfused(graph), price, any_set, limits=limits, structure=partial(structure, graph))
+    apart = improve(unfused(graph), cost, any_set, limits=limits)
+    alike = improve(unfused(graph), cost, any_set, limits=limits, structure=partial(structure, graph))
     assert alike.partition.group == apart.partition.group
 
 
@@ -290,9 +290,9 @@ def least_cover(problem: CoverProblem) -> float:
     """By trying the sets in every order in which they can run."""
     best = {0: 0.0}
     for ideal in range(1 << problem.region.size):
-        for mask, needed, price in zip(problem.sets, problem.needs, problem.prices, strict=True):
+        for mask, needed, cost in zip(problem.sets, problem.needs, problem.costs, strict=True):
             if ideal in best and not mask & ideal and not needed & ~ideal:
-                best[ideal | mask] = min(best.get(ideal | mask, float("inf")), best[ideal] + price)
+                best[ideal | mask] = min(best.get(ideal | mask, float("inf")), best[ideal] + cost)
     return best[(1 << problem.region.size) - 1]
 
 
@@ -301,11 +301,11 @@ def least_cover(problem: CoverProblem) -> float:
 @given(regions(), st.integers(0, 999))
 def test_both_solvers_prove_the_cheapest_cover(widths: tuple[int, ...], region: Region, seed: int) -> None:
     sets = convex_sets(region, 7, 1000).masks
-    price = random_price(seed)
-    problem = CoverProblem(region, sets, tuple(price(tuple(bits(mask))) - 1.0 for mask in sets))
+    cost = random_cost(seed)
+    problem = CoverProblem(region, sets, tuple(cost(tuple(bits(mask))) - 1.0 for mask in sets))
     cover = cheapest_cover(problem, range(region.size), time.monotonic() + 60, widths)
     assert cover.proven
-    assert sum(problem.prices[p] for p in cover.chosen) == pytest.approx(least_cover(problem))
+    assert sum(problem.costs[p] for p in cover.chosen) == pytest.approx(least_cover(problem))
 
 
 def test_z3_rules_out_long_cycles() -> None:
@@ -315,7 +315,7 @@ def test_z3_rules_out_long_cycles() -> None:
     problem = CoverProblem(region, sets, (2.0,) * 6 + (1.0,) * 3)
     cover = cheapest_cover(problem, range(6), time.monotonic() + 60, widths=())
     assert cover.proven
-    assert sum(problem.prices[p] for p in cover.chosen) == 6.0
+    assert sum(problem.costs[p] for p in cover.chosen) == 6.0
 
 
 def test_a_cover_that_is_not_proven_is_the_known_one() -> None:

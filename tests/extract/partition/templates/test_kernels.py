@@ -1,4 +1,4 @@
-"""Kernels: what may be one nest of loops, checked against what depends on what; and their prices."""
+"""Kernels: what may be one nest of loops, checked against what depends on what; and their costs."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def convolutions(channels: int, window: int, pad: int) -> OperatorGraph:
     return OperatorGraph(tuple(made), values)
 
 
-# --- prices
+# --- costs
 
 
 @EVERY_KERNEL
@@ -296,7 +296,7 @@ def test_conventional_fusion_has_one_anchor_op() -> None:
 
 
 def test_a_long_chain_is_several_kernels() -> None:
-    """The price of a kernel takes as long as it is large, and is asked for at every operator that joins."""
+    """The cost of a kernel takes as long as it is large, and is asked for at every operator that joins."""
     build = Build()
     value = build.source(2)
     for _ in range(300):

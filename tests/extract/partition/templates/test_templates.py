@@ -1,4 +1,4 @@
-"""Which operators each template takes, and which kernels the prices then choose."""
+"""Which operators each template takes, and which kernels the costs then choose."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kernels(graph: OperatorGraph) -> list[str]:
     return [" ".join(graph.operators[m].op for m in members) for members in partition.members]
 
 
-# --- prices
+# --- costs
 
 
 def test_rows_cost_more_than_their_vectors() -> None:
@@ -221,8 +221,8 @@ def test_what_a_convolution_may_be_joined_with(second: np.ndarray, attributes: d
 
 def test_refused_chains_stay_apart_and_another_is_joined() -> None:
     graph = inverted_residual(112)
-    prices = KernelModel(graph, SERVER)
-    chosen = partition_by("joint", graph, prices)
+    costs = KernelModel(graph, SERVER)
+    chosen = partition_by("joint", graph, costs)
     asked: list[tuple[int, ...]] = []
 
     def refuse_first(partition: object, joined: object) -> list[tuple[int, ...]]:
@@ -230,7 +230,7 @@ def test_refused_chains_stay_apart_and_another_is_joined() -> None:
         asked.extend(joined)
         return [members for members in joined if members == asked[0]]
 
-    confirmed = confirm_kernels(chosen, prices, refuse_first, 10.0)
+    confirmed = confirm_kernels(chosen, costs, refuse_first, 10.0)
     assert confirmed.count == 2
     assert asked[0] not in confirmed.members
     assert confirm_kernels(chosen, KernelModel(graph, SERVER), lambda partition, joined: tuple(joined), 10.0).count == 3
@@ -323,11 +323,11 @@ def test_reductions_along_one_row_are_one_kernel() -> None:
 
 def test_groups_that_no_template_takes_are_cut_and_the_others_stay() -> None:
     graph = residual()
-    prices = KernelModel(graph, SERVER)
+    costs = KernelModel(graph, SERVER)
     drawn = partition_of(graph, [0, 0, 0, 0, 0, 0, 1], "drawn")
-    cut = kernels_of_groups(drawn, prices, 10.0)
+    cut = kernels_of_groups(drawn, costs, 10.0)
     assert [" ".join(graph.operators[m].op for m in members) for members in cut.members] == [
         "Conv Relu", "Conv Sigmoid Add", "Conv", "Flatten",
     ]  # fmt: skip
-    assert count_as_drawn(drawn, cut, prices) == 1
-    assert all(prices.launched(members) < inf for members in cut.members)
+    assert count_as_drawn(drawn, cut, costs) == 1
+    assert all(costs.launched(members) < inf for members in cut.members)
