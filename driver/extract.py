@@ -84,9 +84,10 @@ def extract_model(saturated: Saturated, criteria: Criteria, options: Options, cl
     """Choose and write the graph; where it would grow the file, choose again at a higher cost per stored byte, and
     where it has constants that their element types cannot hold, choose again without these.
 
-    It is the original where nothing was rewritten, or where the time ends before a graph is found that does not grow.
+    It is the original where nothing was rewritten, where the time ends before a graph is found that does not grow, or
+    where one that does not is dearer than the original by the criteria that were given.
     """
-    size = saturated.model.file_bytes
+    size, wanted = saturated.model.file_bytes, criteria
     allowed = max(GROWTH * size, size + SMALL_GROWTH)
     barred: frozenset[int] = frozenset()
     for attempt in range(_ATTEMPTS):
@@ -111,5 +112,7 @@ def extract_model(saturated: Saturated, criteria: Criteria, options: Options, cl
             return Choice(copy_model(saturated.original), selection, criteria)
         criteria = criteria.stricter()
     else:
+        return Choice(copy_model(saturated.original), selection, criteria)
+    if criteria is not wanted and saturated.is_dearer_than_original(selection, wanted):
         return Choice(copy_model(saturated.original), selection, criteria)
     return Choice(_nest_bodies(result, saturated), selection, criteria)

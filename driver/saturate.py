@@ -27,7 +27,7 @@ from ..engine.preparation.arguments import settle_arguments
 from ..engine.preparation.overrides import keep_outputs, override_shapes, raise_opset, state_dimensions
 from ..engine.shapes.inference import Knowledge, find_refused_type, infer
 from ..engine.summary import summarize
-from ..extract.extraction.select import Criteria, select
+from ..extract.extraction.select import Criteria, is_dearer_than_original, select
 from ..extract.extraction.sizes import Types, assume_types
 from ..support.deadlines import is_over, seconds_left
 from ..support.errors import EqfuseError, ModelError, UsageError
@@ -106,6 +106,12 @@ class Saturated(Encoded):
             self.egraph, self.encoding, self.origin, self.model.opset, criteria,
             time_limit=limit, method=options.extraction, assumptions=assumptions, barred=barred,
         )  # fmt: skip
+
+    def is_dearer_than_original(self, selection: Selection, criteria: Criteria) -> bool:
+        """Whether a choice that other criteria led to is dearer than the original by these."""
+        return is_dearer_than_original(
+            self.egraph, self.encoding, self.origin, self.model.opset, criteria, selection.choice, self.assumptions
+        )
 
 
 def saturate_model(source: Any, output: Path | None, options: Options, worker: Worker, clock: Clock) -> Saturated:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ...costmodels.model import CostModel
@@ -18,8 +20,8 @@ from ...ir.operation import VARIADIC, Operation
 from ...ir.operators import OPERATORS
 from ...ir.types import TensorType
 from ...support.deadlines import seconds_left
-from .layouts import layout_problem
-from .problem import Candidate, Problem
+from .layouts import Row, layout_problem
+from .problem import Candidate, ExtractionError, Problem, Solution
 from .sizes import Types
 from .solve import solve
 
@@ -99,15 +101,20 @@ class _NodeCosts:
             return []
         class_ = self.egraph.classes[owner]
         is_foldable = owner in self.foldable
-        candidates = [(FOLD, self.criteria.storage(class_))] if is_foldable else []
+        candidates = self.candidates_of(owner, FOLD) if is_foldable else []
         for node in class_.nodes:
             is_original = node.op in _FREE or self.origin.find(owner, node, node.children) is not None
             if is_foldable and (node.op in _STORED or not is_original):
                 continue
-            cost = self.cost(owner, node)
-            if cost is not None:
-                candidates.append((node, cost * self._share(node)))
+            candidates += self.candidates_of(owner, node)
         return candidates
+
+    def candidates_of(self, owner: int, node: ENode) -> list[tuple[ENode, float]]:
+        """An e-node of a class with its cost; none if it cannot be written."""
+        if node == FOLD:
+            return [(FOLD, self.criteria.storage(self.egraph.classes[owner]))]
+        cost = self.cost(owner, node)
+        return [] if cost is None else [(node, cost * self._share(node))]
 
     def _share(self, node: ENode) -> float:
         """The share of its cost that an e-node has behind what its operand may be made by."""
@@ -169,6 +176,60 @@ def _operation(
     return Operation.of(operator.like, attributes, operands, output, constant)
 
 
+@dataclass(frozen=True)
+class _Search:
+    """What stays the same between choices of one e-graph by the same criteria."""
+
+    egraph: EGraph
+    node_costs: _NodeCosts
+    types: Types
+
+    def solve(self, rows: Sequence[Row], deadline: float, method: Extraction) -> tuple[dict[int, ENode], Solution]:
+        """The cheapest choice from rows of candidates, one row for each class."""
+        layouts, criteria = None, self.node_costs.criteria
+        if (blocked := criteria.runtime.blocked) is not None:
+            fused = frozenset(criteria.runtime.operators_fused_into("Conv"))
+            copy = criteria.copy
+            layouts = layout_problem(self.egraph, rows, self.types, blocked, fused, lambda t: blocked.reorder * copy(t))
+        if layouts is not None:
+            solution = solve(layouts.problem, time_limit=seconds_left(deadline), method=method)
+            choice = layouts.choose(rows, self.egraph.roots, solution.choice)
+            if choice is not None:
+                return choice, solution
+        classes = tuple(tuple(Candidate(p, node.children) for node, p in row) for row in rows)
+        solution = solve(Problem(classes, self.egraph.roots), time_limit=seconds_left(deadline), method=method)
+        return {owner: rows[owner][index][0] for owner, index in solution.choice.items()}, solution
+
+    def solve_original(self, terms: Sequence[ENode]) -> tuple[dict[int, ENode], Solution] | None:
+        """The choice of the original's terms, and of computing its constants now where that is cheaper; None where the
+        e-graph has no such choice.
+
+        Of several terms that are in one class it is the earliest: the operands of each are earlier still, which
+        excludes cycles. A class without any has all its candidates: a rule may have removed a term for a better one.
+        """
+        rows: list[Row] = [self.node_costs.candidates(owner) for owner in range(len(self.egraph.classes))]
+        settled: set[int] = set()
+        for number, term in enumerate(terms):
+            owner = self.egraph.terms.get(number)
+            if owner is None or owner in settled:
+                continue
+            node = ENode(term.op, term.attributes, tuple(self.egraph.terms[child] for child in term.children))
+            own = [each for each in rows[owner] if each[0] in (FOLD, node)]
+            if own:
+                rows[owner] = own
+                settled.add(owner)
+        with suppress(ExtractionError):
+            return self.solve(rows, 0.0, "greedy")
+        return None
+
+    def cost(self, choice: Mapping[int, ENode]) -> float:
+        """The cost of a choice as `solve` counts it, changes of layout included."""
+        rows: list[Row] = [[] for _ in self.egraph.classes]
+        for owner, node in choice.items():
+            rows[owner] = self.node_costs.candidates_of(owner, node)
+        return self.solve(rows, 0.0, "greedy")[1].cost
+
+
 @pause_collection()
 def select(
     egraph: EGraph,
@@ -184,24 +245,35 @@ def select(
 ) -> Selection:
     """The cheapest graph that can be written at `opset`, with the proof that it is, or the proven gap.
 
-    `assumptions` are types of the classes at the sizes that costs count, from `assume_types`. `barred` are classes
-    that the graph must not contain.
+    It is never dearer than the original's terms. `assumptions` are types of the classes at the sizes that costs count,
+    from `assume_types`. `barred` are classes that the graph must not contain.
     """
     deadline = time.monotonic() + time_limit
     types = assumptions or tuple(c.type for c in egraph.classes)
-    node_costs = _NodeCosts(egraph, encoding, origin, opset, criteria, types, barred)
-    rows = [node_costs.candidates(owner) for owner in range(len(egraph.classes))]
-    layouts = None
-    if (blocked := criteria.runtime.blocked) is not None:
-        fused = frozenset(criteria.runtime.operators_fused_into("Conv"))
-        layouts = layout_problem(egraph, rows, types, blocked, fused, lambda t: blocked.reorder * criteria.copy(t))
-    choice = None
-    if layouts is not None:
-        solution = solve(layouts.problem, time_limit=seconds_left(deadline), method=method)
-        choice = layouts.choose(rows, egraph.roots, solution.choice)
-    if choice is None:
-        problem = Problem(tuple(tuple(Candidate(p, node.children) for node, p in row) for row in rows), egraph.roots)
-        solution = solve(problem, time_limit=seconds_left(deadline), method=method)
-        choice = {owner: rows[owner][index][0] for owner, index in solution.choice.items()}
+    search = _Search(egraph, _NodeCosts(egraph, encoding, origin, opset, criteria, types, barred), types)
+    rows = [search.node_costs.candidates(owner) for owner in range(len(egraph.classes))]
+    choice, solution = search.solve(rows, deadline, method)
+    if solution.status != "optimal":
+        original = search.solve_original(encoding.terms)
+        if original is not None and original[1].cost < search.cost(choice):
+            bound, (choice, solution) = solution.lower_bound, original
+            solution = replace(solution, lower_bound=min(bound, solution.cost), status="feasible")
     out_of_time = method == "exact" and solution.status != "optimal"
     return Selection(choice, solution.cost, solution.lower_bound, solution.status, out_of_time)
+
+
+@pause_collection()
+def is_dearer_than_original(
+    egraph: EGraph,
+    encoding: Encoding,
+    origin: Origins,
+    opset: int,
+    criteria: Criteria,
+    choice: Mapping[int, ENode],
+    assumptions: Types,
+) -> bool:
+    """Whether a choice that other criteria led to is dearer than the original's terms by these."""
+    node_costs = _NodeCosts(egraph, encoding, origin, opset, criteria, assumptions, frozenset())
+    search = _Search(egraph, node_costs, assumptions)
+    original = search.solve_original(encoding.terms)
+    return original is not None and search.cost(choice) > original[1].cost
