@@ -175,7 +175,7 @@ def diff(call: _Diff) -> Difference:
 def bench(call: _Bench) -> Latency | ServiceReport | KernelLatency | Emulation | Simulation:
     """Measure a compiled bundle: its time, with ``against="ort"`` beside ONNX Runtime's.
 
-    Free dimensions have the typical sizes of the bundle, and the `batch` that is given. The result is a `Latency`;
+    Dynamic dimensions have the typical sizes of the bundle, and the `batch` that is given. The result is a `Latency`;
     with `throughput`, a number of clients that call at once, a `ServiceReport`; with `kernels` a `KernelLatency`; with
     `emulate` an `Emulation` of a bundle for Arm; and for an accelerator the `Simulation` of its program.
     """

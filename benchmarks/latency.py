@@ -5,7 +5,7 @@ models that are given. Each contestant runs in a process of its own, which is st
 the threads of a pool spin on for a while. All numbers of threads take part in the same rounds. In a round each has one
 turn, a call that does not count and then calls for 20 ms, of which the median counts; the order is reversed every other
 round. Ratios are medians over the rounds of the time of ONNX Runtime over that of the other, so above 1 the other is
-faster; with them the middle half.
+faster; with them the interquartile range.
 
 With one thread times are CPU time, which other work on the machine disturbs least. With more they are wall-clock: CPU
 time would count threads that spin and wait. Where other processes work meanwhile, those times say little: how many
@@ -287,7 +287,7 @@ def figure(value: float | None, factor: float, form: str) -> str:
 
 
 def spread(ratio: Middle | None) -> str:
-    """The median, and the middle half in brackets; a dash where there is none."""
+    """The median, and the interquartile range in brackets; a dash where there is none."""
     return "-" if ratio is None else f"{ratio.median:.2f} ({ratio.lower:.2f} to {ratio.upper:.2f})"
 
 

@@ -339,7 +339,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--latency-threads", type=int, default=1, help="threads of ONNX Runtime (default 1: CPU time)")
     result.add_argument(
         "--sizes", type=named_size, nargs="+", default=[], metavar="NAME=SIZE",
-        help="sizes of free dimensions (default: 128, and 1 for the first of an input, where the model takes them)",
+        help="sizes of dynamic dimensions (default: 128, and 1 for the first of an input, where the model takes them)",
     )  # fmt: skip
     result.add_argument("--scratch", type=Path, help="folder for the results while they are measured")
     result.add_argument("--json", action="store_true", help="print JSON, every run in it, instead of tables")

@@ -68,7 +68,8 @@ def _print_latency(arguments: argparse.Namespace, latency: Latency) -> None:
         p99 = "" if timing.p99 is None else units.seconds(timing.p99)
         rows.append((name, show(timing.wall), p99, show(timing.cpu)))
     title = f"{arguments.bundle}: {latency.repeat} runs, {latency.threads} thread(s)"
-    render.table(title, ("", "wall: median (middle half)", "p99", "CPU: median (middle half)"), rows, left=1)
+    columns = ("", "wall: median (interquartile range)", "p99", "CPU: median (interquartile range)")
+    render.table(title, columns, rows, left=1)
 
 
 def _print_service(arguments: argparse.Namespace, report: ServiceReport) -> None:
@@ -82,7 +83,7 @@ def _print_service(arguments: argparse.Namespace, report: ServiceReport) -> None
     if report.gain is not None:
         rows.append(("eqfuse / ONNX Runtime", _ratio_text(report.gain), "", ""))
     title = f"{arguments.bundle}: {report.clients} client(s), {report.threads} thread(s) a call, {report.slices} slices"
-    render.table(title, ("", "calls a second: median (middle half)", "p50", "p99"), rows, left=1)
+    render.table(title, ("", "calls a second: median (interquartile range)", "p50", "p99"), rows, left=1)
 
 
 def _seconds_text(middle: Middle) -> str:

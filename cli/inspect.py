@@ -130,7 +130,7 @@ def _print_verification(title: str, verification: Verification) -> None:
     if verification.unmeasured:
         write(f"accuracy: not measured, no float64 run: {verification.unmeasured}")
     for line in verification.one_sided:
-        write(f"seen from one side only: {line}")
+        write(f"branches not covered: {line}")
     write(verification.summary)
 
 

@@ -148,7 +148,7 @@ def _closing_lines(result: Result) -> Iterator[str]:
         yield f"verification: {result.verification.summary}"
         yield from result.verification.effect_lines
         if result.verification.coverage:
-            yield f"seen from one side only: {result.verification.coverage}"
+            yield f"branches not covered: {result.verification.coverage}"
     total = sum(result.phases.values())
     slowest = sorted((p for p in result.phases.items() if p[1] >= total / 10), key=lambda phase: -phase[1])
     named = ", ".join(f"{name} {units.seconds(taken)}" for name, taken in slowest)

@@ -242,7 +242,7 @@ def _is_for_accelerator(bundle: Path) -> bool:
 def read_inputs(
     paths: Sequence[Path], ports: Sequence[Port], sizes: Mapping[str, int] = NO_SIZES
 ) -> Mapping[str, Any]:
-    """The inputs to measure on: the given ones, else random ones of these sizes of free dimensions.
+    """The inputs to measure on: the given ones, else random ones of these sizes of dynamic dimensions.
 
     Raises UsageError for more than one set.
     """

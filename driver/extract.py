@@ -98,7 +98,7 @@ def extract_model(saturated: Saturated, criteria: Criteria, options: Options, cl
         try:
             with clock.phase("decode"):
                 result = decode(
-                    saturated.settled, saturated.knowledge, saturated.encoding, saturated.egraph, selection,
+                    saturated.simplified, saturated.knowledge, saturated.encoding, saturated.egraph, selection,
                     criteria.runtime, clock.deadline,
                 )  # fmt: skip
         except OutOfTime:

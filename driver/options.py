@@ -83,10 +83,10 @@ class ShapeOptions(CheckedOptions):
 
 @option_class(kw_only=True, init=False, repr=False, eq=False)
 class DimensionOptions(ShapeOptions):
-    """What the user knows of the free dimensions of inputs."""
+    """What the user knows of the dynamic dimensions of inputs."""
 
     dim: Names = option(
-        (), "a fact about a free dimension: it is a multiple of 32, at least 1, or 4; the result need not work for "
+        (), "a fact about a dynamic dimension: it is a multiple of 32, at least 1, or 4; the result need not work for "
         "other sizes", metavar="H=32k|N>=1|N=4",
     )  # fmt: skip
 
@@ -192,10 +192,10 @@ class RewritingOptions(CostOptions, DimensionOptions, RuleOptions):
         "give another result; fast: overflow inside the model may change, too",
     )  # fmt: skip
     typical: Names = option(
-        (), "the usual size of a free dimension: choices are made for it, and compiled kernels too", metavar="H=640",
+        (), "the usual size of a dynamic dimension: choices are made for it, and compiled kernels too", metavar="H=640",
     )  # fmt: skip
     range: Names = option(
-        (), "the sizes that a free dimension takes: from, to and step; others give right results too",
+        (), "the sizes that a dynamic dimension takes: from, to and step; others give right results too",
         metavar="H=32..1280:32",
     )  # fmt: skip
     outputs: Names = option(
@@ -293,7 +293,7 @@ class Options(AttemptOptions):
 
     @property
     def sizes(self) -> Sizes:
-        """The user's facts about the sizes of free dimensions. Raises OptionError for a text of another form."""
+        """The user's facts about the sizes of dynamic dimensions. Raises OptionError for a text of another form."""
         return Sizes.of(self.typical, self.range)
 
     @property

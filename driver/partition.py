@@ -127,7 +127,8 @@ def partition_model(
         chosen, result = _extract_and_cut_in_turns(saturated, before, models, options, clock)
     else:
         chosen, result = _extract_then_cut(saturated, before, models, method, options, clock)
-    return chosen, _settle(result, chosen.model, seconds_left(saturated.deadline), options, lowering, clock)
+    limit = seconds_left(saturated.deadline)
+    return chosen, _confirm_and_certify(result, chosen.model, limit, options, lowering, clock)
 
 
 def compile_drawn(
@@ -137,10 +138,10 @@ def compile_drawn(
     kernel_model = _KernelModels.of(options, lowering)(graph)
     with clock.phase("partition"):
         result = Partitioned(graph, kernels_of_groups(drawn, kernel_model, options.search_seconds), kernel_model, drawn)
-    return _settle(result, model, options.search_seconds, options, lowering, clock)
+    return _confirm_and_certify(result, model, options.search_seconds, options, lowering, clock)
 
 
-def _settle(
+def _confirm_and_certify(
     result: Partitioned, model: Model, time_limit: float, options: Options, lowering: Lowering | None, clock: Clock
 ) -> Partitioned:
     """The partition with kernels that the lowering confirms, and its proof where z3 has one in time."""

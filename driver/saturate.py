@@ -23,7 +23,7 @@ from ..engine.egraph.saturate import Budget, UnsoundRuleError, saturate
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model, check_destination, external_name, read, reads
 from ..engine.onnx.nodes import is_flattened
-from ..engine.preparation.arguments import settle_arguments
+from ..engine.preparation.arguments import simplify_arguments
 from ..engine.preparation.overrides import keep_outputs, override_shapes, raise_opset, state_dimensions
 from ..engine.shapes.inference import Knowledge, find_refused_type, infer
 from ..engine.summary import summarize
@@ -62,12 +62,12 @@ again at a higher cost per byte; without time for that the original is kept."""
 class Encoded:
     """A model, the types and constants of its values, and its terms. `samples` are the inputs that the user gives.
 
-    Of a model with bodies `model` and what follows are of `flat`, which has none. `settled` is what the terms are of:
-    the model, with constants for arguments that are the same for all sizes.
+    For a model with bodies, `model` and all that follows describe `flat`, which has none. The terms are those of
+    `simplified`: the model with constants for arguments that are the same for all sizes.
     """
 
     model: Model
-    settled: Model
+    simplified: Model
     knowledge: Knowledge
     encoding: Encoding
     samples: tuple[Sample, ...]
@@ -128,7 +128,7 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
     with clock.phase("infer"):
         flat, knowledge = _infer(model, options)
         model = model if flat is None else flat.model
-        settled, knowledge = settle_arguments(model, knowledge)
+        simplified, knowledge = simplify_arguments(model, knowledge)
     if options.rules and not options.trust_rules:
         with clock.phase("rules"):
             _check_rules(options, clock)
@@ -138,7 +138,7 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
 
     def encode_with(knowledge: Knowledge) -> Encoded:
         with clock.phase("encode"):
-            return Encoded(model, settled, knowledge, encode(settled, knowledge, named), samples, flat)
+            return Encoded(model, simplified, knowledge, encode(simplified, knowledge, named), samples, flat)
 
     try:
         return apply_rules(encode_with(knowledge), options, worker, clock)
@@ -152,7 +152,7 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
 
 def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock) -> Saturated:
     """Apply the worker's rules, which are those of the options, until nothing changes, or a budget is hit."""
-    model, settled, knowledge, encoding = encoded.model, encoded.settled, encoded.knowledge, encoded.encoding
+    model, simplified, knowledge, encoding = encoded.model, encoded.simplified, encoded.knowledge, encoded.encoding
     latest = inf if options.time_limit is None else time.monotonic() + options.time_limit
     blamed = name_culprits(encoding, options.selection, _budget(options))
     with clock.phase("saturate"), _blame_model(encoded.original, options), blamed:
@@ -166,13 +166,13 @@ def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock
     if encoded.flat is not None:
         from ..engine.bodies.captivity import without_captive_nodes
 
-        egraph = without_captive_nodes(egraph, encoding, encoded.flat, settled.graph)
+        egraph = without_captive_nodes(egraph, encoding, encoded.flat, simplified.graph)
     with clock.phase("check"), _blame_model(encoded.original, options):
         limit = min(deadline, time.monotonic() + _CHECK_SHARE * options.search_seconds)
-        checked = check_constants(settled, knowledge, encoding, egraph, options.selection, _budget(options), limit)
-    origin = locate_origins(settled.graph, encoding, egraph)
+        checked = check_constants(simplified, knowledge, encoding, egraph, options.selection, _budget(options), limit)
+    origin = locate_origins(simplified.graph, encoding, egraph)
     return Saturated(
-        model, settled, knowledge, encoding, encoded.samples, encoded.flat, egraph, origin, deadline, checked,
+        model, simplified, knowledge, encoding, encoded.samples, encoded.flat, egraph, origin, deadline, checked,
         options.sizes.typical,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The sizes of free dimensions that a user names: typical ones, and those that occur."""
+"""The sizes of dynamic dimensions that a user names: typical ones, and those that occur."""
 
 from __future__ import annotations
 

@@ -65,11 +65,11 @@ class OperatorGraph:
     operators: tuple[Operator, ...]
     values: tuple[Value, ...]
     sizes: Mapping[str, int] = field(default_factory=dict, compare=False)
-    """Typical sizes of free dimensions, by their names."""
+    """Typical sizes of dynamic dimensions, by their names."""
     equal: tuple[tuple[Size, Size], ...] = field(default=(), compare=False)
     """Sizes that are equal in every run that ends without an error, though they differ in form."""
     lowest: Mapping[str, int] = field(default_factory=dict, compare=False)
-    """What free dimensions, by their names, are never below in such a run."""
+    """What dynamic dimensions, by their names, are never below in such a run."""
 
     @cached_property
     def at_call(self) -> OperatorGraph:
@@ -92,7 +92,7 @@ class OperatorGraph:
         return replace(self, values=tuple(map(at, self.at_call.values)), sizes=sizes)
 
     def at_sizes(self, sizes: Mapping[str, int]) -> OperatorGraph:
-        """The graph `at_call` where some free dimensions have these sizes."""
+        """The graph `at_call` where some dynamic dimensions have these sizes."""
         numbers = {name: number(size) for name, size in sizes.items()}
 
         def fix(dimension: Dimension) -> Dimension:

@@ -1,4 +1,4 @@
-"""Sizes that depend on free dimensions, in a normal form: polynomials with integer coefficients.
+"""Sizes that depend on dynamic dimensions, in a normal form: polynomials with integer coefficients.
 
 A polynomial is made of `Atom`s: a symbol, which stands for a size of 0 and more; a floor division that does not come
 out even for every size; the least or greatest of several polynomials. Two polynomials of one normal form are equal for
@@ -191,7 +191,7 @@ def neighbour_products(shapes: Iterable[Sequence[Size | None]]) -> dict[tuple[Si
 
 @lru_cache(maxsize=4096)
 def symbol(name: str) -> Size:
-    """A free dimension of this name."""
+    """A dynamic dimension of this name."""
     return Size((((Atom(name, "symbol"),), 1),))
 
 

@@ -33,8 +33,8 @@ def sorts() -> str:
 
 
 @cache
-def settle_rules() -> str:
-    """Rules (ruleset ``settle``) that hide the nodes of constants from all others.
+def freezing_rules() -> str:
+    """Rules (ruleset ``freeze``) that hide the nodes of constants from all others.
 
     How a constant is computed is nobody's business but the extractor's; rules that rewrote constant expressions would
     only multiply equal ones. The hidden nodes stay in the e-graph and can be extracted.
@@ -43,6 +43,6 @@ def settle_rules() -> str:
     for operator in OPERATORS.values():
         if operator.sort == "T":
             call = f"({' '.join((operator.name, *(f'x{i}' for i in range(len(operator.arguments)))))})"
-            name = f"settle.{operator.name}"
-            rules.append(f'(rule ((= e {call}) (const e)) ((subsume {call})) :ruleset settle :name "{name}")')
+            name = f"freeze.{operator.name}"
+            rules.append(f'(rule ((= e {call}) (const e)) ((subsume {call})) :ruleset freeze :name "{name}")')
     return "\n".join(rules)

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from ..support.errors import UsageError
-from .constructors import settle_rules, sorts
+from .constructors import freezing_rules, sorts
 from .lint import require_clean
 from .places import analysis_files, rule_paths, shipped_files
 from .records import PROPERTIES, Rule, RuleFile, read_file
@@ -48,7 +48,7 @@ def prelude() -> str:
     """The egglog program before any rule: sorts, constructors, and the analyses with their rules."""
     files = analysis_files()
     declared = [d.text for file in files for d in file.declarations]
-    return "\n".join((sorts(), *declared, *(rule.text for file in files for rule in file.rules), settle_rules(), ""))
+    return "\n".join((sorts(), *declared, *(rule.text for file in files for rule in file.rules), freezing_rules(), ""))
 
 
 def load_rules(

@@ -28,7 +28,7 @@ JOINED = Cut(((0, 1), (2, 3)))
 
 @dataclass
 class Stopwatch:
-    """A workshop: `seconds` of kernels by their operators, of which those with decisions take `tuned` times as many.
+    """A builder: `seconds` of kernels by their operators, of which those with decisions take `tuned` times as many.
 
     Kernels of which one is a key and the other its value have the same code.
     """

@@ -44,7 +44,7 @@ ESTIMATE = 10e-6
 
 @dataclass
 class Table:
-    """A workshop that takes the times of kernels from a table, by the operators and what is decided about them."""
+    """A builder that takes the times of kernels from a table, by the operators and what is decided about them."""
 
     seconds: Mapping[Members, float]
     by_runtime: float = 1.0
@@ -246,7 +246,7 @@ def by_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
         names = [[name for name, _ in attempt.prepared.named_steps()] for attempt in attempts]
         return [{n: CallTime(1e-6 if "fallback" in n else 1.0, 0.0, 5) for n in each} for each in names]
 
-    monkeypatch.setattr(processor.BundleWorkshop, "time", times)
+    monkeypatch.setattr(processor.ProcessorBundleBuilder, "time", times)
     monkeypatch.setattr(suspects, "estimate", lambda facts: 1e-6)
     for module in (kernel_choice, suspects):
         monkeypatch.setattr(module, "SLOW", 0.5)

@@ -71,7 +71,7 @@ class FormKernels:
     outputs: tuple[str, ...]
 
     def bind(self, feeds: Mapping[str, Array], sizes: Mapping[str, int] = NO_SIZES) -> CompiledForm:
-        """The kernels with inputs; `sizes` are those of the free dimensions. They are run once."""
+        """The kernels with inputs; `sizes` are those of the dynamic dimensions. They are run once."""
         memory = _Memory(replace(self.distinct, graph=self.distinct.graph.at_sizes(sizes)), dict(feeds))
         kernels = []
         for step in self.steps:

@@ -1,6 +1,6 @@
 """Forms of kernels whose sizes a call decides: those of `kernel_forms`, and some anchors that matter only so.
 
-A form is made for two sets of sizes. What differs in its inputs is a free dimension; a form whose constants differ,
+A form is made for two sets of sizes. What differs in its inputs is a dynamic dimension; a form whose constants differ,
 too, as the target of a Reshape may, has none.
 """
 
@@ -104,7 +104,7 @@ class FreeForm:
 
     @property
     def sizes(self) -> dict[str, Mapping[str, int]]:
-        """Sizes of the free dimensions, by their names in `SIZES`."""
+        """Sizes of the dynamic dimensions, by their names in `SIZES`."""
         return {name: {_dimension(axis): _size(name, axis, self.form.shape[axis]) for axis in self.axes}
                 for name in SIZES}  # fmt: skip
 
@@ -119,7 +119,7 @@ class FreeForm:
             return None
 
     def model(self) -> onnx.ModelProto | None:
-        """The model with free dimensions; None where it has none, or inputs whose sizes follow from those of others."""
+        """The model with dynamic dimensions; None where it has none, or inputs whose sizes follow from others."""
         first, second = ({_dimension(axis): factor * (self.form.shape[axis] + axis + 1) + axis for axis in self.axes}
                          for factor in (1, 2))  # fmt: skip
         model, other = self.at(first), self.at(second)
@@ -156,6 +156,6 @@ def _shape(value: onnx.ValueInfoProto) -> list[int]:
 def list_free_forms(
     anchors: Sequence[str] = (), before: Sequence[str] = (), after: Sequence[str] = ()
 ) -> Iterator[FreeForm]:
-    """All forms of anchors, or those of the given names; ones without free dimensions have no model."""
+    """All forms of anchors, or those of the given names; ones without dynamic dimensions have no model."""
     for form in list_forms(anchors, before, after, FREE_ANCHORS):
         yield FreeForm(form, _AXES.get(form.anchor, (0, *range(2, len(form.shape)))))

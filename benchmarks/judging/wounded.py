@@ -63,7 +63,7 @@ class Wounded:
         return () if value is None else value.shape[2:]
 
     def shape(self, name: str) -> tuple[int | str, ...] | None:
-        """Sizes and names of free dimensions; None where that is not known."""
+        """Sizes and names of dynamic dimensions; None where that is not known."""
         return self._types.get(name, ("", None))[1]
 
     def element_type(self, name: str) -> str:

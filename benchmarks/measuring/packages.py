@@ -38,7 +38,7 @@ class Case:
         return " x ".join(map(str, next(iter(self.shapes.values()), [])))
 
     def sizes(self, ports: Sequence[Port]) -> dict[str, int]:
-        """Sizes of the free dimensions of these inputs, by their names."""
+        """Sizes of the dynamic dimensions of these inputs, by their names."""
         return {
             name: size
             for port in ports

@@ -21,7 +21,7 @@ _SESSIONS = 3
 _SECONDS = 3.0
 """Of pairs in each of these sessions at most."""
 _LARGE = 128
-"""The size of a free dimension that has no other; the first of an input has 1."""
+"""The size of a dynamic dimension that has no other; the first of an input has 1."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Verdict:
 
 
 def sample_of(source: Path, sizes: Mapping[str, int]) -> Sample | None:
-    """Inputs with free dimensions of these sizes; None without sizes, for those that the verification draws."""
+    """Inputs with dynamic dimensions of these sizes; None without sizes, for those that the verification draws."""
     if not sizes:
         return None
     specs = input_specs(Structure(read_source(source, "original").structure))

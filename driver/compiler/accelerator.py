@@ -67,7 +67,7 @@ class Accelerator:
         return {**asdict(self.demands), "machine": platform.machine()}
 
     def check(self, compilation: Compilation) -> None:
-        """Raises LoweringError for free dimensions of inputs; `accelerator_for` checked the options."""
+        """Raises LoweringError for dynamic dimensions of inputs; `accelerator_for` checked the options."""
         require_fixed(compilation.ports)
 
     def prepare(self, options: Options) -> None:

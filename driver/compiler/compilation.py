@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...engine.bodies.inference import infer_form
-from ...engine.bodies.settle import settle_bodies
+from ...engine.bodies.resolve import resolve_bodies
 from ...engine.egraph.graph import Saturation, Selection
 from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import is_flattened
@@ -54,7 +54,7 @@ _NESTED_FUNCTIONS = 5
 
 
 _FEWEST_SUMMED = 3
-"""Free dimensions of which one may be the sum of others."""
+"""Dynamic dimensions of which one may be the sum of others."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,7 +119,7 @@ class Compilation:
     def of(original: Model, options: Options, clock: Clock, batch: Sequence[int] = ()) -> Compilation:
         """Raises LoweringError for inputs that cannot be compiled, UsageError where given ones do not fit them.
 
-        Sizes of a `batch` are those that occur of the free dimension that counts samples; where none is free, one is.
+        The dynamic dimension that counts samples takes the sizes of `batch`; without one, the first axes become one.
         """
         model = state_dimensions(inline_functions(original), options.dim)
         model = _spell_out(keep_outputs(override_shapes(model, options.input_shapes), options.outputs))
@@ -184,7 +184,7 @@ class Compilation:
         if options.partition == "none" or not any(map(is_flattened, self.model.graph)):
             return self.model
         whole = replace(options, partition="none", certificate=None, certify=False, as_functions=False)
-        return settle_bodies(optimize_model(self.model, None, whole, self.clock.observer).rewritten.model)
+        return resolve_bodies(optimize_model(self.model, None, whole, self.clock.observer).rewritten.model)
 
     def relabel(self, folder: Path) -> Built:
         """The bundle of an equal model in a folder, with this one's path."""
@@ -255,7 +255,7 @@ def kernels_of(
     """The graph to lower, and its kernels and views in running order; each operator by itself where it was not cut.
 
     They are the groups of the partition, cut between the branches of Ifs, and copies of feature maps at the ends of the
-    model. `sizes` are typical ones of free dimensions. Raises LoweringError for what is no tensor.
+    model. `sizes` are typical ones of dynamic dimensions. Raises LoweringError for what is no tensor.
     """
     rewritten = result.rewritten.model
     if result.partition is not None:
@@ -277,7 +277,7 @@ def _spell_out(model: Model) -> Model:
         if not expanded.ir.functions:
             break  # what stays has no definition that fits
         model = inline_functions(expanded)
-    return settle_bodies(model)
+    return resolve_bodies(model)
 
 
 def _take_batch(model: Model, options: Options, batch: Sequence[int]) -> tuple[Model, Options]:

@@ -50,7 +50,7 @@ class CrossProject(Processor):
             return f"none: {self._missing_tools()}"
         with scratch_folder("emulated") as scratch:
             emulated = EmulatedModel.build(folder, manifest, self.target, Path(scratch))
-            verification, _ = verify_against_original(compilation, emulated, bold=False)
+            verification, _ = verify_against_original(compilation, emulated, stress=False)
         if verification.status == "failed":
             raise VerificationError(
                 f"{compilation.model.label}: the compiled model differs from the original: {verification.summary}; "

@@ -50,7 +50,7 @@ class Attempt:
     facts: tuple[KernelFacts, ...]
 
 
-class Workshop(Protocol):
+class BundleBuilder(Protocol):
     """Builds, measures and checks bundles for a target."""
 
     def build(self, cut: Cut) -> Attempt:
@@ -115,7 +115,7 @@ def _choose(costs: Mapping[Variant, float], usual: float) -> Variant | None:
 
 
 def try_variants(
-    workshop: Workshop, base: Attempt, suspects: Sequence[Suspect], *, checks: bool, times: bool
+    builder: BundleBuilder, base: Attempt, suspects: Sequence[Suspect], *, checks: bool, times: bool
 ) -> list[_Trials]:
     """Try the variants of suspects; each bundle holds the next one of every suspect.
 
@@ -126,8 +126,8 @@ def try_variants(
     while active := [each for each in trials if each.left and not each.is_good and (times or not each.costs)]:
         wanted = [(each, each.left.pop(0)) for each in active]
         try:
-            attempt = workshop.build(vary(graph, base.cut, [(each.suspect, variant) for each, variant in wanted]))
-            _compare(workshop, base, attempt, wanted, checks=checks, times=times)
+            attempt = builder.build(vary(graph, base.cut, [(each.suspect, variant) for each, variant in wanted]))
+            _compare(builder, base, attempt, wanted, checks=checks, times=times)
         except EqfuseError as error:
             for each, variant in wanted:
                 each.refuse(variant, str(error))
@@ -143,7 +143,7 @@ def vary(graph: OperatorGraph, cut: Cut, chosen: Iterable[tuple[Suspect, Variant
 
 
 def _compare(
-    workshop: Workshop,
+    builder: BundleBuilder,
     base: Attempt,
     attempt: Attempt,
     wanted: Sequence[tuple[_Trials, Variant]],
@@ -154,11 +154,11 @@ def _compare(
     """Note what an attempt shows of its variants. One that has a wrong kernel is not timed: it may crash."""
     affected = {each.suspect: each.suspect.affected_by(variant, base.prepared) for each, variant in wanted}
     names = {suspect: _names(attempt, members) for suspect, members in affected.items()}
-    wrong = workshop.find_wrong(attempt, {name for each in names.values() for name in each}) if checks else {}
+    wrong = builder.find_wrong(attempt, {name for each in names.values() for name in each}) if checks else {}
     is_base_right = not any(each.suspect.problem for each, _ in wanted)
     measured: Sequence[Mapping[str, CallTime]] = ()
     if times and not wrong:
-        measured = workshop.time([base, attempt] if is_base_right else [attempt])
+        measured = builder.time([base, attempt] if is_base_right else [attempt])
     for each, variant in wanted:
         members, calls = each.suspect.members, len(each.suspect.calls)
         fault = next((wrong[name] for name in names[each.suspect] if name in wrong), None)
@@ -196,7 +196,7 @@ def _summary(suspect: Suspect, chosen: Variant | None, trials: tuple[Trial, ...]
 
 
 def choose_kernels(
-    workshop: Workshop, base: Attempt, wrong: Mapping[str, str], memory: Memory | None, *, checks: bool
+    builder: BundleBuilder, base: Attempt, wrong: Mapping[str, str], memory: Memory | None, *, checks: bool
 ) -> tuple[Attempt, MeasurementSummary]:
     """The bundle whose kernels are right and measure best, beginning with a `base` of which some may be `wrong`.
 
@@ -208,27 +208,27 @@ def choose_kernels(
     if wrong:
         blamed = (facts for facts in base.facts if facts.symbol in wrong)
         suspects = [make_suspect(base.prepared, facts, 0.0, wrong[facts.symbol]) for facts in blamed]
-        trials = try_variants(workshop, base, suspects, checks=checks, times=memory is not None)
-        base = workshop.build(vary(base.prepared.graph, base.cut, [(each.suspect, each.best) for each in trials]))
+        trials = try_variants(builder, base, suspects, checks=checks, times=memory is not None)
+        base = builder.build(vary(base.prepared.graph, base.cut, [(each.suspect, each.best) for each in trials]))
         record = tuple(each.summary() for each in trials)
     if memory is not None:
         try:
-            base, summary = _replace_slow(workshop, base, memory, checks=checks)
+            base, summary = _replace_slow(builder, base, memory, checks=checks)
         except EqfuseError as error:
             summary = replace(summary, problem=str(error))
     return base, replace(summary, seconds=time.monotonic() - started, kernels=record + summary.kernels)
 
 
 def _replace_slow(
-    workshop: Workshop, base: Attempt, memory: Memory, *, checks: bool
+    builder: BundleBuilder, base: Attempt, memory: Memory, *, checks: bool
 ) -> tuple[Attempt, MeasurementSummary]:
     """The bundle with slow kernels replaced, and what was tried for each."""
     graph = base.prepared.graph
-    (times,) = workshop.time([base])
+    (times,) = builder.time([base])
     memory.keep(base, times)
     suspects = find_suspects(base.prepared, base.facts, times)
     recalls = {s: recalled for s in suspects if (recalled := memory.recall(graph, s)) is not None}
-    trials = try_variants(workshop, base, [s for s in suspects if s not in recalls], checks=checks, times=True)
+    trials = try_variants(builder, base, [s for s in suspects if s not in recalls], checks=checks, times=True)
     memory.keep_trials(graph, trials)
     chosen = {**{s: recalled.best for s, recalled in recalls.items()}, **{t.suspect: t.best for t in trials}}
     record = [_summary(s, recalled.best, recalled.trials) for s, recalled in recalls.items()]
@@ -238,8 +238,8 @@ def _replace_slow(
     unfused = sum_apart(base.facts, times, apart)
     cut = vary(graph, base.cut, chosen.items())
     if cut != base.cut:  # each was measured beside others: all together have to be faster, too
-        better = workshop.build(cut)
-        times, after = workshop.time([base, better])
+        better = builder.build(cut)
+        times, after = builder.time([base, better])
         everything = frozenset(range(len(graph.operators)))
         if step_seconds(better, after, everything) < step_seconds(base, times, everything):
             base, times = better, after

@@ -107,9 +107,9 @@ class Processor:
         """
         clock, options = compilation.clock, compilation.options
         with scratch_folder("attempts") as scratch:
-            workshop = BundleWorkshop(self, compilation, result, Path(scratch))
+            builder = ProcessorBundleBuilder(self, compilation, result, Path(scratch))
             with clock.phase("compile"):
-                base = workshop.build(cut or workshop.first_cut(), folder)
+                base = builder.build(cut or builder.first_cut(), folder)
             wrong: Mapping[str, str] = {}
             verdict = ""
             try:
@@ -120,8 +120,8 @@ class Processor:
             if wrong or not summary.problem:
                 with clock.phase("measure"):
                     name, threads = self.target.device.name, self.target.threads
-                    memory = None if summary.problem else Memory.of(name, threads, workshop.tell)
-                    attempt, summary = choose_kernels(workshop, base, wrong, memory, checks=options.verify)
+                    memory = None if summary.problem else Memory.of(name, threads, builder.tell)
+                    attempt, summary = choose_kernels(builder, base, wrong, memory, checks=options.verify)
             if attempt.folder != folder:
                 attempt, verdict, summary = self._accept(compilation, base, attempt, verdict, summary)
             if attempt.folder != folder:
@@ -229,7 +229,7 @@ class Processor:
                 f"{label}: the compiled model cannot be loaded, it {error}; nothing was written"
             ) from None
         verification, left = verify_against_original(
-            compilation, compiled, bold=True, graph=prepared.graph, special=[s.sizes for s in prepared.special],
+            compilation, compiled, stress=True, graph=prepared.graph, special=[s.sizes for s in prepared.special],
             rewritten=prepared.weights.model,
         )  # fmt: skip
         if verification.status == "failed":
@@ -237,7 +237,7 @@ class Processor:
             message = f"{label}: the compiled model differs from the original: {verification.summary}"
             raise self._explain_failure(message, prepared, folder, left.crashed_in)
         coverage = verification.coverage
-        return verification.summary + (f"; seen from one side only: {coverage}" if coverage else "")
+        return verification.summary + (f"; branches not covered: {coverage}" if coverage else "")
 
     def _explain_failure(
         self, message: str, prepared: CompiledKernels, folder: Path, crashed_in: str
@@ -306,7 +306,7 @@ def _describe_sizes(compilation: Compilation, prepared: CompiledKernels) -> Size
 
 
 @dataclass
-class BundleWorkshop:
+class ProcessorBundleBuilder:
     """Builds, measures and checks bundles of one compilation, in a folder for all that are not the first.
 
     They run in turns for about `seconds`, at most `rounds` times, to time their kernels.
@@ -369,14 +369,14 @@ def verify_against_original(
     compilation: Compilation,
     compiled: Runs,
     *,
-    bold: bool,
+    stress: bool,
     graph: OperatorGraph | None = None,
     special: Sequence[Mapping[str, int]] = (),
     rewritten: Model | None = None,
 ) -> tuple[Verification, Runs]:
     """Compare a compiled model with the original; the verdict, and the compiled model as the runs left it.
 
-    `bold`: inputs beside those that operators are meant for are drawn, too. The typical sizes of the `graph`, the
+    `stress`: inputs beside those that operators are meant for are drawn, too. The typical sizes of the `graph`, the
     `special` ones and rare ones (0, 1, the ends of ranges) are tried beside those that are drawn. Where outputs differ,
     the `rewritten` model, if given, shows how much of it is rounding.
     """
@@ -389,7 +389,7 @@ def verify_against_original(
     sizes = [{**typical, **each} for each in (*special, {})] if typical else []
     tolerated = Tolerated(
         options.atol, options.rtol, options.seed, compilation.samples,
-        bold=bold, may_overflow=options.precision == "fast", sizes=tuple(sizes),
+        stress=stress, may_overflow=options.precision == "fast", sizes=tuple(sizes),
     )  # fmt: skip
     deadline = time.monotonic() + options.verification_seconds
     with require_verdict(model.label):

@@ -41,8 +41,8 @@ from ...support.processor import available_cores
 from ...support.scratch import scratch_folder
 from ..optimize import Result
 from .compilation import Built, Compilation
-from .kernel_choice import Attempt, Workshop, step_seconds
-from .processor import RUN_SECONDS, BundleWorkshop, Processor
+from .kernel_choice import Attempt, BundleBuilder, step_seconds
+from .processor import RUN_SECONDS, Processor, ProcessorBundleBuilder
 
 if TYPE_CHECKING:
     from ...costmodels.measurement import Measurement
@@ -55,14 +55,14 @@ CLEARLY = 0.99
 Times = Mapping[str, "CallTime"]
 
 
-def combine_cuts(workshop: Workshop, cuts: Sequence[Cut]) -> Cut:
+def combine_cuts(builder: BundleBuilder, cuts: Sequence[Cut]) -> Cut:
     """The cut of the fastest part of each; of the first one where no other is clearly faster.
 
     Cuts differ in their kernels and in the decisions about these; all other choices are those of the first. Raises
     EqfuseError where one cannot be built, or does not run.
     """
-    attempts = [workshop.build(cut) for cut in cuts]
-    return merge_fastest(attempts, workshop.time(attempts))
+    attempts = [builder.build(cut) for cut in cuts]
+    return merge_fastest(attempts, builder.time(attempts))
 
 
 def merge_fastest(attempts: Sequence[Attempt], times: Sequence[Times]) -> Cut:
@@ -231,10 +231,10 @@ class _ScheduleSearch:
     def _fastest_parts(self, cuts: Sequence[Cut]) -> Cut:
         """A cut with each part of the model as the cut has it that is fastest there, in the running model."""
         with self.compilation.clock.phase("combine"), scratch_folder("combined") as scratch:
-            workshop = BundleWorkshop(
+            builder = ProcessorBundleBuilder(
                 self.processor, self.compilation, self.result, Path(scratch), SECONDS, KERNEL_ROUNDS
             )
-            return combine_cuts(workshop, cuts)
+            return combine_cuts(builder, cuts)
 
     def _speed_up(self, untuned: Path, candidate: Path) -> float:
         """How many times as fast the candidate is: both in turns, on this machine or on a device of the tracker; or by

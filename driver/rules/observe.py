@@ -120,7 +120,7 @@ def observe_model(path: Path, options: Options, observer: Observer | None = None
     criteria = criteria_for(options, saturated)
     selection = extract_model(saturated, criteria, options, clock).selection
     rewriting = Rewriting(saturated.encoding, saturated.egraph, selection, _load_rules(options))
-    return Observation(saturated.settled, options, rewriting, criteria, saturated.assumptions)
+    return Observation(saturated.simplified, options, rewriting, criteria, saturated.assumptions)
 
 
 def _load_rules(options: Options) -> RuleSet:

@@ -32,8 +32,8 @@ Stamp = tuple[int, int, int]
 class ModelCode:
     """The model, a path or bytes, that was read when it had a `stamp` (`stamp_of`).
 
-    `ports` are the shapes of its inputs, where a free dimension has a name or None; `threads` those of the session, 0
-    for all cores. Several threads may use it at once.
+    `ports` are the shapes of its inputs, with a name or None for a dynamic dimension; `threads` is the number of the
+    session, 0 for all cores. Several threads may use it at once.
     """
 
     def __init__(self, model: Any, stamp: Stamp | None, ports: Mapping[str, Sequence[Any]], threads: int) -> None:

@@ -25,12 +25,12 @@ from .worker import Worker
 
 SIMPLIFICATION = "(run-schedule (saturate (seq (saturate analysis) simplify)))"
 """Simplifications and analyses until nothing changes."""
-EXPLORATION = "(run-schedule settle explore)"
+EXPLORATION = "(run-schedule freeze explore)"
 """One round of exploration, before which constants are hidden: a constant that exploration made, such as a transposed
 transposition, must first be simplified to its origin, or the next round makes another one from it."""
 ITERATION = SIMPLIFICATION + EXPLORATION
 """One iteration. A simplification follows the last one."""
-_INTERNAL = ("analysis.", "settle.", "(")
+_INTERNAL = ("analysis.", "freeze.", "(")
 """Prefixes of rules that rewrite nothing: they analyse, hide constants or load tables."""
 _OUT_OF_MEMORY = ("memory allocation of", "MemoryError")
 """Messages of Rust and Python by which a worker without memory dies."""

@@ -33,24 +33,24 @@ _Arguments = dict[int, _Array | None]
 """New inputs of a node, by position; None removes one."""
 
 
-def settle_arguments(model: Model, knowledge: Knowledge) -> tuple[Model, Knowledge]:
+def simplify_arguments(model: Model, knowledge: Knowledge) -> tuple[Model, Knowledge]:
     """The model with computed arguments in their simplest form, and the knowledge of its values.
 
     The same two if nothing changes; never the given model with changes.
     """
-    settled = {
+    simplified = {
         position: arguments
         for position, node in enumerate(model.graph)
-        if is_standard(node) and (arguments := _settle(node, knowledge))
+        if is_standard(node) and (arguments := _simplify(node, knowledge))
     }
     twins = _find_twins(model.graph, knowledge)
-    if not settled and not twins:
+    if not simplified and not twins:
         return model, knowledge
     clone = model.ir.clone()
     nodes = list(clone.graph)
     types, constants = dict(knowledge.types), dict(knowledge.constants)
     values = {output.name: output for node in nodes for output in node.outputs}
-    for position, arguments in settled.items():
+    for position, arguments in simplified.items():
         nodes[position].attributes.pop("allowzero", None)  # a 0 in a new target of a Reshape copies a dimension
         if arguments is _FLATTENED:
             nodes[position].op_type = "Flatten"
@@ -96,7 +96,7 @@ def _find_twins(graph: ir.Graph, knowledge: Knowledge) -> dict[str, str]:
     return twins
 
 
-def _settle(node: ir.Node, knowledge: Knowledge) -> _Arguments:
+def _simplify(node: ir.Node, knowledge: Knowledge) -> _Arguments:
     """New arguments for a node; {} where they stay."""
     rule = _RULES.get(node.op_type)
     names = [value.name if value is not None else "" for value in node.inputs]

@@ -19,7 +19,7 @@ BATCH = "batch"
 
 
 def find_batches(model: Model) -> tuple[str, ...]:
-    """The free dimensions of inputs that count samples: those that costs take for 1."""
+    """The dynamic dimensions of inputs that count samples: those that costs take for 1."""
     given = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
     return tuple(name for name, size in assume_sizes(map(dimension_names, given)).items() if size == 1)
 

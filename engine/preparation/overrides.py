@@ -65,7 +65,7 @@ def override_shapes(model: Model, shapes: Mapping[str, tuple[int | str, ...]]) -
 
 
 def state_dimensions(model: Model, facts: Sequence[str]) -> Model:
-    """The model with what the user says of the free dimensions of its inputs: `H=32k` (any name for the factor, and
+    """The model with what the user says of the dynamic dimensions of its inputs: `H=32k` (any name for the factor, and
     `32*k + 16` is possible, too), `N=4`, `N>=1`.
 
     A dimension takes the name of the expression that it equals, so that whatever draws inputs keeps to it. Raises
@@ -103,14 +103,14 @@ _FACT = re.compile(r"\s*(.+?)\s*(>=|=)\s*(.+?)\s*")
 
 
 def require_dimensions(model: Model, option: str, names: Iterable[str]) -> None:
-    """Raise UsageError for a name that is no free dimension of an input of the model."""
+    """Raise UsageError for a name that is no dynamic dimension of an input of the model."""
     given = (value for value in model.graph.inputs if value.name not in model.graph.initializers)
     declared = declared_sizes(d for value in given for d in dimension_names(value) if isinstance(d, str))
     free = sorted({name for size in declared.values() for name in size.names()})
     for name in names:
         if name not in free:
             advice = _advice(name, free) if free else "all its dimensions are fixed"
-            raise UsageError(f"--{option}: {model.label} has no free dimension {name!r}; {advice}")
+            raise UsageError(f"--{option}: {model.label} has no dynamic dimension {name!r}; {advice}")
 
 
 def dimension_names(value: ir.Value) -> tuple[int | str, ...]:

@@ -42,7 +42,7 @@ from ..onnx.typing import type_proto
 from ..shapes.classical import is_classical
 
 _FREE = 32
-"""The size of a free dimension for the order of the products."""
+"""The size of a dynamic dimension for the order of the products."""
 _ALLOWS_ZERO = 14
 """The first opset in which a Reshape may make an axis of no elements that its operand does not have there."""
 

@@ -1,4 +1,4 @@
-"""What operators compute on small tensors whose elements depend on free dimensions."""
+"""What operators compute on small tensors whose elements depend on dynamic dimensions."""
 
 from __future__ import annotations
 

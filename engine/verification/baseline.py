@@ -1,7 +1,7 @@
-"""Runs of the original: on inputs that it accepts under two seeds, with other symbolic sizes, and on bolder values.
+"""Runs of the original: on inputs that it accepts under two seeds, with other symbolic sizes, and on stress inputs.
 
-Ordinary inputs suit the operators that read them. Bold ones reveal results that are wrong elsewhere: below zero under
-Sqrt, at zero, beyond the limits of a Clip. More are drawn while some operator has unreached sides.
+Ordinary inputs suit the operators that read them. Stress inputs reveal results that are wrong elsewhere: below zero
+under Sqrt, at zero, beyond the limits of a Clip. More are drawn while a branch of some operator is not covered.
 
 Operators that choose between values, and the sides that no run reached.
 
@@ -190,9 +190,9 @@ _SIGNED_RANGE = frozenset({"Tanh", "Softsign"})
 _SATURATED = 1e-3
 
 
-BOLD = (Temper.EDGES, Temper.LARGE)
+STRESS = (Temper.EDGES, Temper.LARGE)
 _ON_DEMAND = (Temper.NEGATIVE, Temper.POSITIVE)
-"""Bold inputs that are always drawn, and those that are drawn only while operators have unreached sides."""
+"""Stress inputs that are always drawn, and those that are drawn only while operators have unreached sides."""
 _TITLES = {
     Temper.EDGES: "on zeros, whole and equal numbers",
     Temper.LARGE: "on large numbers",
@@ -206,27 +206,27 @@ _TITLES = {
 class Request:
     """Choices of the caller. The model runs on ``samples`` if there are any, else on drawn inputs.
 
-    ``tempers`` are the kinds of bold inputs to draw besides the ordinary ones.
+    ``tempers`` are the kinds of stress inputs to draw besides the ordinary ones.
     """
 
     seed: int = 0
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     samples: Sequence[Sample] = ()
     tolerance: Tolerance = field(default_factory=Tolerance)
-    tempers: tuple[Temper, ...] = BOLD
+    tempers: tuple[Temper, ...] = STRESS
 
 
 @dataclass(frozen=True)
 class Run:
     """One run of the original. ``title`` describes the inputs and is empty for the first ordinary runs.
 
-    ``is_bold``: the inputs may lie outside the domain of the operators that read them.
+    ``is_stress``: the inputs may lie outside the domain of the operators that read them.
     """
 
     feeds: Feeds
     outputs: Mapping[str, Value]
     title: str = ""
-    is_bold: bool = False
+    is_stress: bool = False
 
 
 @dataclass(frozen=True)
@@ -264,8 +264,8 @@ def run_original(source: Source, structure: Structure, specs: Sequence[InputSpec
     try:
         runtime = ProbedRuntime(source, structure)
         baseline = _OrdinaryRuns(runtime, structure, specs, request).run(plans(specs, request.shapes))
-        bold = _bold_runs(runtime, baseline, structure, specs, request)
-        return replace(baseline, runs=(*baseline.runs, *bold), one_sided=runtime.describe_unreached())
+        stress = _stress_runs(runtime, baseline, structure, specs, request)
+        return replace(baseline, runs=(*baseline.runs, *stress), one_sided=runtime.describe_unreached())
     except RunError as error:
         refusal = str(error)
     few = itertools.islice(plans(specs, request.shapes), _REFERENCE_PLANS)
@@ -419,10 +419,10 @@ class _OrdinaryRuns:
         return plan, pair
 
 
-def _bold_runs(
+def _stress_runs(
     backend: ProbedRuntime, ordinary: Baseline, structure: Structure, specs: Sequence[InputSpec], request: Request
 ) -> list[Run]:
-    """Runs on those bold inputs, in the shapes of the ordinary ones, that the model accepts."""
+    """Runs on those stress inputs, in the shapes of the ordinary ones, that the model accepts."""
     if request.samples or not request.tempers or all(spec.steers for spec in specs):
         return []
     feeds = ordinary.runs[0].feeds
@@ -439,17 +439,17 @@ def _bold_runs(
         before = backend.missing
         if temper not in _ON_DEMAND or before:
             drawn = generate(specs, replace(plan, temper=temper), request.seed + draw)
-            run = _bold_run(backend, drawn, {name: feeds[name] for name in integers}, _TITLES[temper])
+            run = _stress_run(backend, drawn, {name: feeds[name] for name in integers}, _TITLES[temper])
             if run is not None and (temper not in _ON_DEMAND or backend.missing < before):
                 runs.append(run)
     return runs
 
 
-def _bold_run(backend: Backend, drawn: Feeds, integers: Feeds, title: str) -> Run | None:
+def _stress_run(backend: Backend, drawn: Feeds, integers: Feeds, title: str) -> Run | None:
     """A run that the model accepts, with the ordinary `integers` if it accepts no others; None if there is none."""
     for feeds in (drawn, {**drawn, **integers}):
         try:
-            return Run(feeds, backend.run(feeds), title, is_bold=True)
+            return Run(feeds, backend.run(feeds), title, is_stress=True)
         except RunError:
             continue
     return None
@@ -466,7 +466,7 @@ def is_saturated(baseline: Baseline, structure: Structure, name: str) -> bool:
     operator = node.op_type if node is not None else ""
     if operator not in _UNIT_RANGE | _SIGNED_RANGE:
         return False
-    runs = [run for run in baseline.runs if not run.is_bold]
+    runs = [run for run in baseline.runs if not run.is_stress]
     arrays = [to_double(leaf) for run in runs for leaf in leaves(run.outputs[name])]
     low = _SATURATED if operator in _UNIT_RANGE else _SATURATED - 1
     return not any(np.any((array > low) & (array < 1 - _SATURATED)) for array in arrays)

@@ -14,11 +14,11 @@ from ...support.units import ulps
 from .baseline import Baseline, is_saturated
 from .divergence import Judge
 from .effect import Effect, identical_elements, measure_effect, measure_errors
-from .judges.bold import Truths, judge_bold
 from .judges.oracle import Judgement, Oracle, judge, may_acquit
 from .judges.quantization import DitheredModel, Steps, find_quantizers, measure_distance
 from .judges.rounding import Extent, RoundedValues
 from .judges.sensitivity import Sensitivity, distances_of, has_shapes_of, silence_of
+from .judges.stress import Truths, judge_stress
 from .report import OutputReport, Status
 from .runs.compare import EQUAL, Difference, Tolerance, compare
 from .runs.run import OnnxRuntime
@@ -63,7 +63,7 @@ class Demands:
     identical bits pass.
 
     ``errors``: differences of any size are also measured against float64, in at least one run.
-    ``may_overflow``: on bold inputs the candidate may give NaN or an infinity although the original does not.
+    ``may_overflow``: on stress inputs the candidate may give NaN or an infinity although the original does not.
     """
 
     oracle: bool
@@ -135,16 +135,16 @@ class Comparison:
         )
         total, rulings, whole = EQUAL, [], Effect()
         for index, run in enumerate(self.baseline.runs):
-            near = None if run.is_bold else spread
+            near = None if run.is_stress else spread
             expected, actual = run.outputs[name], self._results[index][name]
             difference = compare(
                 expected, actual, self._tolerance, near,
-                is_saturated=saturated and not run.is_bold, may_lack_shape=name in self._structure.collected,
+                is_saturated=saturated and not run.is_stress, may_lack_shape=name in self._structure.collected,
             )  # fmt: skip
             changed = measure_effect(expected, actual)
             rulings.append(self._rule(name, index, difference, changed, near))
             is_news = not rulings[-1].passed and all(ruling.passed for ruling in rulings[:-1])
-            if not run.is_bold or is_news:  # figures are of ordinary inputs, unless only bold ones show a difference
+            if not run.is_stress or is_news:  # figures are of ordinary inputs, unless only stress inputs differ
                 total = total.worst(difference)
                 whole = whole.plus(self._add_errors(name, index, changed))
         return self._conclude(name, total, whole, rulings)
@@ -167,7 +167,7 @@ class Comparison:
         broken = next((index for index, ruling in enumerate(rulings) if not ruling.passed), None)
         decisive = rulings[broken] if broken is not None else next((r for r in rulings if r.note), _PASSED)
         reacts = name in self._structure.input_dependent and self.baseline.reacts(name, self._tolerance)
-        ordinary = [ruling for ruling, run in zip(rulings, self.baseline.runs, strict=True) if not run.is_bold]
+        ordinary = [ruling for ruling, run in zip(rulings, self.baseline.runs, strict=True) if not run.is_stress]
         is_silent = all(ruling.is_silent for ruling in ordinary)
         is_empty = not any(leaf.size for run in self.baseline.runs for leaf in leaves(run.outputs[name]))
         has_only_extremes = is_saturated(self.baseline, self._structure, name)
@@ -198,17 +198,17 @@ class Comparison:
         if difference.negligible or not self.demands.oracle:
             return by_tolerance
         steps = self._steps_of(index).get(name) if self._is_quantized else None
-        if steps is not None and (steps.allow(expected, actual) or not run.is_bold):
+        if steps is not None and (steps.allow(expected, actual) or not run.is_stress):
             is_right = difference.equal or steps.allow(expected, actual)
             return _PASSED if is_right else _Ruling(False, f"{difference}; {steps}")
-        if run.is_bold:
+        if run.is_stress:
             runs = partial(self._truth, name, index), partial(self._candidate_truth, name, index)
             moves = partial(self._sensitivity, index, Extent.ALL)
             if self._candidate is not None:
                 moves = partial(self._own_sensitivity, index)
             truths = Truths(*runs, moves, name, self._structure.chooses)
             may_overflow = self.demands.may_overflow
-            wrong = judge_bold(expected, actual, self._tolerance, truths, may_overflow=may_overflow)
+            wrong = judge_stress(expected, actual, self._tolerance, truths, may_overflow=may_overflow)
             if wrong is not None and self._candidate is None and self._is_rounding(name, index, None):
                 wrong = None
             return _PASSED if wrong is None else _Ruling(False, str(wrong))

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ...support.errors import UsageError
 from ..onnx.provenance import provenance
-from .baseline import BOLD, Baseline, Request, run_original
+from .baseline import STRESS, Baseline, Request, run_original
 from .divergence import common_values, first_divergence, judge_bits, tolerance_judge
 from .inputs import Temper, input_specs
 from .outputs import ComparedOutput, Comparison, Demands, status_of
@@ -56,7 +56,7 @@ class _Check:
             errors=question.precise and question.measure,
             may_overflow=precision == "fast",
         )
-        tempers = (*BOLD, Temper.SPECIAL) if self.demands.bits else BOLD if self.demands.oracle else ()
+        tempers = (*STRESS, Temper.SPECIAL) if self.demands.bits else STRESS if self.demands.oracle else ()
         self.request = Request(question.seed, question.shapes, question.samples, tolerance, tempers)
 
     def verdict(self) -> Verification:

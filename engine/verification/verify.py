@@ -45,7 +45,7 @@ def verify(
     Each model is a path, an ``onnx.ModelProto`` or an ``onnx_ir.Model``. Both run on the ``samples`` (see
     ``inputs.read_samples``), else on inputs that are random from ``seed``: under two seeds, of shapes and values that
     suit their use in the original (``shapes`` fixes the shape of inputs), once more with larger sizes where dimensions
-    are symbolic, and on bolder values (see ``baseline``). A given ``atol`` or ``rtol`` is final, and then bold values
+    are symbolic, and on stress inputs (see ``baseline``). A given ``atol`` or ``rtol`` is final, and then those
     are left out; with the default tolerance and ``precise``, a float64 oracle decides about floats that differ by more
     than a few units in the last place (see ``oracle``; seconds on a large model), and quantised models are compared in
     steps of their scales (see ``quantization``). ``precision`` is that of the rewriting (None: that of the

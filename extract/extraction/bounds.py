@@ -102,13 +102,13 @@ class Space:
                 parts[part_of[rank]] = parts.get(part_of[rank], 0) | 1 << rank
         return sorted(parts.values(), key=int.bit_count)
 
-    def settled_cost(self) -> float:
+    def fixed_cost(self) -> float:
         """The cost of the required classes that leave nothing to decide."""
         return self.cost(self.required & ~sum(self.parts))
 
     def least_cost(self) -> float:
         """A lower bound of the cost of any selection."""
-        return self.settled_cost() + math.fsum(map(self.least_below, self.parts))
+        return self.fixed_cost() + math.fsum(map(self.least_below, self.parts))
 
     def _compute_tables(self, ranks: range) -> None:
         """The tables of the classes of one strongly connected component, those before it being done."""

@@ -253,8 +253,8 @@ def _deepen(core: Core, answer: Answer, search: FrontierSearch, effort: float) -
     """Search for every class by itself, with some effort, then for each part with as much for each of its classes."""
     space = search.space
     lows = [space.least_below(part) for part in space.parts]
-    settled = space.settled_cost()
-    least = settled + math.fsum(lows)
+    fixed = space.fixed_cost()
+    least = fixed + math.fsum(lows)
     above = space.least_above()
     target = answer.cost * (1 - TOLERANCE)
     for part, low in zip(space.parts, lows, strict=True):
@@ -267,12 +267,12 @@ def _deepen(core: Core, answer: Answer, search: FrontierSearch, effort: float) -
         if len(space.picks[rank]) == 1:
             picked[space.numbers[rank]] = space.picks[rank][0].position
     for index, part in enumerate(space.parts):
-        rest = settled + math.fsum(low for other, low in enumerate(lows) if other != index)
+        rest = fixed + math.fsum(low for other, low in enumerate(lows) if other != index)
         completion = search.complete(Frontier(part), target - rest, effort * len(space.numbers))
         lows[index] = max(lows[index], completion.low)
         if completion.step is not None:
             picked.update(search.selection(Frontier(part)))
-    return answer.raise_bound(settled + math.fsum(lows)).improve(follow_choices(core, picked.get), core)
+    return answer.raise_bound(fixed + math.fsum(lows)).improve(follow_choices(core, picked.get), core)
 
 
 def _narrow(core: Core, answer: Answer, kept: Kept, deadline: float) -> tuple[Answer, Kept, Space]:

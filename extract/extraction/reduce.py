@@ -3,7 +3,7 @@
 In turn: candidates that read their own class, or a class that has no finite extraction, go; classes that cost nothing
 leave the problem; then, until nothing changes, candidates that another of their class dominates go (see dominance.py,
 which also tells the classes that every extraction contains: the forced ones), forced classes are dropped as children
-of others, for they are paid for anyway, and what nothing reads any more and has no choice left is settled.
+of others, for they are paid for anyway, and what nothing reads any more and has no choice left is fixed.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Reduced:
     graph: options by class, in the order of the candidates; their children are the classes of the graph that the
     choice still concerns: not forced, or in the same strongly connected component.
     forced: the classes of the graph that every extraction contains; all others are reached from them.
-    settled: for the classes that left the graph and may be needed, the candidate to take.
-    settled_cost: the cost of those that every extraction contains; the others cost nothing.
+    fixed: for the classes that left the graph and may be needed, the candidate to take.
+    fixed_cost: the cost of those that every extraction contains; the others cost nothing.
     usable: every option that has a finite extraction, as before all other reductions.
     """
 
     graph: Graph
     forced: frozenset[int]
-    settled: Mapping[int, int]
-    settled_cost: float
+    fixed: Mapping[int, int]
+    fixed_cost: float
     usable: Graph
 
 
@@ -59,7 +59,7 @@ def reduce(problem: Problem, deadline: float = math.inf) -> Reduced:
     graph, free = split_off_free_classes(usable)
     forced = frozenset(root for root in problem.roots if root not in free)
     graph = restrict_to_reachable(graph, forced)
-    settled: dict[int, Option] = {}
+    fixed: dict[int, Option] = {}
     while True:
         components = strongly_connected_classes(graph)
         try:
@@ -67,18 +67,18 @@ def reduce(problem: Problem, deadline: float = math.inf) -> Reduced:
         except OutOfTime:
             break
         smaller = drop_forced_children(smaller, components, required)
-        fresh = frozenset(find_settled_classes(smaller, components, required))
-        settled.update((number, smaller[number][0]) for number in fresh)
+        fresh = frozenset(find_fixed_classes(smaller, components, required))
+        fixed.update((number, smaller[number][0]) for number in fresh)
         required -= fresh
         smaller = restrict_to_reachable(smaller, required)
         if required == forced and smaller == graph:
             break
         graph, forced = smaller, required
-    choice = {**free, **{number: option.candidate for number, option in settled.items()}}
-    return Reduced(graph, forced, choice, math.fsum(option.cost for option in settled.values()), usable)
+    choice = {**free, **{number: option.candidate for number, option in fixed.items()}}
+    return Reduced(graph, forced, choice, math.fsum(option.cost for option in fixed.values()), usable)
 
 
-def find_settled_classes(graph: Graph, components: Sequence[Sequence[int]], forced: frozenset[int]) -> Iterator[int]:
+def find_fixed_classes(graph: Graph, components: Sequence[Sequence[int]], forced: frozenset[int]) -> Iterator[int]:
     """The forced classes that leave nothing to decide, in themselves or below, and that nothing reads any more."""
     for component in components:
         number = component[0]

@@ -66,7 +66,7 @@ class _Assumptions:
         while ready:
             following: list[NodePosition] = []
             for owner, place in ready:
-                if owner not in done and self._settle(owner, classes[owner].nodes[place]):
+                if owner not in done and self._assume_sizes_of(owner, classes[owner].nodes[place]):
                     done.add(owner)
                     following += waiting.provide(owner)
             ready = following
@@ -82,7 +82,7 @@ class _Assumptions:
     def _size(self, dimension: Dimension) -> int:
         return dimension_size(dimension, self.sizes)
 
-    def _settle(self, owner: int, node: ENode) -> bool:
+    def _assume_sizes_of(self, owner: int, node: ENode) -> bool:
         """Give a class the sizes that an e-node has; whether those that read the class may go on."""
         type_ = self.types[owner]
         if type_ is not None and type_.is_static:

@@ -161,7 +161,7 @@ class _Swaps:
 Answers = Mapping[Core, Answer]
 
 _QUICK_EFFORT = 24
-"""Frontiers that the first search may expand for each class of a component, in one round: that settles most components.
+"""Frontiers that the first search may expand for each class of a component, in one round: that solves most components.
 By a limit in time a busy machine would find another answer than a quiet one."""
 _QUICK_CLASSES = 250
 """In larger components that is less, as the square of the classes: there are more of them, and each takes longer. With
@@ -253,12 +253,12 @@ class _Split:
 
     def finish(self, answers: Answers, deadline: float) -> Solution:
         """Put the answers together, prefer earlier candidates, and check the result."""
-        picked = dict(self.reduced.settled)
+        picked = dict(self.reduced.fixed)
         for part in self.parts:
             for local, position in answers[part.core].selection.items():
                 picked[part.numbers[local]] = part.candidates[local][position]
         choice = follow_choices(self.problem, picked.__getitem__)
-        assert choice is not None, "every class that is needed is settled or in a component"
+        assert choice is not None, "every class that is needed is fixed or in a component"
         choice = prefer_earlier(self.problem, self.reduced.usable, choice, deadline)
         cycles = short_cycles(selected_children(self.problem, choice))
         if cycles:
@@ -267,7 +267,7 @@ class _Split:
             )
         cost = selection_cost(self.problem, choice)
         bounds = (answers[part.core].lower_bound for part in self.parts)
-        bound = min(math.fsum([self.reduced.settled_cost, *bounds]), cost)
+        bound = min(math.fsum([self.reduced.fixed_cost, *bounds]), cost)
         return Solution(choice, cost, bound, _status(cost, bound))
 
 

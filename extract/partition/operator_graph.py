@@ -27,7 +27,7 @@ def operator_graph(
 ) -> OperatorGraph:
     """The nodes of `model` that depend on its inputs; types come from `knowledge`.
 
-    Free dimensions of inputs have the typical `sizes`, by their names, or assumed ones (`assume_sizes`) on which the
+    Dynamic dimensions of inputs have the typical `sizes`, by their names, or assumed ones (`assume_sizes`) on which the
     model runs. A kernel gets its sizes with its tensors: a graph `for_kernels` has neither the operands that compute
     the shape of a result nor the nodes whose results only these read.
     """

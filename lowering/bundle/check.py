@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ...engine.verification import ModelLike, Verification
-from ...engine.verification.baseline import BOLD, Request, draw_accepted, run_ordinary, run_original
+from ...engine.verification.baseline import STRESS, Request, draw_accepted, run_ordinary, run_original
 from ...engine.verification.inputs import Sample, input_specs
 from ...engine.verification.outputs import ComparedOutput, Comparison, Demands, status_of
 from ...engine.verification.report import Status
@@ -48,7 +48,7 @@ Model = TypeVar("Model", bound=Runnable)
 class Tolerated:
     """How far outputs may be off, by default as the element type says, and the inputs: given ones, or drawn by a seed.
 
-    `bold`: inputs beside those that operators are meant for are drawn, too, where the tolerances are the default ones.
+    `stress`: if the tolerances are the default ones, stress inputs are drawn, too.
     `may_overflow`: on these the compiled model may give NaN or an infinity where the original does not. `sizes` of free
     dimensions are tried beside those that are drawn.
     """
@@ -57,7 +57,7 @@ class Tolerated:
     rtol: float | None = None
     seed: int = 0
     samples: tuple[Sample, ...] = ()
-    bold: bool = True
+    stress: bool = True
     may_overflow: bool = False
     sizes: tuple[Mapping[str, int], ...] = ()
 
@@ -110,7 +110,7 @@ def _verification(
     structure = Structure(source.structure)
     tolerance = Tolerance(tolerated.atol, tolerated.rtol, structure.coarsest_type)
     by_default = tolerated.atol is None and tolerated.rtol is None
-    tempers = BOLD if by_default and tolerated.bold else ()
+    tempers = STRESS if by_default and tolerated.stress else ()
     fixed = {port.name: port.static_shape for port in compiled.inputs if port.is_static}
     requests = [Request(tolerated.seed, fixed, tolerated.samples, tolerance, tempers)]
     if len(fixed) < len(compiled.inputs):
@@ -144,7 +144,7 @@ def _verification(
 def fit_to_original(
     original: ModelLike, ports: Sequence[Port], sizes: Mapping[str, int], seed: int, limit: float
 ) -> Mapping[str, int]:
-    """The sizes of free dimensions; where the original does not run on them, others on which it does, if any are found.
+    """The sizes of dynamic dimensions; others on which the original runs, if there are any and it refuses these.
 
     No shape says that a mask covers what is in a cache and what is new: a run does.
     """
@@ -172,7 +172,7 @@ def _fit_to_original(original: Path, ports: Sequence[Port], sizes: Mapping[str, 
 def verify_rare_sizes(
     original: ModelLike, compiled: Model, tolerated: Tolerated, deadline: float, sizes: Sequence[Mapping[str, int]]
 ) -> tuple[Verification | None, Model]:
-    """The verdict where the compiled model is wrong on one of these sizes of free dimensions; None if on none.
+    """The verdict where the compiled model is wrong on one of these sizes of dynamic dimensions; None if on none.
 
     Sizes that one of the two refuses, on which the original crashes, or that are not reached before the `deadline`
     (time.monotonic) say nothing. Also returns the compiled model as the runs left it.

@@ -5,7 +5,7 @@
 
 Each graph of a program of loops is cut like a model of its own: what it reads from the graphs around it are its inputs,
 and constants of these are known. A kernel stands in it as one node of the domain `KERNEL_DOMAIN`. Where an operator
-decides a size by values, whatever meets this size is a model of its own, of which the size is a free dimension.
+decides a size by values, whatever meets this size is a model of its own, of which the size is a dynamic dimension.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ Observer = Callable[[str], None]
 
 @dataclass(frozen=True)
 class SpecialKernels:
-    """Kernels for a call of these `sizes`, by the names of free dimensions; as many steps as those for all calls."""
+    """Kernels for a call of these `sizes`, by the names of dynamic dimensions; as many steps as those for all calls."""
 
     sizes: Mapping[str, int]
     kernels: CompiledKernels

@@ -133,8 +133,8 @@ class MeasurementSummary:
 
 @dataclass(frozen=True)
 class SizeSummary:
-    """The sizes of free dimensions, by their names: `typical` ones, for which choices were made, and the `special` ones
-    that have kernels of their own. The dimensions `batch` count samples."""
+    """The sizes of dynamic dimensions, by their names: the `typical` ones that choices are made for, and the `special`
+    ones that have kernels of their own. The dimensions `batch` count samples."""
 
     typical: Mapping[str, int]
     special: tuple[Mapping[str, int], ...]
@@ -169,7 +169,7 @@ class Manifest:
     """A bundle. `files` are the SHA-256 of every other file in it; `threads` is what it runs on by default.
 
     `dsa` is about a program for an accelerator (lowering/dsa/bundle/section.py reads it), `tuning` about the search for
-    its schedules, `measurement` about the kernels that were timed, and `sizes` about free dimensions; None for others.
+    its schedules, `measurement` about timed kernels, and `sizes` about dynamic dimensions; None for others.
     `custom_ops` are the libraries of operators that ONNX Runtime needs for the fallbacks, outside of the bundle.
     """
 
@@ -192,7 +192,7 @@ class Manifest:
 
     @property
     def typical_sizes(self) -> Mapping[str, int]:
-        """Those of free dimensions, by their names."""
+        """Those of dynamic dimensions, by their names."""
         return self.sizes.typical if self.sizes is not None else {}
 
     def text(self) -> str:

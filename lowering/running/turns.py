@@ -33,7 +33,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Middle:
-    """The median and the borders of the middle half."""
+    """The median and the quartiles."""
 
     median: float
     lower: float

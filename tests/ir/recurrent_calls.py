@@ -43,7 +43,7 @@ class RecurrentCall:
     weights: tuple[str, ...] = ()
     layout: int = 0
     is_free: bool = False
-    """Whether the numbers of steps and sequences are free dimensions of the model."""
+    """Whether the numbers of steps and sequences are dynamic dimensions of the model."""
 
     @property
     def model(self) -> onnx.ModelProto:
@@ -65,7 +65,7 @@ class RecurrentCall:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
     def _shape(self, name: str, array: Array | None = None) -> tuple[int | str, ...]:
-        """The shape of an operand or result in the layout of the model, with names for free dimensions."""
+        """The shape of an operand or result in the layout of the model, with names for dynamic dimensions."""
         x, r = self.operands["x"], self.operands["r"]
         assert x is not None
         assert r is not None

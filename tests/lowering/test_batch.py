@@ -76,8 +76,8 @@ def test_reshapes_that_fix_the_batch_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"typical": "H=640"}, "--typical: .* has no free dimension 'H'; it has N"),
-        ({"range": "M=1..4"}, "--range: .* has no free dimension 'M'; it has N"),
+        ({"typical": "H=640"}, "--typical: .* has no dynamic dimension 'H'; it has N"),
+        ({"range": "M=1..4"}, "--range: .* has no dynamic dimension 'M'; it has N"),
         ({"batch": 0}, "batch: 0 is not a number above 0"),
         ({"batch": "4"}, "batch: '4' is not a whole number"),
         ({"target": "dsa-goya", "batch": [1, 4]}, "batch: a program for an accelerator is for one batch"),

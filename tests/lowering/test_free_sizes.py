@@ -1,4 +1,4 @@
-"""A bundle of a model with free dimensions is right for every size that the original runs on, or refuses it."""
+"""A bundle of a model with dynamic dimensions is right for every size that the original runs on, or refuses it."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class _Trial:
 
     def run(self) -> Proof | None:
         while True:
-            self.session.run("(seq (saturate analysis) settle)")
+            self.session.run("(seq (saturate analysis) freeze)")
             for phase in _PHASES:
                 proof, changed = self.phase(phase)
                 if proof or changed:

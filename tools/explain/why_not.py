@@ -337,7 +337,7 @@ class _Probe:
             raise UsageError(f"the rule {candidates[0].base} rewrites nothing that this node computes")
         session.load(analyses(rewriting.rules))
         session.load(facts)
-        session.run("(seq (saturate analysis) settle)")
+        session.run("(seq (saturate analysis) freeze)")
 
     def _sort(self, term: int) -> str:
         return "N" if multiple_outputs(self.rewriting.encoding.terms[term].op) else "T"

@@ -59,8 +59,9 @@ def _check_memory(specs: Iterable[InputSpec], plan: Plan) -> None:
 
 
 def _value(spec: InputSpec, plan: Plan, seed: int) -> Value:
-    is_bold = plan.temper is not Temper.ORDINARY
-    generator = np.random.default_rng([seed, zlib.crc32(spec.name.encode()), *([plan.temper.value] if is_bold else [])])
+    is_stress = plan.temper is not Temper.ORDINARY
+    temper = [plan.temper.value] if is_stress else []
+    generator = np.random.default_rng([seed, zlib.crc32(spec.name.encode()), *temper])
     if spec.container == "sequence":
         return [_array(spec, plan, generator) for _ in range(_SEQUENCE_LENGTH)]
     return _array(spec, plan, generator)
@@ -71,24 +72,24 @@ def _array(spec: InputSpec, plan: Plan, generator: np.random.Generator) -> NDArr
     if kind is None or spec.container == "other":
         raise RunError(f"input {spec.name!r} is of a type that cannot be drawn")
     shape = shape_of(spec, plan)
-    is_bold = plan.temper is not Temper.ORDINARY and not spec.steers
+    is_stress = plan.temper is not Temper.ORDINARY and not spec.steers
     if spec.element_type == onnx.TensorProto.STRING:
         return generator.choice(np.array(_WORDS, dtype=object), size=shape)
     if spec.purpose.role is Role.MASK or kind.kind == "b":
-        return _mask(plan.temper if is_bold else Temper.ORDINARY, shape, generator).astype(kind)
+        return _mask(plan.temper if is_stress else Temper.ORDINARY, shape, generator).astype(kind)
     if kind.kind in "iu":
-        integers = _bold_integers if is_bold else _integers
+        integers = _stress_integers if is_stress else _integers
         return np.asarray(integers(spec, plan, kind, shape, generator)).astype(kind)
-    if is_bold and kind.kind != "c" and spec.purpose.role is not Role.SCALE:
+    if is_stress and kind.kind != "c" and spec.purpose.role is not Role.SCALE:
         with np.errstate(over="ignore"):
-            return np.asarray(_bold_floats(spec, plan.temper, kind, shape, generator)).astype(kind)
+            return np.asarray(_stress_floats(spec, plan.temper, kind, shape, generator)).astype(kind)
     return np.asarray(_floats(spec, plan, kind, shape, generator)).astype(kind)
 
 
 def _mask(temper: Temper, shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[Any]:
     """An ordinary mask is mostly ones, and its first column is set, so that no row of an attention mask is empty.
 
-    Of bold masks, those of one element or one sign are all ones or all zeros; in the others both are as frequent.
+    A mask of stress inputs that has one element or one sign is all ones or all zeros; in others both are as frequent.
     """
     if temper is Temper.ORDINARY:
         mask = np.asarray(generator.random(shape) < 0.75)
@@ -126,7 +127,7 @@ def _integers(
     return generator.integers(1, max(2, plan.integer_bound), shape)
 
 
-def _bold_integers(
+def _stress_integers(
     spec: InputSpec, plan: Plan, kind: np.dtype[Any], shape: tuple[int, ...], generator: np.random.Generator
 ) -> NDArray[Any]:
     """Indices of either sign with their first and last values; others of either sign, zero and limits among them."""
@@ -173,7 +174,7 @@ def _floats(
     return values + 1j * generator.standard_normal(shape) if kind.kind == "c" else np.asarray(values)
 
 
-def _bold_floats(
+def _stress_floats(
     spec: InputSpec, temper: Temper, kind: np.dtype[Any], shape: tuple[int, ...], generator: np.random.Generator
 ) -> NDArray[Any]:
     """Numbers of any kind, also outside the domain of the model's operators."""

@@ -1,1 +1,1 @@
-"""What decides about outputs that differ: a run in float64, the promise on bold inputs, the steps of quantisers."""
+"""Judgements of outputs that differ: a run in float64, the promise on stress inputs, the steps of quantisers."""

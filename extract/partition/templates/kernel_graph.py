@@ -68,7 +68,7 @@ class KernelGraph:
         return frozenset(find_in_place(self.graph, self.alone)) if self.views_apart else frozenset()
 
     def shape(self, value: int | None) -> tuple[int, ...]:
-        """The shape of a value that is there, with the sizes that the cost models assume for free dimensions."""
+        """The shape of a value that is there, with the sizes that the cost models assume for dynamic dimensions."""
         assert value is not None
         return self.graph.values[value].extent.dimensions
 

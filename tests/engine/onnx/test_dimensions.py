@@ -1,4 +1,4 @@
-"""What users say of free dimensions."""
+"""What users say of dynamic dimensions."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def size_of(dimension: int | str) -> Size:
 def test_a_transposed_convolution_is_as_large_as_the_runtime_makes_it(
     case: tuple[int, int, dict[str, Any]], is_free: bool
 ) -> None:
-    """The size of a free dimension is one that becomes a number with it."""
+    """The size of a dynamic dimension is one that becomes a number with it."""
     size, kernel, settings = case
     node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], **settings)
     weight = {"w": np.zeros((2, 2, kernel), np.float32)}

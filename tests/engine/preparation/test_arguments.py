@@ -12,7 +12,7 @@ from onnx import helper
 
 import eqfuse
 from eqfuse.engine.onnx.model import read
-from eqfuse.engine.preparation.arguments import settle_arguments
+from eqfuse.engine.preparation.arguments import simplify_arguments
 from eqfuse.engine.shapes.inference import infer
 
 from ..models import model, value
@@ -26,12 +26,12 @@ def size_of(axis: int, name: str) -> list[onnx.NodeProto]:
     return [NODES("Gather", ["shape", f"axis{axis}"], [name])]
 
 
-def settled(nodes: Sequence[onnx.NodeProto], weights: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The constants that a model's last node reads after settling, by position; absent ones are None."""
+def simplified(nodes: Sequence[onnx.NodeProto], weights: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The constants that a model's last node reads once they are simplified, by position; absent ones are None."""
     axes = {f"axis{axis}": np.asarray([axis]) for axis in range(4)}
     shape = NODES("Shape", ["x"], ["shape"])
     source = read(model([shape, *nodes], [value("x", X)], [nodes[-1].output[0]], {**axes, **(weights or {})}))
-    result, knowledge = settle_arguments(source, infer(source))
+    result, knowledge = simplify_arguments(source, infer(source))
     (last,) = (node for node in result.graph if node.outputs[0].name == nodes[-1].output[0])
     constants = [None if v is None else knowledge.constants.get(v.name or "", "computed") for v in last.inputs]
     inputs = {str(i): c if c is None or isinstance(c, str) else c.tolist() for i, c in enumerate(constants)}
@@ -53,14 +53,14 @@ def test_targets_of_reshapes(parts: list[str], target: object) -> None:
     nodes += [NODES("Mul", ["h", "w"], ["hw"]), NODES("Mul", ["n", "hw"], ["nhw"])]
     nodes += [NODES("Concat", parts, ["target"], axis=0), NODES("Reshape", ["x", "target"], ["y"])]
     weights = {"c": np.asarray([6]), "free": np.asarray([-1]), "two": np.asarray([2]), "three": np.asarray([3])}
-    inputs = settled(nodes, weights)
+    inputs = simplified(nodes, weights)
     assert inputs.get("1", "flattened") == target
     assert inputs["operator"] == ("Flatten" if target == "flattened" else "Reshape")
 
 
 def test_zeros_that_mean_zero_give_way_to_copies() -> None:
     nodes = [NODES("Reshape", ["x", "shape"], ["y"], allowzero=1)]
-    assert settled(nodes)["1"] == [0, 6, 0, 0]
+    assert simplified(nodes)["1"] == [0, 6, 0, 0]
 
 
 @pytest.mark.parametrize(("distance", "end"), [(0, 2**63 - 1), (2, "computed")])
@@ -71,7 +71,7 @@ def test_ends_of_slices(distance: int, end: object) -> None:
         NODES("Sub", ["h", "distance"], ["end"]),
         NODES("Slice", ["x", "zero", "end", "axis2"], ["y"]),
     ]
-    assert settled(nodes, {"distance": np.asarray([distance]), "zero": np.asarray([0])})["2"] == (
+    assert simplified(nodes, {"distance": np.asarray([distance]), "zero": np.asarray([0])})["2"] == (
         end if isinstance(end, str) else [end]
     )
 
@@ -81,7 +81,7 @@ def test_scales_take_the_place_of_sizes() -> None:
         NODES("Mul", ["shape", "factors"], ["sizes"]),
         NODES("Resize", ["x", "", "", "sizes"], ["y"], mode="nearest"),
     ]
-    inputs = settled(nodes, {"factors": np.asarray([1, 1, 2, 3])})
+    inputs = simplified(nodes, {"factors": np.asarray([1, 1, 2, 3])})
     assert inputs == {"operator": "Resize", "0": "computed", "1": None, "2": [1.0, 1.0, 2.0, 3.0]}
 
 
@@ -91,7 +91,7 @@ def test_expansions_keep_dimensions() -> None:
         NODES("Slice", ["x", "zero", "axis1", "axis1"], ["first"]),
         NODES("Concat", ["n", "c", "h", "w"], ["target"], axis=0), NODES("Expand", ["first", "target"], ["y"]),
     ]  # fmt: skip
-    assert settled(nodes, {"c": np.asarray([6]), "zero": np.asarray([0])})["1"] == [1, 6, 1, 1]
+    assert simplified(nodes, {"c": np.asarray([6]), "zero": np.asarray([0])})["1"] == [1, 6, 1, 1]
 
 
 def test_equal_values_are_computed_once() -> None:
@@ -102,7 +102,7 @@ def test_equal_values_are_computed_once() -> None:
         NODES("Concat", ["t", "shape"], ["y"], axis=0),
     ]
     source = read(model([NODES("Shape", ["x"], ["shape"]), *nodes], [value("x", X)], ["y"]))
-    result, _ = settle_arguments(source, infer(source))
+    result, _ = simplify_arguments(source, infer(source))
     (join,) = (node for node in result.graph if node.op_type == "Concat")
     assert [v.name for v in join.inputs if v is not None] == ["shape", "shape"]
 
@@ -110,7 +110,7 @@ def test_equal_values_are_computed_once() -> None:
 def test_a_model_without_computed_arguments_stays() -> None:
     source = read(model([NODES("Relu", ["x"], ["y"])], [value("x", X)], ["y"]))
     knowledge = infer(source)
-    assert settle_arguments(source, knowledge) == (source, knowledge)
+    assert simplify_arguments(source, knowledge) == (source, knowledge)
 
 
 def test_chains_of_shapes_die() -> None:

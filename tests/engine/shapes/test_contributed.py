@@ -18,7 +18,7 @@ from eqfuse.engine.shapes.inference import infer
 from eqfuse.ir.size_names import parse_size
 
 SIZES = {"N": 2, "S": 5, "H": 9, "M": 3}
-"""The sizes of free dimensions with which the operators run."""
+"""The sizes of dynamic dimensions with which the operators run."""
 
 
 @dataclass(frozen=True)

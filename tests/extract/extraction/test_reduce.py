@@ -15,7 +15,7 @@ LEAF = (Candidate(1.0, ()),)
 
 
 @pytest.mark.parametrize(
-    ("classes", "left", "settled", "cost"),
+    ("classes", "left", "fixed", "cost"),
     [
         (((Candidate(1.0, (1, 1)),), (Candidate(2.0, ()),)), {}, {0: 0, 1: 0}, 3.0),
         (((Candidate(1.0, (1,)),), (Candidate(0.0, (2,)),), (Candidate(0.0, ()),)), {}, {0: 0, 1: 0, 2: 0}, 1.0),
@@ -33,13 +33,13 @@ LEAF = (Candidate(1.0, ()),)
         "shares more", "own class further down", "class in every option",
     ],
 )  # fmt: skip
-def test_the_options_left_and_the_classes_settled(
-    classes: tuple[tuple[Candidate, ...], ...], left: dict[int, int], settled: dict[int, int] | None, cost: float
+def test_the_options_left_and_the_fixed_classes(
+    classes: tuple[tuple[Candidate, ...], ...], left: dict[int, int], fixed: dict[int, int] | None, cost: float
 ) -> None:
     reduced = reduce(Problem(classes, (0,)))
     assert {number: len(options) for number, options in reduced.graph.items()} == left
-    assert settled is None or dict(reduced.settled) == settled
-    assert reduced.settled_cost == cost
+    assert fixed is None or dict(reduced.fixed) == fixed
+    assert reduced.fixed_cost == cost
 
 
 def test_a_root_without_extraction_is_an_error() -> None:
@@ -54,7 +54,7 @@ def test_the_optimum_survives_and_forced_classes_are_in_every_extraction_left(pr
     assert best is not None
     reduced = reduce(problem)
     kept = {number: {option.candidate for option in options} for number, options in reduced.graph.items()}
-    kept |= {number: {candidate} for number, candidate in reduced.settled.items()}
+    kept |= {number: {candidate} for number, candidate in reduced.fixed.items()}
     extractions = all_extractions(problem)
     surviving = [
         (cost, choice)

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from eqfuse.engine.bodies.settle import settle_bodies
+from eqfuse.engine.bodies.resolve import resolve_bodies
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.groups import unfused
@@ -75,7 +75,7 @@ def recurrent() -> onnx.ModelProto:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[CompiledKernels, Context]:
-    model, folder = settle_bodies(read(recurrent())), tmp_path_factory.mktemp("bodies")
+    model, folder = resolve_bodies(read(recurrent())), tmp_path_factory.mktemp("bodies")
     graph = operator_graph(model, infer(model))
     kernels = compile_kernels(graph, unfused(graph).members, Weights(model), HOST, folder, 2)
     return kernels, linked(kernels, folder)
@@ -105,7 +105,7 @@ def test_constants_that_kernels_pack_are_no_inputs_of_loops(compiled: tuple[Comp
 @pytest.fixture(scope="module")
 def of_free_sizes(tmp_path_factory: pytest.TempPathFactory) -> tuple[CompiledKernels, Context]:
     proto, folder = free_recurrence(), tmp_path_factory.mktemp("free")
-    model = settle_bodies(read(proto))
+    model = resolve_bodies(read(proto))
     graph = operator_graph(model, infer(model)).at_call
     kernels = compile_kernels(graph, unfused(graph).members, Weights(model), HOST, folder, 2)
     return kernels, linked(kernels, folder)
@@ -181,7 +181,7 @@ def test_bodies_without_work_for_kernels_stay_loops(tmp_path: Path) -> None:
     for port in (proto.graph.node[0].attribute[0].g.input[2], proto.graph.node[0].attribute[0].g.output[1]):
         del port.type.tensor_type.shape.dim[:]
     del proto.graph.node[1:], proto.graph.output[1:]
-    model = settle_bodies(read(proto))
+    model = resolve_bodies(read(proto))
     graph = operator_graph(model, infer(model))
     kernels = compile_kernels(graph, unfused(graph).members, Weights(model), HOST, tmp_path, 1)
     assert [name.split("_")[0] for name in kernels.objects] == ["loop"]

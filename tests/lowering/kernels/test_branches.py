@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from eqfuse.engine.bodies.settle import settle_bodies
+from eqfuse.engine.bodies.resolve import resolve_bodies
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.groups import unfused
@@ -46,7 +46,7 @@ def nested() -> onnx.ModelProto:
 
 
 def graph_of_branches() -> OperatorGraph:
-    model = settle_bodies(read(nested()))
+    model = resolve_bodies(read(nested()))
     return operator_graph(model, infer(model))
 
 
@@ -61,7 +61,7 @@ def test_a_group_of_several_branches_is_cut() -> None:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[CompiledKernels, Path]:
-    model = settle_bodies(read(nested()))
+    model = resolve_bodies(read(nested()))
     graph = operator_graph(model, infer(model))
     folder = tmp_path_factory.mktemp("branches")
     return compile_kernels(graph, unfused(graph).members, Weights(model), target_of("host", 1), folder, 2), folder

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-from eqfuse.engine.bodies.settle import settle_bodies
+from eqfuse.engine.bodies.resolve import resolve_bodies
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.groups import unfused
@@ -70,7 +70,7 @@ def _compiled(proto: onnx.ModelProto, folder: Path) -> Context:
 
 
 def _kernels(proto: onnx.ModelProto, folder: Path) -> CompiledKernels:
-    model = settle_bodies(read(proto))
+    model = resolve_bodies(read(proto))
     graph = operator_graph(model, infer(model)).at_call
     graph, groups = join_measured(graph, unfused(graph).members)
     return compile_kernels(graph, groups, Weights(model), target_of("host", 1), folder, 2)

@@ -22,7 +22,7 @@ _MANY_ROUNDS = 12
 """Rules that end are done with a sample, which has a few operators, in less than half as many."""
 _MANY_NODES = 2000
 """More e-nodes than rules that end make of a sample; growth that doubles would take minutes to fill all rounds."""
-_ANALYSE = "(run-schedule (saturate (seq (saturate analysis) settle)))"
+_ANALYSE = "(run-schedule (saturate (seq (saturate analysis) freeze)))"
 SHAPED_BY_ENCODER = frozenset({"Resize", "DepthToSpace", "SpaceToDepth"})
 """Operators for which the encoder states the shape of the result, as no analysis derives it of all sizes."""
 _FORMS = frozenset({"N", "T", "Ts"})

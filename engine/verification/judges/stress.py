@@ -1,4 +1,4 @@
-"""The judgement of outputs on bold inputs, which may lie outside the domain of the original's operators.
+"""The judgement of outputs on stress inputs, which may lie outside the domain of the original's operators.
 
 The promise of a rewrite there depends on its precision. ``exact``: the same bits on all inputs. ``real``: wherever the
 original gives a finite number that a float64 run confirms, the candidate gives that number, at least in a float64 run
@@ -36,7 +36,7 @@ class Truths:
     chooses: bool = False
 
 
-def judge_bold(
+def judge_stress(
     expected: Value, actual: Value, tolerance: Tolerance, truths: Truths, *, may_overflow: bool
 ) -> Difference | None:
     """The difference that makes a candidate wrong; None if it is right.

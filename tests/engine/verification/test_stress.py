@@ -13,9 +13,9 @@ from onnx import TensorProto, helper
 
 from eqfuse.engine.verification import Verification, verify
 from eqfuse.engine.verification.inputs import Plan, Temper, generate, input_specs
-from eqfuse.engine.verification.judges.bold import Truths, judge_bold
 from eqfuse.engine.verification.judges.rounding import Extent
 from eqfuse.engine.verification.judges.sensitivity import Sensitivity
+from eqfuse.engine.verification.judges.stress import Truths, judge_stress
 from eqfuse.engine.verification.runs.compare import Tolerance
 from eqfuse.engine.verification.runs.structure import Structure
 from eqfuse.engine.verification.runs.values import RunError, Value
@@ -251,7 +251,7 @@ def is_judged_wrong(expected: Value, found: Value, exact: Value, own: Value) -> 
     steady = {"y": np.array(exact)}
     moves = Sensitivity(steady, lambda _: steady, Extent.CONSTANTS)
     truths = Truths((lambda: give(exact)), (lambda: give(own)), lambda: moves, "y")
-    return judge_bold(*values, Tolerance(), truths, may_overflow=False) is not None
+    return judge_stress(*values, Tolerance(), truths, may_overflow=False) is not None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx import TensorProto, helper
 
-from eqfuse.engine.bodies.settle import settle_bodies
+from eqfuse.engine.bodies.resolve import resolve_bodies
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.nodes import has_body, is_flat_if
 from eqfuse.engine.shapes.inference import infer
@@ -26,14 +26,14 @@ def branching(condition: onnx.NodeProto) -> onnx.ModelProto:
 
 
 def test_an_if_chooses_between_operands_and_has_their_type() -> None:
-    model = settle_bodies(read(branching(helper.make_node("Not", ["c"], ["condition"]))))
+    model = resolve_bodies(read(branching(helper.make_node("Not", ["c"], ["condition"]))))
     assert [is_flat_if(node) for node in model.graph if node.op_type == "If"] == [True]
     assert infer(model).types["y"] == TensorType("float32", (2, 3))
 
 
 def test_an_if_of_a_constant_condition_is_gone() -> None:
     truth = helper.make_tensor("truth", TensorProto.BOOL, [], [False])
-    model = settle_bodies(read(branching(helper.make_node("Constant", [], ["condition"], value=truth))))
+    model = resolve_bodies(read(branching(helper.make_node("Constant", [], ["condition"], value=truth))))
     assert {node.op_type for node in model.graph} - {"Identity", "Constant"} == {"Neg"}
 
 
@@ -43,7 +43,7 @@ def test_a_model_without_bodies_stays_itself() -> None:
         [helper.make_tensor_value_info("x", 1, [2])], [helper.make_tensor_value_info("y", 1, [2])],
     )  # fmt: skip
     model = read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
-    assert settle_bodies(model) is model
+    assert resolve_bodies(model) is model
 
 
 def test_a_loop_keeps_its_body() -> None:
@@ -57,7 +57,7 @@ def test_a_loop_keeps_its_body() -> None:
         [helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)], "loop",
         [value("x", 1, [2]), value("n", 7, [])], [value("y", 1, [2])],
     )  # fmt: skip
-    model = settle_bodies(read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)))
+    model = resolve_bodies(read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)))
     assert [node.op_type for node in model.graph if has_body(node)] == ["Loop"]
 
 
@@ -67,7 +67,7 @@ def test_an_if_whose_branches_return_different_sizes_keeps_them() -> None:
     longer = helper.make_node("Concat", ["x", "x"], ["then_branch"], axis=0)
     proto.graph.node[1].attribute[0].g.node[0].CopyFrom(longer)
     proto.graph.node[1].attribute[0].g.output[0].CopyFrom(helper.make_tensor_value_info("then_branch", 1, None))
-    model = settle_bodies(read(proto))
+    model = resolve_bodies(read(proto))
     assert [has_body(node) for node in model.graph if node.op_type == "If"] == [True]
     rows, columns = infer(model).types["y"].shape or ()
     assert rows not in (2, 4)
@@ -84,7 +84,7 @@ def test_a_branch_with_a_pool_that_keeps_the_size_has_the_type_of_the_other() ->
     nodes = [helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=otherwise)]
     sizes = ["N", 4, "H", "W"]
     graph = helper.make_graph(nodes, "pool", [value("x", 1, sizes), value("c", 9, [])], [value("y", 1, sizes)])
-    model = settle_bodies(read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)))
+    model = resolve_bodies(read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)))
     assert any(map(is_flat_if, model.graph))
     assert infer(model).types["y"].shape == tuple(sizes)
 
@@ -101,7 +101,7 @@ def rows_of(condition: onnx.NodeProto, trips: onnx.NodeProto) -> object:
         [helper.make_node("Size", ["x"], ["size"]), trips, loop], "collect",
         [value("x", 1, ["N"]), value("given", 7, [])], [value("rows", 1, ["rows"])],
     )  # fmt: skip
-    model = settle_bodies(read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)))
+    model = resolve_bodies(read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)))
     knowledge = infer(model)
     (rows,) = knowledge.types["rows"].shape or ()
     return rows if isinstance(rows, int) or rows in knowledge.symbols else None

@@ -28,7 +28,7 @@ _NESTED = 20
 """How deep Ifs within Ifs get their types."""
 
 
-def settle_bodies(model: Model) -> Model:
+def resolve_bodies(model: Model) -> Model:
     """The model with Ifs that are operands, itself where it has no bodies or they cannot be read."""
     if not any(map(has_body, model.graph)):
         return model
@@ -37,11 +37,11 @@ def settle_bodies(model: Model) -> Model:
         infer_flat(flat)
         nested, kept = nest(flat.model, flat), dict[str, TensorType]()
         while True:
-            settled = flatten(nested, regions=False, kept=kept).model
-            _annotate(settled, kept)
-            open_choices = _find_open_choices(settled)
+            resolved = flatten(nested, regions=False, kept=kept).model
+            _annotate(resolved, kept)
+            open_choices = _find_open_choices(resolved)
             if open_choices.keys() <= kept.keys():
-                return settled
+                return resolved
             kept |= open_choices
     return model
 
