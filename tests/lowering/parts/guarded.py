@@ -129,12 +129,13 @@ class _Writer:
         """A value where it is: in its own tensor, or in that which it is a part of."""
         compiled = self.compiled
         place, shape = compiled.places.get(value), self._shape(compiled.stored_shape(value))
-        key = ("value", value if place is None else place.whole)
+        whole = value if place is None else place.whole
+        key = ("value", whole)
         self.types[key] = known_type(compiled.graph, value).dtype, self._shape(compiled.whole_shape(value))
-        if value in self.feeds:
-            self._give(key, self.feeds[value])
-        elif is_constant(compiled.graph, value, compiled.weights.model):
-            self._give(key, compiled.weights[compiled.graph.values[value].name])
+        if whole in self.feeds:
+            self._give(key, self.feeds[whole])
+        elif is_constant(compiled.graph, whole, compiled.weights.model):
+            self._give(key, compiled.weights[compiled.graph.values[whole].name])
         firsts = [place.first if place is not None and place.axis == axis else 0 for axis in range(len(shape))]
         return Access(key, tuple(slice(first, first + extent) for first, extent in zip(firsts, shape, strict=True)))
 
