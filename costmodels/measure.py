@@ -80,7 +80,7 @@ def _probe(compiler: str, device: Device) -> tuple[float, float]:
         program = Path(folder) / "probe"
         flags = ("-O2", "-ffp-contract=fast", f"-DVECTOR_BYTES={device.vector_bits // 8}")
         level = _FLAGS.get(processor_level() or "", ())
-        run_program([compiler, *flags, *level, _PROBE, "-o", program], _PROBE_SECONDS)
+        run_program([*compiler.split(), *flags, *level, _PROBE, "-o", program], _PROBE_SECONDS)
         clock, rate = map(float, run_program([program], _PROBE_SECONDS).split())
     return clock, rate
 
