@@ -78,7 +78,7 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
 
     manifest, origin = compiled.manifest, compiled.manifest.provenance
     kernels = f"{origin.kernels}, {origin.distinct_kernels} distinct"
-    kernels += f", and {origin.copies} that copy maps" if origin.copies else ""
+    kernels += f", and {origin.copies} that copy feature maps" if origin.copies else ""
     drawn = f"{origin.as_drawn} of {origin.groups}, by {origin.partition}"
     rows = [
         *target_rows(manifest, arguments.output),

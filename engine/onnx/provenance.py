@@ -38,7 +38,7 @@ class Provenance:
 
     def __str__(self) -> str:
         rules = f"{self.rules} {'rule' if self.rules == 1 else 'rules'} matched"
-        costs = f", costs of {self.device}" if self.device else ""
+        costs = f", costs for {self.device}" if self.device else ""
         trusted = f", rules of {' and '.join(self.trusted)} used unchecked" if self.trusted else ""
         return f"made with --precision {self.precision}, {rules}{costs}{trusted}"
 
