@@ -184,7 +184,7 @@ class _Builder:
                 self.numbers["blocks", child] if self._is_image(child) else other
                 for child, other in zip(node.children, plain, strict=True)
             )
-            convolved = any(n.op == "Conv" for child in node.children for n in self.egraph.classes[child].nodes)
+            convolved = any(is_convolution(n.op) for child in node.children for n in self.egraph.classes[child].nodes)
             share = self.blocked.sum if node.op == "Add" and convolved else self.blocked.shares.get(node.op, 1.0)
             self._append(blocks, Candidate(cost * share, children), place)
 

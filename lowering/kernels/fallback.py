@@ -24,6 +24,7 @@ from ...engine.onnx.typing import dtype_of
 from ...engine.shapes.inference import infer
 from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph
+from ...ir.operators import TO_SHAPES
 from ...ir.sizes import Atom, Size, floor_divide
 from ...support.custom_operators import explain_refusal
 from ..base.errors import LoweringError
@@ -364,7 +365,7 @@ def _extents(graph: OperatorGraph, value: int) -> tuple[Extent, ...]:
     return extents_of(known_type(graph, value).shape or ())
 
 
-_TARGETS = {"Reshape": 1, "Expand": 1, "Resize": 3, "Range": 1, "Slice": 2, "Tile": 1}
+_TARGETS = {**dict.fromkeys(TO_SHAPES, 1), "Resize": 3, "Range": 1, "Slice": 2, "Tile": 1}
 """The input that decides about the shape of the result; kernels do without where it is computed. The end of a Range is
 its size where it counts from 0, as it does in kernels without."""
 

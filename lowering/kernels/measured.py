@@ -21,7 +21,7 @@ from ...engine.onnx.typing import dtype_of, tensor_type
 from ...engine.shapes.inference import infer
 from ...extract.partition.operator_graph import operator_graph
 from ...ir.graph import OperatorGraph, Value
-from ...ir.operators import OPERATORS
+from ...ir.operators import OPERATORS, RESHAPES
 from ...ir.size_names import dimension_as_size, parse_size
 from ...ir.sizes import ONE, Size, TooComplex, extremum, number
 from ...ir.types import TensorType
@@ -239,7 +239,7 @@ def _largest(
         return (_product((*inputs[1][:2], boxes)), number(3))
     if node.op_type in _NO_LARGER and len(shape) == len(first):
         return tuple(d if s is None else s for s, d in zip(shape, first, strict=True))
-    if node.op_type == "Reshape" or (node.op_type in ("Compress", "Unique") and len(shape) == 1):
+    if node.op_type in RESHAPES or (node.op_type in ("Compress", "Unique") and len(shape) == 1):
         return tuple(elements if size is None else size for size in shape)
     if node.op_type in OPERATORS and OPERATORS[node.op_type].category.startswith("elementwise"):
         return tuple(_widest(inputs, axis - len(shape)) if s is None else s for axis, s in enumerate(shape))

@@ -9,6 +9,7 @@ from enum import Enum, auto
 import numpy as np
 import onnx
 
+from ....ir.operators import MATRIX_PRODUCTS
 from ..runs.structure import SHAPE_ONLY_OPERATORS, TRANSPARENT_OPERATORS, Structure, Use, operands
 
 
@@ -108,7 +109,7 @@ _INTEGER_ROLES = {
     ("Resize", 3): Role.COUNT,
 }
 _INTEGER_ARITHMETIC = frozenset(
-    {"Add", "Sub", "Mul", "Abs", "Neg", "Sign", "Min", "Max", "Clip", "Where", "MatMul"}
+    {"Add", "Sub", "Mul", "Abs", "Neg", "Sign", "Min", "Max", "Clip", "Where", *MATRIX_PRODUCTS}
     | {"BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"}
 )
 """Operators that may take any integers, of which they make others."""

@@ -62,7 +62,7 @@ from typing import NamedTuple
 
 from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.index_maps import ZERO, Axis, IndexMaps, OperandMap, Shape, Sum, Unknown, loops_of
-from ....ir.operators import OPERATORS, OperatorSchema
+from ....ir.operators import OPERATORS, RESHAPES, OperatorSchema
 from ....ir.operators.graph_maps import index_maps_of
 from ....support.directed_graphs import immediate_dominators
 from ..groups import Partition, partition_of
@@ -83,7 +83,7 @@ class PatternKind(IntEnum):
 _WITHOUT_LOOPS = frozenset({"CumSum", "Hardmax"})
 """Operators that TVM does not legalise to plain loops."""
 
-_FLAT = frozenset({"Reshape", "Flatten", "Transpose"})
+_FLAT = RESHAPES - {"Squeeze", "Unsqueeze"} | {"Transpose"}
 """Operators whose loops TVM finds INJECTIVE even where only axes of one element come, go or move."""
 
 _NOT_ONLY_REDUCTIONS = frozenset(

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from ....costmodels.dsa_device import DsaDevice
 from ....ir.graph import Operator, OperatorGraph, Value
-from ....ir.operators import ELEMENTWISE
+from ....ir.operators import ELEMENTWISE, MATRIX_PRODUCTS
 from ....ir.operators.linear import is_convolution
 from .rewriting import GraphRewriter, SplitProducts
 from .subgraphs import Layer
@@ -209,13 +209,12 @@ def _reduction(graph: OperatorGraph, operator: Operator) -> _Reduction | None:
     attributes = operator.attributes
     if is_convolution(operator.op) and attributes.get("group", 1) == 1 and shape[1] > 1:
         return _Reduction(shape[1], 1, 1, shape[0], prod(shape[2:]))
-    if operator.op == "MatMul" and len(shape) == 2 and rank >= 2:
-        return _Reduction(shape[0], rank - 1, 0, shape[1], 1)
     is_plain = attributes.get("alpha", 1.0) == 1.0 and attributes.get("beta", 1.0) == 1.0
-    if operator.op == "Gemm" and not attributes.get("transA") and is_plain:
-        axis = 1 if attributes.get("transB") else 0
-        return _Reduction(shape[axis], 1, axis, shape[1 - axis], 1)
-    return None
+    is_of_matrices = operator.op in MATRIX_PRODUCTS and len(shape) == 2 and rank >= 2
+    if not is_of_matrices or attributes.get("transA") or not is_plain:
+        return None
+    axis = 1 if attributes.get("transB") else 0
+    return _Reduction(shape[axis], rank - 1, axis, shape[1 - axis], 1)
 
 
 class _Splitter(GraphRewriter):

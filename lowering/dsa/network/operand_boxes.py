@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ....ir.graph import Operator
 from ....ir.index_maps import IndexMaps, OperatorCall, index_maps, interval
-from ....ir.operators import ELEMENTWISE, GLOBAL_POOLS, OPERATORS, POOLS, PRODUCTS, REDUCTIONS, SCHEMAS
+from ....ir.operators import ELEMENTWISE, GLOBAL_POOLS, MATRIX_PRODUCTS, OPERATORS, POOLS, PRODUCTS, REDUCTIONS, SCHEMAS
 from .boxes import Box, Interval, Shape, intersection, whole
 
 _WHOLE_FROM = {"ConvTranspose": 1, "DepthToSpace": 1, "SpaceToDepth": 1}
@@ -60,7 +60,7 @@ def partial_maps(operator: Operator, call: OperatorCall) -> IndexMaps | None:
     """The index maps of an operator that tiles compute from parts of its operands; None for all others."""
     if operator.op not in _PARTIAL or operator.is_opaque:
         return None
-    if operator.op == "MatMul" and any(shape is not None and len(shape) < 2 for shape in call.operands):
+    if operator.op in MATRIX_PRODUCTS and any(len(shape) < 2 for shape in call.operands[:2] if shape is not None):
         return None  # a product with a vector is computed whole
     make = SCHEMAS[operator.op].index_maps
     return None if make is None else index_maps(make, call)

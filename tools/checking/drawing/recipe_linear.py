@@ -3,6 +3,7 @@ ONNX Runtime's own domain, which join some of these."""
 
 from __future__ import annotations
 
+from ....ir.operators import POOLS
 from .conditions import Type, Value
 from .operator_draft import FACTORS, LONG, Choice, Misfit, OperatorDraft, image, random_shape
 
@@ -79,7 +80,7 @@ def image_before(draft: OperatorDraft) -> tuple[int, ...]:
     ]
     unseen = [draft.random.choice((0, s - 1)) for s in strides]  # type: ignore[union-attr,operator]
     sizes = [max(1, n) + more for n, more in zip(sizes, unseen, strict=True)]
-    channels = draft.random.choice((1, 2, 3)) if draft.head.endswith("Conv") else draft.wish.shape[1]
+    channels = draft.wish.shape[1] if draft.head in POOLS else draft.random.choice((1, 2, 3))
     return (draft.wish.shape[0], channels, *sizes)
 
 

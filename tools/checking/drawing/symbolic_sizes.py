@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from ....engine.egraph.graph import NONEMPTY_SYMBOLS
-from ....ir.operators import Unsupported
+from ....ir.operators import TO_SHAPES, Unsupported
 from ....ir.operators.numbers import element_type
 from ....ir.sizes import Size, neighbour_products, number, symbol
 from .conditions import Type
@@ -32,7 +32,6 @@ _TRIALS = ((6, 12, 18, 24, 30, 36), (12, 6, 24, 18, 36, 30), (18, 30, 6, 12, 24,
 that are alike in all are one."""
 _MOST_IN_TRIALS = 40_000
 """Elements of a tensor."""
-_RESHAPING = frozenset({"Reshape", "Expand"})
 _MOST_ALONE = 3
 """Sizes that become symbols each by itself; then all do."""
 
@@ -189,7 +188,7 @@ def _keeps_symbols(term: Term, sample: Sample, symbols: Mapping[int, int]) -> bo
         return _cuts_no_symbols(term, sample, symbols)
     if term.head == "Split":
         return _splits_no_symbol(term, sample, symbols)
-    if term.head not in _RESHAPING:
+    if term.head not in TO_SHAPES:
         return True
     type_, shape = sample.type_of(term.arguments[0]), term.arguments[1]
     if type_ is None or not isinstance(shape, tuple):
@@ -248,7 +247,7 @@ def _resize_shape(shape: tuple[int, ...], sizes: Mapping[int, int]) -> tuple[int
 
 def _resize_attributes(head: str, arguments: tuple[Any, ...], sizes: Mapping[int, int]) -> tuple[Any, ...]:
     """The arguments of a constructor, with other sizes where they are shapes."""
-    shapes = range(len(arguments)) if head in _RESHAPING else (0,) if head == "Full" else ()
+    shapes = range(len(arguments)) if head in TO_SHAPES else (0,) if head == "Full" else ()
     return tuple(
         _resize_shape(a, sizes) if i in shapes and isinstance(a, tuple) else a for i, a in enumerate(arguments)
     )
