@@ -1,8 +1,8 @@
 """Modules that are loaded when something in them is asked for, not when they are imported.
 
-A hook in the user's process has its price, but onnx-ir imports sympy at the top of its own module, where nothing of ours
-could import it later: without the hook the API takes 0.40 s of CPU more to load (1.08 s in place of 0.68 s, the medians
-of 20 interleaved pairs on a Xeon). `import eqfuse` alone, and `eqfuse.load`, load neither.
+A hook in the user's process has its price, but onnx-ir imports sympy at the top of its own module, which nothing here
+can move: without the hook the API takes 0.40 s of CPU more to load (1.08 s in place of 0.68 s, the medians of 20
+interleaved pairs on a Xeon). `import eqfuse` alone, and `eqfuse.load`, load neither.
 """
 
 from __future__ import annotations
