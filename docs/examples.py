@@ -39,7 +39,7 @@ class Example:
     words: frozenset[str]
 
     def difference(self, printed: str) -> str:
-        """The first shown line that the command does not print there; "" where the page is up to date."""
+        """The first shown line that the command does not print there; "" if the page is up to date."""
         lines = [self._mask(line) for line in printed.splitlines()]
         position = 0
         is_next = True
@@ -53,7 +53,7 @@ class Example:
                 return shown
             position, is_next = places[0] + 1, True
         is_whole = position == len(lines) or not is_next
-        return "" if is_whole else f"nothing, where it prints {lines[position]!r}"
+        return "" if is_whole else f"nothing, but the command prints {lines[position]!r}"
 
     def _mask(self, line: str) -> str:
         return mask(line) if "measured" not in self.words else re.sub(r"[-\d.,]*\d", "0", mask(line))
@@ -126,7 +126,7 @@ def _demo_model() -> bytes:
 
 
 def run(command: str, folder: Path) -> str:
-    """What a command prints in a folder; its exit code, where it is not 0, is the last line."""
+    """What a command prints in a folder; an exit code other than 0 is the last line."""
     from eqfuse.cli import main
 
     program, *arguments = shlex.split(command, comments=True)
