@@ -26,6 +26,7 @@ from ..extract.partition.templates.savings import intermediate_bytes, removed_va
 from ..ir.graph import OperatorGraph
 from ..support.custom_operators import custom_operators
 from ..support.errors import UsageError, VerificationError
+from ..support.options import part_of
 from .options import CostOptions, InspectOptions, VerifyOptions
 from .saturate import samples_of
 from .usage import cost_model_for
@@ -145,9 +146,11 @@ def _report_partition(model: Model, options: InspectOptions) -> PartitionReport 
 def _find_partition(model: Model, graph: OperatorGraph, costs: KernelModel, options: InspectOptions) -> Partition:
     """The partition that is asked for by its method, proven by a certificate, or recorded in the model."""
     if options.partition is not None:
+        from ..extract.partition.baselines.fuse_ops import FuseOpsLimits
         from ..extract.partition.search.methods import partition_by
 
-        return partition_by(options.partition, graph, costs, options.time_limit)
+        limits = part_of(FuseOpsLimits, options)
+        return partition_by(options.partition, graph, costs, options.time_limit, limits)
     recorded = read_partition(model, graph)
     if options.certificate is not None:
         return _partition_of_certificate(options.certificate, graph, recorded)

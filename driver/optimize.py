@@ -233,7 +233,7 @@ def _record_partition(model: Model, partition: Partitioned | None, options: Opti
     from ..extract.partition.annotations.local_functions import as_functions
 
     annotate(model, partition.partition)
-    return as_functions(model, partition.partition) if options.as_functions else model
+    return as_functions(model, partition.partition, options.link_params) if options.as_functions else model
 
 
 def _verify(saturated: Saturated, result: ir.Model, options: Options, left: float) -> Verification:

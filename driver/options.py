@@ -4,9 +4,10 @@ flags, checks and help are made from it (support/options.py). Light to import, s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Literal
 
-from ..engine.choices import CostName, Extraction, PartitionMethod
+from ..engine.choices import MAX_FUSE_DEPTH, CostName, Extraction, PartitionMethod
 from ..lowering.base.choices import VariantName
 from ..rules.places import rule_paths
 from ..rules.vocabulary import PROPERTIES, Precision, RuleSelection
@@ -116,8 +117,31 @@ class ComparisonOptions(InputOptions):
     custom_ops: Files = option((), "a library of custom operators for ONNX Runtime, which runs them", metavar="LIB.so")
 
 
+@option_class(kw_only=True, init=False, repr=False, eq=False)
+class FuseOpsOptions(CheckedOptions):
+    """The options of TVM's FuseOps, which are for `partition` fuseops alone."""
+
+    fuse_opt_level: NotNegativeInteger = option(
+        1, "level of `partition` fuseops: 0 fuses nothing, all others are alike", metavar="LEVEL"
+    )
+    max_fuse_depth: PositiveInteger = option(MAX_FUSE_DEPTH, "most operators of a sub-graph of `partition` fuseops")
+    max_function_args: NotNegativeInteger = option(
+        0, "most values that a sub-graph of `partition` fuseops reads and makes together; 0: no limit"
+    )
+    link_params: bool = option(
+        False, "constants are parts of the sub-graphs of `partition` fuseops: `max_function_args` does not count them, "
+        "and local functions hold them",
+    )  # fmt: skip
+
+    def check_method(self, method: PartitionMethod | None) -> None:
+        """Raise OptionError if one of them is given with another method."""
+        for each in fields(FuseOpsOptions):
+            if method != "fuseops" and getattr(self, each.name) != each.default:
+                raise OptionError(each.name, "is for partition fuseops, which was not asked for")
+
+
 @option_class(kw_only=True)
-class InspectOptions(CostOptions, DimensionOptions):
+class InspectOptions(CostOptions, DimensionOptions, FuseOpsOptions):
     """The options of `inspect`."""
 
     partition: PartitionMethod | None = option(
@@ -126,6 +150,10 @@ class InspectOptions(CostOptions, DimensionOptions):
     certificate: File = option(None, "show the groups that this certificate proves", metavar="FILE.json")
     certify: bool = option(False, "have z3 check the groups: acyclic, each convex")
     time_limit: Positive = option(10.0, "seconds for `partition` joint", metavar="SECONDS")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_method(self.partition)
 
 
 @option_class(kw_only=True)
@@ -248,7 +276,7 @@ class MeasureOptions(CheckedOptions):
 
 
 @option_class(kw_only=True)
-class Options(AttemptOptions):
+class Options(AttemptOptions, FuseOpsOptions):
     """The options of `optimize`. Raises OptionError for a value that is invalid."""
 
     runtime: str = option(
@@ -284,6 +312,7 @@ class Options(AttemptOptions):
         for name in ("as_functions", "certify", "certificate"):
             if self.partition == "none" and getattr(self, name):
                 raise OptionError(name, "is about sub-graphs, and partition is none")
+        self.check_method(self.partition)
         if self.partition == "joint" and self.cost == "flops":
             raise OptionError("partition", "joint minimises time; it cannot be had with cost flops")
         if self.opset is not None and self.opset > (newest := defs.onnx_opset_version()):

@@ -26,7 +26,7 @@ from ..extract.partition.annotations.annotate import read_partition
 from ..extract.partition.annotations.certificate import certificate_of
 from ..extract.partition.annotations.local_functions import inline_functions
 from ..extract.partition.annotations.proof import Proof, UndecidedError, certify
-from ..extract.partition.baselines.fuse_ops import fuse_ops
+from ..extract.partition.baselines.fuse_ops import FuseOpsLimits, fuse_ops
 from ..extract.partition.canonical_key import subgraph_key
 from ..extract.partition.groups import Partition, PartitionError, unfused
 from ..extract.partition.operator_graph import operator_graph
@@ -48,6 +48,7 @@ from ..extract.partition.templates.savings import (
 )
 from ..ir.graph import OperatorGraph
 from ..support.deadlines import seconds_left
+from ..support.options import part_of
 from .clock import Clock
 from .extract import Choice, copy_model, criteria_for, extract_model
 from .options import Options
@@ -200,7 +201,7 @@ def _extract_then_cut(
     graph = models.graph_of_choice(choice, saturated)
     model = models(graph)
     with clock.phase("partition"):
-        drawn = partition_by(method, graph, model)
+        drawn = partition_by(method, graph, model, limits=part_of(FuseOpsLimits, options))
         kernels = kernels_of_groups(drawn, model, seconds_left(saturated.deadline))
     return choice, Partitioned(before, kernels, model, drawn)
 

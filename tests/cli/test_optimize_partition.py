@@ -74,6 +74,22 @@ def test_sub_graphs_as_functions_run_and_compute_the_same(
     assert np.allclose(first, second, rtol=1e-4, atol=1e-5)
 
 
+def test_the_options_of_fuse_ops_shape_the_functions_that_are_written(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limited = ("--as-functions", "--partition", "fuseops", "--max-function-args")
+    optimized(model, tmp_path, *limited, "3", capsys=capsys)
+    few = onnx.load(tmp_path / "out.onnx").functions
+    assert few
+    assert all(len(function.input) + len(function.output) <= 3 for function in few)
+    optimized(model, tmp_path, *limited, "3", "--link-params", capsys=capsys)
+    linked = onnx.load(tmp_path / "out.onnx").functions
+    assert sum(len(function.node) for function in linked) > sum(len(function.node) for function in few)
+    assert main(["inspect", str(model), "--partition", "fuseops", "--fuse-opt-level", "0", "--json"]) == 0
+    groups = json.loads(capsys.readouterr().out)["partition"]["groups"]
+    assert all(len(group["operators"]) == 1 for group in groups)
+
+
 def test_the_tables_say_what_fusing_did(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["optimize", str(model), "-o", str(tmp_path / "out.onnx"), "--partition", "joint"]) == 0
     printed = capsys.readouterr().out
@@ -98,6 +114,7 @@ def test_a_proof_that_takes_too_long_is_missing_unless_the_user_insists(
         (("--as-functions",), "--as-functions: is about sub-graphs, and partition is none"),
         (("--certify",), "--certify: is about sub-graphs, and partition is none"),
         (("--partition", "joint", "--cost", "flops"), "--partition: joint minimises time; it cannot be had with cost"),
+        (("--partition", "ago", "--link-params"), "--link-params: is for partition fuseops, which was not asked for"),
     ],
 )
 def test_options_that_say_nothing_together(

@@ -3,12 +3,12 @@
 Each group of several nodes becomes a function, and one call of it. Its body is the nodes as they were, names and
 metadata included, so that inlining gives back the graph that was cut; hence equal groups have functions of their own,
 with the same digest in their metadata. The values that a group reads from outside are the inputs of its function,
-constants among them.
+constants among them unless these are linked: then they are Constant nodes of the body.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
@@ -32,8 +32,10 @@ _IR_VERSION = 8
 _NAMED_OPERATORS = 4
 
 
-def as_functions(model: Model, partition: Partition) -> Model:
+def as_functions(model: Model, partition: Partition, link_constants: bool = False) -> Model:
     """A new model in which each group of two or more nodes is one call of a function of the domain `DOMAIN`.
+
+    With `link_constants` the constants that it reads are inside of the function, a copy in each that reads them.
 
     Nodes keep their numbers of groups (annotate.py), and calls carry them too. Of a model below ONNX IR version 8,
     which has no functions, the version becomes 8. A group stays as it is where nobody reads what it makes; it becomes
@@ -51,7 +53,7 @@ def as_functions(model: Model, partition: Partition) -> Model:
     for piece in _split_groups(result.graph, nodes, partition):
         if len(piece) > 1:
             number, digest = partition.group[piece[0]], subgraph_key(partition.graph, piece)
-            _replace_by_call(result, [nodes[index] for index in piece], number, digest)
+            _replace_by_call(result, [nodes[index] for index in piece], number, digest, link_constants)
     result.graph.sort()
     return result
 
@@ -122,7 +124,9 @@ def _values_read(node: ir.Node, graph: ir.Graph) -> list[ir.Value]:
 # --- one function
 
 
-def _replace_by_call(model: Model, nodes: Sequence[ir.Node], number: int, digest: str | None) -> None:
+def _replace_by_call(
+    model: Model, nodes: Sequence[ir.Node], number: int, digest: str | None, link_constants: bool
+) -> None:
     """Put a call in place of nodes of the main graph."""
     for node in nodes:
         if has_body(node):
@@ -136,7 +140,10 @@ def _replace_by_call(model: Model, nodes: Sequence[ir.Node], number: int, digest
     outputs = tuple(v for v in results if v.is_graph_output() or any(use.node not in inside for use in v.uses()))
     if not outputs:
         return
+    copies = {value.name: _constant_node(value) for value in inputs if link_constants}
+    constants = {name: node for name, node in copies.items() if node is not None}
     function = _make_function(model, nodes, inputs, outputs, _name(model, nodes, number))
+    _link(function.graph, constants)
     if digest is not None:
         function.metadata_props[DIGEST_KEY] = digest
     model.ir.functions[function.identifier()] = function
@@ -144,7 +151,7 @@ def _replace_by_call(model: Model, nodes: Sequence[ir.Node], number: int, digest
     call = ir.Node(
         DOMAIN,
         function.name,
-        inputs,
+        [value for value in inputs if value.name not in constants],
         outputs=[_copy(value) for value in outputs],
         name=function.name,
         metadata_props={GROUP_KEY: str(number)},
@@ -152,6 +159,24 @@ def _replace_by_call(model: Model, nodes: Sequence[ir.Node], number: int, digest
     model.graph.insert_after(nodes[-1], call)
     ir.convenience.replace_all_uses_with(outputs, call.outputs, replace_graph_outputs=True)
     model.graph.remove(nodes, safe=True)
+    for value in inputs:
+        if value.name in constants and not value.uses() and not value.is_graph_output():
+            if (producer := value.producer()) is not None:
+                model.graph.remove(producer)
+            else:
+                model.graph.initializers.pop(value.name or "")
+
+
+def _constant_node(value: ir.Value) -> ir.Node | None:
+    """A new node that makes a constant, by which an initializer or a node's result can be replaced; else None."""
+    producer, tensor = value.producer(), value.const_value
+    if producer is not None and producer.op_type == "Constant" and producer.domain in ONNX_DOMAINS:
+        attributes = tuple(producer.attributes.values())
+    elif producer is None and tensor is not None and not value.is_graph_input():
+        attributes = (ir.AttrTensor("value", tensor),)
+    else:
+        return None
+    return ir.Node("", "Constant", (), attributes, outputs=[_copy(value)])
 
 
 def _make_function(
@@ -160,9 +185,18 @@ def _make_function(
     domains = {node.domain for node in nodes}
     versions = {d: model.opset if d in ONNX_DOMAINS else model.ir.opset_imports[d] for d in sorted(domains)}
     body = ir.GraphView(inputs, outputs, nodes=nodes, opset_imports=versions, name=name).clone()
-    for value in body.inputs:
-        value.const_value = None
     return ir.Function(DOMAIN, name, graph=body, attributes=())
+
+
+def _link(body: ir.Graph, constants: Mapping[str | None, ir.Node]) -> None:
+    """Put Constant nodes in the place of inputs of a function's body, by the names of these."""
+    for value in list(body.inputs):
+        value.const_value = None
+        if value.name in constants:
+            node = constants[value.name]
+            body.inputs.remove(value)
+            ir.convenience.replace_all_uses_with(value, node.outputs[0])
+            body.insert_before(body[0], node)
 
 
 def _name(model: Model, nodes: Sequence[ir.Node], number: int) -> str:

@@ -55,11 +55,12 @@ The kinds depart from 0.27 in four places, for the sake of the operators as ONNX
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
+from ....engine.choices import MAX_FUSE_DEPTH
 from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.index_maps import ZERO, Axis, IndexMaps, OperandMap, Shape, Sum, Unknown, loops_of
 from ....ir.operators import OPERATORS, RESHAPES, OperatorSchema
@@ -142,15 +143,42 @@ def edge_kind(kind: PatternKind, operand: Value, result: Value) -> PatternKind:
     return PatternKind.ELEMENTWISE if is_same else kind
 
 
-MAX_FUSE_DEPTH = 256
-"""Operators of one group at most, as in TVM."""
 _PASSES = 3
 
 
-def fuse_ops(graph: OperatorGraph, max_fuse_depth: int = MAX_FUSE_DEPTH) -> Partition:
-    """The groups that TVM's FuseOps makes of `graph`, none of more than `max_fuse_depth` operators."""
+@dataclass(frozen=True)
+class FuseOpsLimits:
+    """The options of TVM's pass.
+
+    `fuse_opt_level` 0 fuses nothing, all others are alike. A group has at most `max_fuse_depth` operators. No merge
+    makes a group that reads and makes more than `max_function_args` values together, where that is not 0; with
+    `link_params` constants do not count, since they are part of the group's function.
+
+    Relay adds up what the groups that a node reads from have as arguments, which errs on both sides, and Relax's pass
+    takes no such limit. Here the values themselves are counted, so the functions that are written keep to it.
+    """
+
+    fuse_opt_level: int = 1
+    max_fuse_depth: int = MAX_FUSE_DEPTH
+    max_function_args: int = 0
+    link_params: bool = False
+
+
+DEFAULT_LIMITS = FuseOpsLimits()
+
+
+def fuse_ops(graph: OperatorGraph, limits: FuseOpsLimits = DEFAULT_LIMITS) -> Partition:
+    """The groups that TVM's FuseOps makes of `graph` within these limits."""
     nodes = forward_graph(graph)
-    labels = node_groups(nodes, max_fuse_depth)
+    operators = {node: number for number, node in enumerate(nodes.node_of)}
+
+    def count_arguments(members: Sequence[int]) -> int:
+        inside = [operators[node] for node in members if node in operators]
+        read = graph.inputs_of(inside)
+        linked = sum(limits.link_params and graph.values[value].is_constant for value in read)
+        return len(read) - linked + len(graph.outputs_of(inside))
+
+    labels = node_groups(nodes, limits, count_arguments)
     return partition_of(graph, [labels[node] for node in nodes.node_of], "fuseops")
 
 
@@ -254,32 +282,40 @@ def post_dominators(graph: ForwardGraph) -> list[PostDominator | None]:
 # --- the groups
 
 
-def node_groups(graph: ForwardGraph, max_fuse_depth: int = MAX_FUSE_DEPTH) -> list[int]:
-    """Per node of a forward graph, the last node of its group."""
-    groups = _Groups(graph, post_dominators(graph), max_fuse_depth)
-    for number in range(_PASSES):
+def node_groups(
+    graph: ForwardGraph, limits: FuseOpsLimits = DEFAULT_LIMITS, count_arguments: Callable[[Sequence[int]], int] = len
+) -> list[int]:
+    """Per node of a forward graph, the last node of its group; `count_arguments` is for some nodes as one function."""
+    groups = _Groups(graph, post_dominators(graph), limits, count_arguments)
+    for number in range(_PASSES if limits.fuse_opt_level else 0):
         for node in range(len(graph)):
             groups.merge_with_post_dominator(node, number)
     return [groups.find(node) for node in range(len(graph))]
 
 
-class _Limits(NamedTuple):
+class _Kinds(NamedTuple):
     """The largest kinds that groups may have for a merge: those between a node and its post-dominator, and its own."""
 
     between: PatternKind
     sink: PatternKind
 
 
-_ANCHOR = _Limits(PatternKind.BROADCAST, PatternKind.BROADCAST)
-_ELEMENTWISE = _Limits(PatternKind.INJECTIVE, PatternKind.OUT_ELEMENTWISE_FUSABLE)
-_INJECTIVE = _Limits(PatternKind.INJECTIVE, PatternKind.INJECTIVE)
+_ANCHOR = _Kinds(PatternKind.BROADCAST, PatternKind.BROADCAST)
+_ELEMENTWISE = _Kinds(PatternKind.INJECTIVE, PatternKind.OUT_ELEMENTWISE_FUSABLE)
+_INJECTIVE = _Kinds(PatternKind.INJECTIVE, PatternKind.INJECTIVE)
 
 
 class _Groups:
     """Disjoint sets of nodes. `kind`, `size` and `has_anchor` of a root describe its group."""
 
-    def __init__(self, graph: ForwardGraph, onwards: Sequence[PostDominator | None], max_fuse_depth: int) -> None:
-        self.graph, self.onwards, self.max_fuse_depth = graph, onwards, max_fuse_depth
+    def __init__(
+        self,
+        graph: ForwardGraph,
+        onwards: Sequence[PostDominator | None],
+        limits: FuseOpsLimits,
+        count_arguments: Callable[[Sequence[int]], int],
+    ) -> None:
+        self.graph, self.onwards, self.limits, self.count_arguments = graph, onwards, limits, count_arguments
         self.parent = list(range(len(graph)))
         self.kind = list(graph.kinds)
         self.size = [1] * len(graph)
@@ -297,9 +333,20 @@ class _Groups:
         onwards = self.onwards[node]
         if onwards is None:
             return
-        limits = self._limits_into_tuple(node, onwards.node) if number == 2 else self._limits(node, onwards, number)
-        for member in self._region(node, onwards.node, limits) if limits else ():
+        kinds = self._kinds_into_tuple(node, onwards.node) if number == 2 else self._kinds(node, onwards, number)
+        region = self._region(node, onwards.node, kinds) if kinds else []
+        if self._has_too_many_arguments([*region, onwards.node]):
+            return
+        for member in region:
             self._merge(member, onwards.node)
+
+    def _has_too_many_arguments(self, region: Sequence[int]) -> bool:
+        """Whether the groups of some nodes, as one, read and make more values than a function may take."""
+        if not self.limits.max_function_args:
+            return False
+        roots = set(map(self.find, region))
+        members = [node for node in range(len(self.graph)) if self.find(node) in roots]
+        return self.count_arguments(members) > self.limits.max_function_args
 
     def _merge(self, child: int, target: int) -> None:
         """Put the group of `child` into that of `target`, whose kind only an anchor changes."""
@@ -312,7 +359,7 @@ class _Groups:
             self.has_anchor[target] = True
             self.kind[target] = max(self.kind[target], self.kind[child])
 
-    def _limits(self, node: int, onwards: PostDominator, number: int) -> _Limits | None:
+    def _kinds(self, node: int, onwards: PostDominator, number: int) -> _Kinds | None:
         """The limits of a merge in pass 0 or 1; None where it is out of the question."""
         kind = self.kind[node]
         if self.kind[onwards.node] is PatternKind.TUPLE or self.find(node) == self.find(onwards.node):
@@ -325,18 +372,18 @@ class _Groups:
             return _INJECTIVE if number == 1 else None
         return None
 
-    def _limits_into_tuple(self, node: int, sink: int) -> _Limits | None:
+    def _kinds_into_tuple(self, node: int, sink: int) -> _Kinds | None:
         """The limits of a merge in pass 2, where `sink` is a tuple that was merged with its reader before."""
         if self.kind[node] > PatternKind.INJECTIVE or self.kind[sink] is not PatternKind.TUPLE:
             return None
         return _INJECTIVE if self.kind[self.find(sink)] <= PatternKind.INJECTIVE else None
 
-    def _region(self, node: int, sink: int, limits: _Limits) -> list[int]:
+    def _region(self, node: int, sink: int, kinds: _Kinds) -> list[int]:
         """`node` and the nodes between it and `sink`; nothing where a group breaks the limits or it gets too deep.
 
         Nodes already merged count with what they have taken in, as in TVM, so the depth errs on the safe side.
         """
-        if self.kind[self.find(sink)] > limits.sink:
+        if self.kind[self.find(sink)] > kinds.sink:
             return []
         depth = self.size[self.find(sink)]
         region = {node: None, sink: None}
@@ -344,7 +391,7 @@ class _Groups:
         while stack:
             member = stack.pop()
             depth += self.size[member]
-            if depth > self.max_fuse_depth or (member != node and self.kind[self.find(member)] > limits.between):
+            if depth > self.limits.max_fuse_depth or (member != node and self.kind[self.find(member)] > kinds.between):
                 return []
             new = {edge.target: None for edge in self.graph.edges[member] if edge.target not in region}
             region.update(new)

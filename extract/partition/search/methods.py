@@ -18,7 +18,7 @@ from ....engine.choices import PartitionMethod
 from ....ir.graph import OperatorGraph
 from ....support.deadlines import is_over, seconds_left
 from ..baselines.clustering import cluster
-from ..baselines.fuse_ops import fuse_ops
+from ..baselines.fuse_ops import DEFAULT_LIMITS, FuseOpsLimits, fuse_ops
 from ..baselines.fusion_plan import fusion_plan
 from ..contraction import Contraction
 from ..groups import Partition, partition_of, unfused
@@ -44,9 +44,15 @@ class SearchResult:
 
 
 def partition_by(
-    method: PartitionMethod, graph: OperatorGraph, model: KernelModel, time_limit: float = 10.0
+    method: PartitionMethod,
+    graph: OperatorGraph,
+    model: KernelModel,
+    time_limit: float = 10.0,
+    limits: FuseOpsLimits = DEFAULT_LIMITS,
 ) -> Partition:
-    """The partition of `graph` by one method; `time_limit` is for the search of ``joint``."""
+    """The partition of `graph` by one method; `time_limit` is for the search of ``joint``, `limits` for ``fuseops``."""
+    if method == "fuseops":
+        return fuse_ops(graph, limits)
     if method != "joint":
         return _BASELINES[method](graph, model)
     deadline = time.monotonic() + time_limit

@@ -34,10 +34,10 @@ def for_inference(module: IRModule) -> IRModule:
     return _tagged(transform.Sequential(passes)(module))
 
 
-def fused(module: IRModule, max_depth: int = 256) -> Groups:
+def fused(module: IRModule, max_depth: int = 256, opt_level: int = 2) -> Groups:
     """The calls that FuseOps puts together; a call is known by its position among the calls of loop nests."""
     with transform.PassContext(config={"relax.FuseOps.max_depth": max_depth}):
-        functions = relax.transform.FuseOps(2)(module).functions
+        functions = relax.transform.FuseOps(opt_level)(module).functions
     found = [
         frozenset(_number(binding.value.args[0]) for binding in _bindings(function) if _is_loops(binding.value))
         for function in functions.values()

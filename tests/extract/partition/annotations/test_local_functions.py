@@ -203,6 +203,23 @@ def test_names_metadata_values_and_domains_are_kept_and_constants_are_inputs() -
     assert made.graph.initializers.keys() == model.graph.initializers.keys()
 
 
+def test_linked_constants_are_in_the_functions_that_read_them_and_inline_back() -> None:
+    model = parsed(MANY_KINDS)
+    partition = cut(model, 0, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5)
+    made = as_functions(model, partition, link_constants=True)
+    first, _ = made.ir.functions.values()
+    assert [value.name for value in first.inputs] == ["x"]
+    assert sorted(node.op_type for node in first)[:3] == ["Clip", "Constant", "Constant"]
+    assert not made.graph.initializers
+    onnx.checker.check_model(proto(made), full_check=True)
+    for expected, found in zip(results(proto(model)), results(proto(made)), strict=True):
+        np.testing.assert_array_equal(expected, found)
+    whole = inline_functions(made)
+    recorded = read_partition(whole, operator_graph(whole, infer(whole)))
+    assert recorded is not None
+    assert recorded.members == partition.members
+
+
 def test_equal_groups_have_the_same_digest() -> None:
     model = parsed(BRANCHES)
     made = as_functions(model, cut(model, 0, 0, 1, 1))

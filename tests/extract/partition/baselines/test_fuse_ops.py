@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from eqfuse.extract.partition.baselines.fuse_ops import (
     Edge,
     ForwardGraph,
+    FuseOpsLimits,
     PatternKind,
     edge_kind,
     forward_graph,
@@ -31,8 +32,8 @@ ELEMENTWISE, BROADCAST, INJECTIVE, COMM_REDUCE, ANCHOR = list(PatternKind)[:5]
 TUPLE, OPAQUE = PatternKind.TUPLE, PatternKind.OPAQUE
 
 
-def groups(graph: OperatorGraph) -> list[list[int]]:
-    return sorted(map(list, fuse_ops(graph).members))
+def groups(graph: OperatorGraph, **limits: int) -> list[list[int]]:
+    return sorted(map(list, fuse_ops(graph, FuseOpsLimits(**limits)).members))
 
 
 # Small graphs
@@ -189,7 +190,32 @@ def test_no_group_is_larger_than_the_depth() -> None:
 
 def test_a_long_chain_needs_no_deep_recursion() -> None:
     length = 5000
-    assert fuse_ops(chain(*["Relu"] * length), max_fuse_depth=length).count == 1
+    assert groups(chain(*["Relu"] * length), max_fuse_depth=length) == [list(range(length))]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"fuse_opt_level": 0}, [[0], [1], [2], [3], [4]]),
+        ({"fuse_opt_level": 4}, [[0, 1, 2, 3, 4]]),
+        ({"max_function_args": 5}, [[0, 1, 2, 3, 4]]),
+        # A bias and a factor, the convolution's two operands, and the result are one too many.
+        ({"max_function_args": 4}, [[0], [1, 2, 3, 4]]),
+        ({"max_function_args": 3, "link_params": True}, [[0, 1, 2, 3, 4]]),
+        ({"max_function_args": 2, "link_params": True}, [[0], [1, 2], [3], [4]]),
+        ({"max_function_args": 1}, [[0], [1], [2], [3], [4]]),
+    ],
+)
+def test_limits_on_the_texts_example(limits: dict[str, int], expected: list[list[int]]) -> None:
+    assert groups(blocks.the_texts_example(), **limits) == expected
+
+
+def test_results_that_others_read_are_arguments() -> None:
+    b = Builder()
+    x, y = b.node("Split", (b.input(4, 4),), [(4, 2)] * 2, {"axis": 1})
+    graph = b.graph(b.op("Neg", b.op("Add", x, y)))
+    assert groups(graph, max_function_args=2) == [[0, 1, 2]]
+    assert groups(graph, max_function_args=1) == [[0], [1], [2]]
 
 
 # Kinds
@@ -307,8 +333,15 @@ def test_a_group_has_one_anchor_at_most_and_opaque_operators_stay_alone(graph: O
 
 @given(forward_graphs(), st.integers(1, 6))
 def test_no_group_of_nodes_is_larger_than_the_depth(graph: ForwardGraph, depth: int) -> None:
-    labels = node_groups(graph, depth)
+    labels = node_groups(graph, FuseOpsLimits(max_fuse_depth=depth))
     assert max(labels.count(label) for label in labels) <= depth
+
+
+@given(operator_graphs(), st.integers(1, 6))
+def test_no_group_has_more_arguments_than_the_limit(graph: OperatorGraph, limit: int) -> None:
+    partition = fuse_ops(graph, FuseOpsLimits(max_function_args=limit))
+    for members, read, made in zip(partition.members, partition.inputs, partition.outputs, strict=True):
+        assert len(members) == 1 or len(read) + len(made) <= limit
 
 
 @given(operator_graphs())

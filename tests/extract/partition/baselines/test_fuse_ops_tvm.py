@@ -15,7 +15,15 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.baselines.fuse_ops import ForwardGraph, PatternKind, fuse_ops, node_groups, pattern_kind
+from eqfuse.extract.partition.baselines.fuse_ops import (
+    DEFAULT_LIMITS,
+    ForwardGraph,
+    FuseOpsLimits,
+    PatternKind,
+    fuse_ops,
+    node_groups,
+    pattern_kind,
+)
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 
@@ -27,8 +35,8 @@ def ours(graph: OperatorGraph) -> Groups:
     return set(map(frozenset, fuse_ops(graph).members))
 
 
-def ours_on(graph: ForwardGraph, max_fuse_depth: int = 256) -> Groups:
-    labels = node_groups(graph, max_fuse_depth)
+def ours_on(graph: ForwardGraph, limits: FuseOpsLimits = DEFAULT_LIMITS) -> Groups:
+    labels = node_groups(graph, limits)
     groups: dict[int, set[int]] = {}
     for number, node in enumerate(graph.node_of):
         groups.setdefault(labels[node], set()).add(number)
@@ -56,9 +64,16 @@ def annotated_modules(draw: st.DrawFn) -> IRModule:
     return tvm_groups.annotated(kinds, sources, unread | draw(st.sets(st.sampled_from(range(len(kinds))), max_size=1)))
 
 
-@given(annotated_modules(), st.sampled_from([2, 3, 5, 256]))
-def test_random_kinds_and_edges(module: IRModule, max_depth: int) -> None:
-    assert ours_on(tvm_groups.forward_graph_of(module), max_depth) == tvm_groups.fused(module, max_depth)
+@given(annotated_modules(), st.sampled_from([1, 2, 3, 5, 256]))
+def test_random_kinds_and_edges_at_each_depth(module: IRModule, depth: int) -> None:
+    found = ours_on(tvm_groups.forward_graph_of(module), FuseOpsLimits(max_fuse_depth=depth))
+    assert found == tvm_groups.fused(module, depth)
+
+
+@given(annotated_modules(), st.integers(0, 5))
+def test_random_kinds_and_edges_at_each_level(module: IRModule, level: int) -> None:
+    found = ours_on(tvm_groups.forward_graph_of(module), FuseOpsLimits(fuse_opt_level=level))
+    assert found == tvm_groups.fused(module, opt_level=level)
 
 
 def test_a_chain_beyond_the_largest_depth() -> None:
