@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -37,6 +37,8 @@ __all__ = [
 FIELDS = ("property", "sound", "requires", "source", "example", "commutes", "domain")  # `@each` is gone by then
 SHARED_FIELDS = ("@property", "@sound", "@domain")
 """The fields that the head of a file may give for all of its rules that do not say otherwise."""
+_FIELD = re.compile(rf"\s+(?=@(?:{'|'.join((*FIELDS, 'each'))})\s)")
+"""Where one field ends and the next begins, on one line."""
 DERIVING = "analysis"
 RULE_COMMANDS = ("rewrite", "birewrite", "rule")
 
@@ -125,12 +127,20 @@ def _option(form: Form, key: str) -> Node | None:
 
 
 def record_lines(document: Document, form: Form) -> list[Atom]:
-    """The comment above a rule, with those of the `SHARED_FIELDS` that only the head of the file gives."""
-    comment = document.comment_block(form)
+    """The comment above a rule, a field a line, with those `SHARED_FIELDS` that only the head of the file gives."""
+    comment = [field for line in document.comment_block(form) for field in _fields(line)]
     given = {line.text.partition(" ")[0] for line in comment}
     fields = SHARED_FIELDS[-1:] if option(form, ":ruleset") == DERIVING else SHARED_FIELDS
-    shared = (line for line in document.head if line.text.startswith(fields))
+    shared = (line for written in document.head for line in _fields(written) if line.text.startswith(fields))
     return [*comment, *(line for line in shared if line.text.partition(" ")[0] not in given)]
+
+
+def _fields(line: Atom) -> Iterator[Atom]:
+    """The fields of a comment line, and the text before the first of them."""
+    ends = [*_FIELD.finditer(line.text)]
+    begins, stops = [0, *(m.end() for m in ends)], [*(m.start() for m in ends), len(line.text)]
+    for begin, stop in zip(begins, stops, strict=True):
+        yield Atom(line.text[begin:stop], line.start + begin)
 
 
 def record(comment: Sequence[Atom]) -> tuple[str, dict[str, Atom]]:

@@ -107,4 +107,4 @@ def test_an_author_knows_the_facts_of_an_own_operator() -> None:
 
 
 def test_own_tables_may_be_filled_with_numbers() -> None:
-    assert lint_files(['(relation swaps (i64 i64))\n(swaps 0 1)']) == []
+    assert lint_files(["(relation swaps (i64 i64))\n(swaps 0 1)"]) == []

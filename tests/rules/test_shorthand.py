@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,16 @@ def test_the_comment_of_a_rule_is_no_head() -> None:
     first, second = '(rewrite (Abs x) x :name "a")', '(rewrite (Relu x) x :name "b")'
     file = parse(Path("own.egg"), read(f"; x = x\n; @sound exact\n{first}\n{second}\n"))
     assert [rule.sound for rule in file.rules] == ["exact", ""]
+
+
+def test_fields_may_share_a_line() -> None:
+    rule = '(rewrite (MatMul x w) y :name "a")'
+    lines = ("x w = y", "@requires w @ x, or x@home", "@sound exact", "@each F: Abs", "@example (Abs x) => x")
+    apart, together = (parse(Path("own.egg"), read(f"{text}\n{rule}\n")) for text in (
+        "\n".join(f"; {line}" for line in lines), f"; {' '.join(lines)}",
+    ))  # fmt: skip
+    assert [replace(r, line=0) for r in apart.rules] == [replace(r, line=0) for r in together.rules]
+    assert (together.rules[0].formula, together.rules[0].requires) == ("x w = y", "w @ x, or x@home")
 
 
 @pytest.mark.parametrize(
