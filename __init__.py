@@ -7,8 +7,8 @@
 >>> eqfuse.compile("model.onnx", "build/", threads=1)
 >>> eqfuse.load("build/")(image)
 
-``import eqfuse as ort`` serves programs of ONNX Runtime: `InferenceSession` compiles on the side, and what else
-`onnxruntime` has is found here, too.
+``import eqfuse as ort`` serves programs of ONNX Runtime: `InferenceSession` compiles in the background, and other names
+of `onnxruntime` are found here, too.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from .driver.session.session import InferenceSession, SessionOptions
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-"""ONNX Runtime reads it when it is imported, here or in a process that this one starts: without it, it keeps an
-identifier of the machine and a database of events in the user's cache folder, and sends them off."""
+"""ONNX Runtime reads it when it is imported, here or in a process that this one starts. Without it, ONNX Runtime keeps
+an identifier of the machine and a database of events in the user's cache folder, and sends them off."""
 
 for _module in ("sympy", "onnx_ir._symbolic_shapes"):
     defer(_module)  # onnx-ir calculates with symbolic dimensions; it imports them all the same
 
 
 def __dir__() -> list[str]:
-    """The API, though nothing of it is loaded yet."""
+    """The API, although nothing of it is loaded yet."""
     return __all__
 
 
@@ -60,7 +60,7 @@ def __getattr__(name: str) -> Any:
     """Load the API on first use: ``import eqfuse`` alone costs nothing. Other names are those of ONNX Runtime."""
     if name in ("InferenceSession", "SessionOptions"):
         return getattr(import_module(f"{__name__}.driver.session.session"), name)
-    if name == "load":  # what runs bundles needs nothing else of the package
+    if name == "load":  # running bundles needs nothing else of the package
         return import_module(f"{__name__}.lowering.running.runner").load
     if name in __all__:
         return getattr(import_module(f"{__name__}.api"), name)

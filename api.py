@@ -1,5 +1,5 @@
-"""The public API. The parameters of each function are the fields of a dataclass: options (driver/options.py), which the
-command of the same name has too, and what the function is called with."""
+"""The public API. The parameters of each function are the fields of a dataclass: its options (driver/options.py), which
+the command of the same name has too, and its other arguments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 
 @option_class(kw_only=True, init=False, repr=False, eq=False)
 class _Model:
-    """What a function is given first; `option` describes what it can do without."""
+    """The first argument of a function; `option` describes those that can be left out."""
 
     model: ModelLike = field(kw_only=False, metadata=about("the path of an ONNX file, or a model", is_checked=False))
 
@@ -51,7 +51,7 @@ class _Candidate(_Model):
 @option_class(kw_only=True, init=False, repr=False, eq=False)
 class _Observed:
     observer: Observer | None = option(
-        None, "is called with the phase and a line of detail while work goes on", is_checked=False
+        None, "is called with the phase and a line of detail during the work", is_checked=False
     )
 
 
@@ -86,7 +86,7 @@ class _Bench(BenchOptions):
 
 
 class _ReturnKindOfModel(Protocol[Parameters]):
-    """A function that gives a model in memory for a model in memory, and a `Result` for the path of a file."""
+    """A function that returns a model in memory for a model in memory, and a `Result` for the path of a file."""
 
     @overload
     def __call__(self, model: InMemory, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> InMemory: ...
@@ -97,16 +97,16 @@ class _ReturnKindOfModel(Protocol[Parameters]):
 def _return_kind_of_model(
     function: Callable[Concatenate[ModelLike, Parameters], Result],
 ) -> _ReturnKindOfModel[Parameters]:
-    """`optimize`: the same call, but what it returns is of the kind that it is given."""
+    """`optimize`: the same call, but it returns a model of the kind that it is given."""
 
     def optimize(model: Any, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Any:
         """Optimise an ONNX model; with `output`, write it there once it is verified.
 
-        Returns what it is given: a new onnx.ModelProto for a ModelProto and a new onnx_ir.Model for an onnx_ir.Model,
-        neither of which is changed; for the path of a file, the `Result` with figures and verdict, which
-        `optimize_with_result` gives for every model.
+        Returns a new onnx.ModelProto for a ModelProto, a new onnx_ir.Model for an onnx_ir.Model (the given model is
+        never changed), and for the path of a file the `Result` with figures and verdict, which `optimize_with_result`
+        returns for every model.
 
-        Raises EqfuseError with one clear line on anything a user can mend, among them VerificationError where the
+        Raises EqfuseError with one clear line on any error that a user can mend, among them VerificationError if the
         result differs from the original, or cannot be compared with it: then nothing is written.
         """
         result = function(model, *args, **kwargs)
@@ -137,7 +137,7 @@ def compile(call: _Compile) -> Compiled:
     """Compile an ONNX model for a target to a bundle: a folder that `load` runs. It is written once it is verified.
 
     For a processor, `device` is the target. With format "c" the folder is a C project without Python, whose names begin
-    with `prefix`. Raises EqfuseError with one clear line on anything a user can mend.
+    with `prefix`. Raises EqfuseError with one clear line on any error that a user can mend.
     """
     from .driver.compiler.compile import compile_model  # TVM takes a second to import
 
@@ -148,7 +148,7 @@ def compile(call: _Compile) -> Compiled:
 def verify(call: _Verify) -> Verification:
     """Run two models on the same inputs and compare their outputs.
 
-    The `status` of the result says whether they agree. Raises VerificationError where there is no verdict.
+    The `status` of the result says whether they agree. Raises VerificationError if there is no verdict.
     """
     from .driver.inspect import verify_models
 
@@ -175,8 +175,8 @@ def diff(call: _Diff) -> Difference:
 def bench(call: _Bench) -> Latency | ServiceReport | KernelLatency | Emulation | Simulation:
     """Measure a compiled bundle: its time, with ``against="ort"`` beside ONNX Runtime's.
 
-    Dynamic dimensions have the typical sizes of the bundle, and the `batch` that is given. The result is a `Latency`;
-    with `throughput`, a number of clients that call at once, a `ServiceReport`; with `kernels` a `KernelLatency`; with
+    Dynamic dimensions have the sizes that the bundle is optimised for, and `batch`. The result is a `Latency`; with
+    `throughput`, a number of clients that call at once, a `ServiceReport`; with `kernels` a `KernelLatency`; with
     `emulate` an `Emulation` of a bundle for Arm; and for an accelerator the `Simulation` of its program.
     """
     from .driver.bench import bench_model

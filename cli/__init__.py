@@ -23,9 +23,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0 ok, 1 error, 2 usage, 3 verification failed, 4 rule file error,
     5 a budget was hit (the output is valid), 130 interrupted, 143 terminated."""
     has_output = prepare_streams()
-    # numpy's threads take longer to start than most commands calculate, and spin where they wait for each other
+    # numpy's threads take longer to start than most commands calculate, and spin while they wait for each other
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if argv is None:  # this process is nothing but the command
+    if argv is None:  # this process runs only the command
         allow_forks()
         _collect_rarely()
     arguments = argparse.Namespace(verbose=0)
@@ -60,8 +60,8 @@ being imported, may get lost. Temporary files are removed sooner."""
 
 
 class _Interruption:
-    """Turns SIGINT and SIGTERM into exceptions, after which temporary files and processes go; keeps the first signal's
-    number."""
+    """Turns SIGINT and SIGTERM into exceptions, after which temporary files and processes are removed; keeps the number
+    of the first signal."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -100,7 +100,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _report_interruption(arguments: argparse.Namespace, number: int) -> int:
     """Write a line about SIGINT, which a user sent. Returns the exit code of a signal."""
     if number == signal.SIGINT:
-        kept = "; what was measured is kept: the same command goes on" if vars(arguments).get("trials") else ""
+        kept = "; measurements are kept: the same command continues" if vars(arguments).get("trials") else ""
         write(f"eqfuse: interrupted; no file is half written{kept}", error=True)
     return 128 + number
 
@@ -135,7 +135,7 @@ def _drop_output() -> None:
 
 
 def _silence_libraries() -> None:
-    """Hide the log messages and warnings of libraries from the user: what matters comes as an error of our own."""
+    """Hide the log messages and warnings of libraries from the user: problems come as eqfuse's own errors."""
     import logging
     import warnings
 

@@ -20,7 +20,7 @@ def add_options(
     without: Collection[str] = (),
     flags: Mapping[str, str] | None = None,
 ) -> None:
-    """Add a flag for each option of a dataclass; `flags` are spelled otherwise in this command.
+    """Add a flag for each option of a dataclass; `flags` maps options to other spellings in this command.
 
     An argument that is not given is None, so that the dataclass alone knows the default.
     """

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ..driver.compiler.compilation import Compiled
 
 SHARED = ("batch", "seed", "intensive")
-"""Options of a group that are flags of every target."""
+"""Options of a group whose flags stand for every target."""
 
 
 def compile_(arguments: argparse.Namespace) -> int:
-    """Compile, report, and say by the exit code whether a budget was hit."""
+    """Compile, report, and return the exit code, which says whether a budget was hit."""
     from ..driver.compiler.compile import compile_model
     from .options import options_of
 
@@ -84,7 +84,7 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
         *target_rows(manifest, arguments.output),
         ("operators", str(origin.operators)),
         ("kernels" if manifest.dsa is None else "tiles", kernels),
-        *([("groups as drawn", drawn)] if origin.groups else []),
+        *([("groups kept whole", drawn)] if origin.groups else []),
         ("inputs", ", ".join(map(str, manifest.inputs)) or "none"),
         ("outputs", ", ".join(map(str, manifest.outputs))),
     ]

@@ -41,12 +41,12 @@ def show_device(arguments: argparse.Namespace) -> int:
 
 
 def detect_device(arguments: argparse.Namespace) -> int:
-    """A complete device file of this machine, for the user to start a file of their own from."""
+    """A complete device file of this machine, from which the user can start one of their own."""
     return show_device(argparse.Namespace(**{**vars(arguments), "device": HOST}))
 
 
 def measure_device(arguments: argparse.Namespace) -> int:
-    """Measure this machine, keep that, and show the device that it makes."""
+    """Measure this machine, keep the figures, and show the device with them."""
     if arguments.forget:
         forget_host()
     else:

@@ -1,4 +1,4 @@
-"""The arguments of each command, by functions that have the name of the one that runs it. Light to import: ``--help``
+"""The arguments of each command, by functions named like the one that runs it. Light to import, so that ``--help``
 answers at once."""
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def optimize(parser: ArgumentParser) -> None:
 
 
 _FIXED = ("device", "runtime", "as_functions", "certify", "certificate", "accelerator", "tuning")
-"""Options of `compile` without a flag: the device is the target's, and those of accelerators and of tuning have their
-own."""
+"""Options of `compile` without a flag, since the target names the device and accelerators and tuning have their own
+flags."""
 
 
 def compile_(parser: ArgumentParser) -> None:
@@ -88,7 +88,7 @@ def run(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--random", type=reader(NotNegativeInteger), metavar="SEED", help="random numbers for the other inputs"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs (.npy where there is one)")
+    parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs (.npy for a single one)")
     add_options(parser, BenchOptions, only=("threads",))
 
 

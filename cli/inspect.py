@@ -26,7 +26,7 @@ _NAMED_OPERATORS = 4
 
 
 def inspect(arguments: argparse.Namespace) -> int:
-    """Show inputs, outputs, operators and cost, and the partition where the model has one or one is asked for."""
+    """Show inputs, outputs, operators and cost, and the partition if the model has one or one is asked for."""
     with Progress(arguments, "inspect"):
         inspection = inspect_model(arguments.model, options_of(InspectOptions, arguments))
     if arguments.json:
@@ -101,7 +101,7 @@ def diff(arguments: argparse.Namespace) -> int:
 
 
 def verify(arguments: argparse.Namespace) -> int:
-    """Compare two models by running them; exit code 0 says that they were seen to be equal."""
+    """Compare two models by running them; exit code 0 says that they compute the same."""
     with Progress(arguments, "verify"):
         verification = verify_models(arguments.model, arguments.candidate, options_of(VerifyOptions, arguments))
     if arguments.json:

@@ -28,7 +28,7 @@ _SHOWN_RULES = 10
 
 
 def optimize(arguments: argparse.Namespace) -> int:
-    """Optimise, report, and say by the exit code whether a budget was hit."""
+    """Optimise, report, and return the exit code, which says whether a budget was hit."""
     if arguments.out is not None and arguments.output is not None:
         raise UsageError(f"two files to write: {arguments.out} and {arguments.output}; give one")
     output: Path | None = arguments.output or arguments.out
@@ -41,7 +41,7 @@ def optimize(arguments: argparse.Namespace) -> int:
         from .options import options_of
 
         options, measure = options_of(Options, arguments), options_of(MeasureOptions, arguments)
-        prepare_verification(options)  # before the thread of the progress: a process of one thread can be copied
+        prepare_verification(options)  # before the thread of the progress: a process of one thread can be forked
         with Progress(arguments) as progress:
             result = optimize_model(arguments.model, output, options, progress, worker, measure)
             if arguments.report is not None:
@@ -59,7 +59,7 @@ def optimize(arguments: argparse.Namespace) -> int:
 
 
 def _check_report(report: Path, model: Path, output: Path | None) -> None:
-    """Raise UsageError where the report could not be written, or would replace a model."""
+    """Raise UsageError if the report cannot be written, or would replace a model."""
     check_destination(report)
     if report.exists() and model.exists() and report.samefile(model):
         raise UsageError(f"{report}: is the input itself; name another file for the report")
@@ -96,7 +96,7 @@ def _print_partition(partition: Partitioned) -> None:
     rows: list[tuple[str, ...]] = [
         ("operators", f"{figures['operators']:.0f}"),
         ("fused kernels", f"{figures['kernels']:.0f}, and {figures['views']:.0f} views"),
-        *([("groups as drawn", f"{partition.as_drawn} of {partition.drawn.count}")] if partition.drawn else []),
+        *([("groups kept whole", f"{partition.as_drawn} of {partition.drawn.count}")] if partition.drawn else []),
         ("values that need no memory", f"{figures['removed_values']:.0f}"),
         ("intermediate bytes", f"{sizes} (original, rewritten, fused)"),
         ("data movement as index maps", f"{figures['index_maps']:.0f} operators, {moved}"),
@@ -110,7 +110,7 @@ def _print_partition(partition: Partitioned) -> None:
 
 
 def _print_timings(timings: Timings) -> None:
-    """Print how long each candidate takes beside the original, and on what that was measured."""
+    """Print how long each candidate takes beside the original, and with which input shapes."""
     from ..driver.measure import ORIGINAL
 
     clock = {"cpu": "CPU", "wall": "wall-clock"}[timings.clock]

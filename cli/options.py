@@ -1,4 +1,4 @@
-"""From parsed arguments to the API's options, and what the parser cannot check without heavy imports."""
+"""From parsed arguments to the API's options, with the checks for which the parser would need heavy imports."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ EXIT_CODES = (
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, and that takes the optional `out` behind options too.
 
-    That of a command gets its arguments when it is used: to add those of all commands, and to import what they are made
-    from, takes longer than all else that `--help` does.
+    The parser of a command adds its arguments when it is used: adding those of all commands, and importing the options
+    that they are made from, takes longer than all else that `--help` does.
     """
 
     def __init__(self, *, function: str = "", group: str = "", **arguments: Any) -> None:
@@ -47,14 +47,14 @@ class _Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         self.filled()
-        # argparse decides on an optional positional when it meets the one before it, and gives --measure what follows
+        # argparse decides on an optional positional at the one before it, and gives the text behind --measure to that
         arguments, rest = super().parse_known_args(self._with_constants(args), namespace)
         if rest and getattr(arguments, "out", "") is None and not rest[0].startswith("-"):
             arguments.out = Path(rest.pop(0))
         return arguments, rest
 
     def _with_constants(self, args: Sequence[str] | None) -> list[str]:
-        """The arguments, with the value of an option that no number follows: a model may follow it."""
+        """The arguments, with a default behind an option that no number follows, for a model may follow it."""
         given = sys.argv[1:] if args is None else list(args)
         constants = {
             name: action.const for action in self._actions if action.nargs == "?" for name in action.option_strings
@@ -81,7 +81,7 @@ _COMMANDS = {
     "compile": ("compile a model for a processor or an accelerator", "compile.compile_"),
     "tune": ("compile a model with autotuned schedules", "compile.tune"),
     "run": ("run a compiled model", "run.run"),
-    "bench": ("measure how long a compiled model takes", "bench.bench"),
+    "bench": ("measure the time of a compiled model", "bench.bench"),
     "verify": ("check that two models compute the same", "inspect.verify"),
     "inspect": ("show the parts of a model and their cost", "inspect.inspect"),
     "diff": ("show how two models differ, by operator and cost", "inspect.diff"),
@@ -102,7 +102,7 @@ _COMMANDS = {
     "device detect": ("print a file of this machine, to start yours from", "device.detect_device"),
     "device measure": ("measure this machine and keep the figures", "device.measure_device"),
 }
-"""The sentence of each command, and its function: ``module.function`` below `eqfuse.cli`. The function of the same name
+"""The sentence of each command, and its function, ``module.function`` below `eqfuse.cli`. The function of the same name
 in `flags.py` adds its arguments."""
 _GROUPS = {
     "rules": ("list, check and observe rewrite rules", "Rewrite rules."),

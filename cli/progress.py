@@ -16,7 +16,7 @@ _ERASE = "\r\x1b[K"
 _REDRAWN = 1.0
 """Seconds after which the live line is written again, so that its clock goes on."""
 _REPEATED = 5.0
-"""Seconds between two lines where there is no terminal: the log stays short, and shows that the command lives."""
+"""Seconds between two lines on an output that is no terminal: the log stays short, and shows that the command lives."""
 
 
 class Progress:

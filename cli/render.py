@@ -13,11 +13,11 @@ from ..support.text import printable
 from .terminal import write
 
 _UNLIMITED = 10_000
-"""Columns where the output is no terminal: a row stays on one line."""
+"""Columns of a table whose output is no terminal: a row stays on one line."""
 
 
 def trusted_lines(files: Sequence[str]) -> list[str]:
-    """Which rules nothing checked."""
+    """A line that names the files whose rules were used without a check."""
     return [f"rules: {', '.join(files)} used unchecked (--trust-rules)"] if files else []
 
 

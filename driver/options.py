@@ -45,7 +45,7 @@ Rival = Literal["ort", VariantName]
 class CheckedOptions:
     """Options whose fields are checked when they are made. Raises OptionError for a value that is invalid.
 
-    Classes without a constructor are parts of others; to make all else that a dataclass has takes time.
+    Classes without a constructor are bases of others; making all the methods of a dataclass takes time.
     """
 
     def __post_init__(self) -> None:
@@ -57,10 +57,10 @@ class CostOptions(CheckedOptions):
     """What to minimise and for which device: the options of `diff`."""
 
     cost: CostName = option(
-        "roofline", "what to minimise; profile: measured times, and where there are none the roofline, scaled to them"
+        "roofline", "the cost to minimise; profile: measured times, and scaled roofline times for all others"
     )
     device: str = option(
-        "", "the device that costs are for: a name from `eqfuse device list` or a device file (default "
+        "", "the device that costs are predicted for: a name from `eqfuse device list` or a device file (default "
         f"{DEFAULT_DEVICE} on every machine, so that results are the same; with `cost` profile: host, this machine)",
         metavar="NAME|FILE.toml",
     )  # fmt: skip
@@ -68,14 +68,14 @@ class CostOptions(CheckedOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.device:
-            from ..costmodels.device import default_device  # slow to import, as whatever is imported in a function here
+            from ..costmodels.device import default_device  # slow to import, like all imports in functions here
 
             object.__setattr__(self, "device", default_device(self.cost))
 
 
 @option_class(kw_only=True, init=False, repr=False, eq=False)
 class ShapeOptions(CheckedOptions):
-    """What inputs look like."""
+    """The shapes of inputs."""
 
     input_shapes: Shapes = option(
         {}, "fix the shape of an input (also NAME:[1,3,224,224] and NAME:1x3x224x224)", metavar="NAME:1,3,224,224",
@@ -84,7 +84,7 @@ class ShapeOptions(CheckedOptions):
 
 @option_class(kw_only=True, init=False, repr=False, eq=False)
 class DimensionOptions(ShapeOptions):
-    """What the user knows of the dynamic dimensions of inputs."""
+    """Facts of the user about the dynamic dimensions of inputs."""
 
     dim: Names = option(
         (), "a fact about a dynamic dimension: it is a multiple of 32, at least 1, or 4; the result need not work for "
@@ -110,8 +110,8 @@ class ComparisonOptions(InputOptions):
     rtol: NotNegative | None = option(None, "relative tolerance (default: by element type)", metavar="X")
     verify_limit: Positive | None = option(
         None,
-        f"seconds that verification may take (default {VERIFICATION_SECONDS:.0f}, or what is left of `time_limit`); "
-        "what is not verified by then is not written", metavar="SECONDS",
+        f"seconds that verification may take (default {VERIFICATION_SECONDS:.0f}, or the rest of `time_limit`); "
+        "a result that is not verified by then is not written", metavar="SECONDS",
     )  # fmt: skip
     seed: NotNegativeInteger = option(0, "seed of inputs and of a search")
     custom_ops: Files = option((), "a library of custom operators for ONNX Runtime, which runs them", metavar="LIB.so")
@@ -145,7 +145,7 @@ class InspectOptions(CostOptions, DimensionOptions, FuseOpsOptions):
     """The options of `inspect`."""
 
     partition: PartitionMethod | None = option(
-        None, "cut the model into groups to fuse (default: show those it records)"
+        None, "partition the model into groups to fuse (default: show those it records)"
     )
     certificate: File = option(None, "show the groups that this certificate proves", metavar="FILE.json")
     certify: bool = option(False, "have z3 check the groups: acyclic, each convex")
@@ -181,7 +181,7 @@ class BenchOptions(InputOptions):
         None, "let this number of threads call the model at once, and count calls a second", metavar="CLIENTS"
     )
     batch: PositiveInteger | None = option(
-        None, "samples in a run of a bundle with a free batch (default: its typical size)"
+        None, "samples in a run of a bundle with a dynamic batch (default: the size that it is optimised for)"
     )
     repeat: PositiveInteger | None = option(
         None,
@@ -220,10 +220,10 @@ class RewritingOptions(CostOptions, DimensionOptions, RuleOptions):
         "give another result; fast: overflow inside the model may change, too",
     )  # fmt: skip
     typical: Names = option(
-        (), "the usual size of a dynamic dimension: choices are made for it, and compiled kernels too", metavar="H=640",
+        (), "the size of a dynamic dimension that is optimised for; it gets kernels of its own", metavar="H=640",
     )  # fmt: skip
     range: Names = option(
-        (), "the sizes that a dynamic dimension takes: from, to and step; others give right results too",
+        (), "the sizes that a dynamic dimension takes: from, to and step; results are right for other sizes, too",
         metavar="H=32..1280:32",
     )  # fmt: skip
     outputs: Names = option(
@@ -270,7 +270,7 @@ class MeasureOptions(CheckedOptions):
             raise OptionError("threads", "is for measure, which was not asked for")
 
     def check_beside(self, options: Options) -> None:
-        """Raise OptionError where they do not fit other options."""
+        """Raise OptionError if they do not fit other options."""
         if self.measure is not None and options.partition != "none":
             raise OptionError("measure", "times whole graphs, and a partition was asked for; give one of the two")
 
@@ -290,7 +290,7 @@ class Options(AttemptOptions, FuseOpsOptions):
     )  # fmt: skip
     verify: bool = option(True, "compare result and original", off="do not compare result and original")
     partition: PartitionMethod = option(
-        "none", "cut the result into fused sub-graphs; joint: choose graph and sub-graphs together"
+        "none", "partition the result into fused sub-graphs; joint: choose graph and sub-graphs together"
     )
     as_functions: bool = option(False, "write each sub-graph as a local function")
     certify: bool = option(
@@ -314,7 +314,7 @@ class Options(AttemptOptions, FuseOpsOptions):
                 raise OptionError(name, "is about sub-graphs, and partition is none")
         self.check_method(self.partition)
         if self.partition == "joint" and self.cost == "flops":
-            raise OptionError("partition", "joint minimises time; it cannot be had with cost flops")
+            raise OptionError("partition", "joint minimises time; it cannot be used with cost flops")
         if self.opset is not None and self.opset > (newest := defs.onnx_opset_version()):
             raise OptionError("opset", f"{self.opset} is not known here; the newest is {newest}")
         if self.typical or self.range:

@@ -46,7 +46,7 @@ def layers(count: int) -> onnx.ModelProto:
         ({"precission": "real"}, "precission: is no option; did you mean precision?"),
         ({"time_limit": 0}, "time_limit: 0 is not a number above 0"),
         ({"certify": True}, "certify: is about sub-graphs, and partition is none"),
-        ({"partition": "joint", "cost": "flops"}, "partition: joint minimises time; it cannot be had with cost flops"),
+        ({"partition": "joint", "cost": "flops"}, "partition: joint minimises time; it cannot be used with cost flops"),
         ({"opset": 999}, "opset: 999 is not known here; the newest is"),
         ({"device": "bogus"}, "device 'bogus': not found"),
         ({"runtime": "bogus"}, "runtime: 'bogus' is not one of onnxruntime, onnxruntime-1.22, none"),

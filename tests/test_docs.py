@@ -75,7 +75,7 @@ def _commands_before(example: docs.Example) -> list[str]:
         (("time: 1 s",), "time: 2.3 s (verify 1 s)\n", ""),
         (("a", "c"), "a\nb\nc\n", "c"),
         (("a", "...", "c"), "a\nb\nc\n", ""),
-        (("a",), "a\nb\n", "nothing, where it prints 'b'"),
+        (("a",), "a\nb\n", "nothing, but the command prints 'b'"),
         (("a", "..."), "a\nb\n", ""),
         (("predicted latency 2 us",), "predicted latency 3 us\n", "predicted latency 2 us"),
     ],

@@ -14,7 +14,7 @@ from ..terminal import write
 
 
 def bisect(arguments: argparse.Namespace) -> int:
-    """Name the rule, where it stands, and how it fails; exit code 3 where there is one."""
+    """Name the rule, its place, and how the run fails; exit code 3 if there is a guilty rule."""
     options = options_of(Options, arguments, verify=True)
     with Progress(arguments) as progress:
         guilt = guilty_rules(arguments.model, options, progress)
@@ -37,6 +37,6 @@ def bisect(arguments: argparse.Namespace) -> int:
         write(f"{rule.place}: rule {rule.base} makes it fail")
         write(rule.text)
     for rule in helpers:
-        write(f"{rule.place}: rule {rule.base} brings it to light")
+        write(f"{rule.place}: rule {rule.base} reveals the failure")
     write(f"after {guilt.runs} runs: {guilt.failure}")
     return VerificationError.exit_code

@@ -16,7 +16,7 @@ from ..terminal import write
 
 
 def list_rules(arguments: argparse.Namespace) -> int:
-    """All rules, or those that every filter lets through."""
+    """All rules, or those that pass every filter."""
     paths = options_of(RuleOptions, arguments).rules
     rules = [
         rule

@@ -21,7 +21,7 @@ _SHORT = 40
 
 
 def check_rules(arguments: argparse.Namespace) -> int:
-    """Check files or folders, or the shipped catalogue; exit code 4 where something is wrong."""
+    """Check files or folders, or the shipped catalogue; exit code 4 if something is wrong."""
     check_rule_folders(arguments.paths)
     paths = paths_to_check(arguments.paths)
     with Progress(arguments, "lint"):

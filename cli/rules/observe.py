@@ -139,7 +139,7 @@ def _rule_as_dict(rule: Rule) -> dict[str, Any]:
 
 
 def why_not(arguments: argparse.Namespace) -> int:
-    """How far a rule gets at a node, and whether its result was chosen; exit code 5 where time ran out."""
+    """How far a rule gets at a node, and whether its result was chosen; exit code 5 if time ran out."""
     options = options_of(Options, arguments, verify=False)
     candidates = find_variants(arguments.name, options)
     with Progress(arguments) as progress:
@@ -177,8 +177,8 @@ def _attempt_text(rule: Rule, attempt: Attempt) -> str:
 
 
 _OUTCOMES = {
-    "chosen": "chosen, the result has what the rule makes",
-    "refined": "chosen, the result has what the rule makes with parts of it in another form",
+    "chosen": "chosen, the result has the right side of the rule",
+    "refined": "chosen, the result has the right side of the rule with parts of it in another form",
     "unused": "the result does not compute this value any more",
 }
 
@@ -187,10 +187,10 @@ def _outcome_text(verdict: Verdict) -> str:
     if verdict.outcome != "rejected":
         return _OUTCOMES[verdict.outcome]
     if verdict.extra is None:
-        return f"not chosen, the result has {verdict.instead} there; no graph can be written with what the rule makes"
+        return f"not chosen, the result has {verdict.instead} there; no graph can be written with the rule's right side"
     cost = units.seconds(verdict.extra) if verdict.unit == "s" else units.figure(verdict.extra, verdict.unit)
     comparison = f"would cost {cost} more" if verdict.extra else "costs the same"
-    return f"not chosen, the result has {verdict.instead} there; what the rule makes {comparison}"
+    return f"not chosen, the result has {verdict.instead} there; the rule's right side {comparison}"
 
 
 def _verdict_as_dict(rule: Rule, node: str, verdict: Verdict) -> dict[str, Any]:

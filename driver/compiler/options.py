@@ -50,12 +50,12 @@ class CompileOptions(Options):
         "model's)", metavar="1,4,16", in_commas=True,
     )  # fmt: skip
     format: Format | None = option(
-        None, "a folder that Python loads, or a C project (default: a bundle where this machine can load it)"
+        None, "a folder that Python loads, or a C project (default: a bundle if this machine can load it)"
     )
     prefix: str | None = option(None, "the beginning of all names in a C project (default eqfuse)", metavar="P")
     partition: PartitionMethod = option(
-        "joint", "cut the model into fused kernels; joint: choose graph and kernels together; a model that records its "
-        "partition keeps it, except with none",
+        "joint", "partition the model into fused kernels; joint: choose graph and kernels together; a model that "
+        "records its partition keeps it, except with none",
     )  # fmt: skip
     time_limit: Positive | None = option(
         None,

@@ -113,7 +113,7 @@ def test_a_proof_that_takes_too_long_is_missing_unless_the_user_insists(
     [
         (("--as-functions",), "--as-functions: is about sub-graphs, and partition is none"),
         (("--certify",), "--certify: is about sub-graphs, and partition is none"),
-        (("--partition", "joint", "--cost", "flops"), "--partition: joint minimises time; it cannot be had with cost"),
+        (("--partition", "joint", "--cost", "flops"), "--partition: joint minimises time; it cannot be used with cost"),
         (("--partition", "ago", "--link-params"), "--link-params: is for partition fuseops, which was not asked for"),
     ],
 )

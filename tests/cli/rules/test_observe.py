@@ -77,7 +77,7 @@ def test_why_not_names_the_condition(small: CommandLine) -> None:
     assert head == "own-relu-twice at first: a + b = a * b, or the like   own.egg:7"
     assert before == f"  in the model: no match, 1 of 2 conditions hold; {wanted}"
     assert after.startswith("  with all rules applied: matches, with x = ")
-    assert extraction == "  extraction: chosen, the result has what the rule makes"
+    assert extraction == "  extraction: chosen, the result has the right side of the rule"
 
 
 def test_why_not_as_json(small: CommandLine) -> None:
