@@ -28,6 +28,15 @@ class VerificationError(EqfuseError):
     exit_code = 3
 
 
+class ProcessError(EqfuseError):
+    """A process that eqfuse needs cannot be started, was killed or lacks memory, which says nothing about model and
+    rules."""
+
+
+class VerificationProcessError(VerificationError, ProcessError):
+    """There is no verdict, since the process that verifies cannot be started, was killed or lacks memory."""
+
+
 class RuleError(EqfuseError):
     """A rule file that cannot be used; the message starts with file:line:column."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...rules.loader import Rule, load_rules, load_selection
 from ...rules.places import shipped_files
-from ...support.errors import EqfuseError, VerificationError
+from ...support.errors import EqfuseError, ProcessError, VerificationError
 from ...support.minimal_failure import minimal_failure
 from ..optimize import optimize_model
 from ..options import Options
@@ -79,6 +79,8 @@ class _RuleSearch:
             try:
                 self.run(names)
                 self.outcomes[key] = None
+            except ProcessError:
+                raise
             except EqfuseError as error:
                 self.outcomes[key] = str(error)
         return self.outcomes[key]
@@ -92,10 +94,16 @@ class _RuleSearch:
             raise VerificationError(f"no rule is guilty, the run fails without any: {error}") from error
 
     def run(self, names: Sequence[str]) -> None:
-        """Optimise and verify with these rules alone. Raises EqfuseError where that fails."""
+        """Optimise and verify with these rules alone. Raises EqfuseError where that fails.
+
+        It is a ProcessError, which ends the search, where the processes that do so fail, whichever the rules.
+        """
         self.runs += 1
         if self.observer:
             self.observer(f"run {self.runs}: {len(names)} rules")
         chosen = set(names)
         skip = (*self.options.skip, *(n for n in self.names if n not in chosen))
-        optimize_model(self.model, None, replace(self.options, skip=skip), None)
+        try:
+            optimize_model(self.model, None, replace(self.options, skip=skip), None)
+        except ProcessError as error:
+            raise ProcessError(f"{self.model}: the search ended, since no rule is to blame for this: {error}") from None

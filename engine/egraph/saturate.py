@@ -14,7 +14,7 @@ from typing import Any
 
 from ...ir.types import TensorType
 from ...support.deadlines import seconds_left
-from ...support.errors import EqfuseError, RuleError
+from ...support.errors import EqfuseError, ProcessError, RuleError
 from ...support.processes.worker_process import WorkerDiedError, WorkerFailedError
 from .collector import pause_collection
 from .encode import Encoding
@@ -109,8 +109,13 @@ class _Conversation:
                     problem = f"{self.worker.folder}: {error.args[1]}; TMPDIR may name a folder with more room"
                     raise EqfuseError(problem) from None
                 text = getattr(error, "output", "") or str(error)
-                if math.isinf(self.deadline) or not any(sign in text for sign in _OUT_OF_MEMORY):
+                if not any(sign in text for sign in _OUT_OF_MEMORY):
+                    if isinstance(error, WorkerDiedError) and error.is_blameless:
+                        raise ProcessError(f"the process that runs egglog {error}") from None
                     raise self._failure(text) from None
+                if math.isinf(self.deadline):
+                    problem = f"the process that runs egglog ran out of memory while it loaded {self.stage}"
+                    raise ProcessError(problem) from None
                 self.progress.stop_reason = "memory limit"
                 return
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...rules.vocabulary import RuleSelection
-from ...support.errors import EqfuseError
+from ...support.errors import ProcessError
 from ...support.processes.worker_process import WorkerDiedError, WorkerProcess
 from ...support.scratch import scratch_folder
 from .messages import Job
@@ -41,7 +41,7 @@ class Worker:
         try:
             self._process.send(rules)
         except WorkerDiedError as error:
-            raise EqfuseError(f"the process that runs egglog {error}") from None
+            raise ProcessError(f"the process that runs egglog {error}") from None
 
     def __enter__(self) -> Worker:
         return self

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...support.errors import VerificationError
+from ...support.errors import VerificationError, VerificationProcessError
 from ...support.processes.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from ...support.scratch import scratch_folder
 from .question import Question
@@ -64,10 +64,11 @@ def verify(
         try:
             verification: Verification = _POOL.ask(question, limit)
         except WorkerDiedError as error:
-            raise VerificationError(_reason(error, question, limit)) from None
+            kind = VerificationProcessError if error.is_blameless else VerificationError
+            raise kind(_reason(error, question, limit)) from None
         except WorkerFailedError as error:
             if error.kind == "MemoryError":
-                raise VerificationError("verification ran out of memory") from None
+                raise VerificationProcessError("verification ran out of memory") from None
             raise
     return verification
 
@@ -78,7 +79,7 @@ def require_verdict(label: str) -> Iterator[None]:
     try:
         yield
     except VerificationError as error:
-        raise VerificationError(f"{label}: {error}; nothing was written; --no-verify does without") from None
+        raise type(error)(f"{label}: {error}; nothing was written; --no-verify does without") from None
 
 
 def require_comparison(verification: Verification) -> Verification:

@@ -59,6 +59,12 @@ class WorkerDiedError(Exception):
         self.started = started
         self.output = output
 
+    @property
+    def is_blameless(self) -> bool:
+        """Whether the request cannot have caused it: the process did not start, or another one killed it, as the system
+        does where memory ends."""
+        return not self.started or (self.signal == signal.SIGKILL and not self.timed_out)
+
 
 class WorkerFailedError(Exception):
     """The function raised an exception of another `kind` than EqfuseError. Its traceback is a note."""

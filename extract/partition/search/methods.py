@@ -62,15 +62,18 @@ def partition_by(
 def search_partition(graph: OperatorGraph, model: KernelModel, deadline: float = inf) -> SearchResult:
     """The cheapest of the baselines and of the kernels of the whole graph, each made coarser.
 
-    After the deadline (time.monotonic) no further one is made; FuseOps, which takes no time, where it is over already.
+    After the deadline (time.monotonic) no further one is made, but for FuseOps, which takes no time.
     """
-    starts: dict[str, Partition] = {"fuseops": fuse_ops(graph)} if is_over(deadline) else {}
-    candidates = [cut_into_kernels(start, model) for start in starts.values()]
+    starts: dict[str, Partition] = {}
+    candidates = []
     for name, method in {"kernels": _one_group, **_BASELINES}.items():
         if is_over(deadline):
             break
         starts[name] = method(graph, model)
-        candidates.append(merge_groups(cut_into_kernels(starts[name], model), model, deadline))
+        candidates.append(merge_groups(cut_into_kernels(starts[name], model, deadline), model, deadline))
+    if is_over(deadline) and "fuseops" not in starts:
+        starts["fuseops"] = fuse_ops(graph)
+        candidates.append(cut_into_kernels(starts["fuseops"], model))
     best = min(candidates, key=model.partition)
     costs = {name: model.partition(partition) for name, partition in starts.items() if name in _BASELINES}
     return SearchResult(replace(best, method="joint"), model.partition(best), costs, None, model.bound())
@@ -100,9 +103,12 @@ def improve_kernels(
     return improve(partition, model.launched, allowed, time_limit, _WINDOW, alike, around)
 
 
-def cut_into_kernels(partition: Partition, model: KernelModel) -> Partition:
-    """The finer partition whose groups are the kernels of each group, and the views, each by itself."""
-    parts = (part for members in partition.members for part in model.kernels(members))
+def cut_into_kernels(partition: Partition, model: KernelModel, deadline: float = inf) -> Partition:
+    """The finer partition whose groups are the kernels of each group, and the views, each by itself.
+
+    After the deadline (time.monotonic) operators that no kernel has yet are kernels by themselves.
+    """
+    parts = (part for members in partition.members for part in model.kernels(members, deadline))
     labels = {member: number for number, part in enumerate(parts) for member in part}
     return partition_of(partition.graph, [labels[m] for m in range(len(labels))], partition.method)
 

@@ -14,6 +14,7 @@ from math import inf
 from ....costmodels.device import Device
 from ....costmodels.scheduled import VIEW_SECONDS, call_seconds
 from ....ir.graph import OperatorGraph
+from ....support.deadlines import is_over
 from ..contraction import Contraction
 from ..groups import Partition
 from ..structure import structure
@@ -174,10 +175,13 @@ class KernelModel:
 
     # --- cuts
 
-    def kernels(self, members: Members) -> tuple[Members, ...]:
-        """The kernels of a sub-graph, in the order they run, and the views between them, each by itself."""
+    def kernels(self, members: Members, deadline: float = inf) -> tuple[Members, ...]:
+        """The kernels of a sub-graph, in the order they run, and the views between them, each by itself.
+
+        After the deadline (time.monotonic) no further operators join.
+        """
         if members not in self._cuts:
-            parts = [members] if self.launched(members) < inf else _cut_into_kernels(self, members)
+            parts = [members] if self.launched(members) < inf else _cut_into_kernels(self, members, deadline)
             self._cuts[members] = tuple(
                 view_or_kernel for part in parts for view_or_kernel in without_border_views(self.within, part).parts
             )
@@ -191,14 +195,16 @@ class KernelModel:
 _NO_COST = _KernelCost(inf, None)
 
 
-def _cut_into_kernels(model: KernelModel, members: Members) -> Iterable[Members]:
+def _cut_into_kernels(model: KernelModel, members: Members, deadline: float) -> Iterable[Members]:
     """The kernels of a sub-graph, in an order in which they can run: each operator joins the kernels it reads from,
-    those that save the most bytes first, wherever that is possible and no dearer."""
+    those that save the most bytes first, wherever that is possible and no dearer, until the deadline comes."""
     graph = model.graph
     place = {member: position for position, member in enumerate(members)}
     groups = Contraction([[place[user] for user in graph.successors[m] if user in place] for m in members])
     content: dict[int, Members] = {position: (member,) for position, member in enumerate(members)}
     for position, member in enumerate(members):
+        if is_over(deadline):
+            break
         sources = [p for p in graph.predecessors[member] if p in place]
         for source in sorted(sources, key=lambda p: (-graph.output_bytes(p), p)):
             first, second = groups.group(place[source]), groups.group(position)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import signal
+import sys
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -11,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
+from eqfuse.engine.verification import verify
 from eqfuse.support.minimal_failure import minimal_failure
+from eqfuse.support.processes.worker_process import WorkerPool, WorkerProcess
 
 from ..command_line import CommandLine
 
@@ -113,6 +119,31 @@ def test_nothing_to_find(eqfuse: CommandLine) -> None:
 
 def test_a_model_that_cannot_be_read_is_no_rules_fault(eqfuse: CommandLine) -> None:
     assert eqfuse.fail(1, "bisect", "missing.onnx") == "missing.onnx: no such file"
+
+
+NO_RULES_FAULT = "in.onnx: the search ended, since no rule is to blame for this: "
+
+
+def test_a_process_that_cannot_start_is_no_rules_fault(unsound: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(process: WorkerProcess) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(WorkerProcess, "_launch", refuse)
+    reason = "the process that runs egglog cannot be started: Permission denied"
+    assert unsound.fail(1, "bisect", "in.onnx", *BAD) == NO_RULES_FAULT + reason
+
+
+def kill_this_process(request: object) -> None:
+    """What the system does to a process when there is no memory left."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.conformance
+def test_a_process_that_is_killed_is_no_rules_fault(unsound: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with WorkerPool(lambda: WorkerProcess(f"{__name__}:kill_this_process", forks=True)) as pool:
+        monkeypatch.setattr(sys.modules[verify.__module__], "_POOL", pool)
+        error = unsound.fail(1, "bisect", "in.onnx", *BAD)
+    assert error.startswith(f"{NO_RULES_FAULT}in.onnx: verification crashed (SIGKILL)")
 
 
 @given(st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1), min_size=1))))

@@ -304,3 +304,16 @@ def test_a_long_chain_is_several_kernels() -> None:
     graph = build.graph()
     kernels = KernelModel(graph, HOST).kernels(everything(graph))
     assert sorted(len(kernel) for kernel in kernels) == [44, 256]
+
+
+def test_after_the_deadline_no_operator_joins_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cost of a kernel takes as long to find as it has operators, of which there may be thousands."""
+    build = Build()
+    value = build.source(4, 8)
+    for number in range(300):  # more than one kernel may have
+        value = build.add("Neg" if number % 2 else "Abs", value)
+    graph = build.graph(value)
+    checks = iter(range(10))
+    monkeypatch.setattr(f"{KernelModel.__module__}.is_over", lambda deadline: next(checks, None) is None)
+    kernels = KernelModel(graph, HOST).kernels(tuple(range(300)), deadline=0.0)
+    assert sorted(map(len, kernels)) == [1] * 290 + [10]
