@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from ..support.errors import RuleError
@@ -85,17 +85,35 @@ class _Source:
         return DIRECTORY in self.path.resolve().parents
 
 
+@dataclass(frozen=True)
+class _Beside:
+    """What files are checked beside: declarations with their sorts, the same and shared conditions as `forms`, and the
+    places of rules by their names."""
+
+    declarations: str
+    forms: tuple[Form, ...]
+    places: Mapping[str, str]
+
+
+@cache
+def _shipped_without(linted: frozenset[Path]) -> _Beside:
+    """The shipped files that are not among those that are checked themselves."""
+    files = [f for f in (*analysis_files(), *shipped_files()) if f.path.resolve() not in linted]
+    declarations = "\n".join((sorts(), *(d.text for file in files for d in file.declarations)))
+    conditions = "" if SHARED in linted else read_text(SHARED)
+    places = {r.name: f"{r.path.name}:{r.line}" for file in files for r in file.rules}
+    return _Beside(declarations, sexpr.read(declarations + conditions).forms, places)
+
+
 class _Linter:
     """Checks files that are to be loaded together, beside the shipped ones that are not among them."""
 
     def __init__(self, sources: Sequence[_Source]) -> None:
-        linted = {source.path.resolve() for source in sources}
-        beside = [f for f in (*analysis_files(), *shipped_files()) if f.path.resolve() not in linted]
+        beside = _shipped_without(frozenset(source.path.resolve() for source in sources if source.is_shipped))
         self.sources = sources
-        self.base = "\n".join((sorts(), *(d.text for file in beside for d in file.declarations)))
-        self.places = {r.name: f"{r.path.name}:{r.line}" for file in beside for r in file.rules}
-        conditions = "" if SHARED in linted else read_text(SHARED)
-        forms = [*sexpr.read(self.base + conditions).forms, *(f for s in sources for f in s.document.forms)]
+        self.base = beside.declarations
+        self.places = dict(beside.places)
+        forms = [*beside.forms, *(f for s in sources for f in s.document.forms)]
         self.declared = Counter(_subject(form) for form in forms if form.head in (*DECLARATIONS, "condition"))
         self.vocabulary = Vocabulary()
         for form in forms:

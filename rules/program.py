@@ -103,11 +103,14 @@ def _heads(nodes: Sequence[Node]) -> set[str]:
 
 
 def _key(selection: RuleSelection) -> str:
-    """The sources that make programs, the names and contents of the user's files, and the selection."""
+    """The sources that make programs, the names and contents of the user's files, and the selection.
+
+    In which folders the files are changes no program.
+    """
     parts = [source_digest("rules", "ir"), selection.precision]
     parts += [*selection.only, "-", *selection.skip, "-", *selection.domains]
     for path in selection.rules:
         for file in sorted(path.rglob("*.egg")) if path.is_dir() else [path]:
             content = sha256(file.read_bytes()).hexdigest() if file.is_file() else "no file"
-            parts.append(f"{file.resolve()} {content}")
+            parts.append(f"{file.name} {content}")
     return sha256("\n".join(parts).encode()).hexdigest()

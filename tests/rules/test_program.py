@@ -48,6 +48,14 @@ def test_a_file_that_changes_makes_another_program(tmp_path: Path) -> None:
     assert '"another"' in rule_program(RuleSelection((tmp_path,))).text
 
 
+def test_a_file_in_another_folder_makes_the_same_program(tmp_path: Path, cache: Path) -> None:
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+        (folder / "own.egg").write_text(RULE, encoding="utf-8")
+        assert '"own"' in rule_program(RuleSelection((folder / "own.egg",))).text
+    assert len(list(cache.rglob("programs/*"))) == 1
+
+
 def test_a_file_with_problems_keeps_none(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "own.egg"
     path.write_text("(rewrite", encoding="utf-8")

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ...rules.loader import prelude
 from ...support.errors import EqfuseError
 from ...support.processes.worker_process import WorkerDiedError, WorkerProcess
 from ...support.scratch import scratch_folder
@@ -32,7 +33,7 @@ class Session:
         self.folder = Path(self._temporary.name)
         self._deadline = time.monotonic() + limit
         worker = f"{__package__}.session_worker:SessionEGraph"
-        self._process = WorkerProcess(worker, setup=(self._temporary.name,))
+        self._process = WorkerProcess(worker, setup=(self._temporary.name, prelude()))
         self._process.start()
 
     def __enter__(self) -> Session:

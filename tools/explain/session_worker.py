@@ -6,16 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ...rules.egglog_bindings import execute, load
-from ...rules.loader import prelude
 from .messages import Cell, Contents, Load, Refused, Request, Run
 
 _TERMS = ("T", "N", "Ts")
 
 
 class SessionEGraph:
-    """An e-graph with the declarations of the catalogue that answers requests; tables of facts are in `folder`."""
+    """An e-graph that answers requests; `prelude` is its first program, and tables of facts are in `folder`."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, prelude: str) -> None:
         self.bindings = load()
         self.egraph = self.bindings.EGraph(fact_directory=folder)
         self.numbers: dict[Any, int] = {}
@@ -28,7 +27,7 @@ class SessionEGraph:
             "Ints": lambda v: tuple(map(self.egraph.value_to_i64, self.egraph.value_to_vec(v))),
         }
 
-        execute(self.egraph, prelude())
+        execute(self.egraph, prelude)
 
     def __call__(self, request: Request) -> Any:
         """Return the content that is asked for. Raises Refused."""
