@@ -21,7 +21,7 @@ from eqfuse.lowering.kernels.messages import Part
 from eqfuse.lowering.schedules import CONSTANTS, REFUSALS, RULES, Draft, Scheduled, list_candidates
 from eqfuse.lowering.schedules.base.blocks import PARTS
 
-from .functions import HOST, TARGET, convolution, inputs, layer_norm, matmul, of_one, pool, run
+from .functions import HOST, REFERENCE, TARGET, convolution, inputs, layer_norm, matmul, of_one, pool, run
 from .intensive.test_convolution_chain import function_of
 from .product_models import perceptron, two_products
 from .rules.test_joins import concat, shuffle
@@ -188,7 +188,7 @@ def check_parts(name: str, seed: int, threads: int) -> list[str]:
     """Check all schedules of a function with parts that are drawn; the names of these schedules."""
     function = FUNCTIONS[name]()
     arrays = inputs(function)
-    expected = run(function, arrays)
+    expected = run(function, arrays, REFERENCE)
     assert np.isfinite(expected).all()
     assert np.ptp(expected) > 0
     placed = Placed.drawn(function, seed)

@@ -13,7 +13,7 @@ from eqfuse.lowering.kernels.channels_last import channels_last, from_last, to_l
 from eqfuse.lowering.schedules import Draft, Scheduled, Trace, mark_constants
 from eqfuse.lowering.schedules.intensive.convolution_chain import convolution_chain
 
-from ..functions import ARM, HOST, SERVER, count_multiply_adds, execute, inputs, run
+from ..functions import ARM, HOST, REFERENCE, SERVER, count_multiply_adds, execute, inputs, run
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 
@@ -95,7 +95,7 @@ def schedule(case: str, device: Any = HOST, threads: int = 1, decisions: dict[st
 def check(case: str, scheduled: Scheduled) -> None:
     function, _ = function_of(case)
     arrays = inputs(function)
-    expected = run(function, arrays)
+    expected = run(function, arrays, REFERENCE)
     computed = execute(scheduled, [to_last(arrays[0]), *arrays[1:-1], to_last(arrays[-1])])
     np.testing.assert_allclose(from_last(computed), expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
     assert np.ptp(expected) > 0
