@@ -98,7 +98,8 @@ def check(
     assert scheduled.rule == rule, scheduled.rule
     s_tir.analysis.verify_well_formed(scheduled.schedule.mod["main"])
     arrays = inputs(function)
-    np.testing.assert_allclose(execute(scheduled, arrays, target), run(function, arrays, REFERENCE), rtol=1e-4, atol=1e-5)
+    expected = run(function, arrays, REFERENCE)
+    np.testing.assert_allclose(execute(scheduled, arrays, target), expected, rtol=1e-4, atol=1e-5)
     return scheduled
 
 
