@@ -10,6 +10,7 @@ import pytest
 
 from eqfuse.docs import examples as docs
 from eqfuse.driver.clock import CompileStage, OptimizeStage
+from eqfuse.lowering.schedules import PASSES, RULES, fallback
 
 ROOT = Path(__file__).parent.parent
 
@@ -58,6 +59,14 @@ def test_how_it_works_names_the_stages_in_their_order() -> None:
     section = page.split("## The stages")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `([a-z]+)` \|", section, re.MULTILINE)
     assert tuple(rows) == (*get_args(OptimizeStage), *get_args(CompileStage))
+
+
+def test_how_it_works_names_the_rules_and_passes_of_scheduling_in_their_order() -> None:
+    page = (ROOT / "docs/how-it-works.md").read_text()
+    section = page.split("## Scheduling")[1].split("\n## ")[0]
+    rules, passes = section.split("tiles the loops:")[1].split("Passes finish")
+    assert re.findall(r"`([a-z_]+)`", rules) == [rule.__name__ for rule in (*RULES, fallback)]
+    assert re.findall(r"^\| `([a-z_]+)` \|", passes, re.MULTILINE) == [each.__name__ for each in PASSES]
 
 
 def _commands_before(example: docs.Example) -> list[str]:

@@ -1,4 +1,10 @@
-"""Schedules without search: rules from the device file, in the style of TVM's dlight. The first that matches wins."""
+"""Schedules without search: rules from the device file, in the style of TVM's dlight, and the passes behind them.
+
+    function --rule--> Tiled --passes--> Scheduled
+
+The first of RULES that matches a function tiles its loops, and PASSES (in `passes/`) finish them. A function that no
+rule does well is cut into stages, each of which is scheduled in the same way.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
-from tvm import s_tir, tirx
+from tvm import tirx
 
 from ...costmodels.device import Device
 from ..base.decisions import Trace
@@ -16,6 +22,7 @@ from .estimate import least_cycles
 from .intensive.convolution_chain import convolution_chain
 from .intensive.map_chain import find_map_chain
 from .intensive.product_chain import product_chain
+from .passes import PASSES, REFUSALS, Rule, apply_rule
 from .rules.channels import channels
 from .rules.contraction import contraction
 from .rules.fallback import fallback, plain
@@ -28,31 +35,23 @@ from .rules.window import window
 from .stages import STAGES, Estimated, find_needed_cuts, schedule_stages
 from .tiling.turned_rows import turn_rows
 
-Rule = Callable[[Draft], Scheduled | None]
-"""Schedules a draft, or returns None if its function is not of the rule's kind: the draft may be changed all the same.
-
-It may raise what TVM raises, where a primitive refuses a block that looked right.
-"""
-REFUSALS = (s_tir.ScheduleError, RuntimeError, TypeError)
-"""What a rule raises where it does not match after all: a primitive of TVM's, or TypeError where an extent has to be a
-number and a call decides about it."""
+RULES: tuple[Rule, ...] = (
+    recurrence, joins, transposition, pointwise, convolution_chain, product_chain, contraction, channels, window, rows,
+)  # fmt: skip
+"""The rules in the order in which they are tried; `fallback` follows, and always matches."""
 FAR = 4.0
-"""A schedule is estimated to be far off above this multiple of the least cycles: then stages are tried, too; where only
-the rule that fits everything matches they always are."""
+"""A schedule is estimated to be far off above this multiple of the least cycles: then stages are tried, too, as they
+always are for the rule that fits everything."""
 FEWEST_CYCLES = 2000.0
 """Below this, about a call of a kernel, a schedule is not asked for a better one."""
 CLEARLY = 1.3
 """The factor by which stages have to be estimated to be better, for estimates are rough."""
-RULES: tuple[Rule, ...] = (
-    recurrence, joins, transposition, pointwise, convolution_chain, product_chain, contraction, channels, window, rows,
-)  # fmt: skip
-"""In the order in which they are tried; `fallback` follows, and always matches."""
 _MATCHES = {convolution_chain.__name__: find_map_chain}
-"""What says whether a rule matches, where it can be had without a schedule."""
+"""What says whether a rule matches, for rules of which this can be had without a schedule."""
 
 __all__ = [
-    "CONSTANTS", "RULES", "Draft", "Repack", "Rule", "Scheduled", "Trace", "fallback", "fits_rule", "list_candidates",
-    "mark_constants", "schedule",
+    "CONSTANTS", "PASSES", "RULES", "Draft", "Repack", "Rule", "Scheduled", "Trace", "apply_rule", "fallback",
+    "fits_rule", "list_candidates", "mark_constants", "plain", "schedule",
 ]  # fmt: skip
 
 
@@ -64,8 +63,9 @@ def mark_constants(function: tirx.PrimFunc, parameters: tuple[int, ...]) -> tirx
 def fits_rule(name: str, function: tirx.PrimFunc, device: Device, threads: int = 1) -> bool:
     """Whether the rule of that name matches."""
     (rule,) = (rule for rule in RULES if rule.__name__ == name)
+    draft = Draft.of(function, device, threads)
     with suppress(*REFUSALS):
-        return _MATCHES.get(name, rule)(Draft.of(function, device, threads)) is not None
+        return (_MATCHES[name](draft) if name in _MATCHES else apply_rule(rule, draft)) is not None
     return False
 
 
@@ -88,14 +88,14 @@ def schedule(function: tirx.PrimFunc, device: Device, threads: int = 1, trace: T
 def list_candidates(
     function: tirx.PrimFunc, device: Device, threads: int, *, with_rules: bool, without: Collection[str] = ()
 ) -> Iterator[Callable[[Trace], Scheduled | None]]:
-    """Schedules to try, the best first, each made for a trace; None where a rule does not match.
+    """Schedules to try, the best first, each made for a trace; None if a rule does not match.
 
     Those by the rules `without`, of which "stages" is one, are left out. The last is so plain that every function has
     it, and LLVM compiles it.
     """
 
     def apply(rule: Rule, trace: Trace) -> Scheduled | None:
-        return rule(Draft.of(function, device, threads, trace))
+        return apply_rule(rule, Draft.of(function, device, threads, trace))
 
     if with_rules:
         rules = [rule for rule in (*RULES, fallback) if rule.__name__ not in without]
@@ -108,23 +108,23 @@ def list_candidates(
 def _schedule_best(
     function: tirx.PrimFunc, device: Device, threads: int, rules: Sequence[Rule], may_cut: bool, trace: Trace
 ) -> Scheduled:
-    """By the first rule that matches; where that is estimated to be far from the least cycles, in stages if this is
+    """By the first rule that matches; in stages if that is estimated to be far from the least cycles, and stages are
     estimated to be better."""
 
     def schedule_whole(part: tirx.PrimFunc, scope: str = "") -> Estimated:
         """By the first rule that matches; decisions are named after the scope."""
-        for rule in rules:
+        for rule in (*rules, plain):
             own = Trace(trace.wanted, scope)
             with suppress(*REFUSALS):  # a primitive refused a block that looked right
-                scheduled = rule(Draft.of(part, device, threads, own))
+                scheduled = apply_rule(rule, Draft.of(part, device, threads, own))
                 if scheduled is not None:
                     return Estimated.of(scheduled, own, device)
-        return Estimated.of(plain(Draft.of(part, device, threads)), Trace(), device)
+        raise AssertionError("the plain schedule is always one")
 
     draft = Draft.of(function, device, threads)
     is_cut = bool(find_needed_cuts(draft))
     chosen = schedule_stages(draft, schedule_whole) if is_cut else schedule_whole(function)
-    assert chosen is not None  # where a cut is needed there is one
+    assert chosen is not None  # there is a cut if one is needed
     limit = least_cycles(function, device) * (FAR if chosen.scheduled.rule != fallback.__name__ else 1.0)
     if may_cut and not is_cut and chosen.cycles > max(FEWEST_CYCLES, limit):
         for change in (Draft.copy, turn_rows):

@@ -27,7 +27,7 @@ from .base.draft import BETWEEN, CONSTANTS, Draft, Scheduled
 from .base.packing import Packing
 from .base.rewriting import with_body
 from .estimate import estimate_cycles
-from .tiling.tails import separate_scopes
+from .passes.tails import separate_scopes
 from .tiling.tiles import FLOAT_BYTES
 
 STAGES = "stages"

@@ -33,14 +33,15 @@ def compile_tiles(job: TileJob) -> TileResult:
     import tvm
 
     from ...kernels.build import build
-    from ...schedules.base.draft import Draft
-    from ...schedules.rules.fallback import fallback, plain
+    from ...schedules import Draft, apply_rule, fallback, plain
 
     module, problem = {}, ""
     for name, text in job.functions.items():
         try:
             draft = Draft.of(tvm.ir.load_json(text), job.device)
-            (function,) = (plain(draft) if job.plain else fallback(draft)).schedule.mod.functions.values()
+            scheduled = apply_rule(plain if job.plain else fallback, draft)
+            assert scheduled is not None  # both match every function
+            (function,) = scheduled.schedule.mod.functions.values()
             module[name] = function.with_attr("global_symbol", name)
         except Exception as error:  # TVM raises many kinds; each of them is about this function alone
             problem = _one_line(error)

@@ -15,7 +15,7 @@ Where all rows are made at once they get tiles of channels, stage by stage.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log2, prod
 from typing import Any
@@ -27,13 +27,14 @@ from tvm.s_tir import stmt as s_stmt
 from ....costmodels.register_tiles import MOST_VECTORS
 from ....extract.partition.templates.convolution_chain import LEAST_COLUMNS
 from ..base.blocks import FUNCTION, parameter_index
-from ..base.draft import Draft, Scheduled
+from ..base.draft import Draft
 from ..base.packing import Repack
 from ..base.rewriting import with_body
+from ..base.tiled import Tiled
+from ..passes.outlining import COMPUTE_SCOPE
 from ..tiling import register_tile
 from ..tiling.tiles import FLOAT_BYTES
 from .map_chain import CHANNEL, COLUMN, ROW, Stage, Window, find_map_chain
-from .outlining import COMPUTE_SCOPE
 from .row_stage import RowCode, schedule_rows
 
 WINDOW_VECTORS = 2
@@ -120,11 +121,11 @@ def group_stages(stages: Sequence[Stage]) -> tuple[tuple[int, ...], ...]:
     return tuple(groups)
 
 
-def convolution_chain(draft: Draft) -> Scheduled | None:
+def convolution_chain(draft: Draft) -> Iterator[Tiled]:
     """The rule: matches reductions over feature maps with their channels last, each of which reads the one before."""
     stages = find_map_chain(draft)
     if stages is None:
-        return None
+        return
     groups = group_stages(stages)
     whole = _decide_planes(draft, stages)
     widths: dict[int, int] = {}
@@ -136,10 +137,10 @@ def convolution_chain(draft: Draft) -> Scheduled | None:
         before = stages[number - 1].shape[CHANNEL] if number else 0
         code = schedule_rows(draft.within(f"stage {number}"), stage, before, rows, widths[number])
         if code is None:
-            return None
+            return
         codes.append(code)
     plan = plan_planes(stages) if whole else plan_rows(stages, _decide_rows(draft, stages), _count_parts(draft, stages))
-    return _Assembly(draft, stages, groups, tuple(codes), plan).assemble()
+    yield _Assembly(draft, stages, groups, tuple(codes), plan).assemble()
 
 
 def _decide_planes(draft: Draft, stages: Sequence[Stage]) -> bool:
@@ -207,7 +208,7 @@ class _Assembly:
     codes: tuple[RowCode, ...]
     plan: RowPlan
 
-    def assemble(self) -> Scheduled:
+    def assemble(self) -> Tiled:
         """The whole function, and how its constants are packed."""
         draft, function, plan = self.draft, self.draft.function, self.plan
         place = _Place(*(tirx.Var(name, "int32") for name in ("image", "part", "step")))
@@ -223,7 +224,7 @@ class _Assembly:
         params, packs = self.packed
         whole = tirx.PrimFunc(params, realized, function.ret_type, function.attrs)
         module = s_tir.transform.ConvertSSA()(tvm.IRModule({FUNCTION: whole}))
-        return Scheduled(s_tir.Schedule(module), packs, "convolution_chain")
+        return Tiled(replace(draft, schedule=s_tir.Schedule(module)), "convolution_chain", packs, tails="none")
 
     @cached_property
     def packed(self) -> tuple[list[Any], tuple[Repack, ...]]:

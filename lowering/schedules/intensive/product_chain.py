@@ -22,15 +22,15 @@ from tvm import tirx
 from ....costmodels.device import Device
 from ...base.decisions import Alternative
 from ..base.blocks import BlockInfo, BufferAccess, find_consumers, walk
-from ..base.draft import Draft, Scheduled
+from ..base.draft import Draft
 from ..base.preparation import reads_directly
+from ..base.tiled import Tiled
+from ..passes.outlining import OUTLINED
 from ..rules.contraction import decide_plan, list_plans, pack_operands
 from ..rules.pointwise import schedule_pointwise
 from ..rules.rows import register_reducers, split_reduction, vectorise_partial_result
 from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
-from ..tiling.tails import overlap_tails
 from ..tiling.tiles import FLOAT_BYTES
-from .outlining import OUTLINED, outline_loops
 
 
 @dataclass(frozen=True)
@@ -214,13 +214,13 @@ TILE_CYCLES = 300
 """Cycles that a tile takes besides its arithmetic: memory for what it keeps, a call, loops that start."""
 
 
-def product_chain(draft: Draft) -> Scheduled | None:
+def product_chain(draft: Draft) -> Iterator[Tiled]:
     """The rule: matches a product sum whose rows are read by further product sums or row-wise reductions."""
     register_reducers()
     chain = find_chain(draft)
     tile = None if chain is None else _decide_rows(draft, chain)
     if chain is None or tile is None:
-        return None
+        return
     plans = []
     for number, product in enumerate(chain.products, 1):
         plan = decide_plan(draft.within(f"product {number}"), _list_product_plans(draft, chain, product, tile.rows))
@@ -229,7 +229,7 @@ def product_chain(draft: Draft) -> Scheduled | None:
     links = list(zip(chain.products, plans, strict=True))
     repack = tuple(repack for product, plan in links for repack in pack_operands(draft, product.info, plan))
     _schedule(draft, chain, tile, plans)
-    return Scheduled(outline_loops(overlap_tails(draft)).schedule, repack, "product_chain")
+    yield Tiled(draft, "product_chain", repack)
 
 
 # --- how many rows at once

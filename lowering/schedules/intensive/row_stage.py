@@ -21,13 +21,14 @@ from tvm.s_tir import stmt as s_stmt
 from ..base.blocks import FUNCTION, BlockInfo, BufferAccess
 from ..base.draft import CONSTANTS, Draft
 from ..base.packing import Repack
+from ..passes import apply_rule
+from ..passes.borders import lower_blocks
 from ..rules.channels import channels
 from ..rules.contraction import contraction
 from ..rules.fallback import fallback
 from ..rules.pointwise import pointwise
 from ..rules.transposition import transposition
 from ..rules.window import window
-from ..tiling.borders import lower_blocks
 from .map_chain import CHANNEL, IMAGE, ROW, Stage, place_at
 
 RULES = (transposition, pointwise, contraction, channels, window, fallback)
@@ -118,7 +119,7 @@ def schedule_rows(draft: Draft, stage: Stage, before: int, rows: int, channels: 
     scheduled = None
     for rule in RULES:
         with suppress(s_tir.ScheduleError, RuntimeError):  # a primitive refused a block that looked right
-            scheduled = rule(Draft.of(function, draft.device, trace=draft.trace))
+            scheduled = apply_rule(rule, Draft.of(function, draft.device, trace=draft.trace))
             if scheduled is not None:
                 break
     if scheduled is None:

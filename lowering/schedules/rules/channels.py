@@ -6,10 +6,6 @@
 
 A vector holds channels, so that no stride and no border gets in its way; neighbouring rows share what they load. A sum
 whose map is a parameter reads it where it is: its border is not copied (`tiling/borders.py`), and P is not there.
-
-Loops in tiles that end where their axis does: for axes whose length a call decides, where nothing need overlap.
-
-    for o: for i in 5: where(o*5 + i < h): Y[o*5 + i]    =>    for o: for i in min(5, h - o*5): Y[o*5 + i]
 """
 
 from __future__ import annotations
@@ -19,88 +15,20 @@ from dataclasses import replace
 from math import log2, prod
 from typing import Any
 
-from tvm import sym, tirx
-from tvm.s_tir import stmt as s_stmt
-
 from ....costmodels.device import Device
 from ....costmodels.register_tiles import LATENCY, Tile, register_tiles
 from ...base.decisions import Trace
-from ..base.blocks import BlockInfo, parameter_index, walk
-from ..base.draft import Draft, Scheduled
+from ..base.blocks import BlockInfo, parameter_index
+from ..base.draft import Draft
 from ..base.extents import is_symbolic, number_of
 from ..base.packing import Repack
 from ..base.preparation import find_anchor
-from ..base.rewriting import conjuncts, rebuild
-from ..tiling.borders import find_border, peel_borders
+from ..base.tiled import Tiled
+from ..passes.axis_ends import BOUNDED
+from ..passes.borders import find_border
 from ..tiling.register_tile import reduce_in_registers, share
-from ..tiling.tails import overlap_tails
 from ..tiling.tiles import FLOAT_BYTES, largest_divisor, shrink_tile
 from .pointwise import vectorise_last
-
-BOUNDED = "eqfuse.bounded"
-"""Annotation of a loop that ends with its axis; it is neither unrolled nor vectorised."""
-
-
-def end_with_axes(draft: Draft) -> Draft:
-    """A draft whose annotated loops end with their axes, where these are no whole number of tiles for every call."""
-
-    def rewrite(node: Any) -> Any:
-        rebuilt = rebuild(node, rewrite)
-        if not isinstance(rebuilt, tirx.For) or BOUNDED not in rebuilt.annotations:
-            return rebuilt
-        each = ((str(guard), _find_end(guard, rebuilt)) for guard in _list_guards(rebuilt.body))
-        ends = {guard: end for guard, end in each if end is not None}
-        extent, body = rebuilt.extent, rebuilt.body
-        for end in {str(end): end for end in ends.values()}.values():
-            extent = tirx.min(extent, end)
-        return tirx.For(rebuilt.loop_var, rebuilt.min, extent, rebuilt.kind, _without(body, set(ends)))
-
-    return draft.with_body(rewrite(draft.function.body))
-
-
-def _find_end(guard: Any, loop: Any) -> Any | None:
-    """What the variable of a loop has to stay below so that a guard `sum < extent` holds; None where the guard is none
-    of that variable and of loops around it."""
-    if not isinstance(guard, tirx.LT) or isinstance(guard.b, tirx.IntImm):
-        return None
-    end = sym.Analyzer().simplify(guard.b - (guard.a - loop.loop_var))
-    used = [part for part in walk(end) if isinstance(part, tirx.Var)]
-    inner = [loop.loop_var, *(each.loop_var for each in _list_loops(loop.body))]
-    is_guard = any(part.same_as(loop.loop_var) for part in walk(guard.a))
-    return end if is_guard and not any(part.same_as(variable) for part in used for variable in inner) else None
-
-
-def _without(node: Any, guards: set[str]) -> Any:
-    """The statement without these guards of its blocks."""
-    rebuilt = rebuild(node, lambda part: _without(part, guards))
-    if not isinstance(rebuilt, s_stmt.SBlockRealize):
-        return rebuilt
-    kept = [guard for guard in conjuncts(rebuilt.predicate) if str(guard) not in guards]
-    predicate = tirx.all(*kept) if kept else tirx.const(True, "bool")
-    return s_stmt.SBlockRealize(rebuilt.iter_values, predicate, rebuilt.block)
-
-
-def _list_guards(node: Any) -> Iterator[Any]:
-    for part in _list_parts(node):
-        if isinstance(part, s_stmt.SBlockRealize):
-            yield from conjuncts(part.predicate)
-
-
-def _list_loops(node: Any) -> Iterator[Any]:
-    return (part for part in _list_parts(node) if isinstance(part, tirx.For))
-
-
-def _list_parts(node: Any) -> list[Any]:
-    """The statement and all statements in it."""
-    parts: list[Any] = []
-
-    def visit(part: Any) -> Any:
-        parts.append(part)
-        return rebuild(part, visit)
-
-    visit(node)
-    return parts
-
 
 MOST_ROWS = 6
 """Rows of a tile; more would not fit the registers together with the window."""
@@ -120,11 +48,11 @@ TAIL = 1.5
 """The factor that a window takes longer whose tiles do not divide the channels: its last one starts between vectors."""
 
 
-def channels(draft: Draft) -> Scheduled | None:
+def channels(draft: Draft) -> Iterator[Tiled]:
     """The rule: matches one reduction that is not over the last axis, along which every operand runs."""
     pair = find_anchor(draft, lambda block: _runs_along_channels(draft, block))
     if pair is None or not is_channelwise(draft, *pair):
-        return None
+        return
     anchor, epilogue = pair
     border = find_border(draft, anchor)
     is_direct = border is not None and draft.trace.decide_flag("direct", usual=True)
@@ -133,13 +61,11 @@ def channels(draft: Draft) -> Scheduled | None:
         anchor = draft.inspect(anchor.block)
     repack = pack_channels(draft, anchor)
     tile = decide_window(draft, anchor, is_copied=_has_copies(draft, anchor))
-    finished = _tile(draft, anchor, epilogue, tile, by_rows=is_direct)
-    return Scheduled((peel_borders(finished) if is_direct else finished).schedule, repack, "channels")
+    yield replace(_tile(draft, anchor, epilogue, tile, by_rows=is_direct), repack=repack, has_border=is_direct)
 
 
-def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, tile: Tile, *, by_rows: bool) -> Draft:
-    """The draft by these tiles; rows and columns that are decided by a call and fewer than a tile has are computed by
-    smaller ones."""
+def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, tile: Tile, *, by_rows: bool) -> Tiled:
+    """The draft by these tiles; if dynamic rows or columns are fewer than a tile has, smaller ones compute them."""
     smaller, is_narrow = None, is_symbolic(anchor.extents[list_axes(anchor)[-1]])
     is_short = (by_rows or is_narrow) and is_symbolic(_row_length(anchor))
     less = shrink_tile(tile, FEWER_ROWS, is_short=is_short, is_narrow=is_narrow)
@@ -147,7 +73,7 @@ def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, tile: Tile, *, b
         own = replace(draft.copy(), trace=Trace())
         smaller = _tile(own, anchor, epilogue, less, by_rows=by_rows)
     _schedule(draft, anchor, epilogue, tile, by_rows=by_rows)
-    return overlap_tails(end_with_axes(draft), smaller)
+    return Tiled(draft, "channels", smaller=smaller)
 
 
 # --- which reductions

@@ -11,13 +11,6 @@ second only. One axis of one operand is vectorised, one or two of the other are 
 
 A constant operand is packed so that the tile's columns (or rows) are contiguous. 3x3 convolutions may be computed with
 fewer products instead: see `winograd`.
-
-Windows of single pixels that reach beyond a small map: elements outside of it are left out, with their weights.
-
-    for kh, kw: for c: S += P[h + kh, w + kw, c] * W[...]
- => for kh, kw: if 1 <= h + kh < height + 1 and ...: for c: S += P[h + kh, w + kw, c] * W[...]
-
-A 3x3 window over a map of one pixel then reads a ninth of its weights.
 """
 
 from __future__ import annotations
@@ -28,91 +21,26 @@ from dataclasses import replace
 from math import log2, prod
 from typing import Any
 
-from tvm import ir, s_tir, tirx
-from tvm.s_tir import stmt as s_stmt
+from tvm import s_tir, tirx
 
 from ....costmodels.device import Device
 from ....costmodels.register_tiles import Tile, register_tiles, tile_cycles
 from ...base.decisions import Alternative, Trace
 from ..base.blocks import BlockInfo, BufferAccess, parameter_index, walk
-from ..base.draft import Draft, Scheduled
+from ..base.draft import Draft
 from ..base.extents import TYPICAL, expression_of, is_symbolic, typical_sizes
 from ..base.packing import Repack
 from ..base.preparation import find_anchor
-from ..base.rewriting import rebuild, substitute, with_loop_body
+from ..base.tiled import Tiled
+from ..passes.prefetch import Weights, cycles_with_weights
+from ..passes.tails import PACKED
+from ..passes.taps import find_outside, list_taps
 from ..tiling.axes import fuse_pixels, split_groups, split_phases
-from ..tiling.padding import PaddedMap, find_padding
-from ..tiling.prefetch import Weights, cycles_with_weights, fetch_ahead
 from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
-from ..tiling.tails import PACKED, overlap_tails
 from ..tiling.tiles import FLOAT_BYTES, shrink_tile
 from ..winograd.match import find_convolution
 from .pointwise import schedule_prologues, vectorise_last
 from .winograd import winograd
-
-
-def find_outside(draft: Draft, anchor: BlockInfo) -> PaddedMap | None:
-    """The map with a border of zeros that a sum reads; None where it reads none."""
-    maps = (find_padding(draft, read) for read in anchor.reads if not draft.is_constant(read))
-    return next((each for each in maps if each is not None), None)
-
-
-def list_taps(anchor: BlockInfo) -> tuple[int, ...]:
-    """The reduced iterators of the window of a sum over a map: those that move a row or a column."""
-    moved = (used for read in anchor.reads for used in read.iterators if used - anchor.reduced)
-    return tuple(sorted({i for used in moved for i in used & anchor.reduced if anchor.extents[i] > 1}))
-
-
-def leave_out_taps(draft: Draft, outside: PaddedMap) -> Draft:
-    """The draft, whose loops over a window are in front of others, without the products outside of the map."""
-
-    def rewrite(node: Any) -> Any:
-        rebuilt = rebuild(node, rewrite)
-        if not isinstance(node, tirx.For):
-            return rebuilt
-        conditions = list(_list_conditions(node.body, outside))
-        if not any(_uses(condition, node) for condition in conditions):
-            return rebuilt
-        if any(_uses(condition, inner) for inner in _list_loops(node.body) for condition in conditions):
-            return rebuilt
-        return with_loop_body(rebuilt, tirx.IfThenElse(tirx.likely(tirx.all(*conditions)), rebuilt.body, None))
-
-    return draft.with_body(rewrite(draft.function.body))
-
-
-def _list_conditions(node: Any, outside: PaddedMap) -> Iterator[Any]:
-    """When the sums in a statement read the map and not the zeros around it, by the loops around them."""
-    single = {loop.loop_var: loop.min for loop in _list_loops(node, single=True)}
-    for block in _list_parts(node, s_stmt.SBlockRealize):
-        store, names = block.block.body, [each.var for each in block.block.iter_vars]
-        for load in walk(store.value) if isinstance(store, tirx.BufferStore) else ():
-            if isinstance(load, ir.TensorLoad) and str(load.source.name) == outside.name:
-                places = [substitute(i, dict(zip(names, block.iter_values, strict=True))) for i in load.indices]
-                at = dict(zip(outside.variables, (substitute(place, single) for place in places), strict=True))
-                yield from (substitute(condition, at) for condition in (*outside.rows, *outside.columns))
-
-
-def _list_loops(node: Any, *, single: bool = False) -> list[Any]:
-    """The loops in a statement, those of one iteration or all others."""
-    loops = _list_parts(node, tirx.For)
-    return [loop for loop in loops if (isinstance(loop.extent, tirx.IntImm) and int(loop.extent) == 1) == single]
-
-
-def _uses(expression: Any, loop: Any) -> bool:
-    return any(part.same_as(loop.loop_var) for part in walk(expression) if isinstance(part, tirx.Var))
-
-
-def _list_parts(node: Any, kind: type) -> list[Any]:
-    """The statements of a kind in a statement, and itself."""
-    parts: list[Any] = []
-
-    def visit(part: Any) -> Any:
-        parts.append(part)
-        return rebuild(part, visit)
-
-    visit(node)
-    return [part for part in parts if isinstance(part, kind)]
-
 
 BLOCKS = (2, 4, 8, 16, 32)
 """Numbers of tiles in a block that a search tries."""
@@ -122,15 +50,16 @@ LARGER = 2
 """Times the typical rows and columns that a plane of free size has where Winograd's filters are considered."""
 
 
-def contraction(draft: Draft) -> Scheduled | None:
+def contraction(draft: Draft) -> Iterator[Tiled]:
     """The rule: matches a function with exactly one product sum, whose other blocks are point-wise."""
     draft = split_phases(draft) or draft
     pair = find_anchor(draft, BlockInfo.is_product_sum)
     if pair is None:
-        return None
+        return
     filtered = _filter(draft, *pair)
     if filtered is not None:
-        return filtered
+        yield filtered
+        return
     attempt = draft.copy()
     with suppress(s_tir.ScheduleError):
         flat = fuse_pixels(attempt, *pair)
@@ -140,20 +69,20 @@ def contraction(draft: Draft) -> Scheduled | None:
     if grouped is not None:
         draft, pair = grouped, find_anchor(grouped, BlockInfo.is_product_sum)
     if pair is None:
-        return None
+        return
     anchor, epilogue = pair
     plan = decide_plan(draft, list_plans(draft, anchor, epilogue))
     if plan is None:
-        return None
+        return
     repack = pack_operands(draft, anchor, plan)
-    return Scheduled(fetch_ahead(_tile(draft, anchor, epilogue, plan)).schedule, repack, "contraction")
+    yield replace(_tile(draft, anchor, epilogue, plan), repack=repack, fetches_ahead=True)
 
 
-def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) -> Draft:
+def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) -> Tiled:
     """The draft, whose constants are packed, by the plan's tiles.
 
-    Where a call decides about the number of rows or columns, fewer than a tile has are computed by smaller tiles. Those
-    of one row leave out what their windows see outside of the map.
+    If dynamic rows or columns are fewer than a tile has, smaller tiles compute them. Tiles of one row leave out what
+    their windows see outside of the map.
     """
     smaller, outside = None, None
     is_short, is_narrow = (is_symbolic(anchor.extents[axis]) for axis in (plan.row, plan.column))
@@ -166,11 +95,10 @@ def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) 
         plan = replace(plan, taps=list_taps(anchor) if outside is not None else ())
     _schedule(draft, anchor, epilogue, plan)
     schedule_prologues(draft, epilogue)
-    tiled = overlap_tails(draft, smaller)
-    return tiled if outside is None else leave_out_taps(tiled, outside)
+    return Tiled(draft, "contraction", smaller=smaller, outside=outside)
 
 
-def _filter(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Scheduled | None:
+def _filter(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Tiled | None:
     """By Winograd's minimal filters, if these are estimated to be faster.
 
     Where a call decides about the plane, that is asked for more rows and columns than the typical ones: a filter gains
@@ -194,11 +122,10 @@ def _filter(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Scheduled |
     filtered = winograd(draft, convolution, min(plan.cycles for plan in direct), _tile_few) if direct else None
     if filtered is None or not sizes:
         return filtered
-    scheduled = replace(draft, schedule=filtered.schedule).with_attribute(TYPICAL, sizes)
-    return replace(filtered, schedule=scheduled.schedule)
+    return replace(filtered, draft=filtered.draft.with_attribute(TYPICAL, sizes))
 
 
-def _tile_few(draft: Draft, tile: Tile) -> Draft:
+def _tile_few(draft: Draft, tile: Tile) -> Tiled:
     """Direct products of weights that are packed for a wider tile of columns, by tiles of its rows and fewer."""
     pair = find_anchor(draft, BlockInfo.is_product_sum)
     assert pair is not None

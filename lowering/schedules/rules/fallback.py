@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -10,9 +11,9 @@ from tvm import s_tir
 
 from ...base.decisions import Trace
 from ..base.blocks import BlockInfo
-from ..base.draft import Draft, Scheduled
+from ..base.draft import Draft
 from ..base.extents import typical_sizes
-from ..tiling.tails import finish, overlap_tails
+from ..base.tiled import Tiled
 from ..tiling.tiles import largest_divisor
 from .pointwise import decide_parallel, schedule_pointwise, vector_width
 
@@ -20,11 +21,15 @@ NARROW_BITS = 128
 """Bits of the narrower vectors for axes that are shorter than a vector: every processor has those."""
 
 
-def fallback(draft: Draft) -> Scheduled:
+def fallback(draft: Draft) -> Iterator[Tiled]:
     """Inline point-wise blocks, share the outer loops of each block, and vectorise its innermost axis if contiguous.
 
-    A block that resists keeps its plain loops. Where a call decides about an axis, shorter ones have narrower vectors.
+    A block that resists keeps its plain loops. If an axis is dynamic, shorter ones have narrower vectors.
     """
+    yield _tile(draft)
+
+
+def _tile(draft: Draft) -> Tiled:
     original = draft.copy()
     for block in draft.blocks():
         if block.is_cheap() and draft.may_inline(block):
@@ -44,9 +49,8 @@ def fallback(draft: Draft) -> Scheduled:
             draft.start_reduction(block, loops[0])
     narrow = replace(original.device, vector_bits=NARROW_BITS)
     if not typical_sizes(draft.function) or original.device.lanes <= narrow.lanes:
-        return finish(draft, "fallback")
-    smaller = fallback(replace(original, device=narrow, trace=Trace()))
-    return Scheduled(overlap_tails(draft, replace(draft, schedule=smaller.schedule)).schedule, rule="fallback")
+        return Tiled(draft, "fallback")
+    return Tiled(draft, "fallback", smaller=_tile(replace(original, device=narrow, trace=Trace())))
 
 
 def _schedule(draft: Draft, block: BlockInfo) -> None:
@@ -86,7 +90,7 @@ def _schedule_reduction(draft: Draft, block: BlockInfo, loops: list[Any]) -> Non
     schedule.vectorize(schedule.get_loops(initial)[-1])
 
 
-def plain(draft: Draft) -> Scheduled:
+def plain(draft: Draft) -> Iterator[Tiled]:
     """Each block by itself, its spatial loops shared among threads; no vectors, which LLVM lacks for some types.
 
     for i, j, k: C[i, j, k] = ...      =>  parallel(i * j * k): C[i, j, k] = ...
@@ -105,4 +109,4 @@ def plain(draft: Draft) -> Scheduled:
         schedule.parallel(schedule.fuse(*spatial))
         if reduced:
             schedule.decompose_reduction(block.block, reduced[0])
-    return Scheduled(schedule, rule="plain")
+    yield Tiled(draft, "plain", tails="none")

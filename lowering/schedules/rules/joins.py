@@ -11,7 +11,7 @@ several groups alternate (a channel shuffle), the code generator makes interleav
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -22,10 +22,10 @@ from tvm import ir, s_tir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ..base.blocks import FUNCTION, BlockInfo, is_selection, walk
-from ..base.draft import Draft, Scheduled
+from ..base.draft import Draft
 from ..base.preparation import PARALLEL_ELEMENTS
 from ..base.rewriting import conjuncts, point, rebuild, with_body
-from ..tiling.tails import finish
+from ..base.tiled import Tiled
 from .pointwise import (
     count_contiguous_axes,
     count_vector_axes,
@@ -46,15 +46,15 @@ class _Join:
     bounds: tuple[int, ...]
 
 
-def joins(draft: Draft) -> Scheduled | None:
+def joins(draft: Draft) -> Iterator[Tiled]:
     """The rule: matches a function without reductions that joins tensors, or reads one from the middle of an axis."""
     if not inline_pointwise(draft):
-        return None
+        return
     blocks = draft.blocks()
     joined = {block.name: join for block in blocks if (join := _find_join(draft, block)) is not None}
     others = {block.name for block in blocks if _is_shifted(block, draft.device.lanes) or _count_groups(block) > 1}
     if not joined and not others:
-        return None
+        return
     draft, shared = _cut_joins(draft, joined)
     for block in draft.blocks():
         loops = draft.loops(block)
@@ -67,7 +67,7 @@ def joins(draft: Draft) -> Scheduled | None:
             _vectorise(draft, block, loops[shared.get(block.name, 0) :])
         else:
             schedule_pointwise(draft, block, loops)
-    return finish(draft, "joins")
+    yield Tiled(draft, "joins")
 
 
 # --- which blocks

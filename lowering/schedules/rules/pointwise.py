@@ -8,6 +8,7 @@ filled, then copied. What remains (gathers, selections along the innermost axis)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -16,23 +17,23 @@ from tvm import tirx
 
 from ....costmodels.device import Device
 from ..base.blocks import BlockInfo, BufferAccess
-from ..base.draft import Draft, Scheduled
+from ..base.draft import Draft
 from ..base.extents import is_symbolic
 from ..base.preparation import PARALLEL_ELEMENTS, pad_in_place
-from ..tiling.tails import finish
+from ..base.tiled import Tiled
 from ..tiling.tiles import largest_divisor
 
 BLOCK_ALONG, BLOCK_COLUMNS = 32, 64
 """The largest block of a transposition: two lines of memory of each column fit the first cache."""
 
 
-def pointwise(draft: Draft) -> Scheduled | None:
+def pointwise(draft: Draft) -> Iterator[Tiled]:
     """The rule: matches a function without reductions."""
     if not inline_pointwise(draft):
-        return None
+        return
     for block in draft.blocks():
         schedule_pointwise(draft, block, draft.loops(block))
-    return finish(draft, "pointwise")
+    yield Tiled(draft, "pointwise")
 
 
 def inline_pointwise(draft: Draft) -> bool:

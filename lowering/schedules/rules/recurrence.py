@@ -25,9 +25,10 @@ from ....ir.operators.recurrent import RecurrentCell, read_cell
 from ...compute.recurrence import RECURRENCE, RecurrenceBuffers, make_block
 from ...compute.recurrent_tiling import Pass, RecurrenceTiling, RecurrentWeights, list_passes
 from ..base.blocks import FUNCTION, parameter_index
-from ..base.draft import CONSTANTS, Draft, Scheduled
+from ..base.draft import CONSTANTS, Draft
 from ..base.extents import estimate_extent
 from ..base.rewriting import with_body
+from ..base.tiled import Tiled
 from ..tiling.register_tile import PARALLEL_CYCLES
 
 GATE_CYCLES = 16.0
@@ -56,12 +57,12 @@ class RecurrencePlan:
         return {"rows": self.tiling.rows, "lanes": self.tiling.lanes, "vectors": vectors}
 
 
-def recurrence(draft: Draft) -> Scheduled | None:
+def recurrence(draft: Draft) -> Iterator[Tiled]:
     """The rule: matches a function that is nothing but a recurrence."""
     function = draft.function
     nest = function.body.block.body
     if not isinstance(nest, s_stmt.SBlockRealize) or RECURRENCE not in nest.block.annotations:
-        return None
+        return
     block = nest.block
     attribute = str(block.annotations[RECURRENCE])
     *arguments, reads, writes = json.loads(attribute)
@@ -87,7 +88,8 @@ def recurrence(draft: Draft) -> Scheduled | None:
     root = with_body(function.body.block, scheduled, alloc_buffers=[])
     realized = s_stmt.SBlockRealize(function.body.iter_values, function.body.predicate, root)
     whole = tirx.PrimFunc(params, realized, function.ret_type, function.attrs)
-    return Scheduled(s_tir.Schedule(tvm.IRModule({FUNCTION: whole})), repack, "recurrence")
+    finished = replace(draft, schedule=s_tir.Schedule(tvm.IRModule({FUNCTION: whole})))
+    yield Tiled(finished, "recurrence", repack, tails="none")
 
 
 def list_plans(cell: RecurrentCell, batch: int, dtype: str, device: Device) -> Iterator[RecurrencePlan]:

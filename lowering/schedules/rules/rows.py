@@ -11,13 +11,13 @@ for shorter ones.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from math import log2, prod
-from typing import Any
+from typing import Any, Literal
 
 import tvm
 import tvm_ffi
@@ -26,10 +26,11 @@ from tvm.s_tir import stmt as s_stmt
 
 from ...base.decisions import Trace
 from ..base.blocks import BlockInfo, BufferAccess
-from ..base.draft import Draft, Scheduled
+from ..base.draft import Draft
 from ..base.extents import is_symbolic
 from ..base.rewriting import join_pixels, with_body
-from ..tiling.tails import MASKED_EXTENT, MASKED_TILE, overlap_tails, with_guards
+from ..base.tiled import Tiled
+from ..passes.tails import MASKED_EXTENT, MASKED_TILE
 from ..tiling.tiles import largest_divisor
 from .pointwise import schedule_pointwise
 
@@ -42,7 +43,7 @@ LEAST_STEPS, LEAST_PART_STEPS = 2, 4
 49 elements a soft-max takes 36 us by single ones, 16 us by parts of eight, 15 us by masked vectors (Zen 5)."""
 
 
-def rows(draft: Draft) -> Scheduled | None:
+def rows(draft: Draft) -> Iterator[Tiled]:
     """The rule: matches when all blocks share leading axes, and every reduction is over all axes behind them.
 
     A reduction whose last vector is masked cannot compute everything that it reads: then it reads a row of that.
@@ -52,19 +53,20 @@ def rows(draft: Draft) -> Scheduled | None:
     for widest in (PARTIAL_VECTORS * draft.device.lanes, 1) if is_free else (1,):
         for into_reductions in (True, False):
             with suppress(RuntimeError):
-                finished = _try_rows(draft.copy(), into_reductions=into_reductions, widest=widest)
-                return None if finished is None else Scheduled(finished.schedule, rule="rows")
-    return None
+                tiled = _tile(draft.copy(), into_reductions=into_reductions, widest=widest)
+                if tiled is None:
+                    return
+                yield tiled
 
 
-def _try_rows(draft: Draft, *, into_reductions: bool, widest: int, is_smaller: bool = False) -> Draft | None:
-    """By vectors of partial results of `widest` elements where a call decides about the length of the row, and by
-    shorter ones for shorter rows; 1: by none. `is_smaller`: there are longer ones for longer rows."""
+def _tile(draft: Draft, *, into_reductions: bool, widest: int, is_smaller: bool = False) -> Tiled | None:
+    """By vectors of partial results of `widest` elements if the length of the row is dynamic, and by shorter ones for
+    shorter rows; 1: by none. `is_smaller`: there are longer ones for longer rows."""
     smaller = None
     if widest > 1:
         own = replace(draft.copy(), trace=Trace())
         narrow = draft.device.lanes if widest > draft.device.lanes else 1
-        smaller = _try_rows(own, into_reductions=into_reductions, widest=narrow, is_smaller=True)
+        smaller = _tile(own, into_reductions=into_reductions, widest=narrow, is_smaller=True)
     for block in draft.blocks():
         if draft.may_inline(block):
             users = draft.consumers(block)
@@ -87,7 +89,8 @@ def _try_rows(draft: Draft, *, into_reductions: bool, widest: int, is_smaller: b
     ]
     draft = _schedule(draft, draft.blocks() if copies else blocks, shared, widest)
     draft = draft.with_body(join_pixels(draft.function.body, draft.parameters_outside()))
-    return with_guards(draft) if is_smaller and widest == 1 else overlap_tails(draft, smaller)
+    tails: Literal["overlap", "guard"] = "guard" if is_smaller and widest == 1 else "overlap"
+    return Tiled(draft, "rows", tails=tails, smaller=smaller)
 
 
 def _count_shared(blocks: Sequence[BlockInfo]) -> int:

@@ -12,8 +12,8 @@ buffer that is a part of a wider tensor, steps count the elements of the wider o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -23,11 +23,10 @@ from tvm.s_tir import stmt as s_stmt
 
 from ....costmodels.device_file import CACHE_LINE
 from ..base.blocks import BlockInfo, shape_in_memory
-from ..base.draft import Draft, Scheduled
+from ..base.draft import Draft
 from ..base.extents import estimate_extent, expression_of, extent_of, is_symbolic
 from ..base.rewriting import with_body
-from ..tiling.branches import branch
-from ..tiling.tails import finish
+from ..base.tiled import Tiled
 from ..tiling.tiles import FLOAT_BYTES
 from .pointwise import decide_parallel, inline_pointwise, schedule_pointwise
 
@@ -56,38 +55,32 @@ class Movement:
     axes: tuple[Axis, ...]
 
 
-def transposition(draft: Draft) -> Scheduled | None:
+def transposition(draft: Draft) -> Iterator[Tiled]:
     """The rule: matches a function that copies elements of four bytes, read along one axis, written along another."""
     if not inline_pointwise(draft):
-        return None
+        return
     blocks = draft.blocks()
     movement = find_movement(draft, blocks[0]) if len(blocks) == 1 else None
     if movement is None:
-        return None
+        return
     rows = next((axis for axis in movement.axes if _is_one(axis.read)), None)
     columns = next((axis for axis in movement.axes if _is_one(axis.write)), None)
     if rows is None or columns is None or rows is columns:
-        return None
+        return
     free = [axis for axis in (rows, columns) if is_symbolic(axis.extent)]
     fixed = [1 << axis.extent.bit_length() - 1 for axis in (rows, columns) if axis not in free]
     lanes = min(draft.device.lanes, *fixed) if fixed else draft.device.lanes
     if lanes < FEWEST_LANES:
-        return None
+        return
     is_parallel = draft.threads > 1 and decide_parallel(draft, prod(int(axis.extent) for axis in movement.axes))
     realize, body = draft.function.body, _TransposedTiles(movement, rows, columns, lanes).statement(is_parallel)
     root = with_body(realize.block, body)
     tiles = draft.with_body(s_stmt.SBlockRealize(realize.iter_values, realize.predicate, root))
+    conditions = tuple(tirx.const(lanes, _INDEX) <= expression_of(axis.extent) for axis in free)
     if free:
-        conditions = [tirx.const(lanes, _INDEX) <= expression_of(axis.extent) for axis in free]
-        tiles = branch(tiles, conditions, _move_one_by_one(draft))
-    return Scheduled(tiles.schedule, (), "transposition")
-
-
-def _move_one_by_one(draft: Draft) -> Draft:
-    one_by_one = draft.copy()
-    (block,) = one_by_one.blocks()
-    schedule_pointwise(one_by_one, block, one_by_one.loops(block))
-    return replace(one_by_one, schedule=finish(one_by_one, "").schedule)
+        schedule_pointwise(draft, blocks[0], draft.loops(blocks[0]))
+    smaller = Tiled(draft, "transposition") if free else None
+    yield Tiled(tiles, "transposition", tails="none", conditions=conditions, smaller=smaller)
 
 
 # --- which elements move where

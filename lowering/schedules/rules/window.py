@@ -9,7 +9,7 @@ Rows of a tile share what they load: with 3 x 3 and four rows each vector of P i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
@@ -18,26 +18,26 @@ from tvm import tirx
 from ....costmodels.device import Device
 from ....costmodels.register_tiles import LATENCY, Tile, register_tiles
 from ..base.blocks import BlockInfo, BufferAccess, walk
-from ..base.draft import Draft, Scheduled
+from ..base.draft import Draft
 from ..base.preparation import find_anchor, pad_in_place
+from ..base.tiled import Tiled
 from ..tiling.register_tile import reduce_in_registers, share
-from ..tiling.tails import finish
 
 MOST_ROWS = 6
 """Rows of a tile; more would not fit the registers together with the window."""
 
 
-def window(draft: Draft) -> Scheduled | None:
+def window(draft: Draft) -> Iterator[Tiled]:
     """The rule: matches one reduction over a window of the last two axes, with point-wise blocks around it."""
     pair = find_anchor(draft, lambda block: bool(block.reduced))
     if pair is None or not _is_window(pair[0]):
-        return None
+        return
     anchor, epilogue = pair
     phases = _split_phases(draft, anchor)
     anchor = draft.inspect(anchor.block)
     tile = _choose_tile(draft, anchor)
     _schedule(draft, anchor, epilogue, tile, phases)
-    return finish(draft, "window")
+    yield Tiled(draft, "window")
 
 
 def _is_window(anchor: BlockInfo) -> bool:

@@ -21,12 +21,11 @@ from tvm import s_tir, tirx
 from ....costmodels.device import Device
 from ....costmodels.register_tiles import Tile, register_tiles, tile_cycles
 from ...base.decisions import Alternative
-from ..base.draft import Draft, Scheduled
+from ..base.draft import Draft
 from ..base.rewriting import rebuild, with_loop_body
+from ..base.tiled import Tiled
 from ..base.winograd_filters import FILTERS, Filter, WinogradWeights
-from ..tiling.branches import branch
 from ..tiling.register_tile import UNROLLED_PRODUCTS, TilePlan, cut_tile, finish_tile, share
-from ..tiling.tails import finish, overlap_tails
 from ..tiling.tiles import FLOAT_BYTES
 from ..winograd.few_tiles import FEW_ROWS, least_tiles, read_direct_weights
 from ..winograd.function import COPY, INPUT, LEAST_SLAB, OUTPUT, PRODUCT, WinogradTiling, rewrite_function
@@ -52,12 +51,12 @@ SLAB = range(8, 257)
 
 
 def winograd(
-    draft: Draft, convolution: FilteredConvolution, direct: float, tile_few: Callable[[Draft, Tile], Draft]
-) -> Scheduled | None:
+    draft: Draft, convolution: FilteredConvolution, direct: float, tile_few: Callable[[Draft, Tile], Tiled]
+) -> Tiled | None:
     """The convolution by the filter that is decided for it; None where its products are to be taken directly.
 
     The draft holds the function as `find_anchor` leaves it, and is not changed. `direct`: cycles of direct products.
-    `tile_few` finishes a draft of direct products by a register tile, for planes of free size with few tiles.
+    `tile_few` computes direct products by a register tile, for planes of dynamic size with few tiles.
     """
     plans_of = {
         each.size: {n: _list_plans(draft, convolution, each, n) for n in _list_slab_counts(convolution, each)}
@@ -80,12 +79,12 @@ def winograd(
     slab, rows = _schedule(draft, plan)
     schedule_prologues(draft, draft.inspect(draft.schedule.get_sblock(OUTPUT)))
     if products is None:
-        return finish(draft, "winograd", (packing,))
-    draft = overlap_tails(_leave_out_tiles(draft, tiling, slab, rows))
+        return Tiled(draft, "winograd", (packing,))
+    draft = _leave_out_tiles(draft, tiling, slab, rows)
     tile = replace(plan.tile, rows=FEW_ROWS)
     least = least_tiles(tiling, tile, lambda each: _estimate_cycles(each, plan.tile, draft.device), draft.device)
     few = tile_few(products, tile)
-    return Scheduled(branch(draft, [tiling.count >= least], few).schedule, (packing,), "winograd")
+    return Tiled(draft, "winograd", (packing,), conditions=(tiling.count >= least,), smaller=few)
 
 
 def _schedule(draft: Draft, plan: TilePlan) -> tuple[Any, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tvm import ir, tirx
@@ -10,22 +9,7 @@ from tvm import ir, tirx
 from ..base.blocks import BufferAccess, is_selection, walk
 from ..base.draft import Draft
 from ..base.rewriting import conjuncts
-
-
-@dataclass(frozen=True)
-class PaddedMap:
-    """How the sum reads a feature map: `value` at four `variables`, where the conditions on row and column hold.
-
-    It is 0 elsewhere. `name` is that of the map with its zeros, `shape` its shape; `buffers` are those of the value.
-    """
-
-    name: str
-    variables: tuple[Any, ...]
-    value: Any
-    rows: tuple[Any, ...]
-    columns: tuple[Any, ...]
-    buffers: tuple[Any, ...]
-    shape: tuple[int, ...]
+from ..base.tiled import PaddedMap
 
 
 def find_padding(draft: Draft, data: BufferAccess) -> PaddedMap | None:

@@ -12,8 +12,9 @@ from tvm import tirx
 from ..base.blocks import BlockInfo, BufferAccess, parameter_index
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
+from ..base.tiled import PaddedMap
 from ..base.winograd_filters import TAPS
-from ..tiling.padding import PaddedMap, find_padding
+from ..tiling.padding import find_padding
 
 
 class PlaneAxes(NamedTuple):

@@ -14,7 +14,7 @@ from tvm import s_tir
 
 from eqfuse.costmodels.device import Device
 from eqfuse.lowering.kernels.prim_funcs import lower_kernel
-from eqfuse.lowering.schedules import Draft, Scheduled, mark_constants
+from eqfuse.lowering.schedules import Draft, Scheduled, apply_rule, mark_constants
 from eqfuse.lowering.schedules.intensive.product_chain import product_chain
 
 from ..small_models import expected, graph_of, model, random_inputs, weights
@@ -47,7 +47,7 @@ class Case:
 
     def schedule(self, threads: int = 1, device: Device = HOST) -> Scheduled:
         """The kernel by the rule."""
-        scheduled = product_chain(Draft.of(self.kernel[0], device, threads))
+        scheduled = apply_rule(product_chain, Draft.of(self.kernel[0], device, threads))
         assert scheduled is not None
         return scheduled
 

@@ -18,16 +18,17 @@ from tvm import topi
 from eqfuse.lowering.kernels.build import build, place_parts
 from eqfuse.lowering.kernels.channels_last import channels_last
 from eqfuse.lowering.kernels.messages import Part
-from eqfuse.lowering.schedules import CONSTANTS, REFUSALS, RULES, Draft, Scheduled, list_candidates
+from eqfuse.lowering.schedules import CONSTANTS, RULES, Draft, Scheduled, apply_rule, list_candidates
 from eqfuse.lowering.schedules.base.blocks import PARTS
+from eqfuse.lowering.schedules.passes import REFUSALS
 
 from .functions import HOST, REFERENCE, TARGET, convolution, inputs, layer_norm, matmul, of_one, pool, run
 from .intensive.test_convolution_chain import function_of
+from .passes.test_borders import depthwise
 from .product_models import perceptron, two_products
 from .rules.test_joins import concat, shuffle
 from .rules.test_transposition import transpose
 from .test_stages import colours, exchanged_sum, gated_product
-from .tiling.test_borders import depthwise
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 Array = np.ndarray[Any, Any]
@@ -219,7 +220,7 @@ def test_every_rule_schedules_parts() -> None:
         placed = Placed.drawn(build_function(), 0)
         for rule in RULES:
             try:
-                scheduled = rule(Draft.of(placed.function, HOST))
+                scheduled = apply_rule(rule, Draft.of(placed.function, HOST))
             except REFUSALS:
                 continue
             if scheduled is not None:

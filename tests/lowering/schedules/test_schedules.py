@@ -16,7 +16,16 @@ from eqfuse.costmodels.device import Device, load_device
 from eqfuse.costmodels.register_tiles import register_tiles, tile_cycles
 from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.compute import elementary
-from eqfuse.lowering.schedules import Draft, Repack, Trace, fallback, list_candidates, mark_constants, schedule
+from eqfuse.lowering.schedules import (
+    Draft,
+    Repack,
+    Trace,
+    apply_rule,
+    fallback,
+    list_candidates,
+    mark_constants,
+    schedule,
+)
 from eqfuse.lowering.schedules.base.extents import TYPICAL
 from eqfuse.support.processor import X86
 
@@ -247,7 +256,7 @@ def test_a_tail_that_overlaps_is_not_computed_in_place() -> None:
     factor = te.compute((197,), lambda i: 1.0 / te.sqrt(total(i) + 1.0), name="factor")
     function = te.create_prim_func([x, te.compute((197, 96), lambda i, j: x(i, j) * factor(i), name="y")])
     arrays = inputs(function)
-    computed = execute(fallback(Draft.of(function, HOST)), arrays)
+    computed = execute(apply_rule(fallback, Draft.of(function, HOST)), arrays)
     np.testing.assert_allclose(computed, run(function, arrays, REFERENCE), rtol=1e-4, atol=1e-5)
 
 
@@ -259,7 +268,7 @@ def test_means_over_pixels_are_shared_by_channels(channels: int) -> None:
     y = te.compute((1, channels, 1, 1), lambda n, c, *_: total(n, c) / 3600.0, name="y")
     function = te.create_prim_func([x, y])
     arrays = inputs(function)
-    computed = execute(fallback(Draft.of(function, HOST, 2)), arrays)
+    computed = execute(apply_rule(fallback, Draft.of(function, HOST, 2)), arrays)
     np.testing.assert_allclose(computed, run(function, arrays, REFERENCE), rtol=1e-4, atol=1e-5)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tvm import te, topi
 
 from eqfuse.lowering.kernels.channels_last import channels_last, from_last, to_last
-from eqfuse.lowering.schedules import Draft, Scheduled, Trace, mark_constants
+from eqfuse.lowering.schedules import Draft, Scheduled, Trace, apply_rule, mark_constants
 from eqfuse.lowering.schedules.intensive.convolution_chain import convolution_chain
 
 from ..functions import ARM, HOST, REFERENCE, SERVER, count_multiply_adds, execute, inputs, run
@@ -87,7 +87,7 @@ def function_of(case: str) -> tuple[Any, int]:
 def schedule(case: str, device: Any = HOST, threads: int = 1, decisions: dict[str, str] | None = None) -> Scheduled:
     function, _ = function_of(case)
     stored = channels_last(function, {0, len(function.params) - 1})
-    scheduled = convolution_chain(Draft.of(stored, device, threads, Trace(decisions or {})))
+    scheduled = apply_rule(convolution_chain, Draft.of(stored, device, threads, Trace(decisions or {})))
     assert scheduled is not None
     return scheduled
 
@@ -131,4 +131,4 @@ def test_no_chain(case: str) -> None:
         y, more, _ = Layer(32, 1).build(middle, "2")
         function = mark_constants(te.create_prim_func([x, *weights, *more, middle, y]), (1, 2, 3, 4))
         function = channels_last(function, {0, 5, 6})
-    assert convolution_chain(Draft.of(function, HOST)) is None
+    assert apply_rule(convolution_chain, Draft.of(function, HOST)) is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tvm import te
 
-from eqfuse.lowering.schedules import Draft
+from eqfuse.lowering.schedules import Draft, apply_rule
 from eqfuse.lowering.schedules.intensive.product_chain import product_chain
 
 from ..functions import ARM, HOST, count_multiply_adds, matmul
@@ -79,7 +79,7 @@ def test_weights_of_both_products_are_packed() -> None:
 
 
 def test_one_product_alone_is_no_chain() -> None:
-    assert product_chain(Draft.of(matmul(16, 32, 64), HOST)) is None
+    assert apply_rule(product_chain, Draft.of(matmul(16, 32, 64), HOST)) is None
 
 
 def test_rows_that_another_product_needs_whole_are_not_tiled() -> None:
@@ -88,5 +88,5 @@ def test_rows_that_another_product_needs_whole_are_not_tiled() -> None:
     j, k = te.reduce_axis((0, 4), name="j"), te.reduce_axis((0, 16), name="k")
     inner = te.compute((16, 32), lambda i, o: te.sum(b[i, j] * c[j, o], axis=j), name="inner")
     outer = te.compute((8, 32), lambda i, o: te.sum(a[i, k] * inner[k, o], axis=k), name="outer")
-    chain = product_chain(Draft.of(te.create_prim_func([a, b, c, outer]), HOST))
+    chain = apply_rule(product_chain, Draft.of(te.create_prim_func([a, b, c, outer]), HOST))
     assert chain is None or count_multiply_adds(chain) == 16 * 32 * 4 + 8 * 32 * 16

@@ -12,7 +12,7 @@ from tvm import te, tirx, topi
 from tvm.s_tir import stmt as s_stmt
 
 from eqfuse.lowering.kernels.channels_last import channels_last
-from eqfuse.lowering.schedules import Draft, Scheduled, mark_constants
+from eqfuse.lowering.schedules import Draft, Scheduled, apply_rule, mark_constants
 from eqfuse.lowering.schedules.base.extents import TYPICAL
 from eqfuse.lowering.schedules.base.winograd_filters import WinogradWeights
 from eqfuse.lowering.schedules.rules.channels import channels
@@ -34,7 +34,7 @@ def convolution() -> Any:
 
 @pytest.fixture(scope="module")
 def product() -> Scheduled:
-    scheduled = contraction(Draft.of(convolution(), HOST))
+    scheduled = apply_rule(contraction, Draft.of(convolution(), HOST))
     assert scheduled is not None
     return scheduled
 
@@ -66,7 +66,7 @@ def test_threads_share_a_free_batch_and_columns_that_overlap() -> None:
     y = topi.nn.conv2d(x, k, 1, (0, 1, 0, 1), 1, "NCHW")
     turned = te.compute((w, n, OUTPUTS), lambda t, b, o: y[b, o, 0, t])
     function = channels_last(mark_constants(te.create_prim_func([x, k, turned]), (1,)), {0})
-    scheduled = contraction(Draft.of(function.with_attr(TYPICAL, {"n": 1, "w": 128}), HOST, 2))
+    scheduled = apply_rule(contraction, Draft.of(function.with_attr(TYPICAL, {"n": 1, "w": 128}), HOST, 2))
     assert scheduled is not None
     (repack,) = scheduled.repack
     compiled = tvm.compile(scheduled.schedule.mod, target=tvm.target.Target(TARGET))["main"]
@@ -132,7 +132,7 @@ def scores() -> Scheduled:
     k = te.reduce_axis((0, 20), name="k")
     y = te.compute((2, rows, rows), lambda b, i, j: te.sum(queries(b, i, k) * turned(b, k, j), axis=k), name="y")
     function = te.create_prim_func([queries, keys, y]).with_attr(TYPICAL, {"n": 60})
-    scheduled = channels(Draft.of(function, HOST))
+    scheduled = apply_rule(channels, Draft.of(function, HOST))
     assert scheduled is not None
     return scheduled
 
@@ -167,7 +167,7 @@ def test_a_sum_over_a_plane_that_is_usually_small_keeps_its_loops() -> None:
     total = te.compute((1, 1, 1, 32), lambda n, a, b, c: te.sum(x(n, i, j, c), axis=[i, j]), name="total")
     y = te.compute(total.shape, lambda *place: total(*place) * 0.5, name="y")
     function = te.create_prim_func([x, y]).with_attr(TYPICAL, {"h": 4, "w": 4})
-    scheduled = channels(Draft.of(function, HOST))
+    scheduled = apply_rule(channels, Draft.of(function, HOST))
     assert scheduled is not None
     compiled = tvm.compile(scheduled.schedule.mod, target=tvm.target.Target(TARGET))["main"]
     array = np.random.default_rng(0).standard_normal((1, 5, 7, 32)).astype(np.float32)

@@ -15,7 +15,7 @@ from tvm import te, tirx, topi
 from eqfuse.costmodels.device import Device
 from eqfuse.lowering.base import decisions
 from eqfuse.lowering.kernels.channels_last import channels_last
-from eqfuse.lowering.schedules import Draft, Scheduled, Trace, mark_constants
+from eqfuse.lowering.schedules import Draft, Scheduled, Trace, apply_rule, mark_constants
 from eqfuse.lowering.schedules.base.extents import TYPICAL, typical_sizes
 from eqfuse.lowering.schedules.base.winograd_filters import FILTERS, Filter, WinogradWeights, filter_of
 from eqfuse.lowering.schedules.rules.contraction import contraction
@@ -53,7 +53,7 @@ def convolution(
 def by(algorithm: str, function: Any, device: Device = HOST, threads: int = 1) -> tuple[Scheduled, Trace]:
     """The schedule for a decision, and all that there was to decide."""
     trace = Trace({"algorithm": algorithm})
-    scheduled = contraction(Draft.of(function, device, threads, trace))
+    scheduled = apply_rule(contraction, Draft.of(function, device, threads, trace))
     assert scheduled is not None
     return scheduled, trace
 
@@ -136,7 +136,7 @@ def test_the_sum_and_its_activation_are_both_outputs(algorithm: str) -> None:
 @pytest.mark.conformance
 def test_slabs_of_few_tiles() -> None:
     function = convolution((1, 16, 30, 30), 32)
-    scheduled = contraction(Draft.of(function, HOST, 1, Trace({"algorithm": "winograd 4", "slabs": "5"})))
+    scheduled = apply_rule(contraction, Draft.of(function, HOST, 1, Trace({"algorithm": "winograd 4", "slabs": "5"})))
     assert scheduled is not None
     given = inputs(function)
     close(execute(scheduled, given), np.maximum(sums(given[0], given[1]) + given[2], 0.0))
@@ -200,7 +200,7 @@ DIRECT = {
 def test_others_have_no_choice_of_algorithm(case: str) -> None:
     function, rule = DIRECT[case]
     trace = Trace({"algorithm": "winograd 4"})
-    scheduled = contraction(Draft.of(function, HOST, 1, trace))
+    scheduled = apply_rule(contraction, Draft.of(function, HOST, 1, trace))
     assert (scheduled.rule if scheduled is not None else None) == rule
     assert "algorithm" not in {site.name for site in trace.sites}
 
@@ -221,7 +221,7 @@ def test_the_algorithm_is_a_decision_whatever_is_decided() -> None:
 
 @pytest.mark.parametrize(("channels", "size", "rule"), [(64, 56, "winograd"), (512, 7, "contraction")])
 def test_the_estimate_weighs_products_against_weights(channels: int, size: int, rule: str) -> None:
-    scheduled = contraction(Draft.of(convolution((1, channels, size, size), channels), SERVER))
+    scheduled = apply_rule(contraction, Draft.of(convolution((1, channels, size, size), channels), SERVER))
     assert scheduled is not None
     assert scheduled.rule == rule
 

@@ -7,12 +7,13 @@ accumulators then go to memory and back in every step, which takes twice as long
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tvm import ir, tirx
 
-from ..base.draft import Draft
 from ..base.rewriting import rebuild
+from ..base.tiled import Tiled
 
 OUTLINED = "eqfuse.apart"
 """Annotation of such a loop."""
@@ -20,12 +21,13 @@ COMPUTE_SCOPE = "compute_scope"
 """The name of TVM's code generator for a statement that it makes a function."""
 
 
-def outline_loops(draft: Draft) -> Draft:
-    """The same schedule with the annotated loops as functions. Nothing can be scheduled after it.
+def outline_loops(tiled: Tiled) -> Tiled:
+    """The pass: annotated loops become functions. Nothing can be scheduled after it.
 
     Something has to follow such a loop where it stands: TVM's debug information is wrong otherwise.
     """
-    return draft.with_body(_outline(draft.function.body))
+    draft = tiled.draft
+    return replace(tiled, draft=draft.with_body(_outline(draft.function.body)))
 
 
 def _outline(node: Any) -> Any:

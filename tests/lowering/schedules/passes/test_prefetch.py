@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.lowering.schedules import Draft, Scheduled, Trace
+from eqfuse.lowering.schedules import Draft, Scheduled, Trace, apply_rule
+from eqfuse.lowering.schedules.passes.prefetch import Weights, cycles_with_weights, is_worthwhile
 from eqfuse.lowering.schedules.rules.contraction import contraction
-from eqfuse.lowering.schedules.tiling.prefetch import Weights, cycles_with_weights, is_worthwhile
 
 from ..functions import HOST, execute, matmul
 
 
 def schedule(rows: int, depth: int, columns: int, **decisions: str) -> tuple[Scheduled, dict[str, str]]:
     trace = Trace(decisions)
-    scheduled = contraction(Draft.of(matmul(rows, depth, columns), HOST, 1, trace))
+    scheduled = apply_rule(contraction, Draft.of(matmul(rows, depth, columns), HOST, 1, trace))
     assert scheduled is not None
     return scheduled, {site.name: site.option.label for site in trace.sites}
 

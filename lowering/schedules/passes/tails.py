@@ -13,7 +13,7 @@ function has both, the tiles that overlap and smaller ones, or the loops with th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -23,10 +23,10 @@ from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
 from ..base.blocks import REDUCTION, parameter_index, walk
-from ..base.draft import Draft, Scheduled
+from ..base.draft import Draft
 from ..base.extents import is_extent, typical_sizes
-from ..base.packing import Packing
 from ..base.rewriting import conjuncts, drop_moduli, join_pixels, rebuild, with_body
+from ..base.tiled import Tiled
 from .branches import branch
 
 MASKED_EXTENT, MASKED_TILE = "eqfuse.masked_extent", "eqfuse.masked_tile"
@@ -38,22 +38,31 @@ _SCOPES = ("global", "local", "warp")
 _BINARY = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Min, tirx.Max)
 
 
-def finish(draft: Draft, rule: str, repack: tuple[Packing, ...] = ()) -> Scheduled:
-    """The schedule as the result of a rule, its tails moved back."""
-    return Scheduled(overlap_tails(draft).schedule, repack, rule)
+def overlap_tails(tiled: Tiled) -> Tiled:
+    """The pass: every guarded tile is moved back; loops whose guard has another form keep it.
 
+    If a dynamic extent has no whole tile, the `smaller` tiles run, which are finished, or the same loops with their
+    guards if there are none.
 
-def overlap_tails(draft: Draft, smaller: Draft | None = None) -> Draft:
-    """The same schedule with every guarded tile moved back; loops whose guard has another form keep it.
-
-    Where an extent that a call decides about has no whole tile, a finished draft of `smaller` tiles runs in its place,
-    if one is given, else the same loops with their guards.
-
-    An intermediate block without a guard, as where a Slice reads the middle of it, moves with the blocks that read it.
-    Raises RuntimeError where one block would move with a loop and another not: they would work on different elements.
+    An intermediate block without a guard, such as one of which a Slice reads the middle, moves with the blocks that
+    read it. Raises RuntimeError if one block would move with a loop and another would not: they would work on different
+    elements.
     """
-    if typical_sizes(draft.function):
-        draft = draft.with_body(join_pixels(draft.function.body, draft.parameters_outside()))
+    draft, moved, conditions = tiled.draft, tiled.draft, list(tiled.conditions)
+    if tiled.tails == "guard":
+        return replace(tiled, draft=_keep_guards(draft))
+    if tiled.tails == "overlap":
+        if typical_sizes(draft.function):
+            draft = draft.with_body(join_pixels(draft.function.body, draft.parameters_outside()))
+        moved, whole = _move_tails(draft)
+        conditions = [*whole, *conditions]
+    if conditions:
+        moved = branch(moved, conditions, _keep_guards(draft) if tiled.smaller is None else tiled.smaller.draft)
+    return replace(tiled, draft=moved)
+
+
+def _move_tails(draft: Draft) -> tuple[Draft, list[Any]]:
+    """The draft with its tails moved back, and the conditions under which dynamic extents have a whole tile."""
     rewriter = _TailRewriter(draft.function, draft.lengths)
     body = rewriter.rewrite(drop_moduli(draft.function.body))
     if rewriter.moved and separate_scopes(draft):
@@ -61,8 +70,7 @@ def overlap_tails(draft: Draft, smaller: Draft | None = None) -> Draft:
         body = rewriter.rewrite(drop_moduli(draft.function.body))
     body = _follow(draft, rewriter, body)
     conditions = [tirx.const(t.tile, "int32") <= t.extent for t in rewriter.moved if not isinstance(t.extent, int)]
-    moved = draft.with_body(body)
-    return branch(moved, conditions, smaller or with_guards(draft)) if conditions else moved
+    return draft.with_body(body), conditions
 
 
 def _follow(draft: Draft, rewriter: _TailRewriter, body: Any) -> Any:
@@ -77,7 +85,7 @@ def _follow(draft: Draft, rewriter: _TailRewriter, body: Any) -> Any:
     return body
 
 
-def with_guards(draft: Draft) -> Draft:
+def _keep_guards(draft: Draft) -> Draft:
     """A draft whose tails of axes of a fixed size have moved, as constants are packed for these; others keep guards."""
     fixed = _TailRewriter(draft.function, draft.lengths, only_fixed=True)
     return draft.with_body(_make_serial(_follow(draft, fixed, fixed.rewrite(drop_moduli(draft.function.body)))))

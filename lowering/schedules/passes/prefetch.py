@@ -11,7 +11,7 @@ in turns. Fetched ahead, both go on at once. An address behind the last tile is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -24,8 +24,9 @@ from ..base.blocks import REDUCTION, walk
 from ..base.draft import Draft
 from ..base.extents import estimate_extent
 from ..base.rewriting import rebuild, with_loop_body
+from ..base.tiled import Tiled
+from ..tiling.tiles import FLOAT_BYTES
 from .tails import PACKED
-from .tiles import FLOAT_BYTES
 
 FEWEST_BYTES = 1 << 16
 """Weights that are smaller stay near by themselves."""
@@ -75,11 +76,14 @@ def is_worthwhile(computing: float, weights: Weights, device: Device) -> bool:
     return 0.0 < far <= 2 * computing and weights.ahead_cycles(computing, device) < computing + far
 
 
-def fetch_ahead(draft: Draft) -> Draft:
-    """The same schedule with prefetches in its products, where that is decided. Nothing can be scheduled after it."""
+def fetch_ahead(tiled: Tiled) -> Tiled:
+    """The pass: products get prefetches if that is decided. Nothing can be scheduled after it."""
+    if not tiled.fetches_ahead:
+        return tiled
+    draft = tiled.draft
     rewriter = _PrefetchInserter(draft)
     body = rewriter.rewrite(draft.function.body, ())
-    return draft.with_body(body) if rewriter.changed else draft
+    return replace(tiled, draft=draft.with_body(body)) if rewriter.changed else tiled
 
 
 @dataclass

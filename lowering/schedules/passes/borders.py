@@ -27,6 +27,7 @@ from tvm_ffi import structural_equal
 from ..base.blocks import FUNCTION, BlockInfo, is_selection, walk
 from ..base.draft import Draft
 from ..base.rewriting import conjuncts, rebuild, substitute, with_body, with_loop_body
+from ..base.tiled import Tiled
 
 _LOWER_BLOCKS = (
     s_tir.transform.LowerInitBlock,
@@ -72,14 +73,17 @@ def lower_blocks(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return module[FUNCTION]
 
 
-def peel_borders(draft: Draft) -> Draft:
-    """The same schedule, its conditions at the edges of maps decided for tiles and rows. It has no blocks any more."""
+def peel_borders(tiled: Tiled) -> Tiled:
+    """The pass: conditions at the edges of maps are decided for tiles and rows. The draft has no blocks any more."""
+    if not tiled.has_border:
+        return tiled
+    draft = tiled.draft
     body = _peel(lower_blocks(draft.function).body, [])
     realize = draft.function.body
     root = with_body(realize.block, body, alloc_buffers=[])
     function = draft.function.with_body(s_stmt.SBlockRealize(realize.iter_values, realize.predicate, root))
     module = s_tir.transform.ConvertSSA()(tvm.IRModule({FUNCTION: function}))
-    return replace(draft, schedule=s_tir.Schedule(module))
+    return replace(tiled, draft=replace(draft, schedule=s_tir.Schedule(module)))
 
 
 def _peel(node: Any, outside: Sequence[Any]) -> Any:

@@ -1,0 +1,82 @@
+"""Loops in tiles that end with their axis, if that has a dynamic extent and nothing need overlap.
+
+    for o: for i in 5: where(o*5 + i < h): Y[o*5 + i]    =>    for o: for i in min(5, h - o*5): Y[o*5 + i]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from tvm import sym, tirx
+from tvm.s_tir import stmt as s_stmt
+
+from ..base.blocks import walk
+from ..base.rewriting import conjuncts, rebuild
+from ..base.tiled import Tiled
+
+BOUNDED = "eqfuse.bounded"
+"""Annotation of a loop that ends with its axis; it is neither unrolled nor vectorised."""
+
+
+def end_with_axes(tiled: Tiled) -> Tiled:
+    """The pass: annotated loops end with their axes, if these are no whole number of tiles for every call."""
+
+    def rewrite(node: Any) -> Any:
+        rebuilt = rebuild(node, rewrite)
+        if not isinstance(rebuilt, tirx.For) or BOUNDED not in rebuilt.annotations:
+            return rebuilt
+        each = ((str(guard), _find_end(guard, rebuilt)) for guard in _list_guards(rebuilt.body))
+        ends = {guard: end for guard, end in each if end is not None}
+        extent, body = rebuilt.extent, rebuilt.body
+        for end in {str(end): end for end in ends.values()}.values():
+            extent = tirx.min(extent, end)
+        return tirx.For(rebuilt.loop_var, rebuilt.min, extent, rebuilt.kind, _without(body, set(ends)))
+
+    draft = tiled.draft
+    return replace(tiled, draft=draft.with_body(rewrite(draft.function.body)))
+
+
+def _find_end(guard: Any, loop: Any) -> Any | None:
+    """What the variable of a loop has to stay below so that a guard `sum < extent` holds; None where the guard is none
+    of that variable and of loops around it."""
+    if not isinstance(guard, tirx.LT) or isinstance(guard.b, tirx.IntImm):
+        return None
+    end = sym.Analyzer().simplify(guard.b - (guard.a - loop.loop_var))
+    used = [part for part in walk(end) if isinstance(part, tirx.Var)]
+    inner = [loop.loop_var, *(each.loop_var for each in _list_loops(loop.body))]
+    is_guard = any(part.same_as(loop.loop_var) for part in walk(guard.a))
+    return end if is_guard and not any(part.same_as(variable) for part in used for variable in inner) else None
+
+
+def _without(node: Any, guards: set[str]) -> Any:
+    """The statement without these guards of its blocks."""
+    rebuilt = rebuild(node, lambda part: _without(part, guards))
+    if not isinstance(rebuilt, s_stmt.SBlockRealize):
+        return rebuilt
+    kept = [guard for guard in conjuncts(rebuilt.predicate) if str(guard) not in guards]
+    predicate = tirx.all(*kept) if kept else tirx.const(True, "bool")
+    return s_stmt.SBlockRealize(rebuilt.iter_values, predicate, rebuilt.block)
+
+
+def _list_guards(node: Any) -> Iterator[Any]:
+    for part in _list_parts(node):
+        if isinstance(part, s_stmt.SBlockRealize):
+            yield from conjuncts(part.predicate)
+
+
+def _list_loops(node: Any) -> Iterator[Any]:
+    return (part for part in _list_parts(node) if isinstance(part, tirx.For))
+
+
+def _list_parts(node: Any) -> list[Any]:
+    """The statement and all statements in it."""
+    parts: list[Any] = []
+
+    def visit(part: Any) -> Any:
+        parts.append(part)
+        return rebuild(part, visit)
+
+    visit(node)
+    return parts

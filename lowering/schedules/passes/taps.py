@@ -1,0 +1,88 @@
+"""Windows of single pixels that reach beyond a small map: elements outside of it are left out, with their weights.
+
+    for kh, kw: for c: S += P[h + kh, w + kw, c] * W[...]
+ => for kh, kw: if 1 <= h + kh < height + 1 and ...: for c: S += P[h + kh, w + kw, c] * W[...]
+
+A 3x3 window over a map of one pixel then reads a ninth of its weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from tvm import ir, tirx
+from tvm.s_tir import stmt as s_stmt
+
+from ..base.blocks import BlockInfo, walk
+from ..base.draft import Draft
+from ..base.rewriting import rebuild, substitute, with_loop_body
+from ..base.tiled import PaddedMap, Tiled
+from ..tiling.padding import find_padding
+
+
+def find_outside(draft: Draft, anchor: BlockInfo) -> PaddedMap | None:
+    """The map with a border of zeros that a sum reads; None where it reads none."""
+    maps = (find_padding(draft, read) for read in anchor.reads if not draft.is_constant(read))
+    return next((each for each in maps if each is not None), None)
+
+
+def list_taps(anchor: BlockInfo) -> tuple[int, ...]:
+    """The reduced iterators of the window of a sum over a map: those that move a row or a column."""
+    moved = (used for read in anchor.reads for used in read.iterators if used - anchor.reduced)
+    return tuple(sorted({i for used in moved for i in used & anchor.reduced if anchor.extents[i] > 1}))
+
+
+def leave_out_taps(tiled: Tiled) -> Tiled:
+    """The pass: loops over a window, which are in front of others, leave out the products outside of the map."""
+    outside, draft = tiled.outside, tiled.draft
+    if outside is None:
+        return tiled
+
+    def rewrite(node: Any) -> Any:
+        rebuilt = rebuild(node, rewrite)
+        if not isinstance(node, tirx.For):
+            return rebuilt
+        conditions = list(_list_conditions(node.body, outside))
+        if not any(_uses(condition, node) for condition in conditions):
+            return rebuilt
+        if any(_uses(condition, inner) for inner in _list_loops(node.body) for condition in conditions):
+            return rebuilt
+        return with_loop_body(rebuilt, tirx.IfThenElse(tirx.likely(tirx.all(*conditions)), rebuilt.body, None))
+
+    return replace(tiled, draft=draft.with_body(rewrite(draft.function.body)))
+
+
+def _list_conditions(node: Any, outside: PaddedMap) -> Iterator[Any]:
+    """When the sums in a statement read the map and not the zeros around it, by the loops around them."""
+    single = {loop.loop_var: loop.min for loop in _list_loops(node, single=True)}
+    for block in _list_parts(node, s_stmt.SBlockRealize):
+        store, names = block.block.body, [each.var for each in block.block.iter_vars]
+        for load in walk(store.value) if isinstance(store, tirx.BufferStore) else ():
+            if isinstance(load, ir.TensorLoad) and str(load.source.name) == outside.name:
+                places = [substitute(i, dict(zip(names, block.iter_values, strict=True))) for i in load.indices]
+                at = dict(zip(outside.variables, (substitute(place, single) for place in places), strict=True))
+                yield from (substitute(condition, at) for condition in (*outside.rows, *outside.columns))
+
+
+def _list_loops(node: Any, *, single: bool = False) -> list[Any]:
+    """The loops in a statement, those of one iteration or all others."""
+    loops = _list_parts(node, tirx.For)
+    return [loop for loop in loops if (isinstance(loop.extent, tirx.IntImm) and int(loop.extent) == 1) == single]
+
+
+def _uses(expression: Any, loop: Any) -> bool:
+    return any(part.same_as(loop.loop_var) for part in walk(expression) if isinstance(part, tirx.Var))
+
+
+def _list_parts(node: Any, kind: type) -> list[Any]:
+    """The statements of a kind in a statement, and itself."""
+    parts: list[Any] = []
+
+    def visit(part: Any) -> Any:
+        parts.append(part)
+        return rebuild(part, visit)
+
+    visit(node)
+    return [part for part in parts if isinstance(part, kind)]
