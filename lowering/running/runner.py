@@ -1,4 +1,4 @@
-"""Running a compiled bundle: ``load("build/")(x)``. A bundle for a processor needs numpy alone."""
+"""Running a compiled bundle: ``load("build/")(x)``. One for a processor needs numpy alone; others have a back end."""
 
 from __future__ import annotations
 
@@ -6,21 +6,34 @@ import mmap
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from ...support.custom_operators import custom_operators, register
 from ..base.errors import BundleError
 from ..base.threads import threads_for
-from ..bundle.back_ends import find_back_end
 from ..bundle.bundle import check_file, missing_file, read_manifest, read_usable_bundle
 from ..bundle.loaded import Array, LoadedModel
 from ..plan.manifest import PLAN, WEIGHTS, FallbackEntry
 from ..plan.plan import Plan
 from .context import Context, Fallback
 from .native import NativeLibrary, own_path
+
+
+class BackEnd(Protocol):
+    """What the module `back_end` has in the folder of `lowering/` that runs bundles of its own."""
+
+    def load(self, folder: Path) -> LoadedModel:
+        """A bundle, to be run. Raises BundleError if it is damaged."""
+        ...
+
+
+def find_back_end(name: str) -> BackEnd:
+    """The back end with that folder in `lowering/`; its bundles have a field of that name in the manifest."""
+    return cast(BackEnd, import_module(f"..{name}.back_end", __package__))
 
 
 class CompiledModel(LoadedModel):

@@ -1,19 +1,15 @@
 """A tile as a graph of its own: the operators of a layer at the size of the parts that they make.
 
 Evaluated on the tile's operands the graph gives exactly the elements that the layer gives there. What an operator
-reads beyond its tensor's border stays padding; where the part at hand ends inside, there is none.
+reads beyond its tensor's border stays padding; if the part at hand ends inside, there is none.
 
-How one operator is computed on parts of its operands, by operator.
+For each operator a rule adds operators to the tile's graph and returns what they make: the part that is asked for, or
+one around it. If no rule knows an operator, whole operands are read.
 
-A rule adds operators to the tile's graph and returns what they make: the part that is asked for, or one around it. What
-no rule knows is computed from whole operands.
-
-Resize on a part of its operand.
-
-Element i of a resized axis shows the place i * factor + offset of the axis that it comes from. With factor = p / q the
-elements from a multiple of q on show what elements from 0 on show of the operand without a multiple of p elements, so
-the same Resize of a part gives a part. Where that does not hold, the part is filled to the whole operand with zeros
-that nothing reads.
+Element i of an axis that Resize makes shows the place i * factor + offset of the axis that it comes from. With factor =
+p / q the elements from a multiple of q on show what elements from 0 on show of the operand without a multiple of p
+elements, so the same Resize of a part gives a part. If that does not hold, the part is filled to the whole operand with
+zeros that nothing reads.
 """
 
 from __future__ import annotations
@@ -31,8 +27,7 @@ from ....ir.types import TensorType
 from ...base.errors import DsaError
 from ..network.boxes import Box, Interval, Shape, shape_of, size, whole
 from ..network.graph import Network
-from .local_builder import LocalBuilder, LocalPart
-from .local_site import LocalSite, Rule, require_whole
+from .local_builder import LocalBuilder, LocalPart, LocalSite, Rule, require_whole
 
 _DENOMINATOR = 64
 """Larger ones would fill the part to nearly the whole operand."""
