@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
-from eqfuse.lowering.tuning.cost_model import AnalyticModel, CostModel
-from eqfuse.lowering.tuning.learning import Learner
+from eqfuse.lowering.tuning.cost_model import AnalyticModel, CostModel, Learner
 from eqfuse.lowering.tuning.records import Record, RecordDatabase
 
 FEWEST = 16

@@ -36,6 +36,7 @@ from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.benchmarks.table5.figures import FIG14, TABLE5, PrintedBalance
 from eqfuse.costmodels.device import Device
 from eqfuse.driver.clock import Clock
+from eqfuse.driver.compiler.processor import ProcessorKernels
 from eqfuse.driver.options import Options
 from eqfuse.driver.partition import Partitioned, compile_drawn, partition_model
 from eqfuse.driver.saturate import Saturated, saturate_model
@@ -51,7 +52,6 @@ from eqfuse.extract.partition.templates.kernels import KernelModel
 from eqfuse.extract.partition.templates.savings import intermediate_bytes
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.base.target import target_of
-from eqfuse.lowering.kernels.confirmation import ProcessorKernels
 
 OTHERS: tuple[PartitionMethod, ...] = ("fuseops", "dnnfusion", "ago")
 CERTIFY_SECONDS = 120.0

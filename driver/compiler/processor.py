@@ -7,10 +7,16 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...engine.onnx.model import Model
 from ...engine.preparation.batches import find_batches
+from ...extract.partition.groups import Partition
+from ...extract.partition.search.confirmation import Confirm
+from ...extract.partition.templates.operator_set import Members
+from ...ir.graph import OperatorGraph
 from ...lowering.base.errors import CrashError, WrongKernelsError
 from ...lowering.base.interface import outputs_of
 from ...lowering.base.linking import Linker
@@ -20,17 +26,9 @@ from ...lowering.base.weights import Weights
 from ...lowering.bundle import bundle, isolation
 from ...lowering.bundle.isolation import call_isolated
 from ...lowering.kernels import pool
-from ...lowering.kernels.confirmation import ProcessorKernels
+from ...lowering.kernels.map_copies import copy_maps, is_copy
 from ...lowering.kernels.variants import Cut
-from ...lowering.plan.manifest import (
-    LIBRARY,
-    PLAN,
-    FallbackEntry,
-    Manifest,
-    MeasurementSummary,
-    Platform,
-    SizeSummary,
-)
+from ...lowering.plan.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, MeasurementSummary, Platform, SizeSummary
 from ...support.custom_operators import list_libraries
 from ...support.deadlines import seconds_left
 from ...support.errors import VerificationError
@@ -42,9 +40,7 @@ from .compilation import Built, Compilation
 from .kernel_choice import Attempt, Memory, choose_kernels
 
 if TYPE_CHECKING:
-    from ...engine.onnx.model import Model
     from ...engine.verification import Verification
-    from ...ir.graph import OperatorGraph
     from ...lowering.bundle.check import Runnable
     from ...lowering.kernels.compilation import CompiledKernels
     from ...lowering.kernels.prim_funcs import LoweredKernels
@@ -60,6 +56,47 @@ TIMING_ROUNDS = 25
 _RUNS = 4
 """Runs that share the time limit of verification: two are compared, and more find the kernel that hangs."""
 Runs = TypeVar("Runs", bound="Runnable")
+
+
+@dataclass(frozen=True)
+class ProcessorKernels:
+    """The lowering for a processor: kernels apart from views, several anchor ops in one if a rule fits them."""
+
+    target: Target
+
+    @property
+    def threads(self) -> int:
+        """The threads that a kernel runs on."""
+        return self.target.threads
+
+    @property
+    def views_apart(self) -> bool:
+        """Whether a view is a step between kernels, which moves nothing."""
+        return True
+
+    def list_alone(self, graph: OperatorGraph) -> Collection[int]:
+        """The operators that have no lowering."""
+        from ...lowering.compute import has_lowering  # which imports TVM
+
+        return [index for index, operator in enumerate(graph.operators) if not has_lowering(operator, graph.at_call)]
+
+    def confirm(self, model: Model) -> Confirm:
+        """The test whether the schedule rules fit kernels of a model's graph."""
+        weights = Weights(model)
+        answers: dict[tuple[str, str], bool] = {}
+
+        def list_refused(partition: Partition, kernels: Mapping[Members, str]) -> Collection[Members]:
+            if not kernels:
+                return ()
+            from ...lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
+
+            graph, groups = copy_maps(partition.graph.at_call, partition.members)
+            copies = sum(1 for _ in takewhile(is_copy, graph.operators))
+            as_lowered = dict(zip(partition.members, groups[copies:], strict=False))
+            fits = ScheduleCheck(DistinctKernels.of(graph, groups, weights), self.target, answers)
+            return [members for members, rule in kernels.items() if not fits(as_lowered[members], rule)]
+
+        return list_refused
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from tvm import te, tirx
 
 from ...ir.operators.numbers import shares_exponents
-from . import elementary, integers, trigonometry
+from . import elementary, integers
 from .call import Expr, Lowering, NotLowered, TensorCall, read, sizes
 from .elementary import bound, dtype_of, exp, if_negative, sigmoid
 
@@ -184,12 +184,12 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Sigmoid": sigmoid,
     "Tanh": elementary.tanh,
     "Erf": elementary.erf,
-    "Sin": trigonometry.sin,
-    "Cos": trigonometry.cos,
-    "Tan": trigonometry.tan,
-    "Asin": trigonometry.asin,
-    "Acos": trigonometry.acos,
-    "Atan": trigonometry.atan,
+    "Sin": elementary.sin,
+    "Cos": elementary.cos,
+    "Tan": elementary.tan,
+    "Asin": elementary.asin,
+    "Acos": elementary.acos,
+    "Atan": elementary.atan,
     "Sinh": tirx.sinh,
     "Cosh": tirx.cosh,
     "Asinh": _asinh,

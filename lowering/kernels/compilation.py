@@ -1,15 +1,22 @@
-"""The kernels of a cut graph as object files: ``OperatorGraph, kernels -> CompiledKernels``.
+"""The kernels of a partitioned graph as object files: ``OperatorGraph, kernels -> CompiledKernels``.
 
 Each kernel becomes a PrimFunc, those that are equal but for their weights the same one; it is scheduled and compiled in
 a process of its own. Operators without a lowering, and kernels that TVM cannot compile, are plain C loops,
 or left to ONNX Runtime.
+
+Objects of kernels that were compiled before, for any model, come from a store. Their key is a digest of all that decides
+about them: what the kernel computes, its name, the target, the device, the threads, the decisions, the parameters that
+are parts, and the versions of TVM and of the sources that schedule it.
 """
 
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +25,18 @@ import tvm
 from ...extract.partition.placement import Place
 from ...ir.graph import OperatorGraph
 from ...ir.types import Dimension
+from ...support.store import Store, source_digest
 from ..base.errors import LoweringError
 from ..base.interface import known_type
 from ..base.linking import Linker
 from ..base.target import Target
 from ..base.weights import Weights
+from ..bundle.bundle import versions
 from ..plan.plan import CALLBACK
 from .bodies import call_kernels, find_kernels
 from .channels_last import last_shape
 from .fallback import Fallback, LoopCall
 from .messages import Answer, Choices, Request
-from .object_store import ObjectStore
 from .pool import compile_requests
 from .prim_funcs import Array, DistinctKernels, KernelCall, LoweredKernels, LoweredStep, task_key
 from .steps import InPlace, steps
@@ -38,6 +46,10 @@ Observer = Callable[[str], None]
 """Called with a line about each kernel that was compiled."""
 
 
+KEPT = 2000
+"""How many objects stay, of some 30 kB each; the ones that were not used for the longest time go."""
+_SOURCES = ("lowering/schedules", "lowering/kernels")
+"""The packages that make an object of a function."""
 @dataclass(frozen=True)
 class SpecialKernels:
     """Kernels for a call of these `sizes`, by the names of dynamic dimensions; as many steps as those for all calls."""
@@ -253,3 +265,52 @@ def _compile(requests: Sequence[Request], keys: Mapping[str, str], processes: in
         yield answer
     if rest:
         store.trim()
+
+
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """Objects in the user's cache folder. One that cannot be read is compiled again."""
+
+    store: Store
+
+    @staticmethod
+    def in_cache() -> ObjectStore:
+        """The store in ``$XDG_CACHE_HOME/eqfuse/objects``, by default under ``~/.cache``."""
+        return ObjectStore(Store.in_cache("objects"))
+
+    def fetch(self, request: Request, task: str) -> Answer | None:
+        """Write the object of a request, whose function has the key `task`, and return its answer; None where there is
+        none."""
+        stored = self.store.read_bytes(_key(request, task))
+        if stored is None:
+            return None
+        answer, content = pickle.loads(stored)
+        Path(request.object_file).parent.mkdir(exist_ok=True)
+        Path(request.object_file).write_bytes(content)
+        kept: Answer = replace(answer, seconds=0.0)
+        return kept
+
+    def keep(self, request: Request, task: str, answer: Answer) -> None:
+        """Keep an object that was compiled; not one for which another schedule had to be given up."""
+        if answer.problem is None and answer.recovered is None:
+            content = pickle.dumps((answer, Path(request.object_file).read_bytes()))
+            self.store.keep_bytes(_key(request, task), content)
+
+    def trim(self) -> None:
+        """Remove the oldest objects beyond those that stay."""
+        self.store.trim(KEPT)
+
+
+def _key(request: Request, task: str) -> str:
+    chosen = (
+        request.name, request.device, sorted(request.target.items()), request.threads, request.with_rules,
+        sorted(request.decisions.items()), sorted(request.without), request.parts, task, _software(),
+    )  # fmt: skip
+    return sha256(repr(chosen).encode()).hexdigest()
+
+
+@cache
+def _software() -> str:
+    return repr(sorted(versions().items())) + source_digest(*_SOURCES)

@@ -32,8 +32,7 @@ from .rules.recurrence import recurrence
 from .rules.rows import rows
 from .rules.transposition import transposition
 from .rules.window import window
-from .stages import STAGES, Estimated, find_needed_cuts, schedule_stages
-from .tiling.turned_rows import turn_rows
+from .stages import STAGES, Estimated, find_needed_cuts, schedule_stages, turn_rows
 
 RULES: tuple[Rule, ...] = (
     recurrence, joins, transposition, pointwise, convolution_chain, product_chain, contraction, channels, window, rows,

@@ -14,10 +14,10 @@ from math import inf
 from random import Random
 
 from ..base.decisions import Decisions, DecisionSite
+from .cost_model import Learner
 from .evolution import TaskSearch
 from .joins import SCHEDULED_APART, Join, best_joins, compose_schedules, other_joins, split_kernels, with_joins
 from .laboratory import Laboratory, Trial
-from .learning import Learner
 from .settings import Settings, trials_for
 from .space import decisions_of
 from .task_scheduler import Progress, next_turn

@@ -1,4 +1,4 @@
-"""3x3 convolutions by Winograd's minimal filters, F(2x2, 3x3) and F(4x4, 3x3), where they take fewer cycles.
+"""3x3 convolutions by Winograd's minimal filters, F(2x2, 3x3) and F(4x4, 3x3), if they take fewer cycles.
 
     parallel slab of tiles: {
         for tile: vectors of c: V[xi] = B^T d B                       (registers)
@@ -8,6 +8,11 @@
 
 V and M of a slab stay in a cache, and no tile is computed twice; the weights U are transformed when the module is built
 (Lavin and Gray, CVPR 2016; that tiles are the rows of products is theirs too, section 4.1).
+
+A plane of dynamic size may have few tiles of a filter. Its products are direct then, of weights that stand behind the
+transformed ones:
+
+    if tiles >= least: (as above) else: for ...: C += X[...] * W'[first + o // 32 * 9 + i * 3 + j, c, o % 32]
 """
 
 from __future__ import annotations
@@ -16,18 +21,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tvm import s_tir, tirx
+import tvm
+import tvm_ffi
+from tvm import ir, s_tir, tirx
+from tvm.s_tir import stmt as s_stmt
 
 from ....costmodels.device import Device
 from ....costmodels.register_tiles import Tile, register_tiles, tile_cycles
 from ...base.decisions import Alternative
+from ..base.blocks import FUNCTION, BlockInfo
 from ..base.draft import Draft
-from ..base.rewriting import rebuild, with_loop_body
+from ..base.rewriting import point, rebuild, with_body, with_loop_body
 from ..base.tiled import Tiled
-from ..base.winograd_filters import FILTERS, Filter, WinogradWeights
+from ..base.winograd_filters import FILTERS, TAPS, Filter, WinogradWeights
 from ..tiling.register_tile import UNROLLED_PRODUCTS, TilePlan, cut_tile, finish_tile, share
 from ..tiling.tiles import FLOAT_BYTES
-from ..winograd.few_tiles import FEW_ROWS, least_tiles, read_direct_weights
 from ..winograd.function import COPY, INPUT, LEAST_SLAB, OUTPUT, PRODUCT, WinogradTiling, rewrite_function
 from ..winograd.match import FilteredConvolution
 from .pointwise import schedule_prologues
@@ -46,6 +54,10 @@ EXPOSED = 0.4
 """The part of the traffic to a second cache, or of a long stream, that nothing hides: measured on the device `host`."""
 FREE_ROWS = 8
 """Rows of a register tile where a call decides about the number of tiles: the last of a slab may have few."""
+FEW_ROWS = 4
+"""Rows of a register tile of the direct products of planes with few tiles."""
+MOST_FEW = 32
+"""Tiles from which on a filter is always taken: its register tiles are full."""
 SLAB = range(8, 257)
 """Tiles of a slab, where there are as many: fewer would read the weights too often, more fit no second cache."""
 
@@ -190,3 +202,62 @@ def _traffic_cycles(tiling: WinogradTiling, device: Device) -> float:
     again = (tiling.slabs - 1) * weights / device.bandwidth(2 * weights)
     exposed = EXPOSED if 2 * kept <= device.second_cache else 1.0
     return device.clock * (exposed * between + EXPOSED * again) + weights / device.dram_bandwidth * device.clock
+
+
+
+
+# --- planes of dynamic size with few tiles
+
+
+def least_tiles(
+    tiling: WinogradTiling, tile: Tile, cycles_of: Callable[[WinogradTiling], float], device: Device
+) -> int:
+    """The number of tiles of the filter from which on it is estimated to be faster than direct products.
+
+    `tile` is that of the direct products; `cycles_of` estimates the filter for a tiling of fixed sizes.
+    """
+    conv, size = tiling.convolution, tiling.filter.size
+    channels, outputs = conv.channels, int(conv.outputs[3])
+    weights = FLOAT_BYTES * TAPS**2 * channels * outputs
+    for count in range(1, MOST_FEW):
+        fixed = replace(conv, outputs=(1, size, size * count, outputs))
+        filtered = cycles_of(replace(tiling, convolution=fixed, slabs=1))
+        direct = tile_cycles(tile, size**2 * count, outputs, TAPS**2 * channels, device)
+        if filtered < direct + weights / device.dram_bandwidth * device.clock:
+            return count
+    return MOST_FEW
+
+
+def read_direct_weights(draft: Draft, anchor: BlockInfo, tiling: WinogradTiling) -> Draft:
+    """A draft whose sum reads the weights that stand behind the transformed ones."""
+    function, columns = draft.function, tiling.columns
+    before = function.params[tiling.convolution.weights]
+    count = int(before.shape[0]) // columns
+    first = count * tiling.filter.products
+    shape = (first + count * TAPS**2, before.shape[1], columns)
+    packed = tirx.decl_buffer(shape, "float32", str(before.name))
+
+    def place_of(o: Any, c: Any, i: Any, j: Any) -> tuple[Any, ...]:
+        return (first + o // columns * TAPS**2 + i * TAPS + j, c, o % columns)
+
+    def load(part: Any) -> Any:
+        is_weight = part.source.same_as(before)
+        return tirx.BufferLoad(packed, place_of(*part.indices)) if is_weight else part
+
+    def rewrite(node: Any) -> Any:
+        is_sum = isinstance(node, s_stmt.SBlockRealize) and str(node.block.name_hint) == anchor_name
+        if not is_sum:
+            return rebuild(node, rewrite)
+        block, store = node.block, node.block.body
+        value = tvm_ffi.structural_map(store.value, [(ir.TensorLoad, load)])
+        reads = [
+            point(packed, place_of(*(r.min for r in region.region))) if region.source.same_as(before) else region
+            for region in block.reads
+        ]
+        body = with_body(block, tirx.BufferStore(store.buffer, value, store.indices), reads=reads)
+        return s_stmt.SBlockRealize(node.iter_values, node.predicate, body)
+
+    anchor_name = str(draft.schedule.get(anchor.block).name_hint)
+    params = [packed if p.same_as(before) else p for p in function.params]
+    changed = tirx.PrimFunc(params, rewrite(function.body), function.ret_type, function.attrs)
+    return replace(draft, schedule=s_tir.Schedule(tvm.IRModule({FUNCTION: changed})))

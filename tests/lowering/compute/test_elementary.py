@@ -14,7 +14,7 @@ from scipy import special
 from tvm import s_tir, te
 
 from eqfuse.lowering.base.target import target_of
-from eqfuse.lowering.compute import elementary, trigonometry
+from eqfuse.lowering.compute import elementary
 
 from ..in_tvm import Array
 
@@ -59,12 +59,12 @@ ACCURACIES = {
     "tanh": Accuracy(elementary.tanh, np.tanh, 6, (-1, 1), flushes=False),
     "erf": Accuracy(elementary.erf, special.erf, 8, (-1, 1)),
     "log": Accuracy(elementary.log, np.log, 1.5, (NAN, INFINITY), flushes=False),
-    "sin": Accuracy(trigonometry.sin, np.sin, 3, (NAN, NAN), flushes=False),
-    "cos": Accuracy(trigonometry.cos, np.cos, 3, (NAN, NAN), flushes=False),
-    "tan": Accuracy(trigonometry.tan, np.tan, 4, (NAN, NAN), flushes=False),
-    "atan": Accuracy(trigonometry.atan, np.arctan, 3, (-np.pi / 2, np.pi / 2), flushes=False),
-    "asin": Accuracy(trigonometry.asin, np.arcsin, 3, (NAN, NAN), flushes=False),
-    "acos": Accuracy(trigonometry.acos, np.arccos, 3, (NAN, NAN), flushes=False),
+    "sin": Accuracy(elementary.sin, np.sin, 3, (NAN, NAN), flushes=False),
+    "cos": Accuracy(elementary.cos, np.cos, 3, (NAN, NAN), flushes=False),
+    "tan": Accuracy(elementary.tan, np.tan, 4, (NAN, NAN), flushes=False),
+    "atan": Accuracy(elementary.atan, np.arctan, 3, (-np.pi / 2, np.pi / 2), flushes=False),
+    "asin": Accuracy(elementary.asin, np.arcsin, 3, (NAN, NAN), flushes=False),
+    "acos": Accuracy(elementary.acos, np.arccos, 3, (NAN, NAN), flushes=False),
     "softplus": Accuracy(elementary.softplus, softplus, 3, (0, INFINITY)),
 }
 functions = pytest.mark.parametrize("function", ACCURACIES.values(), ids=ACCURACIES.keys())

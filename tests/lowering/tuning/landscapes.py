@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from random import Random
 
 from eqfuse.lowering.base.decisions import DecisionSite, Trace
-from eqfuse.lowering.tuning.cost_model import AnalyticModel, CostModel, features_of
+from eqfuse.lowering.tuning.cost_model import AnalyticModel, CostModel, Learner, features_of
 from eqfuse.lowering.tuning.evolution import TaskSearch
-from eqfuse.lowering.tuning.learning import Learner
 from eqfuse.lowering.tuning.records import Record, RecordDatabase
 
 FEATURES = {"operations": 1e6, "bytes": 2e5}

@@ -14,8 +14,7 @@ from scipy.stats import kendalltau
 
 from eqfuse.lowering.base.decisions import DecisionSite, Option
 from eqfuse.lowering.tuning import cost_model
-from eqfuse.lowering.tuning.cost_model import AnalyticModel, CostModel, LearnedModel, features_of
-from eqfuse.lowering.tuning.learning import WORST_SCORE, Learner
+from eqfuse.lowering.tuning.cost_model import WORST_SCORE, AnalyticModel, CostModel, LearnedModel, Learner, features_of
 from eqfuse.lowering.tuning.records import Record, RecordDatabase
 
 from .landscapes import DEVICE, FEATURES, RUNNER, Landscape, landscape, record
