@@ -4,9 +4,9 @@ Each kernel becomes a PrimFunc, those that are equal but for their weights the s
 a process of its own. Operators without a lowering, and kernels that TVM cannot compile, are plain C loops,
 or left to ONNX Runtime.
 
-Objects of kernels that were compiled before, for any model, come from a store. Their key is a digest of all that decides
-about them: what the kernel computes, its name, the target, the device, the threads, the decisions, the parameters that
-are parts, and the versions of TVM and of the sources that schedule it.
+Objects of kernels that were compiled before, for any model, come from a store. The key is a digest of all that decides
+about them: what the kernel computes, its name, the target, the device, threads, decisions, parameters that are parts,
+and the versions of TVM and of the sources that schedule it.
 """
 
 from __future__ import annotations

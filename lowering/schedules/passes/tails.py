@@ -2,32 +2,32 @@
 
     for o in 4: for i in 16: where(o*16 + i < 56): Y[o*16 + i]    =>    for o in 4: for i in 16: Y[min(o*16, 40) + i]
 
-Elements of the overlap are computed twice, with the same result, by whole vectors, without branches. It holds where
-outputs do not share memory with inputs, and where a reduction starts and ends inside of the tile: every rule here puts
-its loops there. A tile is never larger than its axis; where a call decides about the axis, it may be, and then the
-function has both, the tiles that overlap and smaller ones, or the loops with their guards:
+Elements of the overlap are computed twice, with the same result, by whole vectors, without branches. This needs outputs
+that do not share memory with inputs, and reductions that start and end inside of the tile: every rule puts their loops
+there. A tile is never larger than an axis of a fixed size. It may be larger than a dynamic axis, and then the function
+has two bodies: the tiles that overlap, and smaller ones or the loops with their guards.
 
     if n >= 16: { for o: for i in 16: Y[min(o*16, n - 16) + i] } else: { for o: for i in 16: where(o*16 + i < n): ... }
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
+import tvm
 import tvm_ffi
-from tvm import ir, sym, tirx
+from tvm import ir, s_tir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
-from ..base.blocks import REDUCTION, parameter_index, walk
+from ..base.blocks import FUNCTION, REDUCTION, parameter_index, walk
 from ..base.draft import Draft
 from ..base.extents import is_extent, typical_sizes
-from ..base.rewriting import conjuncts, drop_moduli, join_pixels, rebuild, with_body
+from ..base.rewriting import conjuncts, drop_moduli, join_pixels, rebuild, substitute, with_body
 from ..base.tiled import Tiled
-from .branches import branch
 
 MASKED_EXTENT, MASKED_TILE = "eqfuse.masked_extent", "eqfuse.masked_tile"
 """Annotations of a block of partial results whose tile does not divide the extent: `rfactor` loses the guard."""
@@ -57,7 +57,7 @@ def overlap_tails(tiled: Tiled) -> Tiled:
         moved, whole = _move_tails(draft)
         conditions = [*whole, *conditions]
     if conditions:
-        moved = branch(moved, conditions, _keep_guards(draft) if tiled.smaller is None else tiled.smaller.draft)
+        moved = _branch(moved, conditions, _keep_guards(draft) if tiled.smaller is None else tiled.smaller.draft)
     return replace(tiled, draft=moved)
 
 
@@ -393,3 +393,34 @@ def _mask(node: Any, tail: _Tail) -> Any:
 
 def _has(expression: Any, variable: Any) -> bool:
     return any(isinstance(part, tirx.Var) and part.same_as(variable) for part in walk(expression))
+
+
+# --- two bodies
+
+
+def _branch(large: Draft, conditions: Sequence[Any], small: Draft) -> Draft:
+    """A draft that does what `large` does if all conditions hold, and otherwise what `small` does.
+
+    Both have the same parameters, in the same layouts. Loops and blocks of neither are valid in it.
+    """
+    realized, little = large.function.body, small.function.body.block
+    buffers = {buffer: tirx.Var(f"{buffer.name}_small", buffer.ty) for buffer in little.alloc_buffers}
+    parameters = zip(small.function.params, large.function.params, strict=True)
+    names = buffers | {own: other for own, other in parameters if not own.same_as(other)}
+    distinct = [c for n, c in enumerate(conditions) if not any(structural_equal(c, d) for d in conditions[:n])]
+    root = realized.block
+    other = _rename_blocks(substitute(little.body, names))
+    body = tirx.IfThenElse(tirx.all(*distinct), root.body, other)
+    block = with_body(root, body, alloc_buffers=[*root.alloc_buffers, *buffers.values()])
+    function = large.function.with_body(s_stmt.SBlockRealize(realized.iter_values, realized.predicate, block))
+    module = s_tir.transform.ConvertSSA()(tvm.IRModule({FUNCTION: function}))
+    return replace(large, schedule=s_tir.Schedule(module))
+
+
+def _rename_blocks(node: Any) -> Any:
+    """The statement with other names of its blocks: those of a function are unique."""
+    rebuilt = rebuild(node, _rename_blocks)
+    if not isinstance(rebuilt, s_stmt.SBlockRealize):
+        return rebuilt
+    block = with_body(rebuilt.block, rebuilt.block.body, name_hint=f"{rebuilt.block.name_hint}_small")
+    return s_stmt.SBlockRealize(rebuilt.iter_values, rebuilt.predicate, block)
