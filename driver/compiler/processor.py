@@ -187,7 +187,7 @@ class Processor:
     ) -> tuple[Attempt, str, MeasurementSummary]:
         """The attempt and its verdict; the base where that was right and the attempt is wrong.
 
-        Raises VerificationError where both are wrong.
+        Raises VerificationError if both are wrong.
         """
         try:
             return attempt, self._verify(compilation, attempt), summary
@@ -198,7 +198,7 @@ class Processor:
             return base, verdict, replace(summary, kernels=kept, problem=str(error))
 
     def _why_not_measured(self) -> str:
-        """Empty where kernels are measured."""
+        """Empty if kernels are measured."""
         return "" if self.measure else "--no-measure"
 
     def lower(
@@ -247,14 +247,14 @@ class Processor:
             write_project(folder, plan, weights, objects, Naming(self.prefix, architecture))
 
     def _verify(self, compilation: Compilation, attempt: Attempt) -> str:
-        """The verdict in one line; "" where none is asked for. Raises VerificationError where the bundle is wrong."""
+        """The verdict in one line; "" if none is asked for. Raises VerificationError if the bundle is wrong."""
         if not compilation.options.verify:
             return ""
         with compilation.clock.phase("verify"):
             return self._verdict(compilation, attempt.folder, bundle.read_manifest(attempt.folder), attempt.prepared)
 
     def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: CompiledKernels) -> str:
-        """Verify the bundle; the verdict in one line. Raises VerificationError where it differs from the original."""
+        """Verify the bundle; the verdict in one line. Raises VerificationError if it differs from the original."""
         from ...lowering.running.isolated_model import IsolatedModel
 
         label = compilation.model.label
@@ -334,7 +334,7 @@ class Processor:
 
 
 def _describe_sizes(compilation: Compilation, prepared: CompiledKernels) -> SizeSummary | None:
-    """None where no dimension is free."""
+    """None if no dimension is free."""
     if not compilation.free:
         return None
     typical = {name: prepared.graph.sizes[name] for name in compilation.free}

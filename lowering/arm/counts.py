@@ -100,7 +100,7 @@ def total(counts: Iterable[Counts]) -> Counts:
 
 
 def parse_report(text: str) -> dict[int, Counts]:
-    """The plugin's report: counts by region. Raises ToolError where the report is none."""
+    """The plugin's report: counts by region. Raises ToolError if the report is none."""
     lines = [line.split() for line in text.splitlines()]
     if not lines or tuple(lines[0][: len(SINGLES) + 1]) != ("region", *SINGLES):
         raise ToolError("qemu-aarch64: the counting plugin left no report; does this QEMU take plugins?")
@@ -113,7 +113,7 @@ def parse_report(text: str) -> dict[int, Counts]:
 
 
 def by_call(regions: Mapping[int, Counts], plan: Plan) -> ModelCounts:
-    """Regions as the generated C marks them: 0 outside, steps from 1. Raises ToolError where no step was marked."""
+    """Regions as the generated C marks them: 0 outside, steps from 1. Raises ToolError if no step was marked."""
     if not any(regions.get(number + 1) for number in range(len(plan.steps))):
         raise ToolError("example: marks no kernels; build it for emulation")
     calls = []

@@ -43,7 +43,7 @@ def run_example(
 ) -> list[NDArray[np.generic]]:
     """The model's outputs for these inputs, both in the plan's order.
 
-    Raises UsageError where the model refuses the shapes of the inputs, ToolError where the example fails, as it does on
+    Raises UsageError if the model refuses the shapes of the inputs, ToolError if the example fails, as it does on
     an instruction that the device does not have.
     """
     with scratch_folder("arm") as scratch:
@@ -64,7 +64,7 @@ def count_example(
 
     The same executable and inputs give the same counts, on any machine. The counted inference is the second one, so
     the caches hold what the first one left; with `warm` off it is the first one.
-    `executable` is of `build_example(..., emulation=True)`. Raises ToolError where a tool is missing or fails.
+    `executable` is of `build_example(..., emulation=True)`. Raises ToolError if a tool is missing or fails.
     """
     with scratch_folder("arm") as scratch:
         folder = Path(scratch)
@@ -85,7 +85,7 @@ def count_regions(
 
     `command` should be of paths relative to `folder`: it lies on the stack, above everything else there.
     `processor` is QEMU's name for it; `libraries` is where the program finds its files before it looks at this
-    machine's; `variables` are NAME=VALUE. Raises ToolError where a tool is missing, too new, or the program fails.
+    machine's; `variables` are NAME=VALUE. Raises ToolError if a tool is missing, too new, or the program fails.
     """
     emulator, plugin = find_counting_emulator(), build_plugin()
     shutil.copyfile(plugin, folder / "counts.so")
@@ -98,7 +98,7 @@ def count_regions(
 
 
 def find_counting_emulator() -> Path:
-    """The qemu-aarch64 that takes plugins. Raises ToolError where there is none or where it is too new."""
+    """The qemu-aarch64 that takes plugins. Raises ToolError if there is none or where it is too new."""
     emulator = find(Tool.COUNTING_EMULATOR)
     answer = emulate([emulator, "--version"], Path.cwd())
     version = re.search(r"version (\d+)\.(\d+)", answer)

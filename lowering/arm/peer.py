@@ -33,7 +33,7 @@ class Arm64Root:
 
     @staticmethod
     def at(path: Path) -> Arm64Root:
-        """The root in that folder. Raises ToolError where there is none."""
+        """The root in that folder. Raises ToolError if there is none."""
         releases = sorted((path / _PACKAGES).glob("onnxruntime-*.dist-info"))
         if not releases or not (path / _PYTHON).exists():
             raise ToolError(f"{path}: has no Python with ONNX Runtime for arm64; benchmarks/arm64_root.sh makes a root")
@@ -43,7 +43,7 @@ class Arm64Root:
         """What ONNX Runtime executes for one inference, on one thread, all its optimisations on: the third of a run.
 
         The same root, model and inputs give the same counts. The call from Python is part of them, some ten thousand
-        instructions. Raises ToolError where a tool is missing or the model cannot be run.
+        instructions. Raises ToolError if a tool is missing or the model cannot be run.
         """
         processor = processor_of(find_counting_emulator(), device)
         with scratch_folder("peer") as scratch:

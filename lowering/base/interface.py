@@ -55,7 +55,7 @@ def _input(value: ir.Value, declared: Mapping[str, Size]) -> Port:
 
 
 def require_fixed(ports: Iterable[Port]) -> None:
-    """Raise LoweringError for an input whose size a call would decide about."""
+    """Raise LoweringError for an input of a dynamic size."""
     for port in ports:
         if not port.is_static:
             suggestion = ",".join(str(d) if isinstance(d, int) else "1" for d in port.shape)
@@ -66,7 +66,7 @@ def require_fixed(ports: Iterable[Port]) -> None:
 
 
 def read_samples(paths: Iterable[Path], ports: Sequence[Port]) -> tuple[Sample, ...]:
-    """The inputs that a user gives. Raises UsageError where they do not fit the ports."""
+    """The inputs that a user gives. Raises UsageError if they do not fit the ports."""
     if not paths:
         return ()
     import onnx
@@ -131,7 +131,7 @@ def known_type(graph: OperatorGraph, value: int) -> TensorType:
 
 def _find_unknown(graph: OperatorGraph, value: int) -> int | None:
     """The operator from which on nothing is known of what is computed up to a value: its operands have types, and none
-    of its results has one. None where there is no such operator."""
+    of its results has one. None if there is no such operator."""
     waiting, seen = [value], {value}
     while waiting:
         described = graph.values[waiting.pop()]

@@ -36,7 +36,7 @@ class Port:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the sizes that a call decides about."""
+        """The names of the dynamic sizes."""
         sizes = [parse_size(extent) for extent in self.shape if isinstance(extent, str)]
         return frozenset(name for size in sizes if size is not None for name in size.names())
 
@@ -64,7 +64,7 @@ def random_inputs(
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Standard normal floats; integers and booleans are 0 or 1, which suits indices of any table.
 
-    `sizes` are those of the call, 1 where they are not given.
+    `sizes` are those of the call, 1 if they are not given.
     """
     generator = np.random.default_rng(seed)
     arrays: dict[str, np.ndarray[Any, Any]] = {}

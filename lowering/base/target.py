@@ -158,7 +158,7 @@ def target_names() -> list[str]:
 
 
 def check_target(name: str) -> None:
-    """Raise UsageError where there is no such target. A device file of the user's own is one, by its path."""
+    """Raise UsageError if there is no such target. A device file of the user's own is one, by its path."""
     if name not in target_names() and not name.endswith(".toml"):
         near = get_close_matches(name, target_names(), 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -177,7 +177,7 @@ def accelerator_of(name: str) -> DsaDevice:
 
 
 def check_linker() -> None:
-    """Raise UsageError where this machine has nothing to link a library with."""
+    """Raise UsageError if this machine has nothing to link a library with."""
     named = os.environ.get("CXX") or os.environ.get("CC")
     if named is None and not any(map(shutil.which, ("g++", "gcc", "clang++", "clang", "c++", "cc"))):
         raise UsageError("--target host: no C++ compiler to link with; install one (Debian: g++) or set CXX")

@@ -50,7 +50,7 @@ def find(tool: Tool) -> Path:
 
 
 def missing(*tools: Tool) -> str:
-    """One line that names all of these tools that are missing; empty where none is."""
+    """One line that names all of these tools that are missing; empty if none is."""
     absent = []
     for tool in tools:
         try:

@@ -41,7 +41,7 @@ def _version(name: str) -> str:
 
 
 def check_destination(path: Path) -> None:
-    """Raise UsageError where no bundle can be put, or where something else would be lost: before the work."""
+    """Raise UsageError if no bundle can be put, or if something else would be lost: before the work."""
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path}: is a file; name a folder to write the bundle to")
     if path.is_dir() and any(path.iterdir()) and not (path / MANIFEST).is_file():
@@ -64,7 +64,7 @@ def stage_bundle(path: Path) -> Iterator[Path]:
 def publish(folder: Path, path: Path) -> None:
     """Move a complete folder to `path`, in place of an earlier bundle; whoever opens `path` finds one of the two.
 
-    Raises UsageError where something else was put there meanwhile, EqfuseError where it cannot be moved.
+    Raises UsageError if something else was put there meanwhile, EqfuseError if it cannot be moved.
     """
     check_destination(path)
     try:
@@ -133,7 +133,7 @@ def _check_files(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def check_file(file: Path, expected: str, copy: Path | None = None) -> None:
-    """Raise BundleError where a file of a bundle is missing or is another one.
+    """Raise BundleError if a file of a bundle is missing or is another one.
 
     `copy` is another path to the same content, by which it will be used: the check is about this one.
     """

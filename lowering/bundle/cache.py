@@ -41,7 +41,7 @@ def fingerprint(model: Model) -> str:
 
 
 def fetch(key: str, folder: Path) -> bool:
-    """Copy a bundle that was kept into an empty folder; False where there is none, or none that is whole."""
+    """Copy a bundle that was kept into an empty folder; False if there is none, or none that is whole."""
     store = _store()
     if not store.path(key).is_dir():
         return False

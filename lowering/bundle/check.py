@@ -69,7 +69,7 @@ def verify_compiled(
     compiled, shows how much of a difference is rounding.
 
     Tolerances, the float64 oracle and the demand that outputs depend on the inputs are those of `verify`. Also returns
-    the compiled model as the runs left it. Raises VerificationError where there is no verdict.
+    the compiled model as the runs left it. Raises VerificationError if there is no verdict.
     """
     with model_file(original) as path, model_file(rewritten or path) as other:
         kept = None if rewritten is None else other.absolute()
@@ -84,7 +84,7 @@ def call_for_verdict(
 ) -> Outcome:
     """What a comparison with an original finds in a process of its own, where that may crash or never end.
 
-    Compiled code runs in yet another one. Raises VerificationError where there is no answer within `limit` seconds.
+    Compiled code runs in yet another one. Raises VerificationError if there is no answer within `limit` seconds.
     """
     try:
         return call_isolated(limit, function, *arguments, **named)

@@ -58,7 +58,7 @@ def call_isolated(
     """Return what a function of some module returns, called in another process with arguments that can be pickled.
 
     Raises the EqfuseError that it raises, LoweringError with the text of any other exception or where there is no
-    process to be had, and CrashError where the process died or the function took longer than `seconds`.
+    process to be had, and CrashError if the process died or the function took longer than `seconds`.
     """
     try:
         result: Result = _POOL.ask(FunctionCall(os.getcwd(), function, arguments, named), seconds)

@@ -56,7 +56,7 @@ def compute(
 ) -> tuple[Tensor, ...]:
     """The results of an operator of `graph`, perhaps without those at the end that nothing reads.
 
-    `inputs` are in the order of the operator, None where one is absent.
+    `inputs` are in the order of the operator, None if one is absent.
     Raises NotLowered, naming the node, where `lowerable` gives a reason, or a size does not follow from the `extents`.
     """
     reason = _obstacle(operator, graph)
@@ -78,7 +78,7 @@ def _values_of(operator: Operator) -> tuple[tuple[int | None, ...], tuple[int | 
 
 
 def lowerable(operator: Operator, graph: OperatorGraph) -> str | None:
-    """Why an operator has no lowering; None where it has one."""
+    """Why an operator has no lowering; None if it has one."""
     reason = _obstacle(operator, graph)
     if reason is not None:
         return reason

@@ -39,7 +39,7 @@ class Immediate:
 
     @staticmethod
     def of(array: np.ndarray[Any, Any]) -> Immediate:
-        """The one element of an array. Raises ValueError where there are more."""
+        """The one element of an array. Raises ValueError if there are more."""
         return Immediate(tirx.const(array.item(), array.dtype.name), array.shape, array.dtype.name)
 
     def __call__(self, *indices: Expr) -> Expr:
@@ -128,14 +128,14 @@ class TensorCall:
         return result
 
     def source(self, position: int) -> Operand:
-        """An input that has to be there. Raises NotLowered where it is absent."""
+        """An input that has to be there. Raises NotLowered if it is absent."""
         operand = self.optional(position)
         if operand is None:
             raise NotLowered(f"input {position} is absent")
         return operand
 
     def optional(self, position: int) -> Operand | None:
-        """An input; None where it is absent."""
+        """An input; None if it is absent."""
         return self.sources[position] if position < len(self.sources) else None
 
     @property
@@ -151,7 +151,7 @@ class TensorCall:
         return value
 
     def numbers(self, position: int) -> tuple[int, ...]:
-        """The shape of an input. Raises NotLowered where it is absent, or a call decides about it."""
+        """The shape of an input. Raises NotLowered if it is absent or dynamic."""
         shape = sizes(self.source(position))
         if not all(isinstance(extent, int) for extent in shape):
             raise NotLowered(f"the shape of input {position} is not fixed")

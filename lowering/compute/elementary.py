@@ -130,7 +130,7 @@ def exp(x: Expr) -> Expr:
 
 
 def exp_below_88(x: Expr) -> Expr:
-    """The exponential of a number not above 88, by fewer instructions than `exp`; 0 where that is subnormal."""
+    """The exponential of a number not above 88, by fewer instructions than `exp`; 0 if that is subnormal."""
     if dtype_of(x) != "float32":
         return tirx.exp(x)
     return _split(_at_least(x, -88.0), 1.0, lambda rest, power: horner(rest, _EXP) * power)
@@ -205,7 +205,7 @@ def _odd_quotient(x: Expr, reach: float, above: Sequence[float], below: Sequence
 
 
 def sigmoid(x: Expr) -> Expr:
-    """1 / (1 + exp(-x)); 0 where that is subnormal."""
+    """1 / (1 + exp(-x)); 0 if that is subnormal."""
     if dtype_of(x) != "float32":
         return tirx.const(1.0, dtype_of(x)) / (tirx.exp(-x) + 1.0)
     negated = -between(x, -88.7, 88.0)  # 1 + exp of it is infinity from 88.4 on
@@ -231,17 +231,17 @@ def mish(x: Expr) -> Expr:
 
 
 def elu(x: Expr, alpha: float) -> Expr:
-    """alpha (exp(x) - 1) where x is negative, else x."""
+    """alpha (exp(x) - 1) if x is negative, else x."""
     return if_negative(x, (exp_below_88(x) - 1.0) * tirx.const(alpha, dtype_of(x)), x)
 
 
 def leaky(x: Expr, alpha: float) -> Expr:
-    """alpha x where x is negative, else x."""
+    """alpha x if x is negative, else x."""
     return if_negative(x, x * tirx.const(alpha, dtype_of(x)), x)
 
 
 def thresholded(x: Expr, alpha: float) -> Expr:
-    """x where it is above alpha, else 0, for NaN too."""
+    """x if it is above alpha, else 0, for NaN too."""
     return tirx.Select(tirx.GT(x, tirx.const(alpha, dtype_of(x))), x, tirx.const(0, dtype_of(x)))
 
 
@@ -422,7 +422,7 @@ def _sin_or_cos(r: Expr, turns: Expr) -> Expr:
 
 
 def _with_sign(x: Expr, bit: Expr) -> Expr:
-    """A number whose sign is exchanged where the bit is set."""
+    """A number whose sign is exchanged if the bit is set."""
     return tirx.reinterpret("float32", tirx.reinterpret("int32", x) ^ bit)
 
 

@@ -1,4 +1,4 @@
-"""Extents of a kernel's tensors: numbers, and expressions of the variables that stand for sizes that a call decides.
+"""Extents of a kernel's tensors: numbers, and expressions of the variables that stand for dynamic sizes.
 
 A variable is the size of a dimension of one of the kernel's tensors, from whose shape compiled code takes it. Sizes of
 what is computed and used up inside of the kernel are expressions of these.
@@ -56,7 +56,7 @@ class Extents:
         return {name: dimension_size(str(size), sizes) for name, size in self.variables.items()}
 
     def shape(self, type_: TensorType | None) -> tuple[Extent, ...]:
-        """The extents of a tensor, () where nothing is known of its rank. Raises UnknownExtent."""
+        """The extents of a tensor, () if nothing is known of its rank. Raises UnknownExtent."""
         return tuple(map(self.extent, (type_.shape or ()) if type_ is not None else ()))
 
     def extent(self, dimension: Dimension) -> Extent:

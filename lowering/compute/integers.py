@@ -126,9 +126,9 @@ divide = _binary("divide", lambda x, y: x / y)
 remainder = _binary("remainder", tirx.truncmod)
 """Of integers, with the sign of the dividend; 0 by zero."""
 shift_left = _binary("shift_left", tirx.shift_left)
-"""Of unsigned integers; 0 where all bits are shifted out."""
+"""Of unsigned integers; 0 if all bits are shifted out."""
 shift_right = _binary("shift_right", tirx.shift_right)
-"""Of unsigned integers; 0 where all bits are shifted out."""
+"""Of unsigned integers; 0 if all bits are shifted out."""
 smaller = _binary("smaller", te.min)
 larger = _binary("larger", te.max)
 equal = _binary("equal", tirx.EQ)

@@ -254,7 +254,7 @@ def _trilu(call: TensorCall) -> te.Tensor:
 
 
 def _shape(call: TensorCall) -> te.Tensor:
-    """A list of numbers, and of extents that a call decides about."""
+    """A list of numbers, and of dynamic extents."""
     end = None if call.operator.attributes.get("end") is None else call.integer("end")
     dimensions = sizes(call.source(0))[call.integer("start", 0) : end]
 

@@ -16,8 +16,8 @@ from .reductions import largest, mean, reduce_max, reduce_sum
 from .windows import Windows, pad_around
 
 MOST_TAPS = 4096
-"""Of windows over maps of free size. Exporters write windows of 1,280 x 1,280 for "everything", of which the map of a
-call may leave little: a plain loop runs as far as the map goes."""
+"""Positions of a window over maps of dynamic size. Exporters write windows of 1,280 x 1,280 for "everything", of which
+the map of a call may leave little: a plain loop runs as far as the map goes."""
 
 ReadWindow = Callable[[Expr, Expr, Sequence[Expr]], Expr]
 """An element of a window: by batch, channel and the window's position."""
@@ -49,7 +49,7 @@ def _read_windows(call: TensorCall, fill: Expr) -> tuple[list[Any], ReadWindow]:
 
 
 def _room_behind(call: TensorCall, windows: Windows, axis: int, size: Extent, count: Extent) -> int:
-    """The padding that the last window of an axis reads, at most that where a call decides about the size."""
+    """The padding that the last window of an axis reads, at most that if the size is dynamic."""
     reach = windows.dilations[axis] * (windows.kernel[axis] - 1) + 1 - windows.before[axis]
     if isinstance(size, int) and isinstance(count, int):
         return max(0, (count - 1) * windows.strides[axis] + reach - size)
@@ -115,7 +115,7 @@ class _Count:
 
     @staticmethod
     def of(call: TensorCall, windows: Windows, axis: int) -> _Count | int:
-        """A number where all windows count as many. Raises NotLowered where one counts nothing.
+        """A number where all windows count as many. Raises NotLowered if one counts nothing.
 
         Padding counts where the operator says so, but never the room for the last window alone.
         """

@@ -1,7 +1,7 @@
 """Products of matrices, and convolutions. The stage that multiplies is the anchor.
 
 Its axes in a product: batch axes, row, column, and one reduced axis. In a convolution: batch, output channel,
-positions; reduced: channel of a group (none where a group has one), kernel. Padding is a stage `..._pad` before it,
+positions; reduced: channel of a group (none if a group has one), kernel. Padding is a stage `..._pad` before it,
 the bias one after it, each only where there is any.
 """
 

@@ -93,7 +93,7 @@ _FACTORS = 24
 @dataclass(frozen=True)
 class RecurrenceBuffers:
     """What a recurrence reads and writes, by name: ``z`` and ``r``; ``b`` (the bias of a GRU's new state), ``lengths``,
-    ``h``, ``c`` and ``p`` where there are; ``states``, ``last`` and ``last_cell`` where anything reads them."""
+    ``h``, ``c`` and ``p`` if there are; ``states``, ``last`` and ``last_cell`` if anything reads them."""
 
     reads: Mapping[str, Any]
     writes: Mapping[str, Any]
@@ -241,7 +241,7 @@ class _RecurrenceLoops:
     # --- one pass of one step
 
     def _pass(self, d: Any, s: Any, number: int, functions: tuple[Activation, ...]) -> Any:
-        """In tiles of rows; by single rows where a call has fewer than a tile."""
+        """In tiles of rows; by single rows if a call has fewer than a tile."""
         rows, batch = self.tiling.rows, self.buffers.batch
         tiles = self._tiles(d, s, number, functions, rows)
         if rows == 1 or isinstance(batch, int | tirx.IntImm):
@@ -255,14 +255,14 @@ class _RecurrenceLoops:
         def units(tile: Any) -> Any:
             def tile_of_rows(row_tile: Any) -> Any:
                 first = _start(row_tile, rows, self.buffers.batch)
-                place = _Place(d, s, tile, _start(tile, columns, hidden), first)
+                place = _StepTile(d, s, tile, _start(tile, columns, hidden), first)
                 return self._tile(place, number, functions, rows)
 
             return statements.loop("rows", -(-self.buffers.batch // rows), tile_of_rows)
 
         return statements.loop("units", -(-hidden // columns), units, kind)
 
-    def _tile(self, place: _Place, number: int, functions: tuple[Activation, ...], rows: int) -> Any:
+    def _tile(self, place: _StepTile, number: int, functions: tuple[Activation, ...], rows: int) -> Any:
         each, lanes = self.tiling.passes[number], self.tiling.lanes
         sums = tirx.decl_buffer((rows * each.gates * each.vectors, lanes), self.buffers.dtype, "sums", scope="local")
 
@@ -300,7 +300,7 @@ class _RecurrenceLoops:
         body = statements.sequence([first, product, last])
         return s_stmt.SBlockRealize([], True, s_stmt.SBlock([], [], [], "tile", body, None, [sums]))
 
-    def _input(self, place: _Place, gate: int, r: Any, unit: Any) -> Any:
+    def _input(self, place: _StepTile, gate: int, r: Any, unit: Any) -> Any:
         """What the sum of a gate begins with."""
         hidden, row = self.cell.hidden, place.row + r
         if self.cell.linear_before_reset and self.cell.kind == "GRU" and gate == 2:
@@ -308,11 +308,11 @@ class _RecurrenceLoops:
             return self._number(0.0) if bias is None else bias[place.d, 5 * hidden + place.unit + unit]
         return self._product(place, row, gate, place.unit + unit)
 
-    def _product(self, place: _Place, row: Any, gate: int, unit: Any) -> Any:
+    def _product(self, place: _StepTile, row: Any, gate: int, unit: Any) -> Any:
         """What the input adds to a gate."""
         return self.buffers.reads["z"][place.d, self.time(place, row), row, gate * self.cell.hidden + unit]
 
-    def _sum(self, place: _Place, number: int, sums: Any, rows: int) -> list[Any]:
+    def _sum(self, place: _StepTile, number: int, sums: Any, rows: int) -> list[Any]:
         """The product of the states with the weights of a tile: whichever are fewer stay in registers."""
         each, hidden, lanes = self.tiling.passes[number], self.cell.hidden, self.tiling.lanes
         vectors, products = each.gates * each.vectors, rows * each.gates * each.vectors
@@ -338,13 +338,13 @@ class _RecurrenceLoops:
         loops = [statements.loop("k", whole, lambda o: some(o * unrolled, unrolled))]
         return loops + ([some(whole * unrolled, rest)] if rest else [])
 
-    def _state(self, place: _Place, number: int, r: Any, k: Any) -> Any:
+    def _state(self, place: _StepTile, number: int, r: Any, k: Any) -> Any:
         """What a weight is multiplied with."""
         if number == 1:
             return self.reset[place.d, place.row + r, k]
         return self.h[place.d, place.parity, place.row + r, k]
 
-    def _weight(self, place: _Place, number: int, k: Any, vector: Any, lane: Any) -> Any:
+    def _weight(self, place: _StepTile, number: int, k: Any, vector: Any, lane: Any) -> Any:
         each, hidden, lanes, r = self.tiling.passes[number], self.cell.hidden, self.tiling.lanes, self.weights
         if self.packed is not None:
             tile = self.packed.offset(number) + (place.tile * hidden + k) * each.gates * self.tiling.columns(number)
@@ -355,7 +355,7 @@ class _RecurrenceLoops:
     # --- one unit of one sequence
 
     def _unit(
-        self, place: _Place, row: Any, unit: Any, number: int, sums: Sequence[Any], functions: tuple[Activation, ...]
+        self, place: _StepTile, row: Any, unit: Any, number: int, sums: Sequence[Any], functions: tuple[Activation, ...]
     ) -> Any:
         """What a pass makes of the sums of a unit's gates."""
         steps = statements.StatementList()
@@ -365,7 +365,7 @@ class _RecurrenceLoops:
             return states[place.d, place.parity, row, unit]
 
         def store(buffer: Any, value: Any) -> None:
-            """For the next step; where a sequence has ended, its state stays."""
+            """For the next step; if a sequence has ended, its state stays."""
             runs = self.runs(place, row)
             kept = value if runs is None else tirx.Select(runs, value, old(buffer))
             steps.store(buffer, kept, place.d, 1 - place.parity, row, unit)
@@ -397,12 +397,12 @@ class _RecurrenceLoops:
 
     # --- where a step is
 
-    def runs(self, place: _Place, row: Any) -> Any | None:
-        """Whether the sequence has that many steps; None where all have all."""
+    def runs(self, place: _StepTile, row: Any) -> Any | None:
+        """Whether the sequence has that many steps; None if all have all."""
         lengths = self.buffers.reads.get("lengths")
         return None if lengths is None else place.s < lengths[row].astype("int32")
 
-    def time(self, place: _Place, row: Any) -> Any:
+    def time(self, place: _StepTile, row: Any) -> Any:
         """The place of the step in X and Y: sequences are run from their own end. Steps behind it stay in place."""
         runs, forward = self.runs(place, row), place.s
         if runs is None:
@@ -419,7 +419,7 @@ class _RecurrenceLoops:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _StepTile:
     """A tile of a step: direction, step, number of the tile, and its first unit and row."""
 
     d: Any

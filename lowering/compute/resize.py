@@ -21,9 +21,9 @@ from .extents import Extent, as_number, may_differ
 from .layout import keep_inside
 
 _Number = Any
-"""A number (``float``), or where a call decides about it an expression of float64."""
+"""A number (``float``), or an expression of float64 if it is dynamic."""
 _LONGEST = 1 << 14
-"""Elements of the longest axis for which a fraction is checked where a call decides about the size."""
+"""Elements of the longest axis for which a fraction is checked if the size is dynamic."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _nearest(call: TensorCall, axes: list[_Axis | None], rounding: str) -> te.Te
 def _find_fraction(axis: _Axis, round_: Callable[[Any], Any]) -> Callable[[Expr], Expr]:
     """The index of the nearest element: (i * a + b) // c, kept inside.
 
-    Raises NotLowered where no small a, b and c give the same as floats.
+    Raises NotLowered if no small a, b and c give the same as floats.
     """
 
     last = axis.size - 1 if isinstance(axis.size, int) else int(_LONGEST * max(1.0, axis.factor))
@@ -138,7 +138,7 @@ def _find_fraction(axis: _Axis, round_: Callable[[Any], Any]) -> Callable[[Expr]
 
 
 def _nearest_place(mode: str, rounding: str, axis: _Axis, index: Expr) -> Expr:
-    """The index of the nearest element where the sizes of a call decide about the scale, in float32 as ONNX Runtime."""
+    """The index of the nearest element if the scale follows from dynamic sizes, in float32 as ONNX Runtime."""
     x, size, result = index.astype("float32"), as_number(axis.size, "float32"), as_number(axis.result, "float32")
     half, one = tirx.const(0.5, "float32"), tirx.const(1.0, "float32")
     scale = result / size
@@ -150,7 +150,7 @@ def _nearest_place(mode: str, rounding: str, axis: _Axis, index: Expr) -> Expr:
         place = (x + half) / scale - half
         place = place if mode == "half_pixel" else tirx.Select(result > one, place, tirx.const(0.0, "float32"))
     else:
-        raise NotLowered(f"coordinates by {mode} where the sizes of a call decide about the scale")
+        raise NotLowered(f"coordinates by {mode} with a scale that follows from dynamic sizes")
     rounded = {
         "floor": lambda: te.floor(place),
         "ceil": lambda: te.ceil(place),

@@ -186,12 +186,12 @@ def make_program(
 
 
 def load(folder: Path) -> SimulatedModel:
-    """A bundle, to be run in the functional simulator. Raises BundleError where it is damaged."""
+    """A bundle, to be run in the functional simulator. Raises BundleError if it is damaged."""
     return SimulatedModel(folder)
 
 
 def schedule_again(folder: Path, section: Section, variant: str) -> Mapping[str, Any]:
-    """The time report of another variant of the program in a bundle. Raises LoweringError where it has none."""
+    """The time report of another variant of the program in a bundle. Raises LoweringError if it has none."""
     return program_for(read_network(folder), section.device, section.allocation, Choices(VARIANTS[variant])).figures()
 
 

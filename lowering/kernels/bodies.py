@@ -171,7 +171,7 @@ def _is_solvable(graph: OperatorGraph, last: frozenset[int], members: Members, f
 
 
 def find_kernels(step: LoopCall, distinct: DistinctKernels, target: Target) -> LoopKernels | None:
-    """The kernels of a program with bodies or measured sizes, as functions of `distinct`; None where it has none.
+    """The kernels of a program with bodies or measured sizes, as functions of `distinct`; None if it has none.
 
     Types are inferred for all bodies at once, and what these decide is taken out.
     """
@@ -321,7 +321,7 @@ def _take_nodes(graph: onnx.GraphProto, places: Sequence[int]) -> onnx.GraphProt
 
 
 def _find(own: Model, typical: OperatorGraph, distinct: DistinctKernels, target: Target) -> GraphKernels | None:
-    """The kernels of one graph; None where it has none."""
+    """The kernels of one graph; None if it has none."""
     weights = Weights(own)
     operators = typical.at_call
     alone = [n for n, operator in enumerate(operators.operators) if not has_lowering(operator, operators)]

@@ -49,7 +49,7 @@ class Choice:
 
 
 def find_choice(graph: OperatorGraph, members: Sequence[int], model: Model) -> Choice | None:
-    """The If that a group is; None where it is something else."""
+    """The If that a group is; None if it is something else."""
     operator = graph.operators[members[0]]
     if len(members) > 1 or operator.op != "If":
         return None

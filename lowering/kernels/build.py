@@ -40,7 +40,7 @@ def place_parts(function: tirx.PrimFunc, parts: Iterable[Part]) -> tirx.PrimFunc
 
     Y[n, h, w, c]    =>    J[n, h, w, c + first]
 
-    Raises RuntimeError where the function takes such a parameter otherwise than by loads and stores.
+    Raises RuntimeError if the function takes such a parameter otherwise than by loads and stores.
     """
     params, shifts = list(function.params), []
     for part in parts:

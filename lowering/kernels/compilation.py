@@ -80,7 +80,7 @@ class CompiledKernels:
     """The same steps, with kernels for calls of certain sizes alone."""
 
     def stored_shape(self, value: int) -> tuple[Dimension, ...]:
-        """The shape of a value in memory: numbers, and texts of sizes. Raises LoweringError where one does not follow
+        """The shape of a value in memory: numbers, and texts of sizes. Raises LoweringError if one does not follow
         from those of the inputs."""
         shape = known_type(self.graph, value).shape or ()
         return last_shape(shape) if value in self.channels_last else shape
@@ -159,7 +159,7 @@ def compile_kernels(
     `kernels` are the graph's operators in groups, in an order in which they can run; the device model decides about
     their schedules where the `choices` do not. `lowered` keeps functions for other cuts of the graph.
     Values are stored as by the kernels `alike` if there are any, which are for calls of any size. The operators
-    `refused` are kernels, whatever makes or reads their parts. Raises LoweringError where something has no fixed shape,
+    `refused` are kernels, whatever makes or reads their parts. Raises LoweringError if something has no fixed shape,
     and where an operator without a lowering cannot run elsewhere either.
     """
     choices = choices or Choices()
@@ -281,7 +281,7 @@ class ObjectStore:
         return ObjectStore(Store.in_cache("objects"))
 
     def fetch(self, request: Request, task: str) -> Answer | None:
-        """Write the object of a request, whose function has the key `task`, and return its answer; None where there is
+        """Write the object of a request, whose function has the key `task`, and return its answer; None if there is
         none."""
         stored = self.store.read_bytes(_key(request, task))
         if stored is None:

@@ -176,7 +176,7 @@ def without_kernel(
 ) -> LoopCall | Fallback:
     """How operators without a kernel run: as plain loops if all of them have one, else in ONNX Runtime.
 
-    Values `last` are read and written with their channels last. Raises LoweringError where neither can run them.
+    Values `last` are read and written with their channels last. Raises LoweringError if neither can run them.
     """
     part = _cut_out(graph, members, weights, reason, last)
     try:
@@ -248,7 +248,7 @@ def fallback(
 ) -> Fallback:
     """The operators in ONNX Runtime, which reads and writes the values `last` with their channels last.
 
-    Raises LoweringError where it cannot run them.
+    Raises LoweringError if it cannot run them.
     """
     part = _cut_out(graph, members, weights, reason, last)
     _require_runnable(part.model, part.operators, reason)

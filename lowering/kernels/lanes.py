@@ -32,17 +32,17 @@ def load_lanes(sequence: Any) -> Any:
     All numbers of a vector were loaded by statements of the sequence, so none is out of bounds.
     """
     stores = list(filter(_is_unconditional_store, sequence.seq))
-    lanes = _number_lanes(_list_places(stores))
+    lanes = _number_lanes(_list_factors(stores))
     accumulators = len({_key(store.buffer, store.indices) for store in stores})
     rows = ceil(len(lanes) * accumulators / len(stores)) if stores else 0  # each step stores every accumulator
     if not rows or accumulators + rows + ceil(accumulators / rows) > REGISTERS:
         return sequence
 
     def take_lane(broadcast: Any) -> Any:
-        place = _Place.of(broadcast)
-        if place is None or place not in lanes:
+        factor = _Factor.of(broadcast)
+        if factor is None or factor not in lanes:
             return broadcast
-        load, lane = broadcast.value, lanes[place]
+        load, lane = broadcast.value, lanes[factor]
         (index,) = load.indices
         ramp = tirx.Ramp(index - lane, tirx.const(1, str(index.ty.dtype)), LANES)
         vector = tirx.BufferLoad(load.source, [ramp])
@@ -59,14 +59,14 @@ def _is_unconditional_store(statement: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Factor:
     """A number in memory: what its index is besides a constant, and the constant."""
 
     row: tvm_ffi.StructuralKey
     constant: int
 
     @staticmethod
-    def of(broadcast: Any) -> _Place | None:
+    def of(broadcast: Any) -> _Factor | None:
         """Of the number that is broadcast, if it is one in memory, of 32 bits."""
         load = broadcast.value
         if not isinstance(load, ir.TensorLoad) or len(load.indices) != 1 or str(load.ty.dtype) != "float32":
@@ -74,7 +74,7 @@ class _Place:
         (index,) = load.indices
         is_sum = isinstance(index, tirx.Add) and isinstance(index.b, tirx.IntImm)
         base, constant = (index.a, int(index.b)) if is_sum else (index, 0)
-        return _Place(_key(load.source, [base]), constant)
+        return _Factor(_key(load.source, [base]), constant)
 
 
 def _key(source: Any, indices: Iterable[Any]) -> Any:
@@ -83,23 +83,23 @@ def _key(source: Any, indices: Iterable[Any]) -> Any:
     return key(tirx.BufferLoad(source, list(indices)))
 
 
-def _list_places(stores: Iterable[Any]) -> Iterator[_Place]:
+def _list_factors(stores: Iterable[Any]) -> Iterator[_Factor]:
     for store in stores:
         for part in walk(store.value):
-            place = _Place.of(part) if isinstance(part, tirx.Broadcast) else None
-            if place is not None:
-                yield place
+            factor = _Factor.of(part) if isinstance(part, tirx.Broadcast) else None
+            if factor is not None:
+                yield factor
 
 
-def _number_lanes(places: Iterable[_Place]) -> dict[_Place, int]:
+def _number_lanes(factors: Iterable[_Factor]) -> dict[_Factor, int]:
     """The lanes of those that are consecutive, by fours; the others have none."""
     rows: dict[tvm_ffi.StructuralKey, set[int]] = defaultdict(set)
-    for place in places:
-        rows[place.row].add(place.constant)
-    lanes: dict[_Place, int] = {}
+    for factor in factors:
+        rows[factor.row].add(factor.constant)
+    lanes: dict[_Factor, int] = {}
     for row, constants in rows.items():
         for first in sorted(constants):
-            four = [_Place(row, first + lane) for lane in range(LANES)]
-            if all(place.constant in constants and place not in lanes for place in four):
-                lanes |= {place: lane for lane, place in enumerate(four)}
+            four = [_Factor(row, first + lane) for lane in range(LANES)]
+            if all(factor.constant in constants and factor not in lanes for factor in four):
+                lanes |= {factor: lane for lane, factor in enumerate(four)}
     return lanes

@@ -92,7 +92,7 @@ def measured_sizes(graph: onnx.GraphProto) -> dict[str, tuple[int, int]]:
 
 
 def find_bounds(model: onnx.ModelProto, trips: Mapping[str, Size] = MappingProxyType({})) -> dict[str, Size | None]:
-    """The bound of each size that is measured, of free sizes of the inputs; None where nothing says how large it gets.
+    """The bound of each size that is measured, for dynamic sizes of the inputs; None if nothing says how large it gets.
 
     `trips` says how often Loops run at most, by the names of their limits, where these are no constants.
 
@@ -125,7 +125,7 @@ Shape = tuple[Size | None, ...]
 def _bound_results(
     part: onnx.ModelProto, bounds: dict[str, Size], trips: Mapping[str, Size]
 ) -> dict[str, Shape | None]:
-    """The shapes of the results of a part of the model, of free sizes of its inputs and of symbols in `bounds`, to
+    """The shapes of the results of a part of the model, for dynamic sizes of its inputs and of symbols in `bounds`, to
     which those of this part are added. The part is changed."""
     for output in part.graph.output:
         output.type.tensor_type.ClearField("shape")  # its sizes have names that inference would take for symbols

@@ -11,7 +11,7 @@ from .messages import Answer, Request
 
 SECONDS = 60.0
 """How much of the processor's time a kernel may take; a schedule that takes longer to compile is given up for a plain
-one. Kernels of free sizes take 10 s."""
+one. Kernels of dynamic sizes take 10 s."""
 _IDLE_SECONDS = 60.0
 """How long a process waits for another kernel before it frees its memory."""
 _KERNELS_OF_A_PROCESS = 4

@@ -71,7 +71,7 @@ def lower_kernel(
 
     `constants` are values known by now; those of one element are written into the code and are no inputs.
     Blocks are named after operator and node, and carry the attributes that `lowering.compute` describes.
-    Raises NotLowered where a member has no lowering, or the shape of a value is not known before the run; sizes that a
+    Raises NotLowered if a member has no lowering, or the shape of a value is not known before the run; sizes that a
     call decides are variables of the function.
     """
     ordered = sorted(members)

@@ -43,7 +43,7 @@ def steps(graph: OperatorGraph, groups: Iterable[Sequence[int]]) -> Iterator[Ste
 
 
 def _find_view(graph: OperatorGraph, members: Sequence[int]) -> View | None:
-    """The view between values of as many elements that one operator is; None where there are several, or it is none."""
+    """The view between values of as many elements that one operator is; None if there are several, or it is none."""
     operator = graph.operators[members[0]]
     is_view = len(members) == 1 and operator.op in VIEWS and not operator.is_opaque
     if not is_view or not operator.inputs or operator.inputs[0] is None:

@@ -55,7 +55,7 @@ class Variant:
 
     @staticmethod
     def of(text: str) -> Variant | None:
-        """The variant of such a text; None where it is another one, of a search for schedules."""
+        """The variant of such a text; None if it is another one, of a search for schedules."""
         try:
             return convert_json(parse_json(text)[_FIELD], Variant)
         except (ValueError, KeyError, TypeError):

@@ -64,7 +64,7 @@ class LoopInstance:
 
 
 def why_no_loop(operator: str, domain: str, dtypes: Sequence[str | None]) -> str | None:
-    """Why an operator on these element types cannot be a loop; None where it can."""
+    """Why an operator on these element types cannot be a loop; None if it can."""
     if operator not in loop_files() or not defs.has(operator, domain):
         return f"{operator} has no plain loop"
     other = next((dtype for dtype in dtypes if dtype is not None and dtype not in _C_TYPES), None)
@@ -74,9 +74,9 @@ def why_no_loop(operator: str, domain: str, dtypes: Sequence[str | None]) -> str
 def loop_instance(
     node: onnx.NodeProto, opset: int, inputs: Sequence[str | None], outputs: Sequence[str | None]
 ) -> LoopInstance:
-    """The loop of a node whose tensors have these element types, None where they are absent.
+    """The loop of a node whose tensors have these element types, None if they are absent.
 
-    Raises LoweringError where it has no loop.
+    Raises LoweringError if it has no loop.
     """
     reason = why_no_loop(node.op_type, node.domain, [*inputs, *outputs])
     if reason:

@@ -23,7 +23,7 @@ class KernelFacts:
     reads and writes, each value once. `roofline` are the seconds that the device needs at its peak or, if that is
     longer, to move the bytes; `predicted` those that the partition was chosen by (None: by no prediction); `measured`
     those that it took when it was compiled (None: it was not measured); `template` is what the partition made it by;
-    `apart` are the predicted seconds of its operators as kernels by themselves, 0 where it has one.
+    `apart` are the predicted seconds of its operators as kernels by themselves, 0 if it has one.
     """
 
     symbol: str
@@ -52,7 +52,7 @@ class StepFacts:
 
 
 def read_table(folder: Path) -> tuple[KernelFacts, ...]:
-    """The table of a bundle, whose checksum the manifest has. Raises BundleError where there is none that fits."""
+    """The table of a bundle, whose checksum the manifest has. Raises BundleError if there is none that fits."""
     path = folder / KERNELS
     if not path.is_file():
         raise BundleError(f"{folder}: does not say what its kernels are (no {KERNELS}); compile the model again")

@@ -54,7 +54,7 @@ class Provenance:
     """Where a bundle comes from. `model` is the path of the original, `sha256` of its content.
 
     `input_shapes` are those that were fixed; `rules` is how many rules matched; `verification` the verdict in one line,
-    "" where nothing was verified; `certificate` the answer of z3 on the partition, "" where there is none; `replaced`
+    "" if nothing was verified; `certificate` the answer of z3 on the partition, "" if there is none; `replaced`
     says of which kernels the schedule was seen to be wrong and replaced by a plain one; `budget_hit` says that a limit
     ended the search for a cheaper graph; `trusted_rules` are the rule files that were used without a check, by name.
     `copies` are kernels beside those of the partition, which copy feature maps at the ends of the model; of the
@@ -90,7 +90,7 @@ class FallbackEntry:
 
 @dataclass(frozen=True)
 class Trial:
-    """Another way to compile a kernel that was tried: the seconds of a call, None where they were not measured; the
+    """Another way to compile a kernel that was tried: the seconds of a call, None if they were not measured; the
     `problem` where it is wrong or failed."""
 
     variant: str
@@ -102,8 +102,8 @@ class Trial:
 class KernelTrials:
     """A kernel that was slow, or wrong (`problem`), and what was tried for it.
 
-    `seconds` are those of a call as it was compiled first, 0 where it was wrong; `estimate` those that were expected.
-    `chosen` is the variant that replaced it, "" where none did.
+    `seconds` are those of a call as it was compiled first, 0 if it was wrong; `estimate` those that were expected.
+    `chosen` is the variant that replaced it, "" if none did.
     """
 
     kernel: str
@@ -147,7 +147,7 @@ class TuningSummary:
 
     `trials` candidates were measured in all, `failed` of them could not be built or did not run, on `tasks` distinct
     kernels; `joined` of these are several kernels of one anchor op that run as one. `ratio` is the run time of the
-    untuned model over the tuned one's, end to end, 0 where `problem` says why there is none; `kept` says which of the
+    untuned model over the tuned one's, end to end, 0 if `problem` says why there is none; `kept` says which of the
     two the bundle is. `learned` is false where candidates were chosen by estimates alone, for lack of xgboost.
     """
 
@@ -220,7 +220,7 @@ def parse_manifest(text: str, label: str) -> Manifest:
 
 
 def _check_format(content: object, label: str) -> None:
-    """Raise BundleError for the format of another version of eqfuse, JsonFieldError where none is named."""
+    """Raise BundleError for the format of another version of eqfuse, JsonFieldError if none is named."""
     written = content.get("format") if isinstance(content, dict) else None
     if type(written) is not int:
         raise JsonFieldError("format", "missing, or no whole number")
@@ -238,7 +238,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def _check_fields(manifest: Manifest) -> None:
-    """Raise JsonFieldError where a field has the right type and a value that it cannot have."""
+    """Raise JsonFieldError if a field has the right type and a value that it cannot have."""
     for kind, ports in (("inputs", manifest.inputs), ("outputs", manifest.outputs)):
         for number, port in enumerate(ports):
             _check_port(f"{kind}[{number}]", port)

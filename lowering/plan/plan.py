@@ -293,7 +293,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """The plan that `to_json` wrote. Raises PlanError where the text is something else."""
+        """The plan that `to_json` wrote. Raises PlanError if the text is something else."""
         try:
             return msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:

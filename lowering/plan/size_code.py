@@ -86,7 +86,7 @@ class SizeCode:
     def extend(self, new: Set[str], known: Set[str]) -> str:
         """Statements that set the extents of which the `known` sizes tell, and that have `new` ones if there are any.
 
-        Without new sizes extents of which more is known later have their upper bounds; 0 where there are none.
+        Without new sizes extents of which more is known later have their upper bounds; 0 if there are none.
         """
         bounds = {m.name: m.bound or ZERO for m in self.plan.measures if m.name not in known}
         places: dict[tuple[Size, bool], list[int]] = {}

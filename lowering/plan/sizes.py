@@ -142,7 +142,7 @@ def solve_sizes(shapes: Sequence[Sequence[Extent]]) -> list[Solution | Demand]:
 
 
 def _solve(demand: Demand, known: set[str]) -> Solution | Demand | None:
-    """None where the demand has unknown sizes that it does not tell."""
+    """None if the demand has unknown sizes that it does not tell."""
     unknown = demand.extent.names() - known
     if not unknown:
         return demand

@@ -100,7 +100,7 @@ def weight_bytes(plan: Plan) -> int:
 
 
 def write_weights(plan: Plan, arrays: Mapping[int, NDArray[np.generic]], path: Path) -> None:
-    """Write the weights, by buffer, as the generated C reads them. Raises PlanError where they do not fit, OSError."""
+    """Write the weights, by buffer, as the generated C reads them. Raises PlanError if they do not fit, OSError."""
     with path.open("wb") as file:
         blocks = _Blocks(file)
         for index in plan.weights:

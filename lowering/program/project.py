@@ -66,7 +66,7 @@ def write_library(
 ) -> None:
     """Write the shared library of a model for this machine, and beside it its weights and its plan.
 
-    Raises PlanError where weights do not fit the plan, LoweringError where the compiler fails, EqfuseError where the
+    Raises PlanError if weights do not fit the plan, LoweringError if the compiler fails, EqfuseError if the
     folder cannot be written.
     """
     with scratch_folder("link") as scratch:
@@ -87,8 +87,8 @@ def write_project(
 ) -> None:
     """Write model, weights (by buffer), runtime, example, CMakeLists.txt, plan.json and the kernels' object files.
 
-    Raises PlanError where weights do not fit the plan, LoweringError where there is no tool to rename the kernels'
-    symbols with, EqfuseError where the folder cannot be written.
+    Raises PlanError if weights do not fit the plan, LoweringError if there is no tool to rename the kernels'
+    symbols with, EqfuseError if the folder cannot be written.
     """
     if not plan.inputs or not plan.outputs:
         raise PlanError("plan: a C project needs at least one input and one output")
@@ -127,7 +127,7 @@ def _unwritable(folder: Path, error: OSError) -> EqfuseError:
 def build_example(folder: Path, executable: Path, device: Device, *, emulation: bool = False) -> None:
     """Cross-compile the project in `folder` to a static executable; with `emulation`, one that marks its kernels.
 
-    Raises ToolError where the cross compiler is missing or refuses.
+    Raises ToolError if the cross compiler is missing or refuses.
     """
     with scratch_folder("arm") as scratch:
         built = Path(scratch) / EXAMPLE
@@ -141,7 +141,7 @@ def build_example(folder: Path, executable: Path, device: Device, *, emulation: 
 def build_object(folder: Path, object_file: Path, device: Device, symbol: str, threads: int) -> None:
     """Cross-compile the project in `folder` to one object, for a shared library that TVM's runtime loads.
 
-    The model is TVM's function `symbol` in it. Raises ToolError where the cross compiler is missing or refuses.
+    The model is TVM's function `symbol` in it. Raises ToolError if the cross compiler is missing or refuses.
     """
     with scratch_folder("arm") as scratch:
         function = Path(scratch) / "function.c"

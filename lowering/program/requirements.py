@@ -10,7 +10,7 @@ from ..plan.plan import Requirement
 
 
 def list_requirements(graph: OperatorGraph) -> tuple[tuple[Requirement, frozenset[Guard]], ...]:
-    """Those of all operators that sizes of a call decide about, each once, and what the operators run under."""
+    """Those of all operators of dynamic sizes, each once, and what the operators run under."""
     guards_of = operator_guards(graph)
     different: dict[tuple[Relation, frozenset[Guard]], Requirement] = {}
     for operator, relation in find_relations(graph):

@@ -96,7 +96,7 @@ def _versions(prepared: CompiledKernels) -> Iterator[tuple[CompiledKernels, str]
 def _difference(
     prepared: CompiledKernels, call: KernelCall, kernels: IsolatedKernels, generator: np.random.Generator
 ) -> str | None:
-    """How a kernel differs from its operators in ONNX Runtime; None where it does not."""
+    """How a kernel differs from its operators in ONNX Runtime; None if it does not."""
     graph, model = prepared.graph, prepared.weights.model
     try:
         original = fallback(graph, call.members, prepared.weights, "compared")

@@ -42,7 +42,7 @@ class Context:
         outputs: Sequence[Port],
         fallbacks: Sequence[Fallback],
     ) -> None:
-        """Raises BundleError where there is no memory for it."""
+        """Raises BundleError if there is no memory for it."""
         self._library = library
         self._weights = weights  # which the context reads
         self._inputs = tuple(_Slot(number, port) for number, port in enumerate(inputs))
@@ -84,7 +84,7 @@ class Context:
             self._library.functions.eqfuse_destroy(self._handle)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """Run once, with names in and out. Raises UsageError where an input does not fit."""
+        """Run once, with names in and out. Raises UsageError if an input does not fit."""
         kept = []  # until the run has ended
         for slot in self._inputs:
             array = inputs[slot.name]
@@ -116,7 +116,7 @@ class Context:
             self._taken[slot.number] = slot.address
 
     def _fit(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """Arrays of the ports' types, for whose shapes memory is laid out. Raises UsageError where they do not fit."""
+        """Arrays of the ports' types, for whose shapes memory is laid out. Raises UsageError if they do not fit."""
         arrays = {slot.name: fit_input(slot.port, inputs[slot.name]) for slot in self._inputs}
         if not self._is_static:
             self._set_shapes([arrays[slot.name].shape for slot in self._inputs])

@@ -52,7 +52,7 @@ class EmulatedModel:
         return self.manifest.inputs
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """Run once, with names in and out. Raises UsageError where an input does not fit, ToolError."""
+        """Run once, with names in and out. Raises UsageError if an input does not fit, ToolError."""
         results = run_example(self.executable, self.plan, self._fit(inputs), self.target.device)
         return {port.name: result for port, result in zip(self.manifest.outputs, results, strict=True)}
 
@@ -68,7 +68,7 @@ class EmulatedModel:
 def open_emulated(folder: Path) -> Iterator[EmulatedModel]:
     """The C project of a bundle, built to be counted.
 
-    Raises BundleError where the folder is no whole bundle, UsageError where it is one for this machine, ToolError.
+    Raises BundleError if the folder is no whole bundle, UsageError if it is one for this machine, ToolError.
     """
     manifest = read_whole_bundle(folder)
     if manifest.library != PLAN:

@@ -31,7 +31,7 @@ class IsolatedModel(LoadedModel):
     """
 
     def __init__(self, path: Path, threads: int | None = None, seconds: float = NO_LIMIT) -> None:
-        """Load the bundle. Raises BundleError where it is damaged or made for another machine."""
+        """Load the bundle. Raises BundleError if it is damaged or made for another machine."""
         self.path = path
         manifest = read_manifest(path)
         self.manifest = read_usable_bundle(path) if manifest.dsa is None else manifest
@@ -50,7 +50,7 @@ class IsolatedModel(LoadedModel):
             raise CrashError(text, error.timed_out) from None
 
     def _crashing_kernel(self, inputs: Mapping[str, Any]) -> str:
-        """Empty where it does not crash again, or in no kernel."""
+        """Empty if it does not crash again, or in no kernel."""
         with scratch_folder("crash") as folder:
             note = Path(folder) / "kernel"
             note.touch()
@@ -70,7 +70,7 @@ def time_models(
 ) -> dict[str, Runs]:
     """Seconds of each model's runs on the inputs, in turns, and of ONNX Runtime with the original if that is given.
 
-    All of it may take `seconds`. Raises CrashError, and UsageError where the inputs do not fit.
+    All of it may take `seconds`. Raises CrashError, and UsageError if the inputs do not fit.
     """
     return call_isolated(seconds, _times, {name: model.key for name, model in models.items()}, inputs, repeat, original)
 
@@ -85,7 +85,7 @@ def serve_models(
     """What each model serves to clients that call it at once with these inputs, in turns, and ONNX Runtime with the
     original if that is given.
 
-    Raises CrashError, and UsageError where the inputs do not fit.
+    Raises CrashError, and UsageError if the inputs do not fit.
     """
     keys = {name: model.key for name, model in models.items()}
     return call_isolated(NO_LIMIT, _services, keys, inputs, clients, slices, original)
@@ -173,7 +173,7 @@ class IsolatedKernels:
         self._seconds = seconds
 
     def run(self, symbol: str, arguments: Sequence[Array], results: Sequence[Port]) -> list[Array]:
-        """What a kernel makes of the arguments. Raises CrashError, and LoweringError where it refuses them."""
+        """What a kernel makes of the arguments. Raises CrashError, and LoweringError if it refuses them."""
         return call_isolated(self._seconds, _run_kernel, self._key, symbol, arguments, results)
 
 

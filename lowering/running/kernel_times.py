@@ -100,7 +100,7 @@ class CallTime:
 def kernel_times(path: Path, inputs: Mapping[str, Any], threads: int | None = None, repeat: int = 30) -> Breakdown:
     """Time each kernel of the bundle in place: by CPU time with one thread, by the wall clock with more.
 
-    Raises BundleError where the bundle cannot be used, UsageError where the inputs do not fit.
+    Raises BundleError if the bundle cannot be used, UsageError if the inputs do not fit.
     """
     if repeat < 1:
         raise UsageError(f"kernels are timed at least once, not {repeat} times")

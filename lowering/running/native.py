@@ -115,7 +115,7 @@ class NativeLibrary:
     def bind_kernel(self, symbol: str, arrays: Sequence[Array]) -> Callable[[], None]:
         """A function that calls a kernel with arrays that are `aligned`: its inputs, then its outputs.
 
-        Raises LoweringError where there is no such kernel; the function does where the kernel refuses the arrays.
+        Raises LoweringError if there is no such kernel; the function does where the kernel refuses the arrays.
         """
         try:
             kernel: Any = self.functions[f"__tvm_ffi_{symbol}"]

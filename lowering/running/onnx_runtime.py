@@ -88,7 +88,7 @@ class RuntimeContest:
         self._process.close()
 
     def input_shapes(self, seconds: float) -> dict[str, tuple[int, ...]]:
-        """The shapes of the inputs. Raises EqfuseError where the original does not run on any, or not in `seconds`."""
+        """The shapes of the inputs. Raises EqfuseError if the original does not run on any, or not in `seconds`."""
         shapes: dict[str, tuple[int, ...]] = self._ask(seconds, "input_shapes")
         return shapes
 
@@ -105,7 +105,7 @@ class RuntimeContest:
     def profile(self, model: Path, seconds: float) -> OperatorSeconds:
         """The times of the nodes of a model, without the runtime's optimisations, which fuse some and rename others.
 
-        It ends after `seconds`. Raises EqfuseError where the model does not run.
+        It ends after `seconds`. Raises EqfuseError if the model does not run.
         """
         times: OperatorSeconds = self._ask(seconds + _OVERTIME, "profile", model.absolute(), seconds)
         return times

@@ -44,7 +44,7 @@ class CompiledModel(LoadedModel):
     """
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
-        """Load the bundle. Raises BundleError where it is damaged or made for another machine.
+        """Load the bundle. Raises BundleError if it is damaged or made for another machine.
 
         It runs on the threads that it was compiled for, but not more than there are cores, unless `threads` says so.
         Raises UsageError for a number of them that cannot be had.

@@ -29,7 +29,7 @@ SELECTION = 2.0
 SHUFFLED = 0.25
 """Cycles of an element that is moved by a transposition in registers."""
 _SERIAL = 3.0
-"""How much worse than with the schedule's own vectors the compiler does where it looks for vectors by itself."""
+"""How much worse than with the schedule's own vectors the compiler does if it looks for vectors by itself."""
 _ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Min, tirx.Max)
 _NEAREST = 8
 """Elements between two accesses up to which the compiler makes vectors of several, by shuffles."""
@@ -115,7 +115,7 @@ def _vector_cycles(store: _Store, unrolled: Sequence[Any], device: Device) -> fl
 
 
 def _evicted_cycles(access: Any, step: int | None, device: Device) -> float:
-    """Cycles that an element waits for its line where all along the axis of this step evict each other."""
+    """Cycles that an element waits for its line if all along the axis of this step evict each other."""
     if step is None or step <= 1:
         return 0.0
     stride = 1  # elements from one place of a dimension to the next

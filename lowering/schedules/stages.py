@@ -196,7 +196,7 @@ def _cut_stage(
 
 
 def _combine(draft: Draft, stages: Sequence[tuple[_Stage, Scheduled]]) -> Scheduled:
-    """The stages as one function. Raises RuntimeError where two want one constant packed in different ways."""
+    """The stages as one function. Raises RuntimeError if two want one constant packed in different ways."""
     function = draft.function
     parameters: list[Any] = list(function.params)
     packs: list[Packing] = []

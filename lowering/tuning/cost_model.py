@@ -103,7 +103,7 @@ def option_row(site: DecisionSite, index: int) -> dict[str, float]:
 
 
 def cost_ratio(site: DecisionSite, option: Option) -> float:
-    """The option's estimate, as a multiple (at least 1) of that of the site's cheapest one; 1 where there is none."""
+    """The option's estimate, as a multiple (at least 1) of that of the site's cheapest one; 1 if there is none."""
     ratio = option.cost / site.options[0].cost if site.options[0].cost > 0 else 1.0
     return max(ratio, 1.0) if math.isfinite(ratio) else 1.0
 
@@ -198,7 +198,7 @@ class Learner:
     def open(cls, database: RecordDatabase, device: str, runner: str) -> Learner:
         """With the database's records of a device and a runner, and the model that was learned from them.
 
-        That is kept beside the database; where it cannot be read, it is learned anew. Raises DatabaseError where the
+        That is kept beside the database; where it cannot be read, it is learned anew. Raises DatabaseError if the
         database cannot be read.
         """
         name = sha256(f"{device}\n{runner}".encode()).hexdigest()[:16]
@@ -298,7 +298,7 @@ def _keep(store: Store, key: str, model: LearnedModel) -> None:
 
 
 def _load(path: Path) -> LearnedModel | None:
-    """The model in the file; None where there is none, or where it is not as it was written."""
+    """The model in the file; None if there is none, or where it is not as it was written."""
     try:
         line, _, trees = path.read_bytes().partition(b"\n")
         head = msgspec.json.decode(line, type=_Head)

@@ -113,7 +113,7 @@ class TaskSearch:
     # --- observations
 
     def observe(self, decisions: Decisions, trace: Sequence[DecisionSite] | None, latency: float | None) -> None:
-        """A candidate was built and measured: its trace, if it has one, and its seconds; None where it failed.
+        """A candidate was built and measured: its trace, if it has one, and its seconds; None if it failed.
 
         One that turns out to be another that is known was not measured again, and is no trial.
         """
@@ -124,7 +124,7 @@ class TaskSearch:
         self.observe_trace(decisions, trace)
 
     def observe_trace(self, decisions: Decisions, trace: Sequence[DecisionSite] | None) -> None:
-        """A candidate was built: what it took, and what it could have taken; None where that is not known."""
+        """A candidate was built: what it took, and what it could have taken; None if that is not known."""
         asked = key_of(decisions)
         self._pending.discard(asked)
         if trace is None:

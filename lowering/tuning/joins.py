@@ -103,7 +103,7 @@ def with_joins(fits: ScheduleCheck, apart: Sequence[Members], joins: Iterable[Jo
 
 
 def order_kernels(graph: OperatorGraph, kernels: Sequence[Members]) -> list[Members] | None:
-    """Kernels after those they read from, otherwise as their first operators come; None where that cannot be."""
+    """Kernels after those they read from, otherwise as their first operators come; None if that cannot be."""
     home = {member: kernel for kernel in kernels for member in kernel}
     readers = {k: {home[s] for m in k for s in graph.successors[m] if s in home} - {k} for k in kernels}
     try:

@@ -38,7 +38,7 @@ _SCHEDULES = ("lowering/schedules", "lowering/compute", "costmodels/devices")
 
 @contextmanager
 def open_laboratory(target: Target, settings: Settings, processes: int) -> Iterator[Laboratory]:
-    """A laboratory whose processes and sessions end with the context. Raises EqfuseError where a part is missing."""
+    """A laboratory whose processes and sessions end with the context. Raises EqfuseError if a part is missing."""
     with (
         scratch_folder("tuning") as scratch,
         closing(_runner(target, settings)) as runner,
@@ -48,7 +48,7 @@ def open_laboratory(target: Target, settings: Settings, processes: int) -> Itera
 
 
 def check_laboratory(target: Target, settings: Settings) -> None:
-    """Raise EqfuseError where a part is missing that a search will need, or nothing can be written to its database."""
+    """Raise EqfuseError if a part is missing that a search will need, or nothing can be written to its database."""
     with open_laboratory(target, settings, processes=1) as laboratory:
         laboratory.database.check()
 
@@ -95,7 +95,7 @@ class Trial:
 
     @property
     def latency(self) -> float | None:
-        """Its seconds; None where it failed."""
+        """Its seconds; None if it failed."""
         return self.record.latency
 
 

@@ -105,7 +105,7 @@ class RecordDatabase:
     """Records kept in a file. Many processes may use it at once; reading never makes the file.
 
     A damaged file is moved aside, with a warning on standard error, and a new one takes its place. Every method raises
-    DatabaseError where the file is locked for too long or may not be used. Make one by `open`.
+    DatabaseError if the file is locked for too long or may not be used. Make one by `open`.
     """
 
     file: DatabaseFile
@@ -135,7 +135,7 @@ class RecordDatabase:
             return 0
 
     def check(self) -> None:
-        """Raise DatabaseError where nothing can be kept."""
+        """Raise DatabaseError if nothing can be kept."""
         self.file.write(lambda _: None)
 
     def of(self, task: str, device: str, runner: str, versions: str) -> tuple[Record, ...]:

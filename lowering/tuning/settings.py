@@ -59,7 +59,7 @@ class Settings:
     def runner_for(self, *, is_library: bool) -> RunnerName:
         """The runner that was chosen, or the one that a target has: this machine, or the emulated board.
 
-        Raises UsageError where the chosen one cannot run code for the target.
+        Raises UsageError if the chosen one cannot run code for the target.
         """
         own: RunnerName = "local" if is_library else "emulate"
         if self.runner not in (None, "rpc", own):

@@ -33,7 +33,7 @@ _LEAST_ALIKE = 3
 @dataclass(frozen=True)
 class Suspect:
     """A distinct kernel that is slow or wrong, and its calls. `seconds` are those of a call, and so is `estimate`; they
-    are 0 where the kernel is wrong, for which `problem` has the reason. One that is only `doubted` is compared with its
+    are 0 if the kernel is wrong, for which `problem` has the reason. One that is only `doubted` is compared with its
     operators by themselves."""
 
     facts: KernelFacts

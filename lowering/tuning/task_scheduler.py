@@ -29,7 +29,7 @@ class Progress:
     """A task so far. `calls`: how often a run of the model calls it.
 
     `history`: the best latency in seconds after each trial, earlier runs' included; infinite before one ran. `bound`: a
-    latency that cannot be beaten, such as a roofline; 0 where none is known. `is_finished`: it
+    latency that cannot be beaten, such as a roofline; 0 if none is known. `is_finished`: it
     takes no more trials. `budget`: the trials that it gets before others have had theirs.
     """
 

@@ -56,7 +56,7 @@ class TaskTable:
     _weights: dict[str, float] = field(default_factory=dict)
 
     def key(self, kernel: Members) -> str | None:
-        """The task of a kernel; None where nothing is compiled for it (views, what ONNX Runtime runs)."""
+        """The task of a kernel; None if nothing is compiled for it (views, what ONNX Runtime runs)."""
         if kernel not in self._keys:
             self._keys[kernel] = self._find_task(kernel)
         return self._keys[kernel]

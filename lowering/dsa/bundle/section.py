@@ -21,7 +21,7 @@ _BATCH = "batch"
 class Wire:
     """A buffer of the program and the input or output of the model that it holds.
 
-    Its samples lie along `axis`; None where the value is the same for all programs. `order` are the axes as they lie
+    Its samples lie along `axis`; None if the value is the same for all programs. `order` are the axes as they lie
     in memory, the outermost first.
     """
 

@@ -25,7 +25,7 @@ class SimulatedModel(LoadedModel):
     """A bundle whose program a simulator executes. What clusters do at once, it does one after another."""
 
     def __init__(self, path: Path) -> None:
-        """Load the bundle. Raises BundleError where it is damaged."""
+        """Load the bundle. Raises BundleError if it is damaged."""
         self.path = path
         self.manifest = read_whole_bundle(path)
         self.section: Section = section_of(self.manifest.dsa, str(path))
@@ -78,7 +78,7 @@ class IsolatedSimulation(SimulatedModel):
     """
 
     def __init__(self, path: Path, seconds: float) -> None:
-        """Load the bundle. Raises BundleError where it is damaged."""
+        """Load the bundle. Raises BundleError if it is damaged."""
         super().__init__(path)
         self._key = (path, number())
         self._seconds = seconds

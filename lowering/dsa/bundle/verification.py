@@ -47,7 +47,7 @@ _UNITS = 4.0
 
 @dataclass(frozen=True)
 class Original:
-    """The model that was compiled: `inputs` are of its own `batch` samples, None where it has none."""
+    """The model that was compiled: `inputs` are of its own `batch` samples, None if it has none."""
 
     model: ModelLike
     inputs: tuple[Port, ...]
@@ -163,7 +163,7 @@ def _rounding_limits(source: Source, baselines: Sequence[Baseline], dtype: str) 
 
 
 def rounding_effect(source: Source, baselines: Sequence[Baseline], dtype: str) -> dict[str, float]:
-    """Per output of floats, the largest change over all runs. Raises RunError where the rounded model does not run."""
+    """Per output of floats, the largest change over all runs. Raises RunError if the rounded model does not run."""
     model = onnx.load(source.path)
     constants = [
         a.t for node in model.graph.node if node.op_type == "Constant" for a in node.attribute if a.HasField("t")

@@ -102,7 +102,7 @@ def for_splitting(device: DsaDevice, variant: Variant) -> DsaDevice:
 def promising_plans(candidates: Sequence[Candidate], device: DsaDevice) -> list[Plan]:
     """The plans that are worth a program, the one that promises most first.
 
-    Raises DsaError where none can be planned: that of the last.
+    Raises DsaError if none can be planned: that of the last.
     """
     distinct = [c for n, c in enumerate(candidates) if not any(c.is_like(other) for other in candidates[:n])]
     plans: list[tuple[Estimate, Plan]] = []
@@ -172,7 +172,7 @@ class AcceleratorNetwork:
 
     @cached_property
     def batch(self) -> int | None:
-        """The samples that the graph is made for: the outermost extent of its inputs. None where they differ."""
+        """The samples that the graph is made for: the outermost extent of its inputs. None if they differ."""
         read = {v for operator in self.graph.operators for v in operator.inputs if v is not None}
         inputs = (v for v in map(self.graph.values.__getitem__, read) if v.producer is None and not v.is_constant)
         batches = {v.extent.dimensions[0] for v in inputs if v.extent.dimensions}

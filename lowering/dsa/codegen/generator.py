@@ -181,7 +181,7 @@ class StepsFullError(Exception):
 
 
 def memory_map(residence: Residence, device: DsaDevice) -> MemoryMap:
-    """Addresses for a residence. Raises StepsFullError where there is room, but not in one piece.
+    """Addresses for a residence. Raises StepsFullError if there is room, but not in one piece.
 
     Parts for which the GB has no room in one piece go to DDR: `residence.homes` changes.
     """

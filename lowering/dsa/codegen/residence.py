@@ -39,7 +39,7 @@ def activation_room_of_global_buffer(device: DsaDevice) -> int:
 class Arrival:
     """A value that an instance reads from elsewhere in `count` steps, the `first` to the `last`.
 
-    `boxes` are the parts that the cores hold meanwhile: the hull of the reads of each; None where it has them at hand.
+    `boxes` are the parts that the cores hold meanwhile: the hull of the reads of each; None if it has them at hand.
     """
 
     boxes: list[Box | None]
@@ -84,7 +84,7 @@ class Residence:
 
 
 def part_at_hand(flow: Flow, homes: Mapping[Part, Level], read: Read) -> Part | None:
-    """The part at home in LB whose fragment on the reading core holds all of a read; None where it has to be brought.
+    """The part at home in LB whose fragment on the reading core holds all of a read; None if it has to be brought.
 
     A read of several sources is at hand if each piece of it is (see `Piecewise`).
     """
@@ -119,7 +119,7 @@ class Planner:
             self.homes[part] = Level.DDR if values[part.value].is_output else self.variant.fastest
 
     def plan(self) -> Residence:
-        """A residence. Raises DsaError where a step does not fit the buffers however it is cut."""
+        """A residence. Raises DsaError if a step does not fit the buffers however it is cut."""
         for _ in range(_ROUNDS):
             arrivals = self._arrivals()
             if self._spill(arrivals):
@@ -192,7 +192,7 @@ class Planner:
     def _tiles(self, arrivals: Mapping[Part, Arrival]) -> list[TiledStep] | None:
         """The tiles of every step in what room is left; None after more room has been reserved.
 
-        Raises DsaError where all of an LB is not enough for what passes through in a step.
+        Raises DsaError if all of an LB is not enough for what passes through in a step.
         """
         used, capacity = self._used_bytes(arrivals), self.device.activation_buffer
         steps: list[TiledStep] = []

@@ -48,7 +48,7 @@ def longest_liveness(residents: Sequence[Resident], room: Sequence[Sequence[int]
     """Section 4.3: step after step, while more is live than there is room, what lives longest is spilled.
 
     Only residents that take some of the memory that is short count; of equals the cheapest is spilled. Those that fit
-    back after all, dearest first, are not spilled. `room` is the bytes per step and core. Raises DsaError where the
+    back after all, dearest first, are not spilled. `room` is the bytes per step and core. Raises DsaError if the
     fixed residents do not fit.
     """
     buffer = _Buffer(residents, room)
@@ -61,7 +61,7 @@ def least_traffic(
     """The cheapest choice, within `gap` of the optimum unless `seconds` run out; no dearer than `longest_liveness`.
 
     Stretches of steps that share no resident are solved one by one. `room` is the bytes per step and core. Raises
-    DsaError where the fixed residents do not fit.
+    DsaError if the fixed residents do not fit.
     """
     buffer = _Buffer(residents, room)
     deadline = time.monotonic() + seconds

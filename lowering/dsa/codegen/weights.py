@@ -69,7 +69,7 @@ class Ring:
     """First byte and end."""
 
     def find(self, key: Hashable) -> int | None:
-        """The address of something; None where it is gone."""
+        """The address of something; None if it is gone."""
         return self.held[key][0] if key in self.held else None
 
     def take(self, key: Hashable, size: int) -> int:
@@ -161,7 +161,7 @@ class WeightEmission:
         return WeightTraffic(loaded, sum(map(self._largest, self._hoists())))
 
     def promote(self, position: TilePosition) -> list[Contents | None]:
-        """The weights of one tile per core, in every core's LB at the same place; None where it needs none."""
+        """The weights of one tile per core, in every core's LB at the same place; None if it needs none."""
         blobs = self.needs[position]
         if not _distinct(blobs):
             return [None] * len(blobs)

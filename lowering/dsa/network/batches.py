@@ -20,7 +20,7 @@ from .boxes import Shape
 def with_batch(graph: OperatorGraph, batch: int) -> OperatorGraph:
     """The graph for inputs of `batch` samples. A constant operand of a Concat counts as repeated.
 
-    Raises DsaError where shapes are not static, where `batch` does not fit, or where the batch cannot be followed.
+    Raises DsaError if shapes are not static, where `batch` does not fit, or if the batch cannot be followed.
     """
     if batch < 1:
         raise DsaError(f"batch {batch}: must be at least 1")
@@ -82,7 +82,7 @@ class _Batched:
             self.axes |= {v: axis for v in operator.inputs if v is not None and v not in self.axes}
 
     def _moved(self, operator: Operator, place: int, source: int, result: int) -> int | None:
-        """Which axis of the result is the batch of this operand; None where none of them is all of it and nothing else.
+        """Which axis of the result is the batch of this operand; None if none of them is all of it and nothing else.
 
         A Reshape puts its rows into the first axis that has as many elements outside of it.
         """

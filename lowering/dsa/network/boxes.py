@@ -30,7 +30,7 @@ def size(box: Box | None) -> int:
 
 
 def intersection(first: Box | None, second: Box | None) -> Box | None:
-    """The box that two boxes of one tensor share; None where they share nothing."""
+    """The box that two boxes of one tensor share; None if they share nothing."""
     if first is None or second is None:
         return None
     box = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(first, second, strict=True))
@@ -55,7 +55,7 @@ def long_axes(box: Box) -> list[int]:
 
 
 def counterpart(part: Box, whole: Box, other: Box) -> Box | None:
-    """What `part` is of `whole`, of another tensor's box; None where they differ in more than axes of one element."""
+    """What `part` is of `whole`, of another tensor's box; None if they differ in more than axes of one element."""
     axes, others = long_axes(whole), long_axes(other)
     if [whole[axis] for axis in axes] != [other[axis] for axis in others]:
         return None

@@ -8,7 +8,7 @@ from math import gcd, prod
 from .boxes import Shape
 
 Binding = tuple[int, ...]
-"""Per axis, the number of cores that it is divided over; () where nothing was bound yet."""
+"""Per axis, the number of cores that it is divided over; () if nothing was bound yet."""
 
 
 def plain_binding(shape: Shape, cores: int, kept: Set[int] = frozenset()) -> Binding:

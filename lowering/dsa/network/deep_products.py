@@ -139,7 +139,7 @@ class _HiddenLayerCutter(GraphRewriter):
             self.add_operator(replace(operator, name=name, inputs=tuple(inputs), outputs=(renamed[result],)))
 
     def _cut_axis(self, hidden: HiddenLayer, operator: Operator, value: int) -> int | None:
-        """The axis of a constant operand that is cut with the result; None where it is broadcast, or not constant."""
+        """The axis of a constant operand that is cut with the result; None if it is broadcast, or not constant."""
         if not self.graph.values[value].is_constant:
             return None
         if _has_weight_matrix(self.graph, operator):

@@ -26,7 +26,7 @@ _PARTIAL = (
 
 
 def operand_boxes(operator: Operator, call: OperatorCall, box: Box) -> tuple[Box | None, ...]:
-    """Per operand, the box that a box of the result needs; None where it needs nothing, or the operand is absent."""
+    """Per operand, the box that a box of the result needs; None if it needs nothing, or the operand is absent."""
     maps = partial_maps(operator, call)
     if maps is None:
         return tuple(None if shape is None else whole(shape) for shape in call.operands)

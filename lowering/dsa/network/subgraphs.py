@@ -112,7 +112,7 @@ def peak_bytes(network: Network, kept: Lifetimes, boxes: Mapping[int, Box]) -> i
 
 
 def moved_axis(network: Network, value: int, boxes: Sequence[Mapping[int, Box]]) -> int | None:
-    """The one axis of `value` along which instances need different parts of it; None where it is not one.
+    """The one axis of `value` along which instances need different parts of it; None if it is not one.
 
     This is Algorithm 1's match_dim: `boxes` are what two or more instances need, which lie along one dimension of
     their sub-graph's output.

@@ -65,7 +65,7 @@ class Cost:
         return {}
 
     def unit(self, engine: Engine) -> ComputeUnit | None:
-        """The unit of the device that an engine is; None where there is none."""
+        """The unit of the device that an engine is; None if there is none."""
         return self._units.get((engine.unit, engine.core is not None))
 
     def compute_cycles(self, compute: Compute) -> float:
@@ -81,7 +81,7 @@ class Cost:
         return max(moved * self.device.clock / bandwidth, cycles)
 
     def work_cycles(self, work: Work, engine: Engine) -> float:
-        """Cycles that one unit takes. Raises ProgramError where the device has no such unit."""
+        """Cycles that one unit takes. Raises ProgramError if the device has no such unit."""
         unit = self.unit(engine)
         if unit is None:
             raise ProgramError(f"{self.device.name} has no unit for engine {engine}")

@@ -12,7 +12,7 @@ def predecessors(program: Program) -> list[tuple[int, ...]]:
 
     A kernel holds the first of its units until it ends; for those that it only uses see `users`.
 
-    Raises ProgramError where an instruction waits for one that does not come earlier.
+    Raises ProgramError if an instruction waits for one that does not come earlier.
     """
     last: dict[Engine, int] = {}
     before_each = []

@@ -77,7 +77,7 @@ class _Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     """A part of a program, which its file holds as a JSON object without the fields that have their default."""
 
 
-class _Place:
+class _MachinePart:
     """A part of the machine, which files and messages name by its `text`. (No record: msgspec leaves it to hooks.)"""
 
     def __init__(self, text: str) -> None:
@@ -95,7 +95,7 @@ class _Place:
     __repr__ = __str__
 
 
-class Memory(_Place):
+class Memory(_MachinePart):
     """One memory. `cluster` is 0 for DDR, `core` is 0 for DDR and GB. Written ``DDR``, ``GB[0]``, ``LB[0.3]``."""
 
     def __init__(self, level: Level, cluster: int = 0, core: int = 0) -> None:
@@ -119,7 +119,7 @@ def local_buffer(cluster: int, core: int) -> Memory:
     return Memory(Level.LB, cluster, core)
 
 
-class Engine(_Place):
+class Engine(_MachinePart):
     """One engine; `core` is None for what belongs to the cluster. Written ``0.3.mme``, ``0.dma1``, ``0.3.dma0``."""
 
     def __init__(self, cluster: int, core: int | None, unit: Unit, channel: int = 0) -> None:
@@ -186,7 +186,7 @@ class Region(_Record, frozen=True):
 
 @cache
 def item_size(dtype: str) -> int:
-    """Bytes of an element of a numpy type. Raises TypeError where there is none of that name."""
+    """Bytes of an element of a numpy type. Raises TypeError if there is none of that name."""
     return np.dtype(dtype).itemsize
 
 
@@ -204,7 +204,7 @@ class Operand(_Record, frozen=True):
 
     @property
     def leading(self) -> int | None:
-        """How many leading extents the rows of the region are; None where rows cut an extent. One row: 0."""
+        """How many leading extents the rows of the region are; None if rows cut an extent. One row: 0."""
         rows = 1
         for count, extent in enumerate((*self.shape, 1)):
             if rows == self.region.rows:

@@ -119,7 +119,7 @@ def _axis(timeline: Timeline, view: _View) -> Iterator[str]:
 
 
 def _round_step(wanted: float) -> float:
-    """1, 2 or 5 times a power of ten, not below `wanted`; 1 where there is nothing to show."""
+    """1, 2 or 5 times a power of ten, not below `wanted`; 1 if there is nothing to show."""
     power = 1.0
     while power * 10 <= wanted:
         power *= 10

@@ -93,7 +93,7 @@ class _Inference:
     def _infer(self, subgraph: int, binding: Binding, part: Part) -> Binding:
         """The binding of a tensor that goes with a binding of the primary output of `subgraph`.
 
-        () where nothing can be inferred, or what can is not valid: it binds an axis that is kept whole.
+        () if nothing can be inferred, or what can is not valid: it binds an axis that is kept whole.
         """
         extents = shape_of(self.graph.instances[part.instance].written[part.value])
         factors = [1] * len(extents)

@@ -25,7 +25,7 @@ class Allocation:
 def allocations(batch: int, clusters: int) -> Iterator[Allocation]:
     """All ways to share a batch evenly, the fewest iterations first. As many clusters work as divide the batch.
 
-    Raises DsaError where the batch is not divisible by the clusters, unless it is smaller.
+    Raises DsaError if the batch is not divisible by the clusters, unless it is smaller.
     """
     if batch < 1 or (batch % clusters and batch > clusters):
         raise DsaError(f"batch {batch}: not divisible over {clusters} clusters; use a multiple of {clusters}")

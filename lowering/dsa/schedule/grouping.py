@@ -188,7 +188,7 @@ def _topological_order(network: Network, layers: Sequence[Layer]) -> tuple[Layer
 def group(
     network: Network, layers: Sequence[Layer], device: DsaDevice, *, up_sampling: bool = False
 ) -> tuple[Group, ...]:
-    """Sub-graphs made of layers, in an order in which they can run. Raises DsaError where layers do not fit the graph.
+    """Sub-graphs made of layers, in an order in which they can run. Raises DsaError if layers do not fit the graph.
 
     `layers` hold every operator once, and no two of them wait for each other.
     """
@@ -246,7 +246,7 @@ class _Grouping:
         return False
 
     def _merge_groups(self, groups: tuple[Group, ...], parts: tuple[int, ...], rule: Rule) -> Group | None:
-        """The result, split along the best of the dimensions for which the rule holds; None where there is none.
+        """The result, split along the best of the dimensions for which the rule holds; None if there is none.
 
         Only dimensions that split the most operators count.
         """
@@ -258,7 +258,7 @@ class _Grouping:
         return None
 
     def _axes_of_part(self, whole: SubGraph, path: tuple[int, ...], part: Group) -> tuple[int, ...] | None:
-        """The axes of a part's primary output that go with axes of the whole's; None where they do not."""
+        """The axes of a part's primary output that go with axes of the whole's; None if they do not."""
         value = part.subgraph.primary
         axes = path
         if value != whole.primary:

@@ -45,7 +45,7 @@ class Split:
     """A way to cut a sub-graph into instances, each of which fits the buffers of `level`.
 
     `factors` are per axis of the primary output, and `path` the axes in the order in which they were chosen; `info` is
-    the tuple of the last one, None where nothing is split. `footprint` is the most bytes that an instance takes.
+    the tuple of the last one, None if nothing is split. `footprint` is the most bytes that an instance takes.
     """
 
     level: Level
@@ -195,7 +195,7 @@ class _Splitter:
         return ops
 
     def _split_extent(self, value: int, dimension: int) -> int:
-        """The extent of the axis of an intermediate tensor that is split with a dimension; 0 where parts overlap."""
+        """The extent of the axis of an intermediate tensor that is split with a dimension; 0 if parts overlap."""
         axis = moved_axis(self.network, value, self.probes[dimension])
         if axis is None:
             return 0

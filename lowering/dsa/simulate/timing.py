@@ -237,7 +237,7 @@ class _Run:
 
 
 def simulate_time(program: Program, device: DsaDevice, *, in_order: bool = True) -> Timeline:
-    """The run of a program. Raises ProgramError where the device lacks an engine, or waits name later instructions.
+    """The run of a program. Raises ProgramError if the device lacks an engine, or waits name later instructions.
 
     Without `in_order` a unit that kernels only use, not first of their units, is never waited for: no device runs so,
     but it says in which order they would like to run (see instruction_order.py).

@@ -69,7 +69,7 @@ def _session(op: str, model: onnx.ModelProto) -> Any:
 
 
 def operator_model(graph: OperatorGraph, operator: Operator, opset: int | None) -> onnx.ModelProto:
-    """An operator by itself. Raises DsaError where it cannot be written."""
+    """An operator by itself. Raises DsaError if it cannot be written."""
     is_strange = operator.is_opaque or operator.op not in OPERATORS
     if operator.is_opaque and opset is None:
         raise DsaError(f"{operator.op}: this form of it cannot be run as a tile without the opset of its model")

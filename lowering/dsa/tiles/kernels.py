@@ -47,7 +47,7 @@ _FACTORS: Mapping[str, int] = {
     **dict.fromkeys(("Gelu", "Mish", "Pow", "Asin", "Acos", "Asinh", "Acosh", "Atanh"), 12),
     **dict.fromkeys(("HardSwish", "HardSigmoid", "Softsign", "Clip", "ThresholdedRelu", "BatchNormalization"), 2),
 }
-"""Vector operations per element made, 1 where not listed. A division or root is a first estimate and three steps of
+"""Vector operations per element made, 1 if not listed. A division or root is a first estimate and three steps of
 refinement, an exponential or logarithm a polynomial of degree four, a Tanh or Erf both of these, a Gelu more of them.
 """
 _PER_INPUT: Mapping[str, int] = {
@@ -124,7 +124,7 @@ class _Units:
 
 
 def product_of(graph: OperatorGraph, operator: Operator) -> Product | None:
-    """The matrix product that an operator is; None where it is none."""
+    """The matrix product that an operator is; None if it is none."""
     if operator.op not in PRODUCTS or operator.is_opaque:
         return None
     left, right = (_shape(graph, operator.inputs[n]) for n in (0, 1))
@@ -225,7 +225,7 @@ _Axis = tuple[int, int]
 
 @dataclass
 class Shifts:
-    """The tracks of one layer: `track` gives the number of each axis of a value, None where it is pinned."""
+    """The tracks of one layer: `track` gives the number of each axis of a value, None if it is pinned."""
 
     network: Network
     members: tuple[int, ...]
@@ -353,7 +353,7 @@ class TileKernels:
         self._numbers: dict[str, int] = {}
 
     def kernel(self, tile: Tile) -> TileKernel:
-        """The kernel of a tile. Raises DsaError where the tile's inputs are less than it needs."""
+        """The kernel of a tile. Raises DsaError if the tile's inputs are less than it needs."""
         shifts = self._shifts.get(tile.members)
         if shifts is None:
             shifts = self._shifts[tile.members] = Shifts(self._network, tile.members)

@@ -74,7 +74,7 @@ class LocalBuilder:
         return outputs
 
     def take(self, part: LocalPart, box: Box) -> int:
-        """A part of a part. Raises DsaError where it is not in there."""
+        """A part of a part. Raises DsaError if it is not in there."""
         if box == part.box:
             return part.local
         if not contains(part.box, box):
@@ -176,7 +176,7 @@ class LocalSite:
         return self.integer("axis", default) % max(rank, 1)
 
     def shape(self, number: int) -> Shape:
-        """All extents of an operand in the network; () where it is absent."""
+        """All extents of an operand in the network; () if it is absent."""
         value = self.operator.inputs[number] if number < len(self.operator.inputs) else None
         return () if value is None else self.network.shapes[value]
 
@@ -186,14 +186,14 @@ class LocalSite:
         return self.operator.outputs[self.number]
 
     def needs(self, number: int) -> Box:
-        """The box of an operand. Raises DsaError where nothing is needed."""
+        """The box of an operand. Raises DsaError if nothing is needed."""
         found = self.boxes[number]
         if found is None:
             raise DsaError(f"{self.operator.op} {self.operator.name!r}: operand {number} is not there")
         return found
 
     def take(self, number: int, box: Box | None = None) -> int | None:
-        """A part of an operand, by default the needed one; None where the operand is absent."""
+        """A part of an operand, by default the needed one; None if the operand is absent."""
         value = self.operator.inputs[number] if number < len(self.operator.inputs) else None
         if value is None or (box is None and self.boxes[number] is None):
             return None

@@ -47,7 +47,7 @@ class _AxisPart:
 
 
 def resize(site: LocalSite) -> LocalPart:
-    """Raises DsaError where an element may show places that operand boxes leave out."""
+    """Raises DsaError if an element may show places that operand boxes leave out."""
     config = _config(site)
     scales = _scales(site, config)
     if not _is_local(config, site, scales):
@@ -105,7 +105,7 @@ def _by_scales(site: LocalSite) -> str:
 
 
 def _cut_axis(site: LocalSite, axis: int, scale: float, config: Mapping[str, Any]) -> _AxisPart | None:
-    """How an axis of the part is resized by itself; None where it cannot be."""
+    """How an axis of the part is resized by itself; None if it cannot be."""
     low, high = site.needs(0)[axis]
     extent, result = site.shape(0)[axis], site.network.shapes[site.result][axis]
     if extent == result and scale == 1.0:
@@ -216,7 +216,7 @@ def _axes(site: LocalSite, counts_padding: bool) -> Iterator[_Axis]:
 def local_parts(site: LocalSite) -> dict[int, LocalPart]:
     """The parts that an operator makes, by value: of the result that is asked for, perhaps of others.
 
-    Raises DsaError where an operand at hand is less than what the operator needs.
+    Raises DsaError if an operand at hand is less than what the operator needs.
     """
     rule = None if site.operator.is_opaque else _rule(site.operator.op)
     if rule is None or (len(site.operator.outputs) > 1 and site.operator.op != "Split"):
@@ -437,7 +437,7 @@ class Tile:
 def local_graph(network: Network, tile: Tile) -> OperatorGraph:
     """The operators of a tile on its parts of values.
 
-    Values come in this order: the tile's inputs (``i0``, ...), its outputs (``o0``, ...), others. Raises DsaError where
+    Values come in this order: the tile's inputs (``i0``, ...), its outputs (``o0``, ...), others. Raises DsaError if
     an input of the tile is less than is needed.
     """
     builder = LocalBuilder()

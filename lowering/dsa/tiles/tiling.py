@@ -54,7 +54,7 @@ class TiledStep:
         return max(map(len, self.cores))
 
     def at(self, position: int) -> list[CorePart | None]:
-        """Per core, its tile at a place in their order; None where it has fewer."""
+        """Per core, its tile at a place in their order; None if it has fewer."""
         return [tiles[position] if position < len(tiles) else None for tiles in self.cores]
 
 

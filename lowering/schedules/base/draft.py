@@ -111,7 +111,7 @@ class Draft:
         return list(self.schedule.get_loops(block.block))
 
     def extent(self, loop: Any) -> int:
-        """The number of iterations of a loop: one that a call decides about is a `SymbolicExtent`."""
+        """The number of iterations of a loop: a dynamic one is a `SymbolicExtent`."""
         number: int = extent_of(self.schedule.get(loop).extent, self.function)
         return number
 
@@ -153,7 +153,7 @@ class Draft:
         self.schedule.compute_inline(block.block)
 
     def start_reduction(self, block: BlockInfo, loop: Any) -> None:
-        """Write the first value of a reduction in front of the loop, if a call decides about its length: the first
+        """Write the first value of a reduction in front of the loop, if its length is dynamic: the first
         step of a loop that does not run cannot write it."""
         is_free = any(is_symbolic(block.extents[i]) for i in block.reduced)
         if is_free and self.schedule.get(block.block).init is not None:

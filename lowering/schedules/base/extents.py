@@ -1,4 +1,4 @@
-"""Extents as rules see them: numbers, and sizes that a call decides, which count as a typical size where one estimates.
+"""Extents as rules see them: numbers, and dynamic sizes, which count as a typical size in estimates.
 
 What holds for the typical size alone must not decide what is valid. So such an extent is equal to itself only, is
 longer than 1, and divides by nothing but 1 and what its expression has as a factor; in an index it is its expression.
@@ -95,7 +95,7 @@ class SymbolicExtent:
 
 
 def number_of(extent: Any) -> Any:
-    """What an extent counts where one estimates."""
+    """What an extent counts in estimates."""
     return extent.typical if isinstance(extent, SymbolicExtent) else extent
 
 
@@ -105,7 +105,7 @@ def expression_of(extent: Any) -> Any:
 
 
 def is_symbolic(extent: Any) -> bool:
-    """Whether a call decides about the extent."""
+    """Whether the extent is dynamic: a call brings its number."""
     return isinstance(extent, SymbolicExtent)
 
 
@@ -147,7 +147,7 @@ def estimate_extent(expression: Any, function: Any) -> int:
 
 
 def extent_at_typical_sizes(expression: Any, function: Any) -> int:
-    """The number that an extent of a function is where its variables have their typical sizes, 1 too."""
+    """The number that an extent of a function is when its variables have their typical sizes, 1 too."""
     sizes = typical_sizes(function)
 
     def value_of(variable: Any) -> Any:

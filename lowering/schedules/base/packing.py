@@ -17,7 +17,7 @@ class Repack:
     """Cut `axis` of parameter `parameter` in tiles of `factor`, then order the axes (the tile's own axis comes last).
 
     With W of shape [N, K], axis 0, factor 16 and order (0, 1): W'[n // 16, k, n % 16].
-    Calling it with the array returns the packed one. Where `factor` does not divide the axis, the last tile is the
+    Calling it with the array returns the packed one. If `factor` does not divide the axis, the last tile is the
     last `factor` elements, some of which are in the tile before too; `factor` is at most the axis.
     """
 

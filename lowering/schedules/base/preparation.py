@@ -18,8 +18,8 @@ FINE_SHARES = 8
 def find_anchor(draft: Draft, is_anchor: Callable[[BlockInfo], bool]) -> tuple[BlockInfo, BlockInfo] | None:
     """Inline what can be, and return the only reduction, if `is_anchor` accepts it, with the only block after it.
 
-    The block after it reads the reduction at its own iterators; a copy is made where there is none, where several read
-    it (parts of a split, which then stay blocks), and where the reduction is itself an output of the function. Blocks
+    The block after it reads the reduction at its own iterators; a copy is made if there is none, if several read
+    it (parts of a split, which then stay blocks), and if the reduction is itself an output of the function. Blocks
     that remain in front are paddings, and what would turn the anchor into another kind of reduction. None if the
     function is not of this form.
     """
@@ -43,7 +43,7 @@ def find_anchor(draft: Draft, is_anchor: Callable[[BlockInfo], bool]) -> tuple[B
 def _inline_around(draft: Draft, anchor: BlockInfo, is_anchor: Callable[[BlockInfo], bool]) -> None:
     """Inline every point-wise block that is neither an output nor padding in front of the anchor.
 
-    A block in front stays where it is costly to compute at every use, and where the anchor would with it no longer be
+    A block in front stays if it is costly to compute at every use, and if the anchor would with it no longer be
     one: a product sum of two operands.
     """
     before = True
@@ -70,7 +70,7 @@ def _must_stay(draft: Draft, block: BlockInfo, anchor: BlockInfo, is_anchor: Cal
 def reads_directly(after: BlockInfo, anchor: BlockInfo) -> bool:
     """Whether the block reads each element of the sum once, at plain iterators, and has no others.
 
-    One that reads a part of it (a Slice) has other tails: it would move back where the sum does not.
+    One that reads a part of it (a Slice) has other tails: it would move back, and the sum would not.
     """
     reads = [r for r in after.reads if r.name == anchor.name]
     used = [i for r in reads for i in r.iterators]
@@ -81,7 +81,7 @@ def reads_directly(after: BlockInfo, anchor: BlockInfo) -> bool:
 
 
 def pad_in_place(draft: Draft, block: BlockInfo, loops: list[Any]) -> None:
-    """Fill and copy plane by plane, or row by row where threads share few planes.
+    """Fill and copy plane by plane, or row by row if threads share few planes.
 
     Blocks of another form than padding stay one loop nest.
     """

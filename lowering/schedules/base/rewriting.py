@@ -56,7 +56,7 @@ def join_pixels(node: Any, parameters: Sequence[Any]) -> Any:
 
     X[n, p // width, p % width, c]    =>    X[n, 0, p, c]
 
-    Both are the same place in memory. TVM finds that by itself only where the width is a number. Of a buffer that is
+    Both are the same place in memory. TVM finds that by itself only if the width is a number. Of a buffer that is
     allocated inside TVM would keep as many rows and columns as the indices seem to reach: it is no parameter.
     """
 
@@ -107,7 +107,7 @@ def join_pixels(node: Any, parameters: Sequence[Any]) -> Any:
 
 def _fuse_iterators(node: Any) -> tuple[Any, tuple[Any, Any]] | None:
     """The block with one iterator in the place of the row and the column of one pixel, which then are expressions of
-    it; the iterator and the width. None where no two iterators are that."""
+    it; the iterator and the width. None if no two iterators are that."""
     variables, values = list(node.block.iter_vars), list(node.iter_values)
     for place, (row, column) in enumerate(pairwise(values)):
         is_cut = isinstance(row, tirx.FloorDiv) and isinstance(column, tirx.FloorMod)
@@ -157,7 +157,7 @@ def simplify_blocks(node: Any) -> Any:
 
 
 def drop_moduli(node: Any) -> Any:
-    """The statement without `% extent` of a whole loop's variable, which TVM leaves in guards where it fuses loops."""
+    """The statement without `% extent` of a whole loop's variable, which TVM leaves in guards when it fuses loops."""
     extents: dict[Any, Any] = {}
 
     def collect(part: Any) -> Any:

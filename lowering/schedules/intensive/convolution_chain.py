@@ -9,7 +9,7 @@ own, so nothing is computed twice, whichever dimensions that one's windows span.
 stage is scheduled as a function of one row, or all, by the rule for its operator alone (`row_stage`).
 
 Threads get parts of the last map; at the border of two parts both make the rows that the next stage's windows need.
-Where all rows are made at once they get tiles of channels, stage by stage.
+If all rows are made at once they get tiles of channels, stage by stage.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ def _count_parts(draft: Draft, stages: Sequence[Stage]) -> int:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where a step is: the variables of the loops around it."""
+class _StepVariables:
+    """The variables of the loops around a step."""
 
     image: Any
     part: Any
@@ -211,7 +211,7 @@ class _Assembly:
     def assemble(self) -> Tiled:
         """The whole function, and how its constants are packed."""
         draft, function, plan = self.draft, self.draft.function, self.plan
-        place = _Place(*(tirx.Var(name, "int32") for name in ("image", "part", "step")))
+        place = _StepVariables(*(tirx.Var(name, "int32") for name in ("image", "part", "step")))
         steps = _sequence([self._group(group, place) for group in self.groups])
         outside = [n for n in range(len(self.rings)) if not (self.shares_tiles and self._is_shared(n))]
         body = _sequence([*self._make_rings(outside), _loop(place.step, plan.steps, steps)])
@@ -259,7 +259,7 @@ class _Assembly:
     def rings(self) -> tuple[Any, ...]:
         """The buffer of each map but the last: tiles of channels, rows, columns, and channels of a tile.
 
-        Where stages share the loop over tiles, and make all rows in one step, there is one tile at a time.
+        If stages share the loop over tiles, and make all rows in one step, there is one tile at a time.
         """
         buffers = []
         for number, kept in enumerate(self.plan.kept):
@@ -290,7 +290,7 @@ class _Assembly:
         return ring, [0, slot, column, channel + tile * own if size > own else channel]
 
     def _fill_border(self, number: int) -> Iterator[Any]:
-        """Zeros in the columns of the border, which stay as rows come and go; in its rows, where all rows are kept."""
+        """Zeros in the columns of the border, which stay as rows come and go; in its rows, if all rows are kept."""
         border, (_, height, width, _) = self._window(number).border, self.stages[number].shape
         ring = self.rings[number]
         count, kept, _, size = map(int, ring.shape)
@@ -308,7 +308,7 @@ class _Assembly:
 
     # --- the loops of a step
 
-    def _group(self, group: Sequence[int], place: _Place) -> Any:
+    def _group(self, group: Sequence[int], place: _StepVariables) -> Any:
         """Stages that share the loop over tiles of channels."""
         count = self.stages[group[0]].shape[CHANNEL] // self.codes[group[0]].channels
         tile = tirx.Var(f"tile_{group[0]}", "int32")
@@ -316,7 +316,7 @@ class _Assembly:
         body = _sequence([*inside, *(self._stage(number, place, tile) for number in group)])
         return _loop(tile, count, body, is_shared=self.shares_tiles and count > 1)
 
-    def _stage(self, number: int, place: _Place, tile: Any) -> Any:
+    def _stage(self, number: int, place: _StepVariables, tile: Any) -> Any:
         """The rows of a stage in a step, as a function of their own: what it writes is no operand of it to LLVM then.
 
         Something has to follow where it stands: TVM's debug information is wrong otherwise.
@@ -353,8 +353,8 @@ class _Assembly:
         assert index is not None
         return index
 
-    def _guard(self, number: int, place: _Place, row: Any, body: Any, write: Any) -> Any:
-        """The body where the row is in the map and needed, and zeros where it is one of the border."""
+    def _guard(self, number: int, place: _StepVariables, row: Any, body: Any, write: Any) -> Any:
+        """The body if the row is in the map and needed, and zeros if it is one of the border."""
         plan, height = self.plan.stages[number], self.stages[number].shape[ROW]
         first, last = plan.offset, plan.count * self.plan.steps + plan.offset - 1 + (self.plan.parts - 1) * plan.part
         needed = [row >= place.part * plan.part + plan.low] if plan.offset < plan.low else []

@@ -48,9 +48,9 @@ class Window:
 
 @dataclass(frozen=True)
 class Stage:
-    """A reduction, None where a map is only copied, and the block behind it, whose result is a map or the output.
+    """A reduction, None if a map is only copied, and the block behind it, whose result is a map or the output.
 
-    `window` is None where the stage reads nothing that another one makes.
+    `window` is None if the stage reads nothing that another one makes.
     """
 
     anchor: BlockInfo | None
@@ -66,7 +66,7 @@ class Stage:
 def find_map_chain(draft: Draft) -> tuple[Stage, ...] | None:
     """The stages in running order, after inlining: each but the first reads the one before, the last makes the output.
 
-    None where the function is of another form, has fewer than two reductions, or sizes that only a call knows.
+    None if the function is of another form, has fewer than two reductions, or sizes that only a call knows.
     """
     if any(block.has_booleans() or any(map(is_symbolic, block.extents)) for block in draft.blocks()):
         return None
@@ -140,7 +140,7 @@ Front = tuple[Stage | None, Window | None, int]
 
 
 def _find_front(draft: Draft, anchor: BlockInfo, stages: Sequence[Stage]) -> Front | None:
-    """The front of a reduction; None where it has another form."""
+    """The front of a reduction; None if it has another form."""
     last = stages[-1].result.name if stages else None
     writers = {read.name: draft.producer(read) for read in anchor.reads}
     inside = [writer for writer in writers.values() if writer is not None]

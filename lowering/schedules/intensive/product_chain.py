@@ -107,7 +107,7 @@ class BlockChain:
 
 
 def find_chain(draft: Draft) -> BlockChain | None:
-    """Inline what can be; None where the function is no chain with a product and, after it, another reduction."""
+    """Inline what can be; None if the function is no chain with a product and, after it, another reduction."""
     blocks = draft.blocks()
     first = next((block for block in blocks if block.is_product_sum()), None)
     if first is None or sum(bool(block.reduced) for block in blocks) < 2:
@@ -255,7 +255,7 @@ class RowTile:
 
 
 def _decide_rows(draft: Draft, chain: BlockChain) -> RowTile | None:
-    """The tile of the least time among those that fit half of the second cache; None where none does."""
+    """The tile of the least time among those that fit half of the second cache; None if none does."""
     few = range(1, min(chain.rows, SINGLE_ROWS) + 1)
     sizes = sorted({*few, *range(SINGLE_ROWS, chain.rows, ROW_STEP), chain.rows})
     tiles = [tile for rows in sizes if (tile := _estimate_tile(draft, chain, rows)) is not None]

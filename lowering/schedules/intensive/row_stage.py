@@ -113,7 +113,7 @@ class RowCode:
 def schedule_rows(draft: Draft, stage: Stage, before: int, rows: int, channels: int) -> RowCode | None:
     """The code for that many rows and channels; `before` are the channels of the map that it reads.
 
-    None where a constant cannot be cut in tiles of channels as it is packed.
+    None if a constant cannot be cut in tiles of channels as it is packed.
     """
     function, parts = _make_function(draft, stage, before, rows, channels)
     scheduled = None
@@ -145,7 +145,7 @@ def _make_function(
 ) -> tuple[tirx.PrimFunc, dict[str, _Part]]:
     """The stage for some rows, and its parameters as parts of the whole's buffers.
 
-    Raises RuntimeError where its two blocks read one of them: that would be two parts.
+    Raises RuntimeError if its two blocks read one of them: that would be two parts.
     """
     blocks = [block for block in (stage.anchor, stage.result) if block is not None]
     parts: dict[str, _Part] = {}

@@ -39,7 +39,7 @@ def end_with_axes(tiled: Tiled) -> Tiled:
 
 
 def _find_end(guard: Any, loop: Any) -> Any | None:
-    """What the variable of a loop has to stay below so that a guard `sum < extent` holds; None where the guard is none
+    """What the variable of a loop has to stay below so that a guard `sum < extent` holds; None if the guard is none
     of that variable and of loops around it."""
     if not isinstance(guard, tirx.LT) or isinstance(guard.b, tirx.IntImm):
         return None

@@ -4,8 +4,8 @@
  => for h: { first w tile: ...; for w tile in the middle: for kh: if row h + kh - 1 is inside:
                  for kw, w: S += X[h + kh - 1, w + kw - 1] * W[kh, kw]; last w tile: ... }
 
-The tiles at both ends are written out, so that the compiler knows which of their elements are outside. Where a call
-decides about the number of tiles, each of them asks where it is:
+The tiles at both ends are written out, so that the compiler knows which of their elements are outside. If the
+number of tiles is dynamic, each of them asks where it is:
 
     if all columns of the tile are inside: S += X[...] * W[...]
     else if it starts at 0 and all behind it are inside: the same, with the columns in front of the map left out
@@ -39,7 +39,7 @@ _LOWER_BLOCKS = (
 )
 """From blocks to loops that allocate what they keep."""
 MOST_COPIES = 4
-"""Tiles that are written out at most; where more are at an edge their elements are asked for one by one."""
+"""Tiles that are written out at most; if more are at an edge their elements are asked for one by one."""
 
 
 _Loop = tuple[Any, Any]
@@ -47,7 +47,7 @@ _Loop = tuple[Any, Any]
 
 
 def find_border(draft: Draft, anchor: BlockInfo) -> BlockInfo | None:
-    """The block that surrounds a parameter with zeros for this sum alone, in the order of its elements; None where
+    """The block that surrounds a parameter with zeros for this sum alone, in the order of its elements; None if
     there is none."""
     if not isinstance(anchor.value, tirx.Add):
         return None

@@ -1,6 +1,6 @@
 """Loops that become functions of their own, so that LLVM gives them registers of their own.
 
-A loop of exponentials needs a dozen vectors of constants. LLVM moves them in front of all loops around it, and where
+A loop of exponentials needs a dozen vectors of constants. LLVM moves them in front of all loops around it, and if
 another loop in there, of the same depth, wants all registers for its accumulators, it may prefer the constants: the
 accumulators then go to memory and back in every step, which takes twice as long.
 """

@@ -52,7 +52,7 @@ class Weights:
     rounds: int
 
     def far_cycles(self, device: Device) -> float:
-        """Cycles to bring all of them from behind the second cache; 0 where they are few enough to be still there."""
+        """Cycles to bring all of them from behind the second cache; 0 if they are few enough to be still there."""
         if self.size < FEWEST_BYTES:
             return 0.0
         return self.size / device.bandwidth(device.second_cache + 1) * device.clock
@@ -71,7 +71,7 @@ def cycles_with_weights(computing: float, weights: Weights, device: Device) -> f
 
 
 def is_worthwhile(computing: float, weights: Weights, device: Device) -> bool:
-    """Whether fetching ahead is faster; not where all the time goes into waiting, which the processor does as well."""
+    """Whether fetching ahead is faster; not if all the time goes into waiting, which the processor does as well."""
     far = weights.far_cycles(device)
     return 0.0 < far <= 2 * computing and weights.ahead_cycles(computing, device) < computing + far
 

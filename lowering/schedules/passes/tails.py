@@ -191,7 +191,7 @@ class _TailRewriter:
     """Moves the tails below a statement back: the `moved` ones; guards of another form are `kept`.
 
     `extents` are those of the loops around the statement, which is part of the `function`, `lengths` the expressions
-    that annotations name. With `only_fixed`, guards of axes that a call decides about are kept.
+    that annotations name. With `only_fixed`, guards of dynamic axes are kept.
     """
 
     function: Any
@@ -242,7 +242,7 @@ class _TailRewriter:
     def _tail(self, guard: Any) -> _Tail | None:
         """The guard `tile index * tile + offset < extent` that splitting a loop leaves, if one tile fits the extent.
 
-        Whether it fits one that a call decides about, the call has to ask.
+        Whether it fits a dynamic one, code has to ask at the call.
         """
         if not isinstance(guard, tirx.LT) or not is_extent(guard.b, self.function):
             return None
@@ -301,7 +301,7 @@ class _Followers:
         return bool(sym.Analyzer().can_prove(last + longest < guard.b))
 
     def check(self, draft: Draft) -> None:
-        """Raise RuntimeError where a block that does not move needs elements that a block has moved away from."""
+        """Raise RuntimeError if a block that does not move needs elements that a block has moved away from."""
         for block in draft.blocks():
             if block.name in self.names:
                 readers = {reader.name for reader in draft.consumers(block)}

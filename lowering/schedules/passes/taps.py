@@ -23,7 +23,7 @@ from ..tiling.padding import find_padding
 
 
 def find_outside(draft: Draft, anchor: BlockInfo) -> PaddedMap | None:
-    """The map with a border of zeros that a sum reads; None where it reads none."""
+    """The map with a border of zeros that a sum reads; None if it reads none."""
     maps = (find_padding(draft, read) for read in anchor.reads if not draft.is_constant(read))
     return next((each for each in maps if each is not None), None)
 

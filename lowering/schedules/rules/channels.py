@@ -5,7 +5,7 @@
         unrolled kh, kw, rows, vectors: vectorised c: S = S (+) P * W (registers); vectorised c: Y = f(S) }
 
 A vector holds channels, so that no stride and no border gets in its way; neighbouring rows share what they load. A sum
-whose map is a parameter reads it where it is: its border is not copied (`tiling/borders.py`), and P is not there.
+whose map is a parameter reads it where it is: its border is not copied (`passes/borders.py`), and P is not there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_ROWS = 6
 MOST_VECTORS = 2
 """Vectors of a row of a tile, for the same reason."""
 FEWER_ROWS = (1, 3)
-"""Rows of the tiles for maps that are decided by a call and narrower than the usual tile."""
+"""Rows of the tiles for dynamic maps that are narrower than the usual tile."""
 SPARE_REGISTERS = 4
 """Vector registers that LLVM needs for other values."""
 SPILLED = 1.5
@@ -150,7 +150,7 @@ def _tail(anchor: BlockInfo, tile: Tile) -> float:
 
 
 def _window_cycles_with_spills(anchor: BlockInfo, tile: Tile, device: Device) -> float:
-    """Cycles for the reduction. Where accumulators, values that neighbouring rows share and a row of the window do not
+    """Cycles for the reduction. If accumulators, values that neighbouring rows share and a row of the window do not
     fit the registers, LLVM spills.
     """
     across = _shared_steps(anchor, -2)

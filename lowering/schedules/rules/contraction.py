@@ -45,9 +45,9 @@ from .winograd import winograd
 BLOCKS = (2, 4, 8, 16, 32)
 """Numbers of tiles in a block that a search tries."""
 FEWER_ROWS = (1, 4)
-"""Rows of the tiles for extents that are decided by a call and shorter than the usual tile."""
+"""Rows of the tiles for dynamic extents that are shorter than the usual tile."""
 LARGER = 2
-"""Times the typical rows and columns that a plane of free size has where Winograd's filters are considered."""
+"""Times the typical rows and columns that a plane of dynamic size has when Winograd's filters are considered."""
 
 
 def contraction(draft: Draft) -> Iterator[Tiled]:
@@ -101,8 +101,8 @@ def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) 
 def _filter(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Tiled | None:
     """By Winograd's minimal filters, if these are estimated to be faster.
 
-    Where a call decides about the plane, that is asked for more rows and columns than the typical ones: a filter gains
-    more on large planes than it loses on small ones.
+    For a dynamic plane the estimate takes more rows and columns than the typical ones: a filter gains more on large
+    planes than it loses on small ones.
     """
     convolution = find_convolution(draft, anchor, epilogue)
     if convolution is None:
@@ -181,7 +181,7 @@ def _plans_of_axes(
 
 def _stride(epilogue: BlockInfo, iterator: int) -> int | None:
     """Bytes from an element of the result to the next of the iterator, of which each is taken to be one of its
-    dimension; None where that is the next in memory."""
+    dimension; None if that is the next in memory."""
     write = epilogue.write
     if write.is_unit_stride(iterator):
         return None

@@ -3,7 +3,7 @@
     for p, c: Y[p, c] = f(A[p, c] if c < 64 else B[p, c - 64])
  => parallel p: { for c in 64: Y[p, c] = f(A[p, c]); for c in 32: Y[p, 64 + c] = f(B[p, c]) }
 
-The loop over the joined axis is cut where another operand begins; each part works on whole vectors. Where channels of
+The loop over the joined axis is cut where another operand begins; each part works on whole vectors. If channels of
 several groups alternate (a channel shuffle), the code generator makes interleaved stores of one step of all groups:
 
     for c: Y[c] = X[c % 2 * 58 + c // 2]    =>    for k: { Y[2 k] = X[k]; Y[2 k + 1] = X[58 + k] }
@@ -88,7 +88,7 @@ def _find_join(draft: Draft, block: BlockInfo) -> _Join | None:
 
 
 def _find_bound(condition: Any, variables: Sequence[Any]) -> tuple[int | None, int]:
-    """The iterator, None where the condition is of another form, and the place where the comparison changes."""
+    """The iterator, None if the condition is of another form, and the place where the comparison changes."""
     if isinstance(condition, tirx.LT | tirx.GE):
         index, bound = condition.a, condition.b
     elif isinstance(condition, tirx.GT | tirx.LE):
@@ -112,7 +112,7 @@ def _is_shifted(block: BlockInfo, lanes: int) -> bool:
 
 
 def _count_groups(block: BlockInfo) -> int:
-    """The number of groups that alternate along the last axis; 1 where none do."""
+    """The number of groups that alternate along the last axis; 1 if none do."""
     last = len(block.extents) - 1
     for part in (part for read in block.operands(last) for index in read.indices for part in walk(index)):
         is_modulus = isinstance(part, tirx.FloorMod) and isinstance(part.b, tirx.IntImm)
@@ -145,7 +145,7 @@ def _cut_joins(draft: Draft, joined: Mapping[str, _Join]) -> tuple[Draft, dict[s
 
 
 def _share(draft: Draft, block: BlockInfo, loops: list[Any]) -> bool:
-    """Share the loops among threads, fused to one; False where they have not enough to do."""
+    """Share the loops among threads, fused to one; False if they have not enough to do."""
     if draft.threads == 1 or prod(map(draft.extent, loops)) == 1 or prod(block.extents) < PARALLEL_ELEMENTS:
         return False
     draft.schedule.parallel(draft.fuse(loops))
@@ -199,7 +199,7 @@ def _narrow_block(block: Any, iterator: int, low: int, high: int) -> Any:
 
 
 def _vectorise(draft: Draft, block: BlockInfo, loops: list[Any]) -> None:
-    """Make vectors of the contiguous ones among the last of these loops; share the others where no loop around is."""
+    """Make vectors of the contiguous ones among the last of these loops; share the others if no loop around is."""
     count = 0
     if not block.has_booleans():
         count = min(count_vector_axes(draft, block) or int(_runs_along_last(block)), len(loops))

@@ -37,7 +37,7 @@ def pointwise(draft: Draft) -> Iterator[Tiled]:
 
 
 def inline_pointwise(draft: Draft) -> bool:
-    """Inline every block that is not an output; False where a block is not point-wise: then nothing is changed."""
+    """Inline every block that is not an output; False if a block is not point-wise: then nothing is changed."""
     if not all(block.is_pointwise() for block in draft.blocks()):
         return False
     for block in draft.blocks():
@@ -148,7 +148,7 @@ def vector_width(extent: int, device: Device) -> int:
 def count_vector_axes(draft: Draft, block: BlockInfo) -> int:
     """The number of trailing iterators that become one vectorised loop.
 
-    Not rows and columns where their number would have to be divided by a width that a call decides about: that of a
+    Not rows and columns if their number would have to be divided by a dynamic width: that of a
     buffer inside of the function, whose places `join_pixels` leaves alone.
     """
     count = count_contiguous_axes(block, draft.device.lanes)

@@ -109,7 +109,7 @@ def list_plans(cell: RecurrentCell, batch: int, dtype: str, device: Device) -> I
 def _best_pass(
     each: Pass, cell: RecurrentCell, batch: int, rows: int, lanes: int, size: int, device: Device
 ) -> tuple[Pass, float] | None:
-    """The vectors of a tile, and the cycles of a step for one direction; None where no tile fits the registers.
+    """The vectors of a tile, and the cycles of a step for one direction; None if no tile fits the registers.
 
     The first rows read the weights of a tile from the cache that holds the weights of all units, the next rows from
     the one that holds those of a tile. Of tiles that wait for weights alike, the one that computes least is taken.

@@ -4,7 +4,7 @@
  => parallel i: { for k_o: vectorised k_i: M' = max(M', X); for k_i: M = max(M, M'); vectorised E; S the same; Y }
 
 All blocks of a row run while it is in the first cache; a reduction keeps vectors of partial results.
-Where a call decides about the length of a row, the function has branches for rows of at least four vectors, of one, and
+If the length of a row is dynamic, the function has branches for rows of at least four vectors, of one, and
 for shorter ones.
 """
 
@@ -94,7 +94,7 @@ def _tile(draft: Draft, *, into_reductions: bool, widest: int, is_smaller: bool 
 
 
 def _count_shared(blocks: Sequence[BlockInfo]) -> int:
-    """The leading axes that all blocks share, in front of all that a block reduces; 0 where there are none.
+    """The leading axes that all blocks share, in front of all that a block reduces; 0 if there are none.
 
     An axis that a reduction keeps with one element in place of a row is none of them.
     """
@@ -147,8 +147,8 @@ def _share(root: Any) -> Any:
 def split_reduction(draft: Draft, block: BlockInfo, widest: int = 1) -> list[Any]:
     """Split the reduction into one of vectors, whose blocks are returned, and one over the lanes of the last vector.
 
-    Of axes that are not one in memory the outer ones stay loops. There are several blocks where the lanes are split
-    again, and none where no width divides. Where a call decides about the length, there are vectors of `widest`
+    Of axes that are not one in memory the outer ones stay loops. There are several blocks if the lanes are split
+    again, and none if no width divides. If the length is dynamic, there are vectors of `widest`
     elements, which a shorter row does not have.
     """
     loops, schedule, results = draft.loops(block), draft.schedule, []
@@ -201,7 +201,7 @@ def _is_one_axis(block: BlockInfo, read: BufferAccess, outer: int, inner: int) -
 def _partial_width(draft: Draft, extent: int, outside: int = 1) -> int:
     """Elements of partial results: whole vectors that divide the extent, else vectors whose tail is masked (see tails).
 
-    For few elements they are a part of a vector, of two only where that divides them; 1 for fewer.
+    For few elements they are a part of a vector, of two only if that divides them; 1 for fewer.
     `outside`: so often steps along the extent are added to the same results.
     """
     lanes = draft.device.lanes

@@ -6,7 +6,7 @@
 Element by element a processor makes one in a cycle, as each has to be put into its place in a vector. In rounds (as
 Eklundh transposes, IEEE Transactions on Computers C-21, 1972) a tile of 16 x 16 takes 64 shuffles: one for every four
 elements. Axes that follow each other in both memories are one, whatever the operator calls them. The last tile of an
-axis overlaps the one before; where a call decides about an axis, fewer elements than a tile are moved one by one. In a
+axis overlaps the one before; of a dynamic axis, fewer elements than a tile are moved one by one. In a
 buffer that is a part of a wider tensor, steps count the elements of the wider one.
 """
 
@@ -38,7 +38,7 @@ _INDEX = "int32"
 @dataclass(frozen=True)
 class Axis:
     """`extent` steps; one is `read` elements further in the memory that is read, and `write` in the other: numbers, or
-    expressions of sizes that a call decides about."""
+    expressions of dynamic sizes."""
 
     extent: Any
     read: Any
@@ -119,7 +119,7 @@ def _is_one(step: Any) -> bool:
 
 
 def _find_steps(indices: Sequence[Any], shape: Sequence[Any], iterators: Sequence[Any]) -> list[Any] | None:
-    """Elements that one more of each iterator is further in memory, and where that starts; None where they vary."""
+    """Elements that one more of each iterator is further in memory, and where that starts; None if they vary."""
     analyzer, place = sym.Analyzer(), tirx.const(0, _INDEX)
     for iterator in iterators:
         analyzer.bind(iterator.var, iterator.dom)

@@ -53,19 +53,19 @@ TRANSFORM = 1.3
 EXPOSED = 0.4
 """The part of the traffic to a second cache, or of a long stream, that nothing hides: measured on the device `host`."""
 FREE_ROWS = 8
-"""Rows of a register tile where a call decides about the number of tiles: the last of a slab may have few."""
+"""Rows of a register tile if the number of tiles is dynamic: the last of a slab may have few."""
 FEW_ROWS = 4
 """Rows of a register tile of the direct products of planes with few tiles."""
 MOST_FEW = 32
 """Tiles from which on a filter is always taken: its register tiles are full."""
 SLAB = range(8, 257)
-"""Tiles of a slab, where there are as many: fewer would read the weights too often, more fit no second cache."""
+"""Tiles of a slab, if there are as many: fewer would read the weights too often, more fit no second cache."""
 
 
 def winograd(
     draft: Draft, convolution: FilteredConvolution, direct: float, tile_few: Callable[[Draft, Tile], Tiled]
 ) -> Tiled | None:
-    """The convolution by the filter that is decided for it; None where its products are to be taken directly.
+    """The convolution by the filter that is decided for it; None if its products are to be taken directly.
 
     The draft holds the function as `find_anchor` leaves it, and is not changed. `direct`: cycles of direct products.
     `tile_few` computes direct products by a register tile, for planes of dynamic size with few tiles.
@@ -117,7 +117,7 @@ def _schedule(draft: Draft, plan: TilePlan) -> tuple[Any, Any]:
 
 
 def _leave_out_tiles(draft: Draft, tiling: WinogradTiling, slab: Any, rows: Any) -> Draft:
-    """A draft without the products of rows behind the last tile, whose number a call decides about."""
+    """A draft without the products of rows behind the last tile, if the number of tiles is dynamic."""
     slabs, loop = (draft.schedule.get(each).loop_var for each in (slab, rows))
     first = slabs * tiling.slab + loop * tiling.rows
 
@@ -189,7 +189,7 @@ def _transform_cycles(tiling: WinogradTiling, device: Device) -> float:
 
 
 def _traffic_cycles(tiling: WinogradTiling, device: Device) -> float:
-    """Cycles for V and M of all slabs where they do not fit the first cache, and for the weights in every slab.
+    """Cycles for V and M of all slabs if they do not fit the first cache, and for the weights in every slab.
 
     The first slab reads the weights from memory: between two runs the rest of a model has the caches.
     """

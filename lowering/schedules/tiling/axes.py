@@ -26,7 +26,7 @@ from ..base.rewriting import simplify_blocks
 def fuse_pixels(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> tuple[BlockInfo, BlockInfo] | None:
     """Fuse both axes of the plane in the sum, in the block after it, and in one in front that computes the pixels.
 
-    None where pixels are not read one by one.
+    None if pixels are not read one by one.
     """
     schedule, height = draft.schedule, _find_plane(anchor)
     if len(epilogue.extents) != len(anchor.spatial) or height is None:
@@ -74,7 +74,7 @@ def _fuse(height: int, width: int) -> Callable[..., list[Any]]:
 
 
 def _find_plane(anchor: BlockInfo) -> int | None:
-    """The first of two neighbouring iterators, those of a plane; the last such pair, None where there is none."""
+    """The first of two neighbouring iterators, those of a plane; the last such pair, None if there is none."""
     spatial = list(anchor.spatial)
     if spatial != list(range(len(spatial))):
         return None
@@ -102,7 +102,7 @@ def _is_plain(access: BufferAccess) -> bool:
 
 
 def split_phases(draft: Draft) -> Draft | None:
-    """A draft in which what reads the only sum at i % s and i // s has loops over both; None where nothing does.
+    """A draft in which what reads the only sum at i % s and i // s has loops over both; None if nothing does.
 
         for n, o, p: Y[n, o, p] = f(Z[n, p % 2, p // 2, o])
      => for n, o, q, r: Y[n, o, q * 2 + r] = f(Z[n, r, q, o])
@@ -145,7 +145,7 @@ def _is_phase(index: Any) -> bool:
 
 
 def split_groups(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Draft | None:
-    """A draft with the channel split in the sum and in the block after it; None where there are no groups.
+    """A draft with the channel split in the sum and in the block after it; None if there are no groups.
 
     The block after it reads the sum at plain indices.
     """

@@ -77,7 +77,7 @@ def cut_tile(
 def finish_tile(
     draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan, outer: list[Any], inner: TileLoops
 ) -> None:
-    """Move the sum (and, where the output does not run along the columns, a copy of it) to the innermost tile loop.
+    """Move the sum (and a copy of it, if the output does not run along the columns) to the innermost tile loop.
 
     `outer` are all loops around a tile.
     """
@@ -109,13 +109,13 @@ def finish_tile(
 
 
 def counterpart(anchor: BlockInfo, epilogue: BlockInfo, iterator: int) -> int:
-    """The iterator of the epilogue that reads what the anchor's iterator writes; -1 where it reads at a constant."""
+    """The iterator of the epilogue that reads what the anchor's iterator writes; -1 if it reads at a constant."""
     dimension = anchor.write.dimension_of(iterator)
     return next(iter(epilogue.read_of(anchor).iterators[dimension]), -1)
 
 
 def _find_place(anchor: BlockInfo, epilogue: BlockInfo, iterator: int) -> int:
-    """The dimension of what the epilogue writes that the anchor's iterator runs along; -1 where it runs along none."""
+    """The dimension of what the epilogue writes that the anchor's iterator runs along; -1 if it runs along none."""
     own = counterpart(anchor, epilogue, iterator)
     return next((d for d, used in enumerate(epilogue.write.iterators) if own in used), -1)
 
@@ -178,7 +178,7 @@ def _schedule_sum(draft: Draft, anchor: BlockInfo, plan: TilePlan, depth: int) -
 def _split_reduction_loops(draft: Draft, loops: list[Any], tile: Tile) -> tuple[list[Any], list[Any]]:
     """The loops over the reduction: those that stay, and the innermost that are unrolled within a budget.
 
-    One of free length stays, however short it usually is. One stays where what is read does not fit the registers:
+    One of dynamic length stays, however short it usually is. One stays if what is read does not fit the registers:
     without a loop LLVM loads it in front of the loop over the next tiles, and then again from where it spilled it.
     """
     usual = UNROLLED_PRODUCTS if draft.device.vector_bits <= ELEMENT_BITS else UNROLLED_BROADCASTS

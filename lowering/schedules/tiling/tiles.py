@@ -10,7 +10,7 @@ from ..base.extents import number_of
 
 FLOAT_BYTES = 4
 NARROW_LANES = 4
-"""Elements of the vectors for columns that are decided by a call and fewer than a vector of the device has."""
+"""Elements of the vectors for dynamic columns that are fewer than a vector of the device has."""
 
 
 def largest_divisor(extent: int, limit: int) -> int:
@@ -19,8 +19,8 @@ def largest_divisor(extent: int, limit: int) -> int:
 
 
 def shrink_tile(tile: Tile, fewer_rows: Iterable[int], *, is_short: bool, is_narrow: bool) -> Tile:
-    """The next smaller tile where a call may decide on fewer rows (`is_short`) or fewer columns (`is_narrow`) than the
-    tile has; the tile itself where there is none."""
+    """The next smaller tile, for fewer dynamic rows (`is_short`) or columns (`is_narrow`) than the tile has; the tile
+    itself if there is none."""
     if is_short:
         tile = replace(tile, rows=max((rows for rows in fewer_rows if rows < tile.rows), default=tile.rows))
     if is_narrow:

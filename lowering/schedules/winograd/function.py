@@ -7,7 +7,7 @@
             for tile, o: Y = f(A^T M A) } }                           ("winograd_output")
 
 Tiles are numbered over the batch and the plane; a slab is a number of them. The last slab may have less to do: the
-rest of it repeats the last tile. Where a call decides about the number of tiles, the last slab ends with the rows of a
+rest of it repeats the last tile. If the number of tiles is dynamic, the last slab ends with the rows of a
 register tile that has the last one. Blocks of transforms hold vectors along channels, and select only at the borders.
 """
 
@@ -41,7 +41,7 @@ class WinogradTiling:
     """A convolution cut in tiles of a filter's size, these in slabs, and its output channels in columns.
 
     `lanes` of the vectors along the channels of the input and of the output divide channels and columns; `rows` are
-    those of a register tile. Numbers of rows and tiles are typical ones where a call decides about them.
+    those of a register tile. Numbers of rows and tiles are typical ones if they are dynamic.
     """
 
     filter: Filter
@@ -68,7 +68,7 @@ class WinogradTiling:
 
     @property
     def slab(self) -> int:
-        """Tiles of a slab; whole register tiles where a call decides about the number of slabs."""
+        """Tiles of a slab; whole register tiles if the number of slabs is dynamic."""
         slab = -(-self.tiles // self.slabs)
         return -(-max(slab, LEAST_SLAB) // self.rows) * self.rows if self.convolution.is_free else slab
 
@@ -79,7 +79,7 @@ class WinogradTiling:
 
     @property
     def count(self) -> Any:
-        """All tiles, as an expression where a call decides about them."""
+        """All tiles, as an expression if their number is dynamic."""
         image, rows, columns = (expression_of(extent) for extent in self.convolution.outputs[:3])
         return image * -(-rows // self.filter.size) * -(-columns // self.filter.size)
 
@@ -124,7 +124,7 @@ class _Statements:
         return variable
 
     def store(self, values: Sequence[Any]) -> list[Any]:
-        """The values as elements of a buffer: TVM writes named ones of free sizes out wherever they are used."""
+        """The values as elements of a buffer: TVM writes named ones of dynamic sizes out wherever they are used."""
         buffer = tirx.decl_buffer((len(values),), "int32", "place", scope="local")
         self.statements.append(tirx.AllocBuffer(buffer))
         self.statements += [tirx.BufferStore(buffer, value, [n]) for n, value in enumerate(values)]
@@ -234,7 +234,7 @@ class _WinogradBlocks:
         return _nest_block(INPUT, (self._shape[0], 1, tiling.slab, 1), leaf)
 
     def _where_needed(self, body: Any, slab: Any, tile: Any) -> Any:
-        """The statement, where a slab has that tile: always, unless a call decides about their number."""
+        """The statement, if a slab has that tile: always, unless their number is dynamic."""
         if not self._conv.is_free:
             return body
         return tirx.IfThenElse(tirx.likely(slab * self._tiling.slab + tile < self._tiling.count), body, None)
@@ -351,7 +351,7 @@ def _all(conditions: Sequence[Any]) -> Any:
 def _select(
     inside: Any, conditions: _Conditions, extent: int, lanes: int, vector: Callable[[Any, _Conditions | None], Any]
 ) -> Any:
-    """Vectors along `extent` channels, without the conditions on rows and columns where all of the tile is `inside`."""
+    """Vectors along `extent` channels, without the conditions on rows and columns if all of the tile is `inside`."""
 
     def loops(selected: _Conditions | None) -> Any:
         chunk, lane = tirx.Var("chunk", "int32"), tirx.Var("lane", "int32")

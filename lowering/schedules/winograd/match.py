@@ -50,7 +50,7 @@ class FilteredConvolution:
 
     @property
     def is_free(self) -> bool:
-        """Whether a call decides about images, rows or columns."""
+        """Whether the number of images, rows or columns is dynamic."""
         return any(map(is_symbolic, self.outputs))
 
 

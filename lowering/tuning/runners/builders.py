@@ -57,7 +57,7 @@ class PoolBuilder:
 class ClusterBuilder:
     """Compiles on the workers of the Dask cluster at that address, HOST:PORT of its scheduler.
 
-    Each of them needs the same eqfuse as here. One that dies has its work done by another. Raises TuningError where
+    Each of them needs the same eqfuse as here. One that dies has its work done by another. Raises TuningError if
     there is no cluster, no worker or no such eqfuse, when it starts or while it builds.
     """
 

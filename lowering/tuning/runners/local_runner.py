@@ -38,7 +38,7 @@ class LocalRunner:
     """Runs kernels one after the other on `threads` threads; each may take `timeout` seconds.
 
     With one thread the clock is the CPU time of the process, which other processes do not stretch, and with more the
-    wall clock. Raises UsageError where this machine has no linker.
+    wall clock. Raises UsageError if this machine has no linker.
     """
 
     def __init__(self, threads: int, timeout: float = 10.0) -> None:

@@ -44,7 +44,7 @@ class KernelObject:
 
     @property
     def digest(self) -> str:
-        """A digest of the code without its name. Raises OSError where the file cannot be read."""
+        """A digest of the code without its name. Raises OSError if the file cannot be read."""
         return sha256(self.object_file.read_bytes().replace(self.symbol.encode(), b"")).hexdigest()
 
 
@@ -61,7 +61,7 @@ class Timing:
 
     @property
     def latency(self) -> float:
-        """The median of the runs. Raises statistics.StatisticsError where there are none."""
+        """The median of the runs. Raises statistics.StatisticsError if there are none."""
         return median(self.seconds)
 
 
@@ -127,7 +127,7 @@ class Rounds:
 
     @property
     def pairs(self) -> list[tuple[float, float]]:
-        """The rounds of two kernels; none where there was a problem."""
+        """The rounds of two kernels; none if there was a problem."""
         return [(first, second) for first, second in self.seconds]
 
     @staticmethod

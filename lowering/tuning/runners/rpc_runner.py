@@ -68,14 +68,14 @@ class Tracker:
 
     @staticmethod
     def at(address: str, key: str) -> Tracker:
-        """The one at HOST:PORT. Raises UsageError where that is no address."""
+        """The one at HOST:PORT. Raises UsageError if that is no address."""
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal() or int(port) > _LAST_PORT:
             raise UsageError(f"{address}: is no address of an RPC tracker; write HOST:PORT, like 127.0.0.1:9190")
         return Tracker(host, int(port), key)
 
     def servers(self) -> int:
-        """How many there are, busy ones too. Raises TuningError where no tracker answers."""
+        """How many there are, busy ones too. Raises TuningError if no tracker answers."""
         try:
             return sum(server.key == f"server:{self.key}" for server in self._summary().server_info)
         except msgspec.MsgspecError:
@@ -104,7 +104,7 @@ class Tracker:
         return msgspec.json.decode(answer, type=tuple[int, _Summary])[1]
 
     def required_servers(self) -> int:
-        """At least one. Raises TuningError where there is none, or no tracker."""
+        """At least one. Raises TuningError if there is none, or no tracker."""
         servers = self.servers()
         if not servers:
             raise TuningError(
@@ -125,7 +125,7 @@ def _receive_number(connection: socket.socket, deadline: float) -> int:
 
 
 def _receive(connection: socket.socket, size: int, deadline: float) -> bytes:
-    """The next `size` bytes. Raises OSError where they are not there by the deadline, at whatever pace they come."""
+    """The next `size` bytes. Raises OSError if they are not there by the deadline, at whatever pace they come."""
     received = bytearray()
     while len(received) < size:
         left = deadline - time.monotonic()
@@ -155,7 +155,7 @@ class RpcRunner:
     """Runs kernels on the servers with the key `device_key` of the tracker at HOST:PORT.
 
     They are linked for the target `triple` and run on `threads` threads; each may take `timeout` seconds on the device.
-    Each runs in a session of its own; one whose session is lost runs again, on any server. Raises TuningError where
+    Each runs in a session of its own; one whose session is lost runs again, on any server. Raises TuningError if
     there is no tracker or no server, here and later, and UsageError, ToolError or LoweringError without a linker.
     """
 

@@ -23,7 +23,7 @@ _SECONDS = 75.0
 def speed_up(tracker: str, device_key: str, target: Target, before: Path, after: Path) -> float:
     """How many times as fast the C project `after` is as `before`, on a device, in interleaved pairs.
 
-    Raises ToolError without the cross compiler, TuningError where there is no device, or it does not run them.
+    Raises ToolError without the cross compiler, TuningError if there is no device, or it does not run them.
     """
     with (
         scratch_folder("model") as scratch,
