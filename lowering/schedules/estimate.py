@@ -19,6 +19,7 @@ from ...costmodels.device import Device
 from ...costmodels.register_tiles import EVICTED_LOAD, EVICTED_STORE, LATENCY
 from .base.blocks import is_selection, walk
 from .base.extents import at_typical_sizes, estimate_extent
+from .base.nodes import Expression, Statement
 from .base.rewriting import substitute
 from .tiling.tiles import FLOAT_BYTES
 
@@ -56,12 +57,12 @@ def least_cycles(function: tirx.PrimFunc, device: Device) -> float:
 class _Store:
     """A store in its loops, from the outermost; `iteration` gives the block's variables by those of the loops."""
 
-    statement: Any
-    loops: tuple[Any, ...]
+    statement: Statement
+    loops: tuple[Statement, ...]
     iteration: Mapping[Any, Any]
 
 
-def _list_stores(node: Any, loops: tuple[Any, ...], iteration: Mapping[Any, Any]) -> Iterator[_Store]:
+def _list_stores(node: Statement, loops: tuple[Statement, ...], iteration: Mapping[Any, Any]) -> Iterator[_Store]:
     if isinstance(node, tirx.For):
         yield from _list_stores(node.body, (*loops, node), iteration)
     elif isinstance(node, tirx.SeqStmt):
@@ -131,7 +132,7 @@ def _evicted_cycles(access: Any, step: int | None, device: Device) -> float:
     return 0.0
 
 
-def _unroll(store: _Store, unrolled: Sequence[Any]) -> Any:
+def _unroll(store: _Store, unrolled: Sequence[Statement]) -> Expression:
     """The value for the first iteration of unrolled loops, which may decide its selections."""
     first = {loop.loop_var: tirx.const(0, "int32") for loop in unrolled}
     value = substitute(substitute(store.statement.value, store.iteration), first)
@@ -165,7 +166,7 @@ def _buffer(access: Any) -> Any:
     return access.buffer if isinstance(access, tirx.BufferStore) else access.source
 
 
-def _bind_loops(loops: Sequence[Any]) -> sym.Analyzer:
+def _bind_loops(loops: Sequence[Statement]) -> sym.Analyzer:
     """An analyzer that knows the ranges of the loops."""
     analyzer = sym.Analyzer()
     for loop in loops:

@@ -30,6 +30,7 @@ from ..base.decisions import DecisionSite, Trace
 from ..compute.recurrence import RECURRENCE
 from .base.blocks import FUNCTION, BlockInfo, BufferAccess, parameter_index
 from .base.draft import BETWEEN, CONSTANTS, Draft, Scheduled
+from .base.nodes import Buffer, Statement
 from .base.packing import Packing
 from .base.rewriting import with_body
 from .estimate import estimate_cycles
@@ -74,7 +75,7 @@ class _Stage:
     """Some of the blocks as a function; its parameters are buffers of the whole."""
 
     function: tirx.PrimFunc
-    buffers: tuple[Any, ...]
+    buffers: tuple[Buffer, ...]
 
 
 def schedule_stages(draft: Draft, schedule_part: Part) -> Estimated | None:
@@ -103,7 +104,13 @@ def schedule_stages(draft: Draft, schedule_part: Part) -> Estimated | None:
 
 
 def _join(
-    draft: Draft, blocks: Sequence[BlockInfo], nests: Sequence[Any], start: int, rest: _Stages, end: int, part: Part
+    draft: Draft,
+    blocks: Sequence[BlockInfo],
+    nests: Sequence[Statement],
+    start: int,
+    rest: _Stages,
+    end: int,
+    part: Part,
 ) -> _Stages:
     stage = _cut_stage(draft.function, blocks, nests, start, end)
     scheduled = part(stage.function, f"stage {start}.")
@@ -170,7 +177,7 @@ def _has_root(function: tirx.PrimFunc) -> bool:
 
 
 def _cut_stage(
-    function: tirx.PrimFunc, blocks: Sequence[BlockInfo], nests: Sequence[Any], start: int, end: int
+    function: tirx.PrimFunc, blocks: Sequence[BlockInfo], nests: Sequence[Statement], start: int, end: int
 ) -> _Stage:
     """The blocks from `start` to `end` as a function; what others read of them, or it of others, are parameters."""
     own = blocks[start:end]
@@ -200,7 +207,7 @@ def _combine(draft: Draft, stages: Sequence[tuple[_Stage, Scheduled]]) -> Schedu
     function = draft.function
     parameters: list[Any] = list(function.params)
     packs: list[Packing] = []
-    body: list[Any] = []
+    body: list[Statement] = []
     allocated: list[Any] = []
     packed: set[int] = set()
     for stage, scheduled in stages:

@@ -11,6 +11,7 @@ from tvm import ir, s_tir, tirx
 
 from ...compute.integers import is_arithmetic
 from .extents import extent_of
+from .nodes import Buffer, Expression, Variable
 
 REDUCTION = 2
 """`IterVar.CommReduce`: the kind of an iterator that a block sums (or takes the maximum of) over."""
@@ -25,9 +26,9 @@ how many elements the rows of the wider ones have."""
 class BufferAccess:
     """One buffer that a block reads or writes, and for each dimension the iterators in its index."""
 
-    buffer: Any
+    buffer: Buffer
     shape: tuple[int, ...]
-    indices: tuple[Any, ...]
+    indices: tuple[Expression, ...]
     iterators: tuple[frozenset[int], ...]
     steps: tuple[frozenset[int], ...] = ()
     """For each dimension the iterators that are a term of the index: one more of them is the next place."""
@@ -81,7 +82,7 @@ class BlockInfo:
     reads: tuple[BufferAccess, ...]
     writes: tuple[BufferAccess, ...]
     value: Any
-    variables: tuple[Any, ...] = ()
+    variables: tuple[Variable, ...] = ()
     """The iterators as indices and value have them."""
 
     @property
@@ -166,7 +167,7 @@ def inspect_block(schedule: s_tir.Schedule, block: Any, inspected: Inspected | N
     return info
 
 
-def _inspect_access(region: Any, variables: Mapping[Any, int], function: Any) -> BufferAccess:
+def _inspect_access(region: Any, variables: Mapping[Variable, int], function: Any) -> BufferAccess:
     def numbers(parts: Iterable[Any]) -> frozenset[int]:
         return frozenset(variables[part] for part in parts if isinstance(part, tirx.Var) and part in variables)
 
@@ -183,13 +184,13 @@ def _widths_around(function: tirx.PrimFunc) -> Mapping[str, int]:
     return {str(name): int(width) for name, width in (function.attrs or {}).get(PARTS, {}).items()}
 
 
-def shape_in_memory(function: tirx.PrimFunc, buffer: Any) -> list[Any]:
+def shape_in_memory(function: tirx.PrimFunc, buffer: Buffer) -> list[Any]:
     """The shape that says how far apart elements of a buffer are: of a part, that of the tensor it is a part of."""
     width = _widths_around(function).get(str(buffer.name))
     return list(buffer.shape) if width is None else [*buffer.shape[:-1], tirx.const(width, "int32")]
 
 
-def _summands(index: Any) -> Iterator[Any]:
+def _summands(index: Expression) -> Iterator[Expression]:
     """The terms of a sum that are not subtracted."""
     if isinstance(index, tirx.Add | tirx.Sub):
         yield from _summands(index.a)
@@ -198,7 +199,7 @@ def _summands(index: Any) -> Iterator[Any]:
         yield index
 
 
-def walk(expression: Any) -> Iterator[Any]:
+def walk(expression: Expression) -> Iterator[Expression]:
     """The expression and all parts of it, depth first."""
     pending = [expression]
     while pending:
@@ -216,7 +217,7 @@ def walk(expression: Any) -> Iterator[Any]:
         pending.extend(reversed(parts))
 
 
-def is_selection(expression: Any) -> bool:
+def is_selection(expression: Expression) -> bool:
     """Whether the expression is a call of ``if_then_else``."""
     return isinstance(expression, ir.Call) and "if_then_else" in str(expression.op)
 
@@ -226,7 +227,7 @@ def find_consumers(blocks: Iterable[BlockInfo], producer: BlockInfo) -> list[Blo
     return [block for block in blocks if any(read.name == producer.name for read in block.reads)]
 
 
-def parameter_index(function: tirx.PrimFunc, buffer: Any) -> int | None:
+def parameter_index(function: tirx.PrimFunc, buffer: Buffer) -> int | None:
     """The number of the parameter that the buffer is; None for an intermediate result."""
     return next((n for n, p in enumerate(function.params) if p.same_as(buffer)), None)
 

@@ -24,6 +24,7 @@ from .blocks import (
     walk,
 )
 from .extents import extent_of, is_symbolic
+from .nodes import Statement
 from .packing import Packing
 
 CONSTANTS = "eqfuse.constants"
@@ -72,7 +73,7 @@ class Draft:
         """A draft that can be changed without changing this one; it shares the trace."""
         return replace(self, schedule=self.schedule.copy())
 
-    def with_body(self, body: Any) -> Draft:
+    def with_body(self, body: Statement) -> Draft:
         """A draft of the function with another body. Blocks and loops of this one are not valid in it."""
         module = tvm.IRModule({FUNCTION: self.function.with_body(body)})
         return replace(self, schedule=s_tir.Schedule(module))

@@ -13,6 +13,7 @@ import tvm_ffi
 from tvm import sym, tirx
 from tvm_ffi import structural_equal
 
+from .nodes import Expression, Statement, Variable
 from .rewriting import rebuild
 
 TYPICAL = "eqfuse.typical"
@@ -26,7 +27,7 @@ class SymbolicExtent:
 
     __slots__ = ("expression", "typical")
 
-    def __init__(self, expression: Any, typical: int) -> None:
+    def __init__(self, expression: Expression, typical: int) -> None:
         self.expression, self.typical = expression, max(typical, _LEAST)
 
     def __repr__(self) -> str:
@@ -109,14 +110,14 @@ def is_symbolic(extent: Any) -> bool:
     return isinstance(extent, SymbolicExtent)
 
 
-def extent_of(expression: Any, function: Any) -> Any:
+def extent_of(expression: Expression, function: Any) -> Any:
     """The extent that an expression in a function is: a number (``int``), or a `SymbolicExtent`."""
     if isinstance(expression, int | tirx.IntImm):
         return int(expression)
     return SymbolicExtent(expression, extent_at_typical_sizes(expression, function))
 
 
-def is_extent(expression: Any, function: Any) -> bool:
+def is_extent(expression: Expression, function: Any) -> bool:
     """Whether an expression in a function is a number, or has no other variables than the function's sizes."""
     if isinstance(expression, tirx.IntImm):
         return True
@@ -126,7 +127,7 @@ def is_extent(expression: Any, function: Any) -> bool:
     return bool(parts) and all(is_extent(part, function) for part in parts)
 
 
-def at_typical_sizes(node: Any, function: Any) -> Any:
+def at_typical_sizes(node: Statement, function: Any) -> Statement:
     """A statement of a function with the numbers that its loops count."""
     rebuilt = rebuild(node, lambda part: at_typical_sizes(part, function))
     if not isinstance(rebuilt, tirx.For) or isinstance(rebuilt.extent, tirx.IntImm):
@@ -141,16 +142,16 @@ def typical_sizes(function: Any) -> Mapping[str, int]:
     return {str(name): int(number) for name, number in given.items()}
 
 
-def estimate_extent(expression: Any, function: Any) -> int:
+def estimate_extent(expression: Expression, function: Any) -> int:
     """The number that an extent counts in a function."""
     return int(number_of(extent_of(expression, function)))
 
 
-def extent_at_typical_sizes(expression: Any, function: Any) -> int:
+def extent_at_typical_sizes(expression: Expression, function: Any) -> int:
     """The number that an extent of a function is when its variables have their typical sizes, 1 too."""
     sizes = typical_sizes(function)
 
-    def value_of(variable: Any) -> Any:
+    def value_of(variable: Variable) -> Any:
         return tirx.const(sizes.get(str(variable.name), _LEAST), "int32")
 
     number = sym.Analyzer().simplify(tvm_ffi.structural_map(expression, [(tirx.Var, value_of)]))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compute.recurrent_tiling import RecurrentWeights
+from .nodes import Expression
 from .winograd_filters import WinogradWeights
 
 
@@ -34,7 +35,7 @@ class Repack:
         where = [a if a <= axis else a + 1 for a in self.order]
         return np.ascontiguousarray(cut.transpose(*where, axis + 1))
 
-    def index_map(self, *indices: Any) -> list[Any]:
+    def index_map(self, *indices: Expression) -> list[Expression]:
         """The same as indices of TensorIR, for `transform_layout`."""
         cut = [i // self.factor if n == self.axis else i for n, i in enumerate(indices)]
         return [*(cut[a] for a in self.order), indices[self.axis] % self.factor]

@@ -11,8 +11,10 @@ from tvm import ir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
+from .nodes import Buffer, Expression, Statement, Variable
 
-def with_body(block: Any, body: Any, **changed: Any) -> Any:
+
+def with_body(block: Statement, body: Statement, **changed: Any) -> Statement:
     """The block with another body, and with the `changed` fields, by TVM's names."""
     names = ("iter_vars", "reads", "writes", "name_hint", "init", "alloc_buffers", "match_buffers", "annotations")
     fields = {name: getattr(block, name) for name in names} | changed
@@ -22,21 +24,21 @@ def with_body(block: Any, body: Any, **changed: Any) -> Any:
     )  # fmt: skip
 
 
-def with_loop_body(loop: Any, body: Any) -> Any:
+def with_loop_body(loop: Statement, body: Statement) -> Statement:
     """The loop around another body."""
     return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations)
 
 
-def substitute(node: Any, values: Mapping[Any, Any]) -> Any:
+def substitute(node: Statement, values: Mapping[Any, Any]) -> Statement:
     """The statement or expression with values in the place of variables, in one pass."""
 
-    def value_of(variable: Any) -> Any:
+    def value_of(variable: Variable) -> Any:
         return next((value for name, value in values.items() if name.same_as(variable)), variable)
 
     return tvm_ffi.structural_map(node, [(tirx.Var, value_of)])
 
 
-def rebuild(node: Any, change: Callable[[Any], Any]) -> Any:
+def rebuild(node: Statement, change: Callable[[Statement], Statement]) -> Statement:
     """The statement with the statements directly inside of it changed; one without any is returned as it is."""
     if isinstance(node, tirx.For):
         return with_loop_body(node, change(node.body))
@@ -51,7 +53,7 @@ def rebuild(node: Any, change: Callable[[Any], Any]) -> Any:
     return node
 
 
-def join_pixels(node: Any, parameters: Sequence[Any]) -> Any:
+def join_pixels(node: Statement, parameters: Sequence[Buffer]) -> Statement:
     """The statement with parameters read and written at the pixel of a plane, not at its row and column.
 
     X[n, p // width, p % width, c]    =>    X[n, 0, p, c]
@@ -60,7 +62,7 @@ def join_pixels(node: Any, parameters: Sequence[Any]) -> Any:
     allocated inside TVM would keep as many rows and columns as the indices seem to reach: it is no parameter.
     """
 
-    def join(buffer: Any, indices: Sequence[Any]) -> list[Any]:
+    def join(buffer: Buffer, indices: Sequence[Expression]) -> list[Any]:
         joined = list(indices)
         for dimension, (row, column) in enumerate(pairwise(joined), 1):
             is_cut = isinstance(row, tirx.FloorDiv) and isinstance(column, tirx.FloorMod)
@@ -70,13 +72,13 @@ def join_pixels(node: Any, parameters: Sequence[Any]) -> Any:
                 joined[dimension - 1 : dimension + 1] = [tirx.const(0, "int32"), row.a]
         return joined
 
-    def is_parameter(buffer: Any) -> bool:
+    def is_parameter(buffer: Buffer) -> bool:
         return any(buffer.same_as(parameter) for parameter in parameters)
 
     def join_load(load: Any) -> Any:
         return tirx.BufferLoad(load.source, join(load.source, load.indices)) if is_parameter(load.source) else load
 
-    def join_block(realized: Any) -> Any:
+    def join_block(realized: Statement) -> Statement:
         store = realized.block.body
         value = tvm_ffi.structural_map(store.value, [(ir.TensorLoad, join_load)])
         indices = join(store.buffer, store.indices) if is_parameter(store.buffer) else list(store.indices)
@@ -105,7 +107,7 @@ def join_pixels(node: Any, parameters: Sequence[Any]) -> Any:
     return join_block(node)
 
 
-def _fuse_iterators(node: Any) -> tuple[Any, tuple[Any, Any]] | None:
+def _fuse_iterators(node: Statement) -> tuple[Statement, tuple[Expression, Expression]] | None:
     """The block with one iterator in the place of the row and the column of one pixel, which then are expressions of
     it; the iterator and the width. None if no two iterators are that."""
     variables, values = list(node.block.iter_vars), list(node.iter_values)
@@ -134,7 +136,7 @@ def _fuse_iterators(node: Any) -> tuple[Any, tuple[Any, Any]] | None:
     return None
 
 
-def simplify_blocks(node: Any) -> Any:
+def simplify_blocks(node: Statement) -> Statement:
     """The statement with the indices of every innermost block simplified by the ranges of its iterators.
 
     Iterators of one iteration stay in sight.
@@ -156,7 +158,7 @@ def simplify_blocks(node: Any) -> Any:
     return s_stmt.SBlockRealize(node.iter_values, node.predicate, with_body(block, body, reads=reads, writes=writes))
 
 
-def drop_moduli(node: Any) -> Any:
+def drop_moduli(node: Statement) -> Statement:
     """The statement without `% extent` of a whole loop's variable, which TVM leaves in guards when it fuses loops."""
     extents: dict[Any, Any] = {}
 
@@ -165,7 +167,7 @@ def drop_moduli(node: Any) -> Any:
             extents[part.loop_var] = part.extent
         return rebuild(part, collect)
 
-    def drop(modulus: Any) -> Any:
+    def drop(modulus: Expression) -> Expression:
         extent = extents.get(modulus.a) if isinstance(modulus.a, tirx.Var) else None
         return modulus if extent is None or not structural_equal(extent, modulus.b) else modulus.a
 
@@ -173,12 +175,12 @@ def drop_moduli(node: Any) -> Any:
     return tvm_ffi.structural_map(node, [(tirx.FloorMod, drop)])
 
 
-def point(buffer: Any, indices: Iterable[Any]) -> Any:
+def point(buffer: Buffer, indices: Iterable[Expression]) -> Any:
     """The region of one element."""
     return tirx.BufferRegion(buffer, [ir.Range.from_min_extent(index, 1) for index in indices])
 
 
-def conjuncts(condition: Any) -> Iterator[Any]:
+def conjuncts(condition: Expression) -> Iterator[Expression]:
     """The conditions of a conjunction."""
     if isinstance(condition, tirx.And):
         yield from conjuncts(condition.a)

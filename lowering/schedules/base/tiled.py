@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .draft import Draft
+from .nodes import Buffer, Expression, Variable
 from .packing import Packing
 
 
@@ -17,11 +18,11 @@ class PaddedMap:
     """
 
     name: str
-    variables: tuple[Any, ...]
+    variables: tuple[Variable, ...]
     value: Any
     rows: tuple[Any, ...]
     columns: tuple[Any, ...]
-    buffers: tuple[Any, ...]
+    buffers: tuple[Buffer, ...]
     shape: tuple[int, ...]
 
 
@@ -37,7 +38,7 @@ class Tiled:
     repack: tuple[Packing, ...] = ()
     tails: Literal["overlap", "guard", "none"] = "overlap"
     """Guarded tiles move back, or keep their guards if a dynamic extent needs them, or there are none."""
-    conditions: tuple[Any, ...] = ()
+    conditions: tuple[Expression, ...] = ()
     """What else has to hold for these tiles: if a condition or a dynamic extent does not, `smaller` runs."""
     smaller: Tiled | None = None
     """The same function by smaller tiles, with the same parameters in the same layouts."""

@@ -28,6 +28,7 @@ from ....costmodels.register_tiles import MOST_VECTORS
 from ....extract.partition.templates.convolution_chain import LEAST_COLUMNS
 from ..base.blocks import FUNCTION, parameter_index
 from ..base.draft import Draft
+from ..base.nodes import Statement, Variable
 from ..base.packing import Repack
 from ..base.rewriting import with_body
 from ..base.tiled import Tiled
@@ -353,7 +354,7 @@ class _Assembly:
         assert index is not None
         return index
 
-    def _guard(self, number: int, place: _StepVariables, row: Any, body: Any, write: Any) -> Any:
+    def _guard(self, number: int, place: _StepVariables, row: Any, body: Statement, write: Any) -> Any:
         """The body if the row is in the map and needed, and zeros if it is one of the border."""
         plan, height = self.plan.stages[number], self.stages[number].shape[ROW]
         first, last = plan.offset, plan.count * self.plan.steps + plan.offset - 1 + (self.plan.parts - 1) * plan.part
@@ -380,10 +381,10 @@ class _Assembly:
         return tirx.IfThenElse(tirx.all(row >= -border.top, row < border.height - border.top), fill, None)
 
 
-def _sequence(statements: Sequence[Any]) -> Any:
+def _sequence(statements: Sequence[Statement]) -> Statement:
     return tirx.SeqStmt(list(statements)) if len(statements) > 1 else statements[0]
 
 
-def _loop(variable: Any, extent: int, body: Any, *, is_shared: bool = False) -> Any:
+def _loop(variable: Variable, extent: int, body: Statement, *, is_shared: bool = False) -> Any:
     kind = tirx.ForKind.PARALLEL if is_shared else tirx.ForKind.SERIAL
     return tirx.For(variable, tirx.const(0, "int32"), tirx.const(extent, "int32"), kind, body)

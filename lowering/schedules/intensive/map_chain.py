@@ -16,6 +16,7 @@ from tvm import ir, sym, tirx
 from ..base.blocks import BlockInfo, BufferAccess, is_selection, walk
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
+from ..base.nodes import Expression, Variable
 from ..base.rewriting import conjuncts
 
 IMAGE, ROW, COLUMN, CHANNEL = range(4)
@@ -203,7 +204,9 @@ def _find_border(padding: BlockInfo) -> Border | None:
     return Border(starts[ROW], starts[COLUMN], *padding.extents[1:3])
 
 
-def _find_bounds(condition: Any, variables: Sequence[Any], extents: Sequence[int]) -> dict[int, tuple[int, int]] | None:
+def _find_bounds(
+    condition: Expression, variables: Sequence[Variable], extents: Sequence[int]
+) -> dict[int, tuple[int, int]] | None:
     """For rows and columns the first place, and the one behind the last, where the condition holds."""
     analyzer = sym.Analyzer()
     inside = {axis: set(range(extents[axis])) for axis in (ROW, COLUMN)}
@@ -223,7 +226,7 @@ def _find_bounds(condition: Any, variables: Sequence[Any], extents: Sequence[int
     return bounds if all(len(inside[axis]) == b - a for axis, (a, b) in bounds.items()) else None
 
 
-def place_at(expression: Any, variables: Sequence[Any], places: Sequence[Any]) -> Any:
+def place_at(expression: Expression, variables: Sequence[Variable], places: Sequence[Any]) -> Expression:
     """The expression with places, which may be numbers, for its variables."""
     numbers = [tirx.const(place, "int32") if isinstance(place, int) else place for place in places]
 

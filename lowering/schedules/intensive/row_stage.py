@@ -20,6 +20,7 @@ from tvm.s_tir import stmt as s_stmt
 
 from ..base.blocks import FUNCTION, BlockInfo, BufferAccess
 from ..base.draft import CONSTANTS, Draft
+from ..base.nodes import Buffer, Expression, Statement, Variable
 from ..base.packing import Repack
 from ..passes import apply_rule
 from ..passes.borders import lower_blocks
@@ -41,10 +42,10 @@ Place = Callable[[Sequence[Any]], tuple[Any, Sequence[Any]]]
 class _Part:
     """A buffer of the row's function: part of `whole`, which `access` reads or writes in the block of `variables`."""
 
-    buffer: Any
+    buffer: Buffer
     whole: Any
     access: BufferAccess
-    variables: tuple[Any, ...]
+    variables: tuple[Variable, ...]
 
     def offsets(self, image: Any, row: Any, channel: Any) -> list[Any]:
         """Where the part begins in the whole, for an image, a first row and a first channel."""
@@ -63,7 +64,7 @@ class RowCode:
 
     stage: Stage
     channels: int
-    body: Any
+    body: Statement
     parts: Mapping[str, _Part]
     packs: Mapping[str, Repack]
 
@@ -84,7 +85,7 @@ class RowCode:
         packed; both by the names of parts.
         """
 
-        def find(buffer: Any, indices: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
+        def find(buffer: Buffer, indices: Sequence[Expression]) -> tuple[Any, Sequence[Any]] | None:
             name = str(buffer.name)
             part = self.parts.get(name)
             if part is None:
@@ -149,7 +150,7 @@ def _make_function(
     """
     blocks = [block for block in (stage.anchor, stage.result) if block is not None]
     parts: dict[str, _Part] = {}
-    buffers: dict[str, Any] = {}
+    buffers: dict[str, Buffer] = {}
     for block in blocks:
         limits = [1, rows, block.extents[2], channels, *block.extents[4:]]
         for access in (*block.reads, block.write):
@@ -195,7 +196,7 @@ def _part_shape(access: BufferAccess, block: BlockInfo, limits: Sequence[int]) -
     return shape
 
 
-def _make_nest(draft: Draft, block: BlockInfo, buffers: Mapping[str, Any], size: tuple[int, int]) -> Any:
+def _make_nest(draft: Draft, block: BlockInfo, buffers: Mapping[str, Buffer], size: tuple[int, int]) -> Any:
     """The loops of a block for that many rows and channels, on the part's buffers."""
     statement = draft.schedule.get(block.block)
     rows, channels = size
@@ -211,7 +212,7 @@ def _make_nest(draft: Draft, block: BlockInfo, buffers: Mapping[str, Any], size:
     def region(old: Any) -> Any:
         return tirx.BufferRegion(buffers[str(old.source.name)], list(old.region))
 
-    def change(node: Any) -> Any:
+    def change(node: Statement) -> Statement:
         changes = [(ir.TensorLoad, load), (tirx.BufferStore, store)]
         return None if node is None else tvm_ffi.structural_map(node, changes)
 
@@ -224,7 +225,7 @@ def _make_nest(draft: Draft, block: BlockInfo, buffers: Mapping[str, Any], size:
         change(statement.body), change(statement.init), [], [], statement.annotations,
     )  # fmt: skip
     loops = [tirx.Var(f"ax{n}", "int32") for n in range(len(extents))]
-    node: Any = s_stmt.SBlockRealize(loops, True, inside)
+    node: Statement = s_stmt.SBlockRealize(loops, True, inside)
     for loop, extent in zip(reversed(loops), reversed(extents), strict=True):
         node = tirx.For(loop, tirx.const(0, "int32"), tirx.const(extent, "int32"), tirx.ForKind.SERIAL, node)
     return node

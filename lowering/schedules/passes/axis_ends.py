@@ -13,6 +13,7 @@ from tvm import sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ..base.blocks import walk
+from ..base.nodes import Expression, Statement
 from ..base.rewriting import conjuncts, rebuild
 from ..base.tiled import Tiled
 
@@ -23,7 +24,7 @@ BOUNDED = "eqfuse.bounded"
 def end_with_axes(tiled: Tiled) -> Tiled:
     """The pass: annotated loops end with their axes, if these are no whole number of tiles for every call."""
 
-    def rewrite(node: Any) -> Any:
+    def rewrite(node: Statement) -> Statement:
         rebuilt = rebuild(node, rewrite)
         if not isinstance(rebuilt, tirx.For) or BOUNDED not in rebuilt.annotations:
             return rebuilt
@@ -38,7 +39,7 @@ def end_with_axes(tiled: Tiled) -> Tiled:
     return replace(tiled, draft=draft.with_body(rewrite(draft.function.body)))
 
 
-def _find_end(guard: Any, loop: Any) -> Any | None:
+def _find_end(guard: Expression, loop: Statement) -> Expression | None:
     """What the variable of a loop has to stay below so that a guard `sum < extent` holds; None if the guard is none
     of that variable and of loops around it."""
     if not isinstance(guard, tirx.LT) or isinstance(guard.b, tirx.IntImm):
@@ -50,7 +51,7 @@ def _find_end(guard: Any, loop: Any) -> Any | None:
     return end if is_guard and not any(part.same_as(variable) for part in used for variable in inner) else None
 
 
-def _without(node: Any, guards: set[str]) -> Any:
+def _without(node: Statement, guards: set[str]) -> Statement:
     """The statement without these guards of its blocks."""
     rebuilt = rebuild(node, lambda part: _without(part, guards))
     if not isinstance(rebuilt, s_stmt.SBlockRealize):
@@ -60,17 +61,17 @@ def _without(node: Any, guards: set[str]) -> Any:
     return s_stmt.SBlockRealize(rebuilt.iter_values, predicate, rebuilt.block)
 
 
-def _list_guards(node: Any) -> Iterator[Any]:
+def _list_guards(node: Statement) -> Iterator[Any]:
     for part in _list_parts(node):
         if isinstance(part, s_stmt.SBlockRealize):
             yield from conjuncts(part.predicate)
 
 
-def _list_loops(node: Any) -> Iterator[Any]:
+def _list_loops(node: Statement) -> Iterator[Any]:
     return (part for part in _list_parts(node) if isinstance(part, tirx.For))
 
 
-def _list_parts(node: Any) -> list[Any]:
+def _list_parts(node: Statement) -> list[Any]:
     """The statement and all statements in it."""
     parts: list[Any] = []
 

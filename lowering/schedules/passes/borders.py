@@ -26,6 +26,7 @@ from tvm_ffi import structural_equal
 
 from ..base.blocks import FUNCTION, BlockInfo, is_selection, walk
 from ..base.draft import Draft
+from ..base.nodes import Expression, Statement, Variable
 from ..base.rewriting import conjuncts, rebuild, substitute, with_body, with_loop_body
 from ..base.tiled import Tiled
 
@@ -86,7 +87,7 @@ def peel_borders(tiled: Tiled) -> Tiled:
     return replace(tiled, draft=replace(draft, schedule=s_tir.Schedule(module)))
 
 
-def _peel(node: Any, outside: Sequence[Any]) -> Any:
+def _peel(node: Statement, outside: Sequence[Any]) -> Statement:
     """The statement, whose serial loops over tiles are cut in three; `outside` are the variables of loops around it."""
     if _is_tile(node):
         return _skip_rows(node, outside)
@@ -140,14 +141,14 @@ def _ask_tile(tile: Any, own: Sequence[Any], outside: Sequence[Any]) -> Any:
     return tirx.IfThenElse(tirx.all(*inside), _skip_rows(_without(tile, own), outside), result) if own else result
 
 
-def _is_decided(condition: Any, loops: Sequence[_Loop]) -> bool:
+def _is_decided(condition: Expression, loops: Sequence[_Loop]) -> bool:
     """Whether a condition depends on nothing but these loops."""
     simple = sym.Analyzer().simplify(condition)
     used = [part for part in walk(simple) if isinstance(part, tirx.Var)]
     return all(any(part.same_as(variable) for variable, _ in loops) for part in used)
 
 
-def _at_corners(condition: Any, loops: Sequence[_Loop], rows: Sequence[_Loop] = ()) -> list[Any]:
+def _at_corners(condition: Expression, loops: Sequence[_Loop], rows: Sequence[_Loop] = ()) -> list[Expression]:
     """The condition at the first and last iterations of all loops that it depends on; before the last of `rows`."""
     corners = [condition]
     for variable, extent in loops:
@@ -159,10 +160,10 @@ def _at_corners(condition: Any, loops: Sequence[_Loop], rows: Sequence[_Loop] = 
     return corners
 
 
-def _ask_last_row(tile: Any, conditions: Sequence[Any], rows: Sequence[_Loop]) -> Any:
+def _ask_last_row(tile: Any, conditions: Sequence[Expression], rows: Sequence[_Loop]) -> Any:
     """The tile, whose other rows fulfil the conditions."""
 
-    def ask(condition: Any) -> Any:
+    def ask(condition: Expression) -> Expression:
         if not any(structural_equal(condition, other) for other in conditions):
             return condition
         own = [row for row in rows if _uses(condition, row[:1])]
@@ -176,17 +177,17 @@ def _ask_last_row(tile: Any, conditions: Sequence[Any], rows: Sequence[_Loop]) -
     return tvm_ffi.structural_map(tile, [(ir.Call, select)])
 
 
-def _replace(node: Any, part: Any, by: Any) -> Any:
+def _replace(node: Statement, part: Any, by: Any) -> Statement:
     """The statement or expression with something else in the place of a part."""
     return tvm_ffi.structural_map(node, [(type(part), lambda each: by if structural_equal(each, part) else each)])
 
 
-def _is_tile(node: Any) -> bool:
+def _is_tile(node: Statement) -> bool:
     """Whether the statement is what is done for one tile: it makes its accumulators."""
     return isinstance(node, tirx.SeqStmt) and any(isinstance(part, tirx.AllocBuffer) for part in node.seq)
 
 
-def _skip_rows(node: Any, outside: Sequence[Any]) -> Any:
+def _skip_rows(node: Statement, outside: Sequence[Any]) -> Statement:
     """The statement, in which a condition about a loop as a whole is asked once, in front of what it adds."""
     if not isinstance(node, tirx.For):
         return rebuild(node, lambda part: _skip_rows(part, outside))
@@ -196,7 +197,7 @@ def _skip_rows(node: Any, outside: Sequence[Any]) -> Any:
     return with_loop_body(node, tirx.IfThenElse(tirx.all(*own), body, None) if own else body)
 
 
-def _all_hold(conditions: Sequence[Any], variable: Any, place: int, body: Any) -> bool:
+def _all_hold(conditions: Sequence[Expression], variable: Variable, place: int, body: Statement) -> bool:
     """Whether the conditions hold at one iteration of a loop, whatever the loops in its body do."""
     analyzer = sym.Analyzer()
     for inner, extent in _list_loops(body):
@@ -205,7 +206,7 @@ def _all_hold(conditions: Sequence[Any], variable: Any, place: int, body: Any) -
     return all(analyzer.can_prove(substitute(condition, at)) for condition in conditions)
 
 
-def _without(node: Any, conditions: Sequence[Any]) -> Any:
+def _without(node: Statement, conditions: Sequence[Expression]) -> Statement:
     """The statement with selections by these conditions as if they held."""
 
     def select(call: Any) -> Any:
@@ -217,27 +218,27 @@ def _without(node: Any, conditions: Sequence[Any]) -> Any:
     return tvm_ffi.structural_map(node, [(ir.Call, select)]) if conditions else node
 
 
-def _list_conditions(node: Any) -> Iterator[Any]:
+def _list_conditions(node: Statement) -> Iterator[Any]:
     """The conditions of selections in the stores of a statement."""
     for store in _list_statements(node, tirx.BufferStore):
         for part in filter(is_selection, walk(store.value)):
             yield from conjuncts(part.args[0])
 
 
-def _list_indices(node: Any) -> Iterator[Any]:
+def _list_indices(node: Statement) -> Iterator[Any]:
     """The indices of what selections in a statement are added to."""
     for store in _list_statements(node, tirx.BufferStore):
         if any(map(is_selection, walk(store.value))):
             yield from store.indices
 
 
-def _list_loops(node: Any) -> Iterator[_Loop]:
+def _list_loops(node: Statement) -> Iterator[_Loop]:
     """The variables and extents of the loops in a statement."""
     for loop in _list_statements(node, tirx.For):
         yield loop.loop_var, loop.extent
 
 
-def _list_statements(node: Any, kind: type) -> Iterator[Any]:
+def _list_statements(node: Statement, kind: type) -> Iterator[Any]:
     if isinstance(node, kind):
         yield node
     if isinstance(node, tirx.For):
@@ -250,6 +251,6 @@ def _list_statements(node: Any, kind: type) -> Iterator[Any]:
         yield from _list_statements(node.else_case, kind) if node.else_case is not None else ()
 
 
-def _uses(expression: Any, variables: Iterable[Any]) -> bool:
+def _uses(expression: Expression, variables: Iterable[Variable]) -> bool:
     used = [part for part in walk(expression) if isinstance(part, tirx.Var)]
     return any(part.same_as(variable) for part in used for variable in variables)

@@ -8,10 +8,10 @@ accumulators then go to memory and back in every step, which takes twice as long
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tvm import ir, tirx
 
+from ..base.nodes import Statement
 from ..base.rewriting import rebuild
 from ..base.tiled import Tiled
 
@@ -30,7 +30,7 @@ def outline_loops(tiled: Tiled) -> Tiled:
     return replace(tiled, draft=draft.with_body(_outline(draft.function.body)))
 
 
-def _outline(node: Any) -> Any:
+def _outline(node: Statement) -> Statement:
     if not isinstance(node, tirx.For):
         return rebuild(node, _outline)
     notes = {key: value for key, value in node.annotations.items() if key != OUTLINED}

@@ -23,6 +23,7 @@ from ....costmodels.device_file import CACHE_LINE
 from ..base.blocks import REDUCTION, walk
 from ..base.draft import Draft
 from ..base.extents import estimate_extent
+from ..base.nodes import Buffer, Expression, Statement, Variable
 from ..base.rewriting import rebuild, with_loop_body
 from ..base.tiled import Tiled
 from ..tiling.tiles import FLOAT_BYTES
@@ -93,7 +94,7 @@ class _PrefetchInserter:
     draft: Draft
     changed: bool = False
 
-    def rewrite(self, node: Any, loops: Sequence[Any]) -> Any:
+    def rewrite(self, node: Statement, loops: Sequence[Statement]) -> Statement:
         """The statement rebuilt; `loops` are those around it, the outermost first."""
         if not isinstance(node, tirx.For):
             return rebuild(node, lambda part: self.rewrite(part, loops))
@@ -103,7 +104,7 @@ class _PrefetchInserter:
         body = tirx.SeqStmt([*fetches, node.body]) if fetches else self.rewrite(node.body, loops)
         return with_loop_body(node, body)
 
-    def _fetches(self, realize: Any, loops: Sequence[Any]) -> list[Any]:
+    def _fetches(self, realize: Statement, loops: Sequence[Statement]) -> list[Statement]:
         """The prefetches of the next tile of weights in a step of the innermost loop over the reduction."""
         inner = _inner_loops(loops[-1])
         weights = self._weights(realize, [loop.loop_var for loop in inner])
@@ -133,10 +134,10 @@ class _PrefetchInserter:
         first = step * (lines * per_line)
         return [_fetch(buffer, tile + 1, first + line * per_line) for line in range(lines)]
 
-    def _iterations(self, loops: Iterable[Any]) -> int:
+    def _iterations(self, loops: Iterable[Statement]) -> int:
         return prod(estimate_extent(loop.extent, self.draft.function) for loop in loops)
 
-    def _weights(self, realize: Any, inner: Sequence[Any]) -> tuple[Any, Any] | None:
+    def _weights(self, realize: Statement, inner: Sequence[Any]) -> tuple[Buffer, Expression] | None:
         """The packed constant that the product reads tile by tile, and the tile as the `inner` loops start."""
         parameters = {str(parameter.name) for parameter in self.draft.function.params}
         names = parameters & {str(name) for name in realize.block.annotations[PACKED]}
@@ -148,11 +149,11 @@ class _PrefetchInserter:
         return None
 
 
-def _is_serial(loop: Any) -> bool:
+def _is_serial(loop: Statement) -> bool:
     return int(loop.kind) == int(tirx.ForKind.SERIAL)
 
 
-def _find_packed_product(loop: Any) -> Any | None:
+def _find_packed_product(loop: Statement) -> Any | None:
     """The packed product that a serial loop computes, if all loops inside of it are unrolled or vectors."""
     node = loop.body
     while isinstance(node, tirx.For) and not _is_serial(node):
@@ -164,14 +165,14 @@ def _find_packed_product(loop: Any) -> Any | None:
     return node if reduces and isinstance(node.block.body, tirx.BufferStore) else None
 
 
-def _substitute(expression: Any, values: Mapping[Any, Any]) -> Any:
+def _substitute(expression: Expression, values: Mapping[Any, Any]) -> Expression:
     if not values:
         return expression
     (result,) = tirx.IndexMap(list(values), [expression], None).map_indices(list(values.values()))
     return sym.Analyzer().simplify(result)
 
 
-def _inner_loops(loop: Any) -> list[Any]:
+def _inner_loops(loop: Statement) -> list[Any]:
     loops, node = [], loop.body
     while isinstance(node, tirx.For):
         loops.append(node)
@@ -179,18 +180,18 @@ def _inner_loops(loop: Any) -> list[Any]:
     return loops
 
 
-def _reduced_variables(realize: Any) -> set[Any]:
+def _reduced_variables(realize: Statement) -> set[Variable]:
     """The loop variables that a reduction of the block runs along."""
     pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
     reduced = (value for i, value in pairs if int(i.iter_type) == REDUCTION)
     return {variable for value in reduced for variable in _variables(value)}
 
 
-def _variables(expression: Any) -> list[Any]:
+def _variables(expression: Expression) -> list[Variable]:
     return [part for part in walk(expression) if isinstance(part, tirx.Var)]
 
 
-def _fetch(buffer: Any, tile: Any, element: Any) -> Any:
+def _fetch(buffer: Buffer, tile: Expression, element: Expression) -> Statement:
     """A prefetch of the line with an element of a tile, whose dimensions count as one here."""
     load = tirx.BufferLoad(buffer, [tile, *(0,) * (len(buffer.shape) - 2), element])
     address = tirx.call_intrin("handle", "tirx.address_of", load)

@@ -26,6 +26,7 @@ from tvm_ffi import structural_equal
 from ..base.blocks import FUNCTION, REDUCTION, parameter_index, walk
 from ..base.draft import Draft
 from ..base.extents import is_extent, typical_sizes
+from ..base.nodes import Expression, Statement, Variable
 from ..base.rewriting import conjuncts, drop_moduli, join_pixels, rebuild, substitute, with_body
 from ..base.tiled import Tiled
 
@@ -73,7 +74,7 @@ def _move_tails(draft: Draft) -> tuple[Draft, list[Any]]:
     return draft.with_body(body), conditions
 
 
-def _follow(draft: Draft, rewriter: _TailRewriter, body: Any) -> Any:
+def _follow(draft: Draft, rewriter: _TailRewriter, body: Statement) -> Statement:
     """The body in which blocks without a guard of their own have moved, too."""
     followers = _Followers(tuple(rewriter.moved), rewriter.extents)
     body = followers.rewrite(body)
@@ -91,7 +92,7 @@ def _keep_guards(draft: Draft) -> Draft:
     return draft.with_body(_make_serial(_follow(draft, fixed, fixed.rewrite(drop_moduli(draft.function.body)))))
 
 
-def _make_serial(node: Any) -> Any:
+def _make_serial(node: Statement) -> Statement:
     """The statement with those vectorised and unrolled loops as plain ones that a guard asks about.
 
     Guards become `likely` ones, which TVM does not look into: the bounds of a product of two sizes overflow there.
@@ -110,9 +111,9 @@ def _make_serial(node: Any) -> Any:
     return rebuilt
 
 
-def _inner_guards(node: Any) -> list[Any]:
+def _inner_guards(node: Statement) -> list[Expression]:
     """The guards of all blocks in a statement."""
-    guards: list[Any] = []
+    guards: list[Expression] = []
 
     def visit(part: Any) -> Any:
         if isinstance(part, s_stmt.SBlockRealize):
@@ -145,11 +146,11 @@ def separate_scopes(draft: Draft) -> bool:
 class _Term:
     """`index` * `factor`, of a sum of such."""
 
-    index: Any
+    index: Expression
     factor: int
 
 
-def _terms(expression: Any, factor: int = 1) -> list[_Term]:
+def _terms(expression: Expression, factor: int = 1) -> list[_Term]:
     if isinstance(expression, tirx.Add):
         return [*_terms(expression.a, factor), *_terms(expression.b, factor)]
     if isinstance(expression, tirx.Mul) and isinstance(expression.b, tirx.IntImm):
@@ -164,7 +165,7 @@ class _Tail:
     TVM divides a guard by what all its terms have in common: (o * 5 + v) * 4 + i < 196 becomes o * 5 + v < 49.
     """
 
-    index: Any
+    index: Expression
     tile: int
     extent: Any
 
@@ -172,7 +173,7 @@ class _Tail:
         """Whether a term is the start of its tiles, in elements."""
         return term.factor % self.tile == 0 and bool(structural_equal(term.index, self.index))
 
-    def move_back(self, expression: Any) -> Any | None:
+    def move_back(self, expression: Expression) -> Expression | None:
         """The sum with the tile's start at most where the last full tile starts; None if it has not that start."""
         terms = _terms(expression)
         start = next((term for term in terms if self.is_start(term)), None)
@@ -199,16 +200,16 @@ class _TailRewriter:
     only_fixed: bool = False
     extents: dict[Any, int] = field(default_factory=dict)
     moved: list[_Tail] = field(default_factory=list)
-    kept: list[Any] = field(default_factory=list)
+    kept: list[Expression] = field(default_factory=list)
 
-    def rewrite(self, node: Any) -> Any:
+    def rewrite(self, node: Statement) -> Statement:
         """The statement with its tails moved."""
         if isinstance(node, tirx.For) and isinstance(node.extent, tirx.IntImm):
             self.extents[node.loop_var] = int(node.extent)
         rebuilt = rebuild(node, self.rewrite)
         return self._move_tails(rebuilt) if isinstance(node, s_stmt.SBlockRealize) else rebuilt
 
-    def _move_tails(self, node: Any) -> Any:
+    def _move_tails(self, node: Statement) -> Statement:
         block, tails, kept, values = node.block, [], [], list(node.iter_values)
         for guard in _guards(node.predicate):
             tail = self._tail(guard)
@@ -230,7 +231,7 @@ class _TailRewriter:
         realized = s_stmt.SBlockRealize(values, predicate, block)
         return realized if masked is None else _mask(realized, masked)
 
-    def _masked_tail(self, block: Any) -> _Tail | None:
+    def _masked_tail(self, block: Statement) -> _Tail | None:
         """The tail of steps that add to partial results, if their last tile has to be masked."""
         steps = [i.var for i in block.iter_vars if i.iter_type == REDUCTION]
         if MASKED_EXTENT not in block.annotations or not steps:
@@ -239,7 +240,7 @@ class _TailRewriter:
         extent = self.lengths[str(extent)] if isinstance(extent, str) else int(extent)
         return _Tail(steps[-1], int(block.annotations[MASKED_TILE]), extent)
 
-    def _tail(self, guard: Any) -> _Tail | None:
+    def _tail(self, guard: Expression) -> _Tail | None:
         """The guard `tile index * tile + offset < extent` that splitting a loop leaves, if one tile fits the extent.
 
         Whether it fits a dynamic one, code has to ask at the call.
@@ -267,11 +268,11 @@ class _Followers:
 
     tails: tuple[_Tail, ...]
     extents: dict[Any, int]
-    kept: list[Any] = field(default_factory=list)
+    kept: list[Expression] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
     movers: set[str] = field(default_factory=set)
 
-    def rewrite(self, node: Any) -> Any:
+    def rewrite(self, node: Statement) -> Statement:
         """The statement with these blocks moved. Tails that are moved already have their start inside of a minimum."""
         rebuilt = rebuild(node, self.rewrite)
         if not isinstance(rebuilt, s_stmt.SBlockRealize) or not rebuilt.block.writes:  # the root writes nothing
@@ -289,7 +290,7 @@ class _Followers:
         predicate = tirx.all(*kept) if kept else tirx.const(True, "bool")
         return s_stmt.SBlockRealize(values, predicate, rebuilt.block)
 
-    def _holds(self, guard: Any, tail: _Tail) -> bool:
+    def _holds(self, guard: Expression, tail: _Tail) -> bool:
         """Whether a guard with the start of a tail holds wherever the tail has been moved to."""
         terms = _terms(guard.a) if isinstance(guard, tirx.LT) else []
         start = next((term for term in terms if tail.is_start(term)), None)
@@ -309,13 +310,15 @@ class _Followers:
                     raise RuntimeError("a tail that moves in one block and is complete in another")
 
 
-def _guards(predicate: Any) -> list[Any]:
+def _guards(predicate: Expression) -> list[Expression]:
     """The guards of a predicate, `a <= b` as `a < b + 1`: TVM takes off a 1 that an extent ends with."""
     guards = (guard for guard in conjuncts(predicate) if not isinstance(guard, tirx.IntImm))
     return [tirx.LT(guard.a, guard.b + 1) if isinstance(guard, tirx.LE) else guard for guard in guards]
 
 
-def _read_by_tiles(block: Any, before: Any, values: list[Any], tails: list[_Tail], predicate: Any) -> Any:
+def _read_by_tiles(
+    block: Statement, before: Sequence[Expression], values: list[Expression], tails: list[_Tail], predicate: Expression
+) -> Statement:
     """The block, its packed operands read by the number of the tile and the place in it, not by a place in the axis.
 
     C[v] += X[k] * W[v // 96, k, v % 96] at v = min(o*96, 905) + i    =>    C[v] += X[k] * W[o, k, i]
@@ -341,10 +344,12 @@ def _read_by_tiles(block: Any, before: Any, values: list[Any], tails: list[_Tail
     return s_stmt.SBlockRealize(places, predicate, with_body(block, body, iter_vars=variables))
 
 
-def _replace_place(store: Any, packed: set[str], variable: Any, size: int, number: Any, place: Any) -> Any:
+def _replace_place(
+    store: Statement, packed: set[str], variable: Variable, size: int, number: Variable, place: Variable
+) -> Statement:
     """The store with `variable` // and % the size of a tile replaced in the indices of packed buffers."""
 
-    def index(expression: Any) -> Any:
+    def index(expression: Expression) -> Expression:
         is_cut = isinstance(expression, tirx.FloorDiv | tirx.FloorMod) and isinstance(expression.b, tirx.IntImm)
         if not is_cut or not expression.a.same_as(variable) or int(expression.b) != size:
             return expression
@@ -360,7 +365,7 @@ def _replace_place(store: Any, packed: set[str], variable: Any, size: int, numbe
     return tirx.BufferStore(store.buffer, rewrite(store.value), store.indices)
 
 
-def _mask(node: Any, tail: _Tail) -> Any:
+def _mask(node: Statement, tail: _Tail) -> Statement:
     """The block that adds a tile to partial results: its last tile moved back, and masked.
 
     for o in 13: for i in 16: S[i] = S[i] + X[o*16 + i]
@@ -391,14 +396,14 @@ def _mask(node: Any, tail: _Tail) -> Any:
     return s_stmt.SBlockRealize(node.iter_values, tirx.const(True, "bool"), with_body(block, body))
 
 
-def _has(expression: Any, variable: Any) -> bool:
+def _has(expression: Expression, variable: Variable) -> bool:
     return any(isinstance(part, tirx.Var) and part.same_as(variable) for part in walk(expression))
 
 
 # --- two bodies
 
 
-def _branch(large: Draft, conditions: Sequence[Any], small: Draft) -> Draft:
+def _branch(large: Draft, conditions: Sequence[Expression], small: Draft) -> Draft:
     """A draft that does what `large` does if all conditions hold, and otherwise what `small` does.
 
     Both have the same parameters, in the same layouts. Loops and blocks of neither are valid in it.
@@ -417,7 +422,7 @@ def _branch(large: Draft, conditions: Sequence[Any], small: Draft) -> Draft:
     return replace(large, schedule=s_tir.Schedule(module))
 
 
-def _rename_blocks(node: Any) -> Any:
+def _rename_blocks(node: Statement) -> Statement:
     """The statement with other names of its blocks: those of a function are unique."""
     rebuilt = rebuild(node, _rename_blocks)
     if not isinstance(rebuilt, s_stmt.SBlockRealize):

@@ -17,6 +17,7 @@ from tvm.s_tir import stmt as s_stmt
 
 from ..base.blocks import BlockInfo, walk
 from ..base.draft import Draft
+from ..base.nodes import Expression, Statement
 from ..base.rewriting import rebuild, substitute, with_loop_body
 from ..base.tiled import PaddedMap, Tiled
 from ..tiling.padding import find_padding
@@ -40,7 +41,7 @@ def leave_out_taps(tiled: Tiled) -> Tiled:
     if outside is None:
         return tiled
 
-    def rewrite(node: Any) -> Any:
+    def rewrite(node: Statement) -> Statement:
         rebuilt = rebuild(node, rewrite)
         if not isinstance(node, tirx.For):
             return rebuilt
@@ -54,7 +55,7 @@ def leave_out_taps(tiled: Tiled) -> Tiled:
     return replace(tiled, draft=draft.with_body(rewrite(draft.function.body)))
 
 
-def _list_conditions(node: Any, outside: PaddedMap) -> Iterator[Any]:
+def _list_conditions(node: Statement, outside: PaddedMap) -> Iterator[Any]:
     """When the sums in a statement read the map and not the zeros around it, by the loops around them."""
     single = {loop.loop_var: loop.min for loop in _list_loops(node, single=True)}
     for block in _list_parts(node, s_stmt.SBlockRealize):
@@ -66,17 +67,17 @@ def _list_conditions(node: Any, outside: PaddedMap) -> Iterator[Any]:
                 yield from (substitute(condition, at) for condition in (*outside.rows, *outside.columns))
 
 
-def _list_loops(node: Any, *, single: bool = False) -> list[Any]:
+def _list_loops(node: Statement, *, single: bool = False) -> list[Any]:
     """The loops in a statement, those of one iteration or all others."""
     loops = _list_parts(node, tirx.For)
     return [loop for loop in loops if (isinstance(loop.extent, tirx.IntImm) and int(loop.extent) == 1) == single]
 
 
-def _uses(expression: Any, loop: Any) -> bool:
+def _uses(expression: Expression, loop: Statement) -> bool:
     return any(part.same_as(loop.loop_var) for part in walk(expression) if isinstance(part, tirx.Var))
 
 
-def _list_parts(node: Any, kind: type) -> list[Any]:
+def _list_parts(node: Statement, kind: type) -> list[Any]:
     """The statements of a kind in a statement, and itself."""
     parts: list[Any] = []
 

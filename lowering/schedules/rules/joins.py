@@ -23,6 +23,7 @@ from tvm.s_tir import stmt as s_stmt
 
 from ..base.blocks import FUNCTION, BlockInfo, is_selection, walk
 from ..base.draft import Draft
+from ..base.nodes import Expression, Statement, Variable
 from ..base.preparation import PARALLEL_ELEMENTS
 from ..base.rewriting import conjuncts, point, rebuild, with_body
 from ..base.tiled import Tiled
@@ -87,7 +88,7 @@ def _find_join(draft: Draft, block: BlockInfo) -> _Join | None:
     return _Join(iterator, (0, *sorted(inside), block.extents[iterator])) if inside else None
 
 
-def _find_bound(condition: Any, variables: Sequence[Any]) -> tuple[int | None, int]:
+def _find_bound(condition: Expression, variables: Sequence[Variable]) -> tuple[int | None, int]:
     """The iterator, None if the condition is of another form, and the place where the comparison changes."""
     if isinstance(condition, tirx.LT | tirx.GE):
         index, bound = condition.a, condition.b
@@ -152,7 +153,7 @@ def _share(draft: Draft, block: BlockInfo, loops: list[Any]) -> bool:
     return True
 
 
-def _cut_loops(node: Any, joined: Mapping[str, _Join]) -> Any:
+def _cut_loops(node: Statement, joined: Mapping[str, _Join]) -> Statement:
     """The loops with those over a joined axis once for each part."""
     if isinstance(node, tirx.SeqStmt):
         return rebuild(node, lambda part: _cut_loops(part, joined))
@@ -168,13 +169,13 @@ def _cut_loops(node: Any, joined: Mapping[str, _Join]) -> Any:
     return rebuild(node, lambda body: _cut_loops(body, joined))
 
 
-def _cut_part(loops: list[Any], leaf: Any, iterator: int, low: int, high: int) -> Any:
+def _cut_part(loops: list[Any], leaf: Statement, iterator: int, low: int, high: int) -> Any:
     """The loops for one part of the joined axis, which is that of the outermost; its selections are decided."""
     fresh = [tirx.Var(str(loop.loop_var.name), loop.loop_var.ty) for loop in loops]
     renamed = {loop.loop_var: variable for loop, variable in zip(loops, fresh, strict=True)}
     values = [renamed.get(value, value) for value in leaf.iter_values]
     values[iterator] = values[iterator] + low if low else values[iterator]
-    node: Any = s_stmt.SBlockRealize(values, leaf.predicate, _narrow_block(leaf.block, iterator, low, high))
+    node: Statement = s_stmt.SBlockRealize(values, leaf.predicate, _narrow_block(leaf.block, iterator, low, high))
     for loop, variable in zip(reversed(loops), reversed(fresh), strict=True):
         extent = high - low if loop is loops[0] else loop.extent
         node = tirx.For(variable, loop.min, extent, loop.kind, node, loop.thread_binding, loop.annotations)

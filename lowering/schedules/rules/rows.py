@@ -28,6 +28,7 @@ from ...base.decisions import Trace
 from ..base.blocks import BlockInfo, BufferAccess
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
+from ..base.nodes import Statement
 from ..base.rewriting import join_pixels, with_body
 from ..base.tiled import Tiled
 from ..passes.tails import MASKED_EXTENT, MASKED_TILE
@@ -137,7 +138,7 @@ def _schedule(draft: Draft, blocks: list[BlockInfo], shared: int, widest: int) -
     return draft.with_body(_share(draft.function.body))
 
 
-def _share(root: Any) -> Any:
+def _share(root: Statement) -> Statement:
     """The function with its only outermost loop shared by threads: TVM does not share one around what it has moved."""
     loop = root.block.body
     shared = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.PARALLEL, loop.body)

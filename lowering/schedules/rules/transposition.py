@@ -25,6 +25,7 @@ from ....costmodels.device_file import CACHE_LINE
 from ..base.blocks import BlockInfo, shape_in_memory
 from ..base.draft import Draft
 from ..base.extents import estimate_extent, expression_of, extent_of, is_symbolic
+from ..base.nodes import Buffer, Expression, Statement
 from ..base.rewriting import with_body
 from ..base.tiled import Tiled
 from ..tiling.tiles import FLOAT_BYTES
@@ -118,7 +119,9 @@ def _is_one(step: Any) -> bool:
     return isinstance(step, int) and step == 1
 
 
-def _find_steps(indices: Sequence[Any], shape: Sequence[Any], iterators: Sequence[Any]) -> list[Any] | None:
+def _find_steps(
+    indices: Sequence[Expression], shape: Sequence[Any], iterators: Sequence[Any]
+) -> list[Expression] | None:
     """Elements that one more of each iterator is further in memory, and where that starts; None if they vary."""
     analyzer, place = sym.Analyzer(), tirx.const(0, _INDEX)
     for iterator in iterators:
@@ -181,7 +184,7 @@ class _TransposedTiles:
 
         In each round of shuffles pairs of rows swap blocks of half the size.
         """
-        statements: list[Any] = []
+        statements: list[Statement] = []
         dtype = f"{self.movement.source.dtype}x{self.lanes}"
 
         def bind(vector: Any) -> Any:
@@ -189,7 +192,7 @@ class _TransposedTiles:
             statements.append(tirx.Bind(variable, vector))
             return variable
 
-        def place(buffer: Any, element: Any) -> list[Any]:  # TVM makes one index of it, whatever the shape
+        def place(buffer: Buffer, element: Any) -> list[Any]:  # TVM makes one index of it, whatever the shape
             return [*(0,) * (len(buffer.shape) - 1), tirx.Ramp(element, 1, self.lanes)]
 
         read, written = self.movement.source, self.movement.target

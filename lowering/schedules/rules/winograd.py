@@ -31,6 +31,7 @@ from ....costmodels.register_tiles import Tile, register_tiles, tile_cycles
 from ...base.decisions import Alternative
 from ..base.blocks import FUNCTION, BlockInfo
 from ..base.draft import Draft
+from ..base.nodes import Statement
 from ..base.rewriting import point, rebuild, with_body, with_loop_body
 from ..base.tiled import Tiled
 from ..base.winograd_filters import FILTERS, TAPS, Filter, WinogradWeights
@@ -121,7 +122,7 @@ def _leave_out_tiles(draft: Draft, tiling: WinogradTiling, slab: Any, rows: Any)
     slabs, loop = (draft.schedule.get(each).loop_var for each in (slab, rows))
     first = slabs * tiling.slab + loop * tiling.rows
 
-    def rewrite(node: Any) -> Any:
+    def rewrite(node: Statement) -> Statement:
         rebuilt = rebuild(node, rewrite)
         if not isinstance(node, tirx.For) or not node.loop_var.same_as(loop):
             return rebuilt
@@ -244,7 +245,7 @@ def read_direct_weights(draft: Draft, anchor: BlockInfo, tiling: WinogradTiling)
         is_weight = part.source.same_as(before)
         return tirx.BufferLoad(packed, place_of(*part.indices)) if is_weight else part
 
-    def rewrite(node: Any) -> Any:
+    def rewrite(node: Statement) -> Statement:
         is_sum = isinstance(node, s_stmt.SBlockRealize) and str(node.block.name_hint) == anchor_name
         if not is_sum:
             return rebuild(node, rewrite)

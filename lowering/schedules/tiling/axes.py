@@ -20,6 +20,7 @@ from tvm import tirx
 
 from ..base.blocks import BlockInfo, BufferAccess, index_map, walk
 from ..base.draft import Draft
+from ..base.nodes import Expression
 from ..base.rewriting import simplify_blocks
 
 
@@ -128,7 +129,7 @@ def split_phases(draft: Draft) -> Draft | None:
     if others or any(user.extents[i] % stride for i, stride in strides.items()):
         return None
 
-    def split(*indices: Any) -> list[Any]:
+    def split(*indices: Expression) -> list[Expression]:
         parts = ((i // strides[n], i % strides[n]) if n in strides else (i,) for n, i in enumerate(indices))
         return [part for each in parts for part in each]
 
@@ -140,7 +141,7 @@ def _read(block: BlockInfo, producer: BlockInfo) -> Sequence[Any]:
     return block.read_of(producer).indices
 
 
-def _is_phase(index: Any) -> bool:
+def _is_phase(index: Expression) -> bool:
     return isinstance(index, tirx.FloorMod) and isinstance(index.b, tirx.IntImm)
 
 
@@ -159,7 +160,7 @@ def split_groups(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Draft 
     if not reduced or list(anchor.spatial) != list(range(len(anchor.spatial))):
         return None
 
-    def split(kept: Sequence[int], at: int) -> Callable[..., list[Any]]:
+    def split(kept: Sequence[int], at: int) -> Callable[..., list[Expression]]:
         def indices(*i: Any) -> list[Any]:
             return [part for n in kept for part in ((i[n] // size, i[n] % size) if n == at else (i[n],))]
 

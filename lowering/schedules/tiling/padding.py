@@ -8,6 +8,7 @@ from tvm import ir, tirx
 
 from ..base.blocks import BufferAccess, is_selection, walk
 from ..base.draft import Draft
+from ..base.nodes import Variable
 from ..base.rewriting import conjuncts
 from ..base.tiled import PaddedMap
 
@@ -36,7 +37,7 @@ def find_padding(draft: Draft, data: BufferAccess) -> PaddedMap | None:
     return PaddedMap(data.name, variables, inside, tuple(rows), tuple(columns), buffers, data.shape)
 
 
-def _find_limited_variable(bound: Any, variables: tuple[Any, ...]) -> int | None:
+def _find_limited_variable(bound: Any, variables: tuple[Variable, ...]) -> int | None:
     """The variable that is compared with a constant: a condition at both ends of a range then holds inside."""
     if not isinstance(bound, tirx.LT | tirx.LE | tirx.GT | tirx.GE):
         return None

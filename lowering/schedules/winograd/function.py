@@ -25,6 +25,7 @@ from tvm.s_tir import stmt as s_stmt
 
 from ..base.blocks import FUNCTION
 from ..base.extents import expression_of, is_symbolic, number_of
+from ..base.nodes import Buffer, Expression, Statement, Variable
 from ..base.rewriting import point, with_body
 from ..base.winograd_filters import TAPS, Filter, transform_tile
 from .match import FilteredConvolution, substitute
@@ -89,7 +90,7 @@ def rewrite_function(function: tirx.PrimFunc, tiling: WinogradTiling) -> tirx.Pr
     blocks = _WinogradBlocks(function, tiling)
     conv, root = tiling.convolution, function.body.block
     gone = {conv.anchor.name, conv.padding}
-    body: list[Any] = []
+    body: list[Statement] = []
     for nest in root.body.seq if isinstance(root.body, tirx.SeqStmt) else [root.body]:
         leaf = nest
         while isinstance(leaf, tirx.For):
@@ -113,7 +114,7 @@ def rewrite_function(function: tirx.PrimFunc, tiling: WinogradTiling) -> tirx.Pr
 class _Statements:
     """A sequence that is being written."""
 
-    statements: list[Any] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
 
     def keep(self, value: Any) -> Any:
         """A name for a value, which is computed here."""
@@ -150,7 +151,7 @@ class _Leaf:
 
     reads: Sequence[Any]
     write: Any
-    body: Any
+    body: Statement
     init: Any = None
 
 
@@ -233,7 +234,7 @@ class _WinogradBlocks:
 
         return _nest_block(INPUT, (self._shape[0], 1, tiling.slab, 1), leaf)
 
-    def _where_needed(self, body: Any, slab: Any, tile: Any) -> Any:
+    def _where_needed(self, body: Statement, slab: Any, tile: Any) -> Statement:
         """The statement, if a slab has that tile: always, unless their number is dynamic."""
         if not self._conv.is_free:
             return body
@@ -339,11 +340,11 @@ class _WinogradBlocks:
         return _TilePlace(*(steps.store(place) if self._conv.is_free else map(steps.keep, place)))
 
 
-def _is_true(condition: Any) -> bool:
+def _is_true(condition: Expression) -> bool:
     return isinstance(condition, tirx.IntImm) and bool(condition.value)
 
 
-def _all(conditions: Sequence[Any]) -> Any:
+def _all(conditions: Sequence[Expression]) -> Expression:
     uncertain = [condition for condition in conditions if not _is_true(condition)]
     return reduce(tirx.And, uncertain) if uncertain else _TRUE
 
@@ -361,7 +362,7 @@ def _select(
     return loops(None) if _is_true(inside) else tirx.IfThenElse(inside, loops(None), loops(conditions))
 
 
-def _loop(variable: Any, extent: Any, body: Any, kind: Any = tirx.ForKind.SERIAL) -> Any:
+def _loop(variable: Variable, extent: Any, body: Statement, kind: Any = tirx.ForKind.SERIAL) -> Any:
     count = tirx.const(extent, "int32") if isinstance(extent, int) else extent
     return tirx.For(variable, tirx.const(0, "int32"), count, kind, body)
 
@@ -377,13 +378,13 @@ def _nest_block(name: str, extents: Sequence[Any], leaf: Callable[..., _Leaf], r
     ]
     inside = leaf(*variables)
     block = s_stmt.SBlock(iterators, inside.reads, [inside.write], name, inside.body, inside.init)
-    node: Any = s_stmt.SBlockRealize(loops, True, block)
+    node: Statement = s_stmt.SBlockRealize(loops, True, block)
     for loop, extent in zip(reversed(loops), reversed(list(extents)), strict=True):
         node = _loop(loop, extent, node)
     return node
 
 
-def _region(buffer: Any, fixed: Mapping[int, Any]) -> Any:
+def _region(buffer: Buffer, fixed: Mapping[int, Any]) -> Any:
     """All of a buffer but for the dimensions that are fixed."""
     ranges = [
         ir.Range.from_min_extent(fixed[n], 1) if n in fixed else ir.Range(0, extent)

@@ -12,6 +12,7 @@ from tvm import tirx
 from ..base.blocks import BlockInfo, BufferAccess, parameter_index
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
+from ..base.nodes import Expression, Variable
 from ..base.tiled import PaddedMap
 from ..base.winograd_filters import TAPS
 from ..tiling.padding import find_padding
@@ -40,7 +41,7 @@ class FilteredConvolution:
     source: PaddedMap
     padding: str | None
     weights: int
-    variables: tuple[Any, ...]
+    variables: tuple[Variable, ...]
     outputs: tuple[Any, ...]
 
     @property
@@ -109,7 +110,7 @@ def _is_window(data: BufferAccess, dimension: int, tap: int) -> bool:
     return plain and tap in used and len(used) == 2
 
 
-def substitute(expression: Any, variables: Sequence[Any], places: Sequence[Any]) -> Any:
+def substitute(expression: Expression, variables: Sequence[Variable], places: Sequence[Any]) -> Expression:
     """The expression with other places for its variables."""
 
     def place_of(part: Any) -> Any:
