@@ -7,7 +7,6 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from ..driver.choices import DEFAULT_TRIALS, RULE_PROPERTIES, RULE_SOUNDNESS
-from ..driver.compiler.options import AcceleratorOptions, CompileOptions, Settings
 from ..driver.options import (
     AttemptOptions,
     BenchOptions,
@@ -56,6 +55,8 @@ flags."""
 
 
 def compile_(parser: ArgumentParser) -> None:
+    from ..driver.compiler.options import AcceleratorOptions, CompileOptions, Settings  # other commands need none
+
     _add_bundle_to_write(parser)
     add_options(parser, CompileOptions, without=_FIXED)
     group = parser.add_argument_group("for an accelerator (--target dsa-...)")
@@ -65,6 +66,8 @@ def compile_(parser: ArgumentParser) -> None:
 
 
 def tune(parser: ArgumentParser) -> None:
+    from ..driver.compiler.options import CompileOptions, Settings  # other commands need none
+
     _add_bundle_to_write(parser)
     add_options(parser, CompileOptions, without=(*_FIXED, "time_limit"))
     group = parser.add_argument_group(

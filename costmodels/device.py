@@ -8,6 +8,7 @@ from hashlib import sha256
 from math import gcd
 from pathlib import Path
 
+from .choices import DEFAULT_DEVICE
 from .device_file import (
     CACHE_LINE,
     CACHE_WAYS,
@@ -24,14 +25,11 @@ from .device_file import (
 DIRECTORY = Path(__file__).parent / "devices"
 HOST = "host"
 """The name of this machine; its device has no file (see `host.py`)."""
-DEFAULT = "x86-64-v4"
-"""The device that costs are for unless the user names one. It is the same on every machine, so that results are too;
-kernels.toml was measured with its figures."""
 
 
 def default_device(cost: str) -> str:
-    """The device that costs are for unless the user names one: this machine for measured times, else `DEFAULT`."""
-    return HOST if cost == "profile" else DEFAULT
+    """The device that costs are for unless the user names one: this machine for measured times, else the default."""
+    return HOST if cost == "profile" else DEFAULT_DEVICE
 
 
 @dataclass(frozen=True)

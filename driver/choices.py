@@ -7,10 +7,6 @@ from ..rules.vocabulary import PROPERTIES, SOUNDNESS
 
 RULE_PROPERTIES, RULE_SOUNDNESS = PROPERTIES, SOUNDNESS
 
-DEFAULT_DEVICE = "x86-64-v4"
-"""The default of `costmodels.device`, which is slow to import."""
-
-
 DEFAULT_TRIALS = 200
 """The candidates of `eqfuse tune`."""
 

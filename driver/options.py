@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Literal
 
+from ..costmodels.choices import DEFAULT_DEVICE
 from ..engine.choices import MAX_FUSE_DEPTH, CostName, Extraction, PartitionMethod
 from ..lowering.base.choices import VariantName
 from ..rules.places import rule_paths
@@ -25,7 +26,7 @@ from ..support.options import (
     option_class,
     part_of,
 )
-from .choices import DEFAULT_DEVICE, rule_topics
+from .choices import rule_topics
 from .sizes import Sizes
 
 SEARCH_SECONDS = 30.0

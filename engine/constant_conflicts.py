@@ -20,7 +20,7 @@ import numpy as np
 from ..rules.places import shipped_files
 from ..rules.vocabulary import RuleSelection
 from ..support.deadlines import OutOfTime, require_time, seconds_left
-from ..support.errors import EqfuseError, RuleError
+from ..support.errors import EqfuseError, RuleError, describe_error
 from ..support.minimal_failure import minimal_failure
 from .egraph.encode import Encoding
 from .egraph.folding import Array, Value, compute
@@ -300,8 +300,8 @@ def blame_user_rules(selection: RuleSelection, egraph: EGraph) -> Iterator[None]
             raise
         places = ", ".join(f"{r.path}:{r.line}:{r.column}: rule {r.name}" for r in rules[:_MOST_NAMED])
         more = f" and {len(rules) - _MOST_NAMED} more" if len(rules) > _MOST_NAMED else ""
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        raise RuleError(f"{places}{more}: what these make of the model cannot be used ({text})") from error
+        problem = f"what these make of the model cannot be used ({describe_error(error)})"
+        raise RuleError(f"{places}{more}: {problem}") from error
 
 
 def _matched_user_rules(selection: RuleSelection, egraph: EGraph) -> list[Rule]:

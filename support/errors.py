@@ -6,6 +6,17 @@ BUDGET_HIT = 5
 """Exit code of a command whose time or node limit ended the search; its output is valid."""
 
 
+_SHOWN = 300
+"""Characters of another library's message that are shown, from its end: TVM says there what was wrong."""
+
+
+def describe_error(error: BaseException) -> str:
+    """An exception of another library as one line: its kind and its message, of a long one the end."""
+    text = " ".join(str(error).split())
+    shown = text if len(text) <= _SHOWN else f"...{text[-_SHOWN:]}"
+    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
+
+
 class EqfuseError(Exception):
     """Something the user can act on. The message is one line: what, where, what to do."""
 

@@ -125,12 +125,13 @@ def takes(options: Callable[Parameters, Kind]) -> Callable[[Callable[[Kind], Ans
 
     def decorate(function: Callable[[Kind], Answer]) -> Callable[Parameters, Answer]:
         shown = _signature_of(options)
+        construct: Any = options
 
         @wraps(function)
         def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Answer:
             require_names(kwargs, shown.parameters)
-            shown.bind(*args, **kwargs)  # its TypeError names what is missing, and no class
-            return function(options(*args, **kwargs))
+            given = shown.bind(*args, **kwargs).arguments  # its TypeError names what is missing, and no class
+            return function(construct(**given))
 
         described: Any = call
         described.__signature__ = shown.replace(return_annotation=signature(function).return_annotation)

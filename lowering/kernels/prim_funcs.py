@@ -23,6 +23,7 @@ from ...extract.partition.placement import (
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import OperatorGraph, Value
 from ...ir.types import TensorType
+from ...support.errors import describe_error
 from ..base.interface import known_type
 from ..base.target import Target
 from ..base.weights import Weights
@@ -291,7 +292,7 @@ class DistinctKernels:
         try:
             function = lower_kernel(self.graph, kernel.members, "kernel", self._scalars(kernel))
         except Exception as error:  # TVM raises many kinds; the kernel still runs, elsewhere
-            return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            return describe_error(error)
         positions = tuple(position for position, value in enumerate(function.inputs) if self._is_constant(value))
         stored = {n for n, value in enumerate((*function.inputs, *function.outputs)) if value in self.last}
         prim_func = channels_last(mark_constants(function.prim_func, positions), stored)

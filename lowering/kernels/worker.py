@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...support.errors import describe_error
 from ..base.decisions import Trace
 from .messages import Answer, Request
 
@@ -24,16 +25,11 @@ def compile_kernel(request: Request) -> Answer:
     try:
         scheduled, trace, failed = _compile(request)
     except Exception as error:  # TVM raises many kinds; each of them is about this kernel alone
-        return Answer(request.name, time.perf_counter() - started, problem=_describe(error))
+        return Answer(request.name, time.perf_counter() - started, problem=describe_error(error))
     seconds = time.perf_counter() - started
     return Answer(
         request.name, seconds, scheduled.repack, scheduled.rule, trace=tuple(trace.sites), failed=tuple(failed)
     )
-
-
-def _describe(error: Exception) -> str:
-    """One line; TVM says at the end what was wrong."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[-300:]
 
 
 def _compile(request: Request) -> tuple[Scheduled, Trace, Iterable[str]]:
@@ -64,7 +60,7 @@ def _compile(request: Request) -> tuple[Scheduled, Trace, Iterable[str]]:
             if any(site.chosen for site in trace.sites):
                 raise  # what was decided is wrong, not the rule: the next one says nothing about it
             if scheduled is not None:
-                failed.setdefault(scheduled.rule, f"{scheduled.rule}: {_describe(error)}")
+                failed.setdefault(scheduled.rule, f"{scheduled.rule}: {describe_error(error)}")
     scheduled = last(trace := Trace())
     assert scheduled is not None
     _build(scheduled, request)

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from eqfuse.cli.arguments import input_shape
 from eqfuse.cli.parser import build_parser
-from eqfuse.costmodels.device import DEFAULT
-from eqfuse.driver.choices import DEFAULT_DEVICE
 
 from .command_line import CommandLine
 
@@ -104,7 +102,3 @@ def test_parsing_imports_nothing_heavy(eqfuse: CommandLine) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=eqfuse.environment())
     assert (done.returncode, done.stdout.strip()) == (0, "")
-
-
-def test_the_help_names_the_default_device() -> None:
-    assert DEFAULT_DEVICE == DEFAULT

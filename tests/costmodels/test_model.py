@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.device import DEFAULT, load_device
+from eqfuse.costmodels.choices import DEFAULT_DEVICE
+from eqfuse.costmodels.device import load_device
 from eqfuse.costmodels.model import LEAVES, CostModel, FlopsCost, RooflineCost, cost_model
 from eqfuse.ir.operation import Attributes, Operation
 from eqfuse.ir.operators import OPERATORS
 from eqfuse.ir.types import TensorType
 
-MODELS: list[CostModel] = [FlopsCost(), RooflineCost(load_device(DEFAULT))]
+MODELS: list[CostModel] = [FlopsCost(), RooflineCost(load_device(DEFAULT_DEVICE))]
 each_model = pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
 
 dimensions = st.one_of(st.integers(0, 300), st.sampled_from(["batch", "length"]), st.just(2**50), st.just(-1))
@@ -138,5 +139,5 @@ def test_the_tie_break_stays_below_the_flops() -> None:
 @pytest.mark.parametrize(("name", "unit"), [("flops", "FLOP"), ("roofline", "s")])
 def test_cost_model_by_name(name: str, unit: str) -> None:
     assert name in ("flops", "roofline")
-    model = cost_model("flops" if name == "flops" else "roofline", load_device(DEFAULT))
+    model = cost_model("flops" if name == "flops" else "roofline", load_device(DEFAULT_DEVICE))
     assert (model.name, model.unit) == (name, unit)

@@ -22,7 +22,7 @@ from ...rules.loader import prelude
 from ...rules.places import ANALYSIS, DIRECTORY
 from ...rules.records import Rule, RuleFile
 from ...rules.vocabulary import key_problem
-from ...support.errors import RuleError
+from ...support.errors import RuleError, describe_error
 from ...support.processes.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from ...support.processor import available_cores
 from .cache import CacheKeys, load, store
@@ -265,12 +265,8 @@ def _guard(prove: Callable[[], _Result], *, default: _Result, faults: list[str])
     try:
         return prove()
     except Exception as error:  # of whatever kind: no proof is lost but this one
-        faults.append(f"{_FAULT} (a prover failed: {_one_line(error)})")
+        faults.append(f"{_FAULT} (a prover failed: {describe_error(error)})")
         return default
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _decides_about_rounded(hit: Hit) -> bool:

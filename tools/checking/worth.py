@@ -9,7 +9,8 @@ from math import inf
 
 import numpy as np
 
-from ...costmodels.device import DEFAULT, load_device
+from ...costmodels.choices import DEFAULT_DEVICE
+from ...costmodels.device import load_device
 from ...costmodels.model import CostModel, cost_model
 from ...ir.operation import Operation
 from ...ir.operators import OPERATORS, Operand, Unsupported
@@ -27,7 +28,7 @@ from .drawing.scratch import EClass, Fired, ScratchNode
 
 @cache
 def _models() -> tuple[CostModel, ...]:
-    device = load_device(DEFAULT)
+    device = load_device(DEFAULT_DEVICE)
     return cost_model("flops", device), cost_model("roofline", device)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....costmodels.device import Device
+from ....support.errors import describe_error
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,11 @@ def compile_tiles(job: TileJob) -> TileResult:
             (function,) = scheduled.schedule.mod.functions.values()
             module[name] = function.with_attr("global_symbol", name)
         except Exception as error:  # TVM raises many kinds; each of them is about this function alone
-            problem = _one_line(error)
+            problem = describe_error(error)
     if module:
         try:
             executable = build(tvm.IRModule(module), tvm.target.Target(dict(job.target)))
             executable.mod.write_to_file(job.object_file, "o")
         except Exception as error:
-            return TileResult((), _one_line(error))
+            return TileResult((), describe_error(error))
     return TileResult(tuple(module), problem)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[-300:]

@@ -22,6 +22,7 @@ from ....engine.onnx.typing import dtype_of
 from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.operators import OPERATORS, VIEWS
 from ....ir.types import TensorType
+from ....support.errors import describe_error
 from ....support.processes.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
 from ....support.processor import available_cores
 from ....support.scratch import scratch_folder
@@ -237,7 +238,7 @@ def _functions(graphs: Mapping[str, OperatorGraph]) -> tuple[dict[str, Any], dic
             if reason is None:
                 found[name] = lower_kernel(graph, range(len(graph)), name)
         except Exception as error:  # TVM raises many kinds; the kernel still runs, elsewhere
-            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            reason = describe_error(error)
         if reason is not None:
             reasons[name] = reason
     return found, reasons

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from ....support.errors import describe_error
 from ....support.scratch import scratch_folder
 from ...base.errors import TuningError
 from ...bundle.bundle import versions
@@ -149,7 +150,7 @@ def compile_on_worker(request: Request, seconds: float) -> tuple[Answer, bytes]:
 
 def _receive(future: Any, request: Request) -> Answer:
     if future.status != "finished":
-        return Answer(request.name, 0.0, problem=f"not compiled: {' '.join(str(future.exception()).split())[-300:]}")
+        return Answer(request.name, 0.0, problem=f"not compiled: {describe_error(future.exception())}")
     answer: Answer
     answer, content = future.result()
     if not answer.problem:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....ir.types import TensorType
+from ....support.errors import describe_error
 from ....support.processes.worker_process import WorkerDiedError, WorkerProcess
 from ...base.errors import LoweringError
 from .sampling import Run, compare_calls, time_calls
@@ -163,11 +164,6 @@ def attempt(run: RunKernels, kernels: Sequence[KernelObject]) -> Rounds:
     try:
         return run(kernels)
     except (OSError, LoweringError) as error:  # a disk that is full, a linker that is gone
-        return Rounds(problem=one_line(error), lost=True)
+        return Rounds(problem=describe_error(error), lost=True)
     except Exception as error:  # TVM raises many kinds; each of them is about these kernels alone
-        return Rounds(problem=one_line(error))
-
-
-def one_line(error: Exception) -> str:
-    """The end of a message of TVM's, where it says what was wrong."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[-300:]
+        return Rounds(problem=describe_error(error))

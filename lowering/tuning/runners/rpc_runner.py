@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from ....ir.types import TensorType
-from ....support.errors import UsageError
+from ....support.errors import UsageError, describe_error
 from ....support.processes.worker_process import WorkerPool, WorkerProcess
 from ....support.scratch import scratch_folder
 from ...base.errors import TuningError
@@ -36,7 +36,6 @@ from .measuring import (
     attempt,
     example_tensors,
     measuring_process,
-    one_line,
 )
 from .sampling import Run
 
@@ -261,14 +260,14 @@ class RpcServers:
         try:
             session = self.tracker.session(seconds)
         except (RuntimeError, OSError) as error:  # the server went away while it was handed out
-            return Rounds(problem=one_line(error), lost=True)
+            return Rounds(problem=describe_error(error), lost=True)
         signal.setitimer(signal.ITIMER_REAL, seconds + _SILENCE)
         try:
             return self._measure(session, kernels, libraries)
         except RPCSessionTimeoutError:
             return Rounds(problem=f"took longer than {seconds:g} s")
         except Exception as error:  # TVM raises many kinds
-            return Rounds(problem=one_line(error), lost=not _is_alive(session))
+            return Rounds(problem=describe_error(error), lost=not _is_alive(session))
 
     def _measure(self, session: Any, kernels: Sequence[KernelObject], libraries: Sequence[Path]) -> Rounds:
         import tvm

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from onnx import helper
 
-from eqfuse.costmodels.device import DEFAULT, load_device
+from eqfuse.costmodels.choices import DEFAULT_DEVICE
+from eqfuse.costmodels.device import load_device
 from eqfuse.costmodels.model import cost_model
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
@@ -47,7 +48,7 @@ def test_a_replaced_output_of_a_kept_node_gives_up_its_name(tmp_path: Path) -> N
     with Worker(RuleSelection((tmp_path / "own.egg",), only=("split-by-slice",))) as worker:
         egraph = saturate(encoding, worker, Budget())
     origin = locate_origins(source.graph, encoding, egraph)
-    criteria = Criteria.of(cost_model("flops", load_device(DEFAULT)))
+    criteria = Criteria.of(cost_model("flops", load_device(DEFAULT_DEVICE)))
     selection = select(egraph, encoding, origin, source.opset, criteria, time_limit=5)
     owner = egraph.terms[encoding.values["first"]]
     sliced = next(n for n in egraph.classes[owner].nodes if n.op == "Slice")

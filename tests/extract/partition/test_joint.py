@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.device import DEFAULT, Device, load_device
+from eqfuse.costmodels.choices import DEFAULT_DEVICE
+from eqfuse.costmodels.device import Device, load_device
 from eqfuse.costmodels.fused import ArithmeticCost, FusedCost
 from eqfuse.costmodels.model import CostModel
 from eqfuse.engine.choices import PartitionMethod
@@ -22,7 +23,7 @@ from eqfuse.ir.operation import Operation
 
 from .graphs import operator_graphs
 
-HOST = load_device(DEFAULT)
+HOST = load_device(DEFAULT_DEVICE)
 DEVICES = [load_device(p.stem) for p in sorted((Path(__file__).parents[3] / "costmodels/devices").glob("*.toml"))]
 
 

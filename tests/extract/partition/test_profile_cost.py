@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.costmodels.device import DEFAULT, load_device
+from eqfuse.costmodels.choices import DEFAULT_DEVICE
+from eqfuse.costmodels.device import load_device
 from eqfuse.costmodels.measurement import Measurement
 from eqfuse.costmodels.model import RooflineCost
 from eqfuse.costmodels.profile import ProfileDatabase
@@ -17,7 +18,7 @@ from eqfuse.ir.operation import Operation
 from eqfuse.ir.types import TensorType
 
 SMALL, LARGE = (TensorType("float32", (8, size)) for size in (64, 4096))
-DEVICE = load_device(DEFAULT)
+DEVICE = load_device(DEFAULT_DEVICE)
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def graph(type_: TensorType) -> OperatorGraph:
 def measure(database: ProfileDatabase, type_: TensorType, seconds: float) -> None:
     key = subgraph_key(graph(type_), (0,))
     assert key is not None
-    database.add(Measurement(key, DEFAULT, seconds, 0.0, 1, {"eqfuse": "test"}))
+    database.add(Measurement(key, DEFAULT_DEVICE, seconds, 0.0, 1, {"eqfuse": "test"}))
 
 
 def cost(model: ProfileCost | RooflineCost, type_: TensorType) -> float:

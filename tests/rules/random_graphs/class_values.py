@@ -15,7 +15,8 @@ import numpy as np
 import onnx
 from onnx_ir import serde
 
-from eqfuse.costmodels.device import DEFAULT, load_device
+from eqfuse.costmodels.choices import DEFAULT_DEVICE
+from eqfuse.costmodels.device import load_device
 from eqfuse.costmodels.model import cost_model
 from eqfuse.engine.egraph.decode import decode
 from eqfuse.engine.egraph.encode import Encoding, encode
@@ -73,7 +74,7 @@ class Saturated:
 
     def cheapest(self) -> onnx.ModelProto:
         """The graph that the optimiser would choose."""
-        criteria = Criteria.of(cost_model("roofline", load_device(DEFAULT)))
+        criteria = Criteria.of(cost_model("roofline", load_device(DEFAULT_DEVICE)))
         origin = locate_origins(self.model.graph, self.encoding, self.egraph)
         chosen = select(self.egraph, self.encoding, origin, self.model.opset, criteria, time_limit=3.0, method="exact")
         return serde.serialize_model(decode(self.model, self.knowledge, self.encoding, self.egraph, chosen).ir)

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import inliner
 
-from eqfuse.costmodels.device import DEFAULT, load_device
+from eqfuse.costmodels.choices import DEFAULT_DEVICE
+from eqfuse.costmodels.device import load_device
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.onnx.model import Model, read, write
 from eqfuse.engine.onnx.provenance import GROUP_KEY
@@ -163,7 +164,7 @@ def test_any_groups_make_a_valid_model_that_inlines_back(steps: list[int]) -> No
 def test_real_models(name: str, method: PartitionMethod) -> None:
     model = read(Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx")
     graph = operator_graph(model, infer(model))
-    partition = partition_by(method, graph, KernelModel(graph, load_device(DEFAULT)), 0.5)
+    partition = partition_by(method, graph, KernelModel(graph, load_device(DEFAULT_DEVICE)), 0.5)
     made = as_functions(model, partition)
     assert len(made.ir.functions) == sum(len(members) > 1 for members in partition.members)
     check(model, made)

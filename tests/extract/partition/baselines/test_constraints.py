@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.costmodels.device import DEFAULT, DIRECTORY, Cache, Device, load_device
+from eqfuse.costmodels.choices import DEFAULT_DEVICE
+from eqfuse.costmodels.device import DIRECTORY, Cache, Device, load_device
 from eqfuse.costmodels.device_file import VECTOR_REGISTERS, DeviceError
 from eqfuse.extract.partition.baselines.fusion_plan import fits, kept_bytes, live_registers
 from eqfuse.extract.partition.baselines.mapping_types import mapping_types
@@ -15,7 +16,7 @@ from eqfuse.ir.graph import OperatorGraph
 
 from ..graphs import Builder, chain
 
-DEVICE = load_device(DEFAULT)
+DEVICE = load_device(DEFAULT_DEVICE)
 LINE = 'vector_registers = { value = 32, origin = "documented" }'
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.device import DEFAULT, load_device
+from eqfuse.costmodels.choices import DEFAULT_DEVICE
+from eqfuse.costmodels.device import load_device
 from eqfuse.extract.partition.baselines.fusion_plan import (
     TABLE,
     Colour,
@@ -26,7 +27,7 @@ from eqfuse.support.directed_graphs import connected_components
 
 from ..graphs import Builder, chain, operator_graphs
 
-DEVICE = load_device(DEFAULT)
+DEVICE = load_device(DEFAULT_DEVICE)
 
 
 def launches(operators: tuple[int, ...]) -> float:

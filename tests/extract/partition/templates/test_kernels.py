@@ -12,7 +12,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.device import DEFAULT, load_device
+from eqfuse.costmodels.choices import DEFAULT_DEVICE
+from eqfuse.costmodels.device import load_device
 from eqfuse.costmodels.fused import ANCHORS
 from eqfuse.costmodels.scheduled import scheduled_seconds
 from eqfuse.extract.partition.groups import unfused
@@ -26,7 +27,7 @@ from eqfuse.ir.types import TensorType
 
 from ..graphs import Builder
 
-HOST = load_device(DEFAULT)
+HOST = load_device(DEFAULT_DEVICE)
 
 
 @dataclass

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.device import DEFAULT, load_device
+from eqfuse.costmodels.choices import DEFAULT_DEVICE
+from eqfuse.costmodels.device import load_device
 from eqfuse.extract.partition.groups import Partition, partition_of, unfused
 from eqfuse.extract.partition.templates.kernels import KernelModel
 from eqfuse.extract.partition.templates.savings import (
@@ -22,7 +23,7 @@ from eqfuse.ir.graph import OperatorGraph
 
 from ..graphs import Builder, chain, operator_graphs
 
-HOST = load_device(DEFAULT)
+HOST = load_device(DEFAULT_DEVICE)
 BYTES = 4 * 4 * 4
 """Of one value of `chain`."""
 
