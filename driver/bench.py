@@ -31,13 +31,13 @@ from .options import BenchOptions
 if TYPE_CHECKING:
     from ..lowering.dsa.back_end import Section
 
-__all__ = [  # with the types of what the reports hold, for those who show them
+__all__ = [  # with the types of the reports' fields, for those who show them
     "Breakdown", "Counts", "Emulation", "KernelLatency", "KernelTime", "Latency", "Middle", "ServiceReport",
     "Simulation", "bench_model", "breakdown_as_dict", "read_inputs",
 ]  # fmt: skip
 
 _REPEAT, _KERNEL_REPEAT, _SLICES = 50, 30, 12
-"""Runs of the model, of the model kernel by kernel, and slices of serving, where the options do not say."""
+"""Runs of the model, of the model kernel by kernel, and slices of serving, unless the options say otherwise."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Timing:
     wall: Middle
     cpu: Middle
     p99: float | None = None
-    """Wall-clock seconds that 99 of 100 runs took at most; None for a speed-up."""
+    """Wall-clock seconds that 99 of 100 runs did not exceed; None for a speed-up."""
 
 
 @dataclass(frozen=True)
 class Latency:
-    """The time of a compiled model, by name: "eqfuse", and where both were measured "ONNX Runtime" and "speed-up"."""
+    """The time of a compiled model, by name: "eqfuse", and if both were measured "ONNX Runtime" and "speed-up"."""
 
     threads: int
     repeat: int
@@ -65,10 +65,10 @@ class Latency:
 
 @dataclass(frozen=True)
 class ServiceReport:
-    """What a compiled model serves to `clients` that call it at once, each call on `threads`.
+    """Calls that `clients` get answered by a compiled model when they call at once, each call on `threads`.
 
-    By name: "eqfuse", and where both were measured "ONNX Runtime"; then `gain` is how many times as many calls a second
-    eqfuse serves, slice by slice.
+    By name: "eqfuse", and if both were measured "ONNX Runtime"; then `gain` is how many times as many calls a second
+    eqfuse answers, slice by slice.
     """
 
     clients: int
@@ -84,13 +84,13 @@ class ServiceReport:
 
 @dataclass(frozen=True)
 class KernelLatency:
-    """The time of each kernel: CPU time on one thread, wall-clock time on several, whose CPU time counts waiting."""
+    """The time of each kernel: CPU time on one thread; wall-clock time on several, whose CPU time includes waiting."""
 
     threads: int
     repeat: int
     breakdown: Breakdown
     trials: tuple[KernelTrials, ...] = ()
-    """The slow kernels of the compilation, with what was tried in their place."""
+    """The slow kernels of the compilation, with the variants that were tried."""
 
     @property
     def clock(self) -> str:
@@ -125,7 +125,7 @@ class EmulatedRuntime:
 
 @dataclass(frozen=True)
 class Emulation:
-    """One inference of a compiled model on the emulated board of a device, beside ONNX Runtime's if that is asked."""
+    """One inference of a compiled model on the emulated board of a device, beside ONNX Runtime's if asked for."""
 
     target: str
     device: Device
@@ -219,7 +219,7 @@ def bench_model(
         raise UsageError(f"{option}: is for programs of an accelerator (compiled with --target dsa-NAME)")
     if options.throughput is not None and (options.kernels or options.emulate):
         other = "--kernels" if options.kernels else "--emulate"
-        raise UsageError(f"--throughput: cannot be had with {other}, which looks into one run")
+        raise UsageError(f"--throughput: cannot be used with {other}, which looks into one run")
     if options.kernels:
         return _time_kernels(bundle, options)
     if options.emulate:
@@ -255,18 +255,21 @@ def read_inputs(
 
 
 def _choose_inputs(options: BenchOptions, manifest: Manifest) -> Mapping[str, Any]:
-    """The given inputs, else ones of typical sizes. Raises UsageError for a batch that the bundle does not have."""
+    """The given inputs, else random ones of the sizes that are optimised for, with the batch of the options.
+
+    Raises UsageError for a batch that the bundle does not have.
+    """
     if options.batch is None:
         return read_inputs(options.inputs, manifest.inputs, manifest.typical_sizes)
     if options.inputs or manifest.sizes is None or not manifest.sizes.batch:
-        reason = "the inputs have a batch of their own" if options.inputs else "the bundle has no free batch"
+        reason = "the inputs have a batch of their own" if options.inputs else "the bundle has no dynamic batch"
         raise UsageError(f"--batch: {reason}")
     sizes = {**manifest.typical_sizes, **dict.fromkeys(manifest.sizes.batch, options.batch)}
     return read_inputs((), manifest.inputs, sizes)
 
 
 def _find_original(bundle: Path, options: BenchOptions, manifest: Manifest) -> Path:
-    """The model that the bundle was compiled from. Raises UsageError where it is gone or another one."""
+    """The model that the bundle was compiled from. Raises UsageError if it is gone or changed."""
     path = options.model or Path(manifest.provenance.model)
     if not path.is_file():
         raise UsageError(f"{path}: the original model is not there; say where it is by --model FILE")
@@ -284,7 +287,7 @@ def _time_model(bundle: Path, options: BenchOptions) -> Latency:
         model = IsolatedModel(bundle, options.threads)
         inputs = _choose_inputs(options, model.manifest)
         original = _find_original(bundle, options, model.manifest) if options.against is not None else None
-        model.run(inputs)  # names the kernel where it crashes
+        model.run(inputs)  # an error names the kernel that crashes
         runs = time_models({"eqfuse": model}, inputs, repeat, original)
     timings = {
         name: Timing(Middle.of(each.wall), Middle.of(each.cpu), quantile(each.wall, 0.99))
@@ -308,7 +311,7 @@ def _serve_model(bundle: Path, options: BenchOptions) -> ServiceReport:
         model = IsolatedModel(bundle, options.threads)
         inputs = _choose_inputs(options, model.manifest)
         original = _find_original(bundle, options, model.manifest) if options.against is not None else None
-        model.run(inputs)  # names the kernel where it crashes
+        model.run(inputs)  # an error names the kernel that crashes
         services = serve_models({"eqfuse": model}, inputs, clients, slices, original)
     gain = None
     if len(services) == 2:
@@ -321,14 +324,14 @@ def _time_kernels(bundle: Path, options: BenchOptions) -> KernelLatency:
     if options.emulate:
         raise UsageError("--kernels: has no meaning with --emulate, which shows every kernel anyway")
     if options.against is not None:
-        raise UsageError("--kernels: cannot be had with --against, for ONNX Runtime has kernels of its own")
+        raise UsageError("--kernels: cannot be used with --against, for ONNX Runtime has kernels of its own")
     if options.arm64_root is not None:
         raise UsageError("--arm64-root: is for --emulate --against ort")
     repeat = options.repeat or _KERNEL_REPEAT
     with name_crashes(bundle):
         model = IsolatedModel(bundle, options.threads)
         inputs = _choose_inputs(options, model.manifest)
-        model.run(inputs)  # names the kernel where it crashes
+        model.run(inputs)  # an error names the kernel that crashes
         breakdown = call_isolated(NO_LIMIT, kernel_times, bundle, inputs, model.threads, repeat)
     measurement = model.manifest.measurement
     return KernelLatency(model.threads, repeat, breakdown, measurement.kernels if measurement is not None else ())

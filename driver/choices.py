@@ -1,4 +1,4 @@
-"""What users choose from by name, gathered from the stages. Light to import, so that ``--help`` answers at once."""
+"""Names that users choose from, gathered from the stages. Light to import, so that ``--help`` answers at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..rules.vocabulary import PROPERTIES, SOUNDNESS
 RULE_PROPERTIES, RULE_SOUNDNESS = PROPERTIES, SOUNDNESS
 
 DEFAULT_TRIALS = 200
-"""The candidates of `eqfuse tune`."""
+"""The number of candidates that `eqfuse tune` measures by default."""
 
 
 def rule_topics() -> list[str]:

@@ -14,7 +14,7 @@ OptimizeStage = Literal[
 ]  # fmt: skip
 """The stages of `optimize`, in the order in which they begin; joint partitions extract in turns with their own."""
 CompileStage = Literal["schedule", "compile", "write", "kernels", "verify", "measure", "tune", "combine", "confirm"]
-"""What follows in `compile` once the model is read and optimised."""
+"""The stages of `compile` that follow once the model is read and optimised."""
 Observer = Callable[[str, str], None]
 """Called with the phase and a line of detail."""
 
@@ -23,7 +23,7 @@ class Clock:
     """Wall-clock seconds of each phase, and the observer that is told of them.
 
     `deadline` (time.monotonic) is the end of the user's `time_limit` for all phases, which begins now; infinite without
-    one.
+    a limit.
     """
 
     def __init__(self, observer: Observer | None, time_limit: float | None = None) -> None:

@@ -41,7 +41,7 @@ def device_text(name: str) -> str:
 
 
 def measure_host(observer: Callable[[str], None]) -> Path:
-    """Measure this machine, and keep that as part of its device from now on. Returns the file that holds it."""
+    """Measure this machine, and keep the figures as part of its device. Returns the file that holds them."""
     from ..costmodels import measure
     from ..costmodels.host import keep_measurements
 
@@ -51,7 +51,7 @@ def measure_host(observer: Callable[[str], None]) -> Path:
 
 
 def forget_host() -> None:
-    """Remove what was measured on this machine, so that its device is again that of its class."""
+    """Remove the measured figures of this machine, so that its device is again that of its class."""
     from ..costmodels.host import forget_measurements
 
     forget_measurements()

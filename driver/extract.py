@@ -28,7 +28,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Choice:
-    """A chosen graph, as a model too. `criteria` is that of the last attempt: stricter where files would grow."""
+    """A chosen graph, as a model too. `criteria` are those of the last attempt: stricter if files would grow."""
 
     model: Model
     selection: Selection
@@ -37,7 +37,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The choice of the result, the e-graph that it is from, and the options that led to both."""
+    """The choice of the result, its e-graph, and the options that led to both."""
 
     saturated: Saturated
     choice: Choice
@@ -69,7 +69,7 @@ def without_bodies(model: Model) -> Model:
 
 
 def criteria_for(options: Options, saturated: Saturated) -> Criteria:
-    """What extraction minimises; measurements are calibrated to the model."""
+    """The costs that extraction minimises; measurements are calibrated to the model."""
     model = cost_model_for(options)
     if options.cost == "profile":
         from ..extract.partition.operator_graph import operator_graph  # with SQLite, which takes time to import
@@ -81,11 +81,11 @@ def criteria_for(options: Options, saturated: Saturated) -> Criteria:
 
 
 def extract_model(saturated: Saturated, criteria: Criteria, options: Options, clock: Clock) -> Choice:
-    """Choose and write the graph; where it would grow the file, choose again at a higher cost per stored byte, and
-    where it has constants that their element types cannot hold, choose again without these.
+    """Choose and write the graph. If it would grow the file, choose again at a higher cost per stored byte; if it has
+    constants that their element types cannot hold, choose again without these.
 
-    It is the original where nothing was rewritten, where the time ends before a graph is found that does not grow, or
-    where one that does not is dearer than the original by the criteria that were given.
+    It is the original if nothing was rewritten, if the time ends before a graph is found that does not grow, or if a
+    graph that does not grow costs more than the original by the criteria that were given.
     """
     size, wanted = saturated.model.file_bytes, criteria
     allowed = max(GROWTH * size, size + SMALL_GROWTH)

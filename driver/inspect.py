@@ -1,4 +1,4 @@
-"""Looking at models: what one consists of and costs, how two differ, and whether two compute the same."""
+"""Looking at models: the parts and the cost of one, the differences of two, and whether two compute the same."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Group:
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """A partition beside each operator by itself. `checked_by`: who checked its certificate; None where nobody did."""
+    """A partition beside each operator by itself. `checked_by`: who checked its certificate; None if nobody did."""
 
     method: str
     unfused: PartitionFigures
@@ -97,8 +97,8 @@ class Inspection:
 def inspect_model(source: Any, options: InspectOptions) -> Inspection:
     """Describe a model, with the partition that it records or that the options ask for.
 
-    Groups that are local functions are shown as the nodes they hold. Raises UsageError where a partition is to be
-    certified and there is none, PartitionError where one is wrong.
+    Groups that are local functions are shown as the nodes they hold. Raises UsageError if a partition is to be
+    certified and there is none, PartitionError if one is wrong.
     """
     model = override_shapes(state_dimensions(inline_functions(read(source)), options.dim), options.input_shapes)
     constant = frozenset(model.graph.initializers) - model.overridable_initializers
@@ -159,7 +159,7 @@ def _find_partition(model: Model, graph: OperatorGraph, costs: KernelModel, opti
 
 
 def _partition_of_certificate(path: Path, graph: OperatorGraph, recorded: Partition | None) -> Partition:
-    """Raises CertificateError where the certificate cannot be read or proves a partition other than the recorded."""
+    """Raises CertificateError if the certificate cannot be read or proves a partition other than the recorded."""
     try:
         proven = check(graph, Certificate.from_json(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -207,7 +207,7 @@ def diff_models(before: Any, after: Any, options: CostOptions) -> Difference:
 def verify_models(original: Any, candidate: Any, options: VerifyOptions) -> Verification:
     """Run both models on the same inputs and compare their outputs.
 
-    Raises VerificationError where there is no verdict: a model crashes what runs it, or takes longer than the limit.
+    Raises VerificationError if there is no verdict: a model crashes what runs it, or takes longer than the limit.
     """
     from ..engine.verification import verify  # it imports ONNX Runtime's helpers
 

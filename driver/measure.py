@@ -46,7 +46,7 @@ def keep_operator_times(
 ) -> None:
     """Measure the operators of a model on one thread, for about `seconds` seconds.
 
-    `file` is where the model is put to be run, `shapes` are those of the inputs that it runs on. Raises EqfuseError.
+    `file` is the place of the model to run, `shapes` are those of the inputs that it runs on. Raises EqfuseError.
     """
     named = override_shapes(_name_nodes(model), shapes)
     write(named, file)
@@ -65,7 +65,7 @@ def _measurements(graph: OperatorGraph, times: OperatorSeconds) -> Iterator[Meas
 
 
 def _name_nodes(model: Model) -> Model:
-    """The model with another name for each node: some models give none, or one to several."""
+    """The model with another name for each node: some models have nodes without a name, or of the same name."""
     copy = replace(model, ir=model.ir.clone(), path=None)
     for number, node in enumerate(copy.graph):
         node.name = f"eqfuse.{number}"
@@ -74,7 +74,7 @@ def _name_nodes(model: Model) -> Model:
 
 ORIGINAL = "original"
 NOTICEABLE = 0.01
-"""The least difference of ratios that counts: equal models differ by as much, by where their memory lies."""
+"""The least difference of ratios that counts: equal models differ by as much, by the place of their memory."""
 _SEARCH_SHARE = 0.65
 """Share of the budget for finding candidates; the rest times the best of them again, without the luck that made them
 the best."""
@@ -83,13 +83,13 @@ _CANDIDATE_SHARE = 0.1
 _PROFILE_SHARE = 0.03
 _FINALISTS, _ROUNDS = 3, 3
 _EXPLORING = "explore"
-"""The ruleset of the rules that a cost model decides upon; others are always for the better."""
+"""The ruleset of the rules that a cost model decides upon; the others are always an improvement."""
 
 
 @dataclass(frozen=True)
 class TimedCandidate:
-    """A candidate for the result. `ratio` is its time over that of the original, pair by pair; None where it was not
-    timed, for which `problem` has the reason."""
+    """A candidate for the result. `ratio` is its time over that of the original, pair by pair; None if it was not
+    timed, for the reason in `problem`."""
 
     name: str
     layers: int
@@ -97,7 +97,7 @@ class TimedCandidate:
     problem: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; limits that are not known are null."""
+        """Plain data for JSON; unknown limits are null."""
         ratio = asdict(self.ratio) if self.ratio is not None else {}
         numbers = {name: number if isfinite(number) else None for name, number in ratio.items()}
         return {**asdict(self), "ratio": numbers or None}
@@ -105,7 +105,7 @@ class TimedCandidate:
 
 @dataclass(frozen=True)
 class Timings:
-    """What was timed, and which candidate was `chosen` for it: the name of one, or `ORIGINAL`, of which `layers` are.
+    """The candidates that were timed, and the name of the `chosen` one, or `ORIGINAL`, which has `layers` layers.
 
     `clock` is "cpu" on one thread and "wall" on several; `runtime` is ONNX Runtime's version.
     """
@@ -133,8 +133,8 @@ class Timings:
 def choose(layers: int, candidates: Sequence[TimedCandidate]) -> TimedCandidate | None:
     """The candidate to write: the fastest one beyond noise, of equally fast ones that with the fewest layers.
 
-    Where none is faster than the original, which has `layers` layers: the one with the fewest layers of those that
-    have fewer and are not slower. None where the original is best.
+    If none is faster than the original, which has `layers` layers: the one with the fewest layers of those that
+    have fewer and are not slower. None if the original is best.
     """
     ratios = {candidate: candidate.ratio for candidate in candidates if candidate.ratio is not None}
     faster = {c: r for c, r in ratios.items() if r.upper < 1.0 and r.median <= 1.0 - NOTICEABLE}
@@ -145,7 +145,7 @@ def choose(layers: int, candidates: Sequence[TimedCandidate]) -> TimedCandidate 
 
 
 def choose_finalists(layers: int, candidates: Sequence[TimedCandidate]) -> list[TimedCandidate]:
-    """The candidates to time again: the fastest, and those with the fewest layers that may be as fast; where none is
+    """The candidates to time again: the fastest, and those with the fewest layers that may be as fast; if none is
     faster than the original, those with the fewest layers that may be as fast as the original."""
     ratios = {candidate: candidate.ratio.median for candidate in candidates if candidate.ratio is not None}
     fastest = min(ratios, key=ratios.__getitem__, default=None)
@@ -161,9 +161,9 @@ def choose_finalists(layers: int, candidates: Sequence[TimedCandidate]) -> list[
 def measure_candidates(
     saturated: Saturated, options: Options, settings: MeasureOptions, clock: Clock
 ) -> tuple[Chosen, Timings]:
-    """The graph that is fastest when it runs, among candidates and the original, and what was timed.
+    """The graph that is fastest when it runs, among candidates and the original, and the timings.
 
-    Raises EqfuseError where the original does not run in ONNX Runtime.
+    Raises EqfuseError if the original does not run in ONNX Runtime.
     """
     assert settings.measure is not None
     model, threads = saturated.original, settings.threads or 1
@@ -199,10 +199,10 @@ def measure_candidates(
 
 @dataclass(eq=False)
 class _Candidate:
-    """A candidate in a `folder` of its own, by costs at other `sizes` than usual if it has any.
+    """A candidate in a `folder` of its own; its costs may assume other `sizes` than usual.
 
     `is_reduced`: some groups of rules are left out. `again` are the ratios that decide, `first` those before. `chosen`
-    is None once it is out of the question: e-graphs are large.
+    is None once it is ruled out: e-graphs are large.
     """
 
     name: str
@@ -278,7 +278,7 @@ class _Search:
         self.leave_groups_out()
 
     def other_costs(self) -> Iterator[Options]:
-        """The options with other cost models, and with their own for the sizes that are timed."""
+        """The options with other cost models, and for the timed sizes with the same one."""
         own = self.options
         if self.saturated.sizes:
             yield own
@@ -290,7 +290,7 @@ class _Search:
                 yield replace(own, cost=cost, device=device)
 
     def leave_groups_out(self) -> None:
-        """Leave one group of rules after another out, for good where that is faster."""
+        """Leave out one group of rules after another, for good if that is faster."""
         for group in _groups(self.saturated, self.options):
             left = seconds_left(self.deadline)
             if not left:
@@ -317,7 +317,7 @@ class _Search:
         return next((each for each in self.candidates if timed is not None and each.name == timed.name), None)
 
     def add(self, name: str, saturated: Saturated, options: Options, *, is_reduced: bool = False) -> Model | None:
-        """Extract a candidate and time it; its model. None where it is the original, or was timed already."""
+        """Extract a candidate and time it; its model. None if it is the original, or was timed already."""
         criteria = criteria_for(options, saturated)
         choice = extract_model(saturated, criteria, options, self.clock)
         structure = _structure(choice.model)
@@ -345,7 +345,7 @@ class _Search:
         return choice.model
 
     def time(self, candidate: _Candidate, seconds: float, limit: float) -> tuple[float, ...]:
-        """Ratios of a candidate, timed for at most so long, and not once they are known to be above the limit."""
+        """Ratios of a candidate, timed for at most `seconds`, or until they are known to be above the limit."""
         try:
             ratios = self.contest.time_pairs(candidate.path, seconds, limit)
         except EqfuseError as error:
@@ -403,7 +403,7 @@ def _count_layers(model: Model) -> int:
 
 
 def _structure(model: Model) -> tuple[str, ...]:
-    """All that tells how long a model takes: its nodes, and the types of its weights."""
+    """The properties of a model that its time depends on: its nodes, and the types of its weights."""
     weights = {name: f"{v.dtype}{v.shape}" for name, v in model.graph.initializers.items()}
     return tuple(
         f"{node.domain}.{node.op_type} {[v and (v.name, weights.get(v.name or '')) for v in node.inputs]} "
@@ -421,8 +421,8 @@ class _Group:
 
 
 def _groups(saturated: Saturated, options: Options) -> list[_Group]:
-    """All rules that a cost model decides upon, then the topics of the rules that matched: those first of which it
-    decides upon most matches."""
+    """All rules that a cost model decides upon, then the topics of the rules that matched: topics with most matches of
+    such rules first."""
     rules = load_selection(options.selection)
     counts: Counter[str] = Counter()
     for statistics in saturated.egraph.saturation.matched:

@@ -1,4 +1,4 @@
-"""The user's measurements of sub-graphs, to list, to hand on and to remove."""
+"""The user's measurements of sub-graphs, to list, export and remove."""
 
 from __future__ import annotations
 

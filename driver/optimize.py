@@ -54,7 +54,7 @@ class Result:
 
     `original` and `rewritten` are for reports; with `as_functions`, `rewritten` is from before its functions were made.
     `checked` says whether all constants that rules united were compared, `trusted` names the rule files that were used
-    without a check. `timings` has the candidates that were timed, where that was asked for.
+    without a check. `timings` has the candidates that were timed, if that was asked for.
     """
 
     model: ir.Model
@@ -76,7 +76,7 @@ class Result:
 
     @property
     def proto(self) -> onnx.ModelProto:
-        """The model as a message. Weights in external data stay there, by the location that the original names."""
+        """The model as a message. Weights in external data stay there, at the location that the original names."""
         return ir.to_proto(self.model)
 
     @property
@@ -136,9 +136,9 @@ def optimize_model(
     """Optimise a model: a path, a ModelProto, an onnx_ir.Model or a Model; with `output`, write it once it is verified.
 
     `worker` may have been started before, with the rules of the options: it loads them while the model is read. The
-    `lowering` will compile the kernels of the partition. Raises EqfuseError with one clear line on anything a user can
-    mend, among them VerificationError where the result differs from the original, or cannot be compared with it: then
-    nothing is written.
+    `lowering` will compile the kernels of the partition. Raises EqfuseError with one clear line on any error that a
+    user can mend, among them VerificationError if the result differs from the original, or cannot be compared with it:
+    then nothing is written.
     """
     if measure is not None:
         measure.check_beside(options)
@@ -178,7 +178,7 @@ def optimize_model(
 class OptimizePass(Options, ir.passes.FunctionalPass):
     """`optimize` as a pass of onnx-ir, with the same options: for ``ir.passes.Sequential`` beside other passes.
 
-    The model that it is given stays as it is. `modified` says whether the graph is another one; metadata do not count.
+    The model that it is given is not changed. `modified` says whether the graph is another one; metadata do not count.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:

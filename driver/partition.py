@@ -1,7 +1,7 @@
-"""`EGraph -> Selection -> Partition`: the chosen graph, cut into fused sub-graphs.
+"""`EGraph -> Selection -> Partition`: the chosen graph, partitioned into fused sub-graphs.
 
 With ``joint`` extraction and partition take turns (extract/joint.py); with any other method the graph is extracted by
-the cost model that was asked for, and then cut.
+the cost model that was asked for, and then partitioned.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from .usage import runtime_for
 CERTIFY_SECONDS = 60.0
 """Seconds that z3 has for a certificate that the user insists on."""
 _LEAST_SECONDS = 0.1
-"""The time limit of an extraction of which no time is left."""
+"""The time limit of an extraction for which no time is left."""
 DEFAULT_CERTIFY_SECONDS = 1.0
 """Seconds that z3 has otherwise: 600 operators take a tenth of a second, and nobody asked for a longer wait."""
 
@@ -67,9 +67,9 @@ DEFAULT_CERTIFY_SECONDS = 1.0
 class Partitioned:
     """A graph partitioned into kernels and views; `costs` come with the method ``joint`` only.
 
-    `before` is the operator graph of the original; `drawn` the groups of a method that draws them without asking what
-    a kernel can be; `proof` the answer of z3 on the certificate, where it came in time; `complete` says whether the
-    search ended before the time limit did.
+    `before` is the operator graph of the original; `drawn` the groups of a method that forms them without asking
+    whether a kernel can compute them; `proof` the answer of z3 on the certificate, if it came in time; `complete` says
+    whether the search ended before the time limit did.
     """
 
     before: OperatorGraph = field(repr=False)
@@ -87,7 +87,7 @@ class Partitioned:
 
     @cached_property
     def as_drawn(self) -> int:
-        """How many groups of the method are compiled as it drew them."""
+        """How many groups of the method are compiled unchanged."""
         return len(self.kernels) if self.drawn is None else count_as_drawn(self.drawn, self.partition, self.model)
 
     @property
@@ -121,7 +121,7 @@ class Partitioned:
 def partition_model(
     saturated: Saturated, method: PartitionMethod, options: Options, clock: Clock, lowering: Lowering | None = None
 ) -> tuple[Choice, Partitioned]:
-    """Choose a graph and cut it into kernels, which the `lowering` confirms. Nothing in `saturated` is changed."""
+    """Choose a graph and partition it into kernels, which the `lowering` confirms. `saturated` is not changed."""
     models = _KernelModels.of(options, lowering)
     before = models.graph_of(saturated.model, saturated.knowledge, saturated.sizes)
     if method == "joint":
@@ -135,7 +135,7 @@ def partition_model(
 def compile_drawn(
     graph: OperatorGraph, drawn: Partition, model: Model, options: Options, lowering: Lowering, clock: Clock
 ) -> Partitioned:
-    """The groups of a model's graph as kernels, those that are none cut into some."""
+    """The groups of a model's graph as kernels; a group that no kernel can compute is divided into some."""
     kernel_model = _KernelModels.of(options, lowering)(graph)
     with clock.phase("partition"):
         result = Partitioned(graph, kernels_of_groups(drawn, kernel_model, options.search_seconds), kernel_model, drawn)
@@ -145,7 +145,7 @@ def compile_drawn(
 def _confirm_and_certify(
     result: Partitioned, model: Model, time_limit: float, options: Options, lowering: Lowering | None, clock: Clock
 ) -> Partitioned:
-    """The partition with kernels that the lowering confirms, and its proof where z3 has one in time."""
+    """The partition with kernels that the lowering confirms, and its proof if z3 finds one in time."""
     if lowering is not None and options.intensive:
         drawn, kernel_model = result.drawn, result.model
         allowed = (lambda members: True) if drawn is None else within_groups(drawn, kernel_model)
@@ -221,14 +221,14 @@ class _KernelModels:
 
     @staticmethod
     def of(options: Options, lowering: Lowering | None = None) -> _KernelModels:
-        """With the profile database only where the cost is "profile", and where something was measured."""
+        """With the profile database only if the cost is "profile" and something was measured."""
         device = load_device(options.device)
         database = ProfileDatabase.open() if options.cost == "profile" else None
         used = database is not None and bool(database.all(device=device.name))
         return _KernelModels(device, database if used else None, options.intensive, lowering)
 
     def graph_of(self, model: Model, knowledge: Knowledge, sizes: Mapping[str, int]) -> OperatorGraph:
-        """The graph to cut: with a lowering, that of the operators which run, else of all that the model has."""
+        """The graph to partition: with a lowering, that of the operators which run, else of the whole model."""
         return operator_graph(model, knowledge, sizes, for_kernels=self.lowering is not None)
 
     def graph_of_choice(self, choice: Choice, saturated: Saturated) -> OperatorGraph:
@@ -256,7 +256,7 @@ class _KernelModels:
         return seconds
 
     def _calibration(self, model: KernelModel) -> float:
-        """How many times as long as estimated the conventional kernels of the graph take that were measured."""
+        """How many times as long as estimated the measured conventional kernels of the graph take."""
         measured = self._measured_seconds(model.graph)
         kernels = {k for members in fuse_ops(model.graph).members for k in model.kernels(members)}
         times = [(measured(kernel), model.kernel(kernel)) for kernel in kernels]

@@ -1,4 +1,4 @@
-"""Input shapes that the user gives, and on which the model itself does not run: these are at fault, not the result."""
+"""Input shapes that the user gives, and on which the model itself does not run: then these are at fault."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .options import Options
 def blame_input_shapes(source: Any, options: Options) -> Iterator[None]:
     """Raise UsageError, within the context, for given input shapes on which the model does not run.
 
-    Without verification they are tried first, since nothing else would find out; otherwise once something failed.
+    Without verification they are tried first, since nothing else would find out; otherwise after a failure.
     """
     if not options.input_shapes:
         yield
@@ -33,7 +33,7 @@ def blame_input_shapes(source: Any, options: Options) -> Iterator[None]:
 
 
 def _require_running(source: Any, options: Options) -> None:
-    """Raise UsageError where the model runs in ONNX Runtime, but not on the given shapes."""
+    """Raise UsageError if the model runs in ONNX Runtime, but not on the given shapes."""
     model = read(source)
     refusal = _find_refusal(override_shapes(model, options.input_shapes), options)
     if refusal and not _find_refusal(model, options):
@@ -42,7 +42,7 @@ def _require_running(source: Any, options: Options) -> None:
 
 
 def _find_refusal(model: Model, options: Options) -> str:
-    """Why ONNX Runtime does not run a model on inputs that are drawn; "" where it does."""
+    """Why ONNX Runtime does not run a model on drawn inputs; "" if it does."""
     from ..engine.verification import verify  # it takes imports of its own
 
     try:

@@ -1,4 +1,4 @@
-"""One run of a bundle, on inputs out of files or drawn at random."""
+"""One run of a bundle, on inputs from files or random ones."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Array = np.ndarray[Any, Any]
 
 
 def run_bundle(bundle: Path, files: Sequence[str], seed: int | None, threads: int | None) -> Mapping[str, Array]:
-    """The outputs by name, from a run in a process of its own.
+    """The outputs by name, from a run in a separate process.
 
     `files` are ``x.npy``, ``name=x.npy`` or ``all.npz``; with a seed, the other inputs are random numbers. Raises
-    UsageError for files that do not fit the inputs, and CrashError where a kernel ends the process.
+    UsageError for files that do not fit the inputs, and CrashError if a kernel ends the process.
     """
     with name_crashes(bundle):
         model = IsolatedModel(bundle, threads)

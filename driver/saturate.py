@@ -41,18 +41,19 @@ if TYPE_CHECKING:
 
 
 _SATURATION_SHARE = 0.6
+"""The most of the search's seconds for saturation: a phase is worth nothing unless those after it still have time."""
 _CHECK_SHARE = 0.1
+"""The most of the search's seconds for the check of constants."""
 _EXTRACTION_SHARE = 0.3
-"""Shares of the search: saturation, the check of constants, and each extraction take at most this much, because a
-phase is worth nothing unless the phases after it still have time. The partition gets the rest."""
+"""The most of the search's seconds for each extraction; the partition gets the rest."""
 _AFTER_SEARCH_SECONDS = 2.0
-"""Seconds of a user's time limit that are kept for what follows the search of a model of no work: it is written as a
-graph again, processes start and models load."""
+"""Seconds of a user's time limit that are kept for the steps after the search, for a model without FLOPs: it is written
+as a graph again, processes start and models load."""
 _VERIFIED_FLOPS = 1e9
-"""FLOPs of a model for which verification gets another second of a user's time limit: both models run several times,
-and once in float64."""
+"""FLOPs of a model for which one more second of a user's time limit is kept for verification: both models run several
+times, and once in float64."""
 _LARGEST_VERIFICATION_SHARE = 0.4
-"""The share of a user's time limit that is kept for verifying a model of much work, so that the search has the rest."""
+"""The most of a user's time limit that is kept for verifying a model of many FLOPs; the search has the rest."""
 _SHARE_OF_A_CHOICE = 0.5
 """The share of the remaining seconds that one choice of a graph may take. A graph that makes the file grow is chosen
 again at a higher cost per byte; without time for that the original is kept."""
@@ -83,8 +84,8 @@ class Encoded:
 class Saturated(Encoded):
     """An encoded model, and the e-graph of the terms that the rules prove equal to it.
 
-    `deadline` (time.monotonic) is where the time limit ends; `checked`: whether all constants were checked before that.
-    `sizes` are those of symbolic dimensions where they are to be others than costs assume.
+    `deadline` (time.monotonic) is the end of the time limit; `checked`: whether all constants were checked before it.
+    `sizes` are those of symbolic dimensions that differ from the ones that costs assume otherwise.
     """
 
     egraph: EGraph
@@ -108,7 +109,7 @@ class Saturated(Encoded):
         )  # fmt: skip
 
     def is_dearer_than_original(self, selection: Selection, criteria: Criteria) -> bool:
-        """Whether a choice that other criteria led to is dearer than the original by these."""
+        """Whether a choice made by other criteria costs more than the original by these."""
         return is_dearer_than_original(
             self.egraph, self.encoding, self.origin, self.model.opset, criteria, selection.choice, self.assumptions
         )
@@ -117,10 +118,10 @@ class Saturated(Encoded):
 def saturate_model(source: Any, output: Path | None, options: Options, worker: Worker, clock: Clock) -> Saturated:
     """Read a model and apply the rules until nothing changes, or a budget is hit.
 
-    `output` is where the result will go: that it can go there is found out first. The seconds of the search begin once
-    the model is read and the rules are checked and loaded; of a time limit that the user gives, which begins with the
-    clock, the search has what is left beside verification. Raises RuleError for rules beside the shipped ones that may
-    not be used, EqfuseError where the time limit ends before the search can begin.
+    `output` is the file of the result; whether it can be written is found out first. The seconds of the search begin
+    once the model is read and the rules are checked and loaded; of a time limit that the user gives, which begins with
+    the clock, the search gets the part that verification leaves. Raises RuleError for rules beside the shipped ones
+    that may not be used, EqfuseError if the time limit ends before the search can begin.
     """
     with clock.phase("read"):
         model = _read(source, output, options)
@@ -182,7 +183,7 @@ def _budget(options: Options) -> Budget:
 
 
 def _seconds_for_search(model: Model, knowledge: Knowledge, options: Options, clock: Clock) -> float:
-    """The part of the user's time limit that is left for the search, beside what verification may need."""
+    """The part of the user's time limit that is left for the search, beside verification."""
     left, kept = seconds_left(clock.deadline), 0.0
     if options.verify and options.verify_limit is None:
         work = summarize(model, knowledge, FlopsCost()).flops
@@ -195,7 +196,7 @@ def _seconds_for_search(model: Model, knowledge: Knowledge, options: Options, cl
 
 
 def _infer(model: Model, options: Options) -> tuple[FlatModel | None, Knowledge]:
-    """Infer types and constants, of a model with bodies those of the flat one; sub-graphs take bodies as they are."""
+    """Infer types and constants, for a model with bodies those of the flat one; sub-graphs leave bodies unchanged."""
     if options.partition == "none" and any(map(is_flattened, model.graph)):
         from ..engine.bodies.flatten import flatten  # most models have none
         from ..engine.bodies.inference import infer_flat
@@ -221,8 +222,8 @@ def _check_rules(options: Options, clock: Clock) -> None:
         clock.tell("rules", progress)
         if is_over(clock.deadline):
             raise EqfuseError(
-                f"--time-limit {options.time_limit:g} ended while the rules were checked ({progress}); what is checked "
-                "is remembered; give it more seconds, or --trust-rules"
+                f"--time-limit {options.time_limit:g} ended while the rules were checked ({progress}); verdicts "
+                "so far are kept; give it more seconds, or --trust-rules"
             )
 
     require_accepted(options.selection, judge=remark_on_worth, report=report)
@@ -230,7 +231,7 @@ def _check_rules(options: Options, clock: Clock) -> None:
 
 @contextmanager
 def _blame_model(model: Model, options: Options) -> Iterator[None]:
-    """Raise ModelError in place of an error about rules where the model itself does not run: then it is at fault."""
+    """Raise ModelError instead of an error about rules if the model itself does not run: then it is at fault."""
     try:
         yield
     except UnsoundRuleError:
@@ -248,7 +249,7 @@ def _blame_model(model: Model, options: Options) -> Iterator[None]:
 
 
 def _without_functions(model: Model) -> Model:
-    """The model with its functions in the places where they are called."""
+    """The model with its functions inlined."""
     if not model.ir.functions:
         return model
     from ..extract.partition.annotations.local_functions import inline_functions  # most models have none
@@ -272,7 +273,7 @@ def _read(source: Any, output: Path | None, options: Options) -> Model:
 
 
 def samples_of(model: Model, paths: Sequence[Path]) -> tuple[Sample, ...]:
-    """The inputs that a user gives. Raises UsageError where they do not fit the model."""
+    """The inputs that a user gives. Raises UsageError if they do not fit the model."""
     if not paths:
         return ()
     from ..engine.verification.inputs import read_samples

@@ -9,5 +9,5 @@ __all__ = ["RuleSelection", "start_saturation"]
 
 
 def start_saturation(selection: RuleSelection) -> Worker:
-    """The process, as a context, which loads the selected rules while its parent imports what else a run needs."""
+    """The process, as a context, which loads the selected rules while its parent imports the rest."""
     return Worker(selection)

@@ -1,4 +1,4 @@
-"""The sizes of dynamic dimensions that a user names: typical ones, and those that occur."""
+"""The sizes of dynamic dimensions that a user names: those that are optimised for, and those that occur."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ..ir.graph import OperatorGraph
 
 MOST_SPECIAL = 8
-"""Kernels are compiled for each combination of the sizes that occur where there are at most this many."""
+"""The most combinations of sizes that occur for which separate kernels are compiled: each adds its compile time."""
 _FACT = re.compile(r"\s*(.+?)\s*=\s*(?:(\d+)\.\.(\d+)(?::(\d+))?|(\d+(?:\s*,\s*\d+)*))\s*")
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The `typical` size of dimensions, by name, and all that are said to occur."""
+    """The sizes of dimensions, by name: `typical`, the one that is optimised for, and all that are said to occur."""
 
     typical: Mapping[str, int]
     occurring: Mapping[str, Sequence[int]]
@@ -32,7 +32,7 @@ class Sizes:
     def of(typical: Iterable[str], ranges: Iterable[str]) -> Sizes:
         """From texts: `H=640`; `H=32..1280:32` and `N=1,4,16`. Raises OptionError for another form.
 
-        The typical size of a range is its middle, that of a list its first one.
+        The size that is optimised for is the middle of a range, and the first of a list.
         """
         numbers = {name: sizes[0] for name, sizes in _parse("typical", typical)}
         occurring = dict(_parse("range", ranges))
@@ -43,10 +43,10 @@ class Sizes:
         return Sizes(numbers, occurring)
 
     def list_special(self, graph: OperatorGraph, free: Iterable[str]) -> tuple[Mapping[str, int], ...]:
-        """Sizes that kernels of their own are worthwhile for, the typical ones first; `free` are all dimensions.
+        """Sizes for which separate kernels pay, those that are optimised for first; `free` are all dimensions.
 
         They name the dimensions that the user names, and batches. Sizes of a range on which the model does not run are
-        left out. Raises UsageError for others of them.
+        left out. Raises UsageError for others on which it does not run.
         """
         from ..extract.partition.size_relations import fit_sizes
 
@@ -59,7 +59,7 @@ class Sizes:
                 if said != self.typical and any(isinstance(sizes, range) for sizes in self.occurring.values()):
                     continue
                 chosen = ", ".join(f"{name}={size}" for name, size in said.items())
-                raise UsageError(f"the model does not run where {chosen}: {refusal}")
+                raise UsageError(f"the model does not run with {chosen}: {refusal}")
             names = dict.fromkeys((*said, *batches))
             special[tuple(fitted[name] for name in names)] = {name: fitted[name] for name in names}
         return tuple(special.values())
@@ -71,8 +71,8 @@ class Sizes:
         return [dict.fromkeys(typical, 1), *({**typical, name: size} for name, size in changes)]
 
     def _combine(self) -> Iterable[Mapping[str, int]]:
-        """The typical sizes, and all combinations of those that occur; one dimension's after the other's where
-        there are too many."""
+        """The sizes that are optimised for, and all combinations of those that occur; if there are too many, those of
+        one dimension after the other."""
         if not self.typical:
             return
         yield dict(self.typical)

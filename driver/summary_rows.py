@@ -17,7 +17,7 @@ def predicted_cost(summary: GraphSummary) -> str:
 
 
 def cost_name(summary: GraphSummary) -> str:
-    """What the cost model predicts."""
+    """The name of the cost that the model predicts."""
     return "predicted latency" if summary.unit == "s" else "predicted cost"
 
 

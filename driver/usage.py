@@ -1,4 +1,4 @@
-"""What users name, looked up and checked: devices, cost models, runtimes, and folders of rules."""
+"""Names that users give, looked up and checked: devices, cost models, runtimes, and folders of rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .options import CostOptions, Options
 
 
 def cost_model_for(options: CostOptions) -> CostModel:
-    """What extraction minimises; "profile" uses the user's measurements, and the roofline where there are none."""
+    """The costs that extraction minimises; "profile" takes the user's measurements, and the roofline for all others."""
     device = load_device(options.device)
     if options.cost != "profile":
         return cost_model(options.cost, device)
@@ -26,7 +26,7 @@ def cost_model_for(options: CostOptions) -> CostModel:
 
 
 def runtime_for(options: Options) -> Runtime:
-    """The runtime; only its forms where FLOPs or the kernels of a partition are minimised, not its time."""
+    """The runtime; only its forms if FLOPs or the kernels of a partition are minimised instead of its time."""
     runtime = load_runtime(options.runtime).on(load_device(options.device).mtriple.partition("-")[0])
     return runtime if options.partition == "none" and options.cost != "flops" else runtime.forms
 

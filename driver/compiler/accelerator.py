@@ -43,7 +43,7 @@ class AcceleratorKernels:
     views_apart: bool = False
 
     def list_alone(self, graph: OperatorGraph) -> Collection[int]:
-        """None: what has no tile is an error."""
+        """None: an operator without a tile is an error."""
         return ()
 
     def confirm(self, model: Model) -> Confirm:

@@ -50,18 +50,18 @@ if TYPE_CHECKING:
     from ...lowering.tuning.tuner import Point
 
 _NESTED_FUNCTIONS = 5
-"""How deep operators that are defined by others are taken apart; ONNX's own are three deep."""
+"""Levels at which operators that are defined by others are inlined; ONNX's own definitions are three deep."""
 
 
 _FEWEST_SUMMED = 3
-"""Dynamic dimensions of which one may be the sum of others."""
+"""The fewest dynamic dimensions of which one may be the sum of others."""
 
 
 @dataclass(frozen=True, repr=False)
 class Compiled:
     """A bundle and how it came about. `phases` are wall-clock seconds, `kernel_seconds` those of each distinct kernel.
 
-    `result` is the optimised model; None where the bundle was compiled before and taken from the cache.
+    `result` is the optimised model; None if the bundle was compiled before and taken from the cache.
     """
 
     path: Path
@@ -73,7 +73,7 @@ class Compiled:
 
     @property
     def is_c_project(self) -> bool:
-        """Whether it is C code to build elsewhere, by a plan, in place of a library that is loaded."""
+        """Whether it is C code to build elsewhere, by a plan, instead of a library that is loaded."""
         return self.manifest.library == PLAN
 
     @property
@@ -93,8 +93,8 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Built:
-    """The manifest of a bundle that a back end made, the seconds that each distinct kernel took to compile, the cut of
-    a processor's bundle, and, after a search for schedules, its course."""
+    """The manifest of a bundle that a back end made, the seconds that each distinct kernel took to compile, the kernels
+    and decisions (`cut`) of a processor's bundle, and the course of a search for schedules, if there was one."""
 
     manifest: Manifest
     kernel_seconds: Mapping[str, float] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Compilation:
 
     @staticmethod
     def of(original: Model, options: Options, clock: Clock, batch: Sequence[int] = ()) -> Compilation:
-        """Raises LoweringError for inputs that cannot be compiled, UsageError where given ones do not fit them.
+        """Raises LoweringError for inputs that cannot be compiled, UsageError for given ones that do not fit them.
 
         The dynamic dimension that counts samples takes the sizes of `batch`; without one, the first axes become one.
         """
@@ -131,18 +131,18 @@ class Compilation:
 
     @property
     def free(self) -> tuple[str, ...]:
-        """The names of the dimensions that a call decides about."""
+        """The names of the dynamic dimensions."""
         return tuple(dict.fromkeys(name for port in self.ports for name in sorted(port.names)))
 
     def fit_sizes(self, typical: Mapping[str, int]) -> Mapping[str, int]:
-        """The typical sizes; others that the original runs on where it does not on these, and the user says none."""
+        """These sizes; others if the original does not run on them but on those, and the user names none."""
         options = self.options
         if len(self.free) < _FEWEST_SUMMED or options.sizes.typical or not options.verify:
             return typical
         return fit_to_original(self.model.source, self.ports, typical, options.seed, options.verification_seconds)
 
     def kernels_of(self, result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
-        """The graph of a result, with typical sizes that it runs on, and its kernels: see the function of this name."""
+        """The graph of a result, with sizes that it runs on, and its kernels: see the function of this name."""
         graph, kernels = kernels_of(result, self.options.sizes.typical)
         return replace(graph, sizes=self.fit_sizes(graph.sizes)), kernels
 
@@ -165,7 +165,7 @@ class Compilation:
         return cache.key_of({**chosen, **content}, rule_paths(self.options.rules))
 
     def optimize(self, backend: BackEnd) -> Result:
-        """Optimise the model, but for one that records its partition: its kernels are compiled as they are.
+        """Optimise the model; one that records its partition is not rewritten, and its kernels are compiled.
 
         The result is not verified here: the bundle made from it will be.
         """
@@ -179,8 +179,8 @@ class Compilation:
         return result
 
     def _rewrite_bodies(self, options: Options) -> Model:
-        """The model with bodies that the rules rewrote: where a graph is cut into kernels, Loops and Scans keep theirs
-        as they are."""
+        """The model with bodies that the rules rewrote, which the partition of a graph leaves unchanged in Loops and
+        Scans."""
         if options.partition == "none" or not any(map(is_flattened, self.model.graph)):
             return self.model
         whole = replace(options, partition="none", certificate=None, certify=False, as_functions=False)
@@ -234,7 +234,7 @@ class BackEnd(Protocol):
         ...
 
     def check(self, compilation: Compilation) -> None:
-        """Raise EqfuseError where this machine cannot compile the model for the target."""
+        """Raise EqfuseError if this machine cannot compile the model for the target."""
         ...
 
     def prepare(self, options: Options) -> None:
@@ -242,9 +242,9 @@ class BackEnd(Protocol):
         ...
 
     def build(self, compilation: Compilation, result: Result, folder: Path) -> Built:
-        """Fill an empty folder with the bundle, verified where the options ask for it.
+        """Fill an empty folder with the bundle, verified if the options ask for it.
 
-        Raises VerificationError where the compiled model differs from the original.
+        Raises VerificationError if the compiled model differs from the original.
         """
         ...
 
@@ -252,10 +252,11 @@ class BackEnd(Protocol):
 def kernels_of(
     result: Result, sizes: Mapping[str, int] = NO_SIZES
 ) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
-    """The graph to lower, and its kernels and views in running order; each operator by itself where it was not cut.
+    """The graph to lower, and its kernels and views in running order; one for each operator without a partition.
 
-    They are the groups of the partition, cut between the branches of Ifs, and copies of feature maps at the ends of the
-    model. `sizes` are typical ones of dynamic dimensions. Raises LoweringError for what is no tensor.
+    They are the groups of the partition, divided between the branches of Ifs, and copies of feature maps at the ends of
+    the model. `sizes` of dynamic dimensions are those that are optimised for. Raises LoweringError for a value that is
+    no tensor.
     """
     rewritten = result.rewritten.model
     if result.partition is not None:
@@ -275,13 +276,13 @@ def _spell_out(model: Model) -> Model:
             break
         expanded = expand_operators(model, infer_form(model)[1].types)
         if not expanded.ir.functions:
-            break  # what stays has no definition that fits
+            break  # the rest has no definition that fits
         model = inline_functions(expanded)
     return resolve_bodies(model)
 
 
 def _take_batch(model: Model, options: Options, batch: Sequence[int]) -> tuple[Model, Options]:
-    """The model with a free batch, and the options with these sizes of it. Raises UsageError where there is none."""
+    """The model with a dynamic batch, and the options with its sizes. Raises UsageError if it cannot have one."""
     if not find_batches(model):
         freed = free_batch(model)
         _require_separate_samples(model, freed, options)
@@ -291,7 +292,7 @@ def _take_batch(model: Model, options: Options, batch: Sequence[int]) -> tuple[M
 
 
 def _require_separate_samples(model: Model, freed: Model, options: Options) -> None:
-    """Raise UsageError where the model with a free batch computes samples in another way than the model for one."""
+    """Raise UsageError if the model with a dynamic batch computes samples in another way than the model for one."""
     from ...engine.verification.runs.source import model_file
     from ...engine.verification.samples import find_mixed_samples
 
@@ -309,9 +310,9 @@ def _records_partition(model: Model) -> bool:
 
 
 def _recorded_result(model: Model, options: Options, lowering: Lowering, clock: Clock) -> Result:
-    """The model without any rewriting, in the kernels that it records; groups that are none are cut into some.
+    """The model without any rewriting, in the kernels that it records; a group that no kernel can compute is divided.
 
-    Local functions are inlined beforehand. Raises PartitionError where the record is damaged.
+    Local functions are inlined beforehand. Raises PartitionError if the record is damaged.
     """
     with clock.phase("infer"):
         typed = Typed(model, infer(model))

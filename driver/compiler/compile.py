@@ -27,7 +27,7 @@ def compile_model(source: Any, output: Path, wanted: CompileOptions, observer: O
     """Compile a model to the bundle `output`; an earlier bundle there is replaced once the new one is verified.
 
     The result of `tuning` is the bundle with the schedules that were found or the one without, whichever is faster.
-    Raises EqfuseError with one clear line, among them VerificationError where the compiled model differs from the
+    Raises EqfuseError with one clear line, among them VerificationError if the compiled model differs from the
     original: then nothing is written.
     """
     bundle.check_destination(output)
@@ -41,7 +41,7 @@ def compile_model(source: Any, output: Path, wanted: CompileOptions, observer: O
             backend.check_search(tuning)
         with blame_input_shapes(compilation.original, options), bundle.stage_bundle(output) as folder:
             key = compilation.key(backend)
-            is_kept = options.cost != "profile"  # which measurements there were is not in the key
+            is_kept = options.cost != "profile"  # the key does not have the measurements
             if tuning is None and is_kept and cache.fetch(key, folder):
                 result, built = None, compilation.relabel(folder)
             else:
@@ -61,7 +61,7 @@ def compile_model(source: Any, output: Path, wanted: CompileOptions, observer: O
 
 
 def _choose_back_end(wanted: CompileOptions) -> tuple[BackEnd, Options, tuple[int, ...]]:
-    """The back end of the target, how it has models optimised, and the batches to free a dimension for."""
+    """The back end of the target, the options for optimising the model, and the sizes of the batch that it gets."""
     target = wanted.target
     check_target(target)
     options, batch = part_of(Options, wanted), tuple(dict.fromkeys(wanted.batch))
@@ -76,7 +76,7 @@ def _choose_back_end(wanted: CompileOptions) -> tuple[BackEnd, Options, tuple[in
     if (wanted.format, wanted.prefix) != (None, None):
         raise OptionError("format", f"is for processors, and the target is {target}")
     if wanted.tuning is not None:
-        raise OptionError("tuning", f"schedules are searched for processors, and the target is {target}")
+        raise OptionError("tuning", f"only schedules of processors are tuned, and the target is {target}")
     return accelerator, replace(options, intensive=False), ()  # an instance of a layer has one anchor op
 
 
@@ -88,10 +88,10 @@ def _with_batch(accelerator: AcceleratorOptions, batch: Sequence[int]) -> Accele
 
 
 def _processor_for(wanted: CompileOptions) -> Processor:
-    """The back end of a target; it writes a C project if asked to, or where this machine cannot load a library for it.
+    """The back end of a target; it writes a C project if asked to, or if this machine cannot load a library for it.
 
-    Raises UsageError for a number of threads that cannot be had, a linker that is missing, or a format that the target
-    does not have; DeviceError for figures.
+    Raises UsageError for a number of threads that the target does not have, a missing linker, or a format that the
+    target does not have; DeviceError for figures.
     """
     check_threads(wanted.threads)
     processor, prefix = target_of(wanted.target, wanted.threads), wanted.prefix

@@ -59,7 +59,7 @@ class CrossProject(Processor):
         return f"{verification.summary} (emulated)"
 
     def _missing_tools(self) -> str:
-        """The tools that are missing to build and emulate a C project, in one line; "" where all are there."""
+        """The tools that are missing to build and emulate a C project, in one line; "" if all are there."""
         if self.target.architecture != ARM:
             return f"there is no emulator for {self.target.architecture}; run its example there"
         return missing(Tool.CROSS_COMPILER, Tool.EMULATOR)

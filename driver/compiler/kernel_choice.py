@@ -1,8 +1,8 @@
 """Compiled kernels measured, and those that are slow or wrong compiled in another way: ``Attempt -> Attempt``.
 
-A kernel that takes longer than it should is tried in other ways (`lowering/kernels/variants.py`), each in a bundle of
-its own whose calls are made in turns with those of the first. What is fastest stays. The profile database keeps all
-times, so the next compilation takes at once what was best in this one.
+A kernel that takes longer than it should is tried in other ways (`lowering/kernels/variants.py`), each in a separate
+bundle whose calls are made in turns with those of the first. The fastest variant stays. The profile database keeps all
+times, so the next compilation takes the best variant at once.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 CLEARLY = 0.95
 """A variant replaces a kernel if it takes at most this share of its time: less may be noise."""
 WORTH_RUNTIME = 10.0
-"""ONNX Runtime gets a kernel that is right only where it is more than this many times as fast as the best code of ours:
+"""ONNX Runtime gets a kernel that is right only if it is more than this many times as fast as the best code of eqfuse:
 a bundle with kernels alone needs nothing else to run. It is a preference, not a measurement."""
 _SOURCES = ("lowering/schedules", "lowering/kernels", "lowering/compute", "costmodels/devices")
-"""The packages that decide which code a variant gives."""
+"""The packages that determine the code of a variant."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A bundle in a folder, its kernels, and the cut that it was made of."""
+    """A bundle in a folder, its kernels, and the cut (kernels and decisions) that it was made of."""
 
     cut: Cut
     folder: Path
@@ -62,7 +62,7 @@ class BundleBuilder(Protocol):
         ...
 
     def find_wrong(self, attempt: Attempt, symbols: Collection[str]) -> Mapping[str, str]:
-        """The kernels that compute something else than their operators, with the difference in words."""
+        """The wrong kernels, each with how its results differ from those of its operators, in words."""
         ...
 
 
@@ -73,8 +73,8 @@ class BundleBuilder(Protocol):
 class _Trials:
     """The variants that were tried for a suspect, and those that are left.
 
-    `costs` are ratios of their times to the suspect's; for a wrong one, which has no time, seconds; infinite where they
-    were not timed.
+    `costs` are ratios of their times to the suspect's; for a wrong suspect, which has no time, seconds; infinite if
+    they were not timed.
     """
 
     suspect: Suspect
@@ -84,12 +84,12 @@ class _Trials:
 
     @property
     def best(self) -> Variant | None:
-        """The variant to take; None where the kernel stays."""
+        """The variant to take; None if the kernel stays."""
         return _choose(self.costs, inf if self.suspect.problem else 1.0)
 
     @property
     def is_good(self) -> bool:
-        """Whether one was found that is as fast as expected, so that others need not be tried."""
+        """Whether a variant was found that is as fast as expected, so that others need not be tried."""
         slowest = SLOW * self.suspect.estimate
         return not self.suspect.problem and any(c * self.suspect.seconds <= slowest for c in self.costs.values())
 
@@ -108,7 +108,7 @@ class _Trials:
 
 
 def _choose(costs: Mapping[Variant, float], usual: float) -> Variant | None:
-    """The variant to take instead of a kernel that costs the `usual`; None where it stays."""
+    """The variant to take instead of a kernel that costs the `usual`; None if it stays."""
     weighed = {variant: cost * (WORTH_RUNTIME if variant.runtime else 1.0) for variant, cost in costs.items()}
     best = min(weighed, key=weighed.__getitem__, default=None)
     return best if best is not None and (usual == inf or weighed[best] <= CLEARLY * usual) else None
@@ -119,7 +119,7 @@ def try_variants(
 ) -> list[_Trials]:
     """Try the variants of suspects; each bundle holds the next one of every suspect.
 
-    With `checks` no variant is taken that is wrong by itself. Without `times` the first one that is right is taken.
+    With `checks` a variant that is wrong by itself is not taken. Without `times` the first right one is taken.
     """
     graph = base.prepared.graph
     trials = [_Trials(suspect, suspect.list_variants(base.prepared)) for suspect in suspects]
@@ -151,7 +151,7 @@ def _compare(
     checks: bool,
     times: bool,
 ) -> None:
-    """Note what an attempt shows of its variants. One that has a wrong kernel is not timed: it may crash."""
+    """Note the results of an attempt for its variants. One that has a wrong kernel is not timed: it may crash."""
     affected = {each.suspect: each.suspect.affected_by(variant, base.prepared) for each, variant in wanted}
     names = {suspect: _names(attempt, members) for suspect, members in affected.items()}
     wrong = builder.find_wrong(attempt, {name for each in names.values() for name in each}) if checks else {}
@@ -222,7 +222,7 @@ def choose_kernels(
 def _replace_slow(
     builder: BundleBuilder, base: Attempt, memory: Memory, *, checks: bool
 ) -> tuple[Attempt, MeasurementSummary]:
-    """The bundle with slow kernels replaced, and what was tried for each."""
+    """The bundle with slow kernels replaced, and the variants that were tried for each."""
     graph = base.prepared.graph
     (times,) = builder.time([base])
     memory.keep(base, times)
@@ -256,7 +256,7 @@ def _replace_slow(
 
 @dataclass(frozen=True)
 class Recalled:
-    """The variants of a kernel that were measured earlier, and the best; None where the kernel itself is."""
+    """The variants of a kernel that were measured earlier, and the best; None if that is the kernel itself."""
 
     trials: tuple[Trial, ...]
     best: Variant | None
@@ -264,9 +264,9 @@ class Recalled:
 
 @dataclass(frozen=True)
 class Memory:
-    """The times of kernels on a device in the profile database. A failure there is told, and nothing else.
+    """The times of kernels on a device in the profile database. A failure there is told and has no other effect.
 
-    `device` is its name, for several threads with their number, for costs are those of one thread.
+    `device` is its name, with the number of threads if there are several, for costs are those of one thread.
     """
 
     device: str
@@ -284,7 +284,7 @@ class Memory:
             return Memory(name, tell)
 
     def recall(self, graph: OperatorGraph, suspect: Suspect) -> Recalled | None:
-        """The measured variants of a kernel; None without any, or without the one that decides a doubt."""
+        """The measured variants of a kernel; None without any, or if a slow kernel has to be timed again."""
         seconds_by_variant = self.known.get(subgraph_key(graph, suspect.calls[0]) or "", {})
         seconds = {variant: s for t, s in seconds_by_variant.items() if (variant := Variant.of(t)) is not None}
         usual = seconds.pop(Variant(), inf)
@@ -338,5 +338,5 @@ class Memory:
 
 
 def _software() -> dict[str, str]:
-    """What decides which code a variant gives, and what runs it."""
+    """The versions and sources that determine the code of a variant, and the software that runs it."""
     return {**versions(), "kernels": source_digest(*_SOURCES)[:12]}

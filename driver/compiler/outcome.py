@@ -1,4 +1,4 @@
-"""What a compilation did, and what it needs, as text for people."""
+"""The result of a compilation, and the needs of a bundle, as text for people."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ...support import units
 if TYPE_CHECKING:
     from ...lowering.dsa.back_end import Section
 
-_BY_ESTIMATES = "the search went by estimates alone; pip install xgboost-cpu lets it learn from what it measures"
+_BY_ESTIMATES = "the search used estimates alone; pip install xgboost-cpu lets it learn from its measurements"
 
 
 def target_rows(manifest: Manifest, bundle: Path) -> list[tuple[str, ...]]:
-    """The rows of a table that say what a bundle is for: a processor, or an accelerator and the program for it."""
+    """The rows of a table about the target of a bundle: a processor, or an accelerator and the program for it."""
     if manifest.dsa is None:
         return [("target", f"{manifest.platform.name}: {manifest.platform.cpu}, {manifest.threads} thread(s)")]
     from ...lowering.dsa.back_end import section_of
@@ -29,7 +29,7 @@ def target_rows(manifest: Manifest, bundle: Path) -> list[tuple[str, ...]]:
 
 
 def program_rows(section: Section) -> list[tuple[str, ...]]:
-    """The rows that describe a program for an accelerator: how the batch is shared, and the figures of all of it."""
+    """The rows that describe a program for an accelerator: how the batch is shared, and the figures of the program."""
     allocation, figures = section.allocation, section.figures
     cluster = figures["cluster"]
     share = (
@@ -50,7 +50,7 @@ def program_rows(section: Section) -> list[tuple[str, ...]]:
 
 
 def memory_line(folder: Path) -> str:
-    """What a C project needs: ``memory: 4096 bytes for each context, 8192 bytes of weights for all``."""
+    """The memory of a C project: ``memory: 4096 bytes for each context, 8192 bytes of weights for all``."""
     plan = Plan.from_json((folder / PLAN).read_text(encoding="utf-8"))
     return f"memory: {arena_text(plan)} for each context, {weight_bytes(plan)} bytes of weights for all"
 
@@ -64,7 +64,7 @@ def tuning_line(summary: TuningSummary) -> str:
     line = f"tuning: {summary.trials} trials{failed} of {summary.tasks} kernels, {summary.changed} changed; {outcome}"
     enough = trials_for(summary.tasks)
     if summary.trials < enough:
-        line += f"\nnote: so few trials reach the largest kernels only; --trials {enough} reaches all"
+        line += f"\nnote: this number of trials reaches the largest kernels only; --trials {enough} reaches all"
     return line if summary.learned else f"{line}\nnote: {_BY_ESTIMATES}"
 
 
@@ -105,7 +105,7 @@ def trial_lines(kernels: Iterable[KernelTrials]) -> Iterator[str]:
 
 
 def _trial_time(trial: Trial) -> str:
-    """A layout is timed with the kernels around, which may gain more than the kernel takes."""
+    """A layout is timed with the neighbouring kernels, which may gain more than the kernel takes."""
     if not trial.seconds:
         return "failed"
     if trial.seconds < 0:

@@ -52,7 +52,7 @@ RUN_SECONDS = 600.0
 TIMING_SECONDS = 0.25
 """Seconds for which bundles are run in turns to time their kernels, unless five runs of each take longer."""
 TIMING_ROUNDS = 25
-"""Runs of each at most: more tell no more of how far a kernel is from its estimate."""
+"""The most runs of each: with more, the distance of a kernel from its estimate is not known better."""
 _RUNS = 4
 """Runs that share the time limit of verification: two are compared, and more find the kernel that hangs."""
 Runs = TypeVar("Runs", bound="Runnable")
@@ -103,7 +103,7 @@ class ProcessorKernels:
 class Processor:
     """A processor to compile for; with `measure`, kernels are timed, and slow ones compiled in another way.
 
-    With a `prefix` the result is a C project, whose names begin so, in place of a library that Python loads.
+    With a `prefix` the result is a C project, whose names begin so, instead of a library that Python loads.
     """
 
     target: Target
@@ -120,19 +120,19 @@ class Processor:
         return {"target": self.target, "measure": self.measure, "prefix": self.prefix}
 
     def check(self, compilation: Compilation) -> None:
-        """Raises EqfuseError for a target whose library this machine could not verify, and for what TVM lacks."""
+        """Raises EqfuseError for a target whose library this machine could not verify, or for tools that TVM lacks."""
         if compilation.options.verify:
             check_runs_here(self.target)
 
     def check_search(self, tuning: Settings) -> None:
-        """Raise EqfuseError for what a search for schedules lacks."""
+        """Raise EqfuseError if a search for schedules lacks something."""
         from ...lowering.tuning.laboratory import check_laboratory
 
         check_runs_here(self.target)
         check_laboratory(self.target, tuning)
 
     def prepare(self, options: Options) -> None:
-        """Start a process that compiles kernels, and the one that the compiled model is verified and timed in."""
+        """Start a process that compiles kernels, and one in which the compiled model is verified and timed."""
         pool.prepare()
         if options.verify or self.measure:
             isolation.prepare()
@@ -174,7 +174,7 @@ class Processor:
         return Built(manifest, {name: answer.seconds for name, answer in answers.items()}, attempt.cut)
 
     def finish(self, manifest: Manifest, folder: Path) -> Manifest:
-        """The manifest of a bundle to be published: a C project goes without the library that it was verified by."""
+        """The manifest of a bundle to be published: a C project is published without the library that verified it."""
         if self.prefix is None or manifest.library == PLAN:
             return manifest
         (folder / LIBRARY).unlink()
@@ -185,7 +185,7 @@ class Processor:
     def _accept(
         self, compilation: Compilation, base: Attempt, attempt: Attempt, verdict: str, summary: MeasurementSummary
     ) -> tuple[Attempt, str, MeasurementSummary]:
-        """The attempt and its verdict; the base where that was right and the attempt is wrong.
+        """The attempt and its verdict, or the base if that is right and the attempt is wrong.
 
         Raises VerificationError if both are wrong.
         """
@@ -198,7 +198,7 @@ class Processor:
             return base, verdict, replace(summary, kernels=kept, problem=str(error))
 
     def _why_not_measured(self) -> str:
-        """Empty if kernels are measured."""
+        """Why kernels are not measured; empty if they are."""
         return "" if self.measure else "--no-measure"
 
     def lower(
@@ -210,7 +210,7 @@ class Processor:
         folder: Path,
         lowered: LoweredKernels,
     ) -> CompiledKernels:
-        """The kernels of a cut, linked in a folder, and what they need besides."""
+        """The kernels of a cut, linked in a folder, and the data that they need."""
         from ...lowering.kernels.compilation import SpecialKernels, compile_kernels
         from ...lowering.kernels.fallback import store
         from ...lowering.kernels.table import kernel_facts, write_table
@@ -334,7 +334,7 @@ class Processor:
 
 
 def _describe_sizes(compilation: Compilation, prepared: CompiledKernels) -> SizeSummary | None:
-    """None if no dimension is free."""
+    """The sizes of the bundle's kernels; None if no dimension is dynamic."""
     if not compilation.free:
         return None
     typical = {name: prepared.graph.sizes[name] for name in compilation.free}
@@ -344,9 +344,9 @@ def _describe_sizes(compilation: Compilation, prepared: CompiledKernels) -> Size
 
 @dataclass
 class ProcessorBundleBuilder:
-    """Builds, measures and checks bundles of one compilation, in a folder for all that are not the first.
+    """Builds, measures and checks bundles of one compilation, all but the first in a scratch folder.
 
-    They run in turns for about `seconds`, at most `rounds` times, to time their kernels.
+    To time their kernels, bundles run in turns for about `seconds`, at most `rounds` times.
     """
 
     processor: Processor
@@ -391,7 +391,7 @@ class ProcessorBundleBuilder:
         return call_isolated(RUN_SECONDS, call_times, folders, inputs, threads, self.seconds, self.rounds)
 
     def find_wrong(self, attempt: Attempt, symbols: Collection[str]) -> Mapping[str, str]:
-        """The kernels that compute something else than their operators, with the difference in words."""
+        """The wrong kernels, each with how its results differ from those of its operators, in words."""
         from ...lowering.running.blame import suspects
 
         library, threads = attempt.folder / LIBRARY, self.processor.target.threads
@@ -413,9 +413,9 @@ def verify_against_original(
 ) -> tuple[Verification, Runs]:
     """Compare a compiled model with the original; the verdict, and the compiled model as the runs left it.
 
-    `stress`: inputs beside those that operators are meant for are drawn, too. The typical sizes of the `graph`, the
-    `special` ones and rare ones (0, 1, the ends of ranges) are tried beside those that are drawn. Where outputs differ,
-    the `rewritten` model, if given, shows how much of it is rounding.
+    With `stress`, stress inputs are drawn, too. Beside drawn sizes, those that the `graph` is optimised for, the
+    `special` ones and rare ones (0, 1, the ends of ranges) are tried. If outputs differ, the `rewritten` model, if
+    given, shows how much of the difference is rounding.
     """
     from ...engine.verification import require_comparison, require_verdict
     from ...lowering.bundle.check import Tolerated, verify_compiled, verify_rare_sizes

@@ -1,4 +1,4 @@
-"""What the target of a compilation allows: accelerators, and a search for schedules. Light to import."""
+"""The options that a target allows: accelerators, and a search for schedules. Light to import."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def is_for_accelerator(target: str) -> bool:
 
 
 def require_processor(target: str) -> None:
-    """Raise UsageError for an accelerator: a search for schedules has nothing to decide there."""
+    """Raise UsageError for an accelerator, which has no schedules to tune."""
     if is_accelerator(target):
-        raise UsageError(f"--target {target}: schedules are searched for processors; use `eqfuse compile`")
+        raise UsageError(f"--target {target}: only schedules of processors are tuned; use `eqfuse compile`")
 
 
 def check_search(target: str, settings: Settings) -> None:

@@ -1,13 +1,14 @@
-"""Tuning a compilation: search for its schedules, compile with them, and keep the faster bundle of the two.
+"""Tuning a compilation: search for its schedules, compile with them, and keep the faster of both bundles.
 
-Several cuts of a model timed in turns, and the cut of the fastest part of each: ``Cut, Cut -> Cut``.
+A *cut* is a partition into kernels with the decisions of their schedules. Several cuts of a model are timed in turns,
+and the fastest part of each makes a new one: ``Cut, Cut -> Cut``.
 
-A kernel that is fast by itself may be slow behind another one, whose results it finds elsewhere, and what two kernels
-save that run as one is less than noise adds to their times. So parts are compared where they stand, in the model:
+A kernel that is fast by itself may be slow behind another one, whose results are in another cache, and the gain of one
+kernel over two is less than the noise that their times add. So parts are compared inside the running model:
 
     cuts {1}{2}{3 4} and {1 2}{3}{4}  =>  regions {1 2} and {3 4}  =>  {1 2}{3 4}, if that is the fastest of each
 
-Operators are of one region if they are of one kernel in some cut, or if equal kernels have them: these have one
+Operators are of one region if they are of one kernel in some cut, or if equal kernels have them, for these have one
 schedule.
 """
 
@@ -56,17 +57,17 @@ Times = Mapping[str, "CallTime"]
 
 
 def combine_cuts(builder: BundleBuilder, cuts: Sequence[Cut]) -> Cut:
-    """The cut of the fastest part of each; of the first one where no other is clearly faster.
+    """The cut of the fastest part of each; that of the first one if no other is clearly faster.
 
     Cuts differ in their kernels and in the decisions about these; all other choices are those of the first. Raises
-    EqfuseError where one cannot be built, or does not run.
+    EqfuseError if one cannot be built, or does not run.
     """
     attempts = [builder.build(cut) for cut in cuts]
     return merge_fastest(attempts, builder.time(attempts))
 
 
 def merge_fastest(attempts: Sequence[Attempt], times: Sequence[Times]) -> Cut:
-    """The same of cuts that were built and timed."""
+    """As `combine_cuts`, of cuts that were built and timed."""
     from ...lowering.tuning.joins import order_kernels
 
     first, *_ = attempts
@@ -110,17 +111,17 @@ def _choices(first: Choices, fastest: Mapping[frozenset[int], Attempt]) -> Choic
 NOTICEABLE = 1.01
 """A tuned bundle is kept if it is at least this many times as fast: equal bundles differ by noise."""
 ROUNDS = 31
-"""Pairs of runs, the untuned bundle and the tuned one, that decide which is kept, at least."""
+"""The fewest pairs of runs, of the untuned bundle and the tuned one, that decide which is kept."""
 SECONDS, MOST_ROUNDS = 4.0, 1001
-"""A fast model has more pairs, as many as take these seconds: disturbances by other processes come by the clock."""
+"""A fast model has as many pairs as these seconds allow, at most this many: other processes disturb by the clock."""
 KERNEL_ROUNDS = 101
-"""Runs of each bundle, at most, that decide which schedules are the fastest in the model."""
+"""The most runs of each bundle that decide which schedules are the fastest in the model."""
 
 
 def tune_bundle(
     compilation: Compilation, processor: Processor, result: Result, built: Built, folder: Path, settings: Settings
 ) -> Built:
-    """The bundle in `folder`, which was `built` without a search, or in its place the tuned one where that is faster.
+    """The bundle in `folder`, which was `built` without a search, or the tuned one in its place if that is faster.
 
     The tuning database keeps every measurement, so the same command continues a search that was stopped.
     """
@@ -172,15 +173,15 @@ class _ScheduleSearch:
 
     @property
     def cut(self) -> Cut:
-        """The one of the untuned bundle."""
+        """The cut of the untuned bundle."""
         assert self.untuned.cut is not None
         return self.untuned.cut
 
     def run(self) -> Tuned:
         """Search for the schedules of each distinct kernel.
 
-        With dynamic dimensions these are the kernels that run at the typical sizes: where the user names sizes, those
-        that are compiled for the first of these alone, otherwise those for all sizes.
+        With dynamic dimensions these are the kernels for the first sizes that the user names, otherwise those for all
+        sizes.
         """
         from ...lowering.tuning.laboratory import kernel_latencies, open_laboratory
         from ...lowering.tuning.tasks import TaskTable
@@ -203,14 +204,14 @@ class _ScheduleSearch:
         return tuned
 
     def _keep_costs(self, costs: Iterable[Measurement]) -> None:
-        """Keep them for `--cost profile`. A failure must not lose the tuned bundle, so it is only told."""
+        """Keep latencies for `--cost profile`. A failure must not lose the tuned bundle, so it is only told."""
         try:
             ProfileDatabase.open().add(*costs)
         except DatabaseError as error:
             self.compilation.clock.tell("tune", f"latencies are not kept: {error}")
 
     def compare(self, tuned: Tuned, untuned: Path, candidate: Path) -> Contender:
-        """Compile the tuned bundle to a folder and time both. The untuned one stays where anything fails."""
+        """Compile the tuned bundle to a folder and time both. The untuned one stays if anything fails."""
         cut, *others = [self._tuned_cut(kernels, tuned) for kernels in tuned.cuts]
         try:
             if self.processor.target.is_library:
@@ -229,7 +230,7 @@ class _ScheduleSearch:
         return Cut(kernels, replace(self.cut.choices, decisions=decisions))
 
     def _fastest_parts(self, cuts: Sequence[Cut]) -> Cut:
-        """A cut with each part of the model as the cut has it that is fastest there, in the running model."""
+        """A cut that takes each part of the model from the cut that is fastest there, in the running model."""
         with self.compilation.clock.phase("combine"), scratch_folder("combined") as scratch:
             builder = ProcessorBundleBuilder(
                 self.processor, self.compilation, self.result, Path(scratch), SECONDS, KERNEL_ROUNDS
@@ -237,7 +238,7 @@ class _ScheduleSearch:
             return combine_cuts(builder, cuts)
 
     def _speed_up(self, untuned: Path, candidate: Path) -> float:
-        """How many times as fast the candidate is: both in turns, on this machine or on a device of the tracker; or by
+        """How many times as fast the candidate is: by turns on this machine or on a device of the tracker, or by
         the emulated board's counts."""
         target, settings = self.processor.target, self.settings
         if target.is_library:

@@ -1,4 +1,4 @@
-"""The report of a run as one HTML file that needs nothing else: no network, no other file.
+"""The report of a run as one HTML file that needs no network and no other file.
 
 ``Result -> GraphCosts, twice -> drawings (both in content.py) -> page``. page.py writes the parts that
 need no script; report.js draws the graphs from the data that content.py writes.
@@ -26,7 +26,7 @@ from .markup import element, embed_json
 
 
 def write_report(path: Path, model: Path, result: Result, options: Options) -> None:
-    """Write the report on a model whole. Raises EqfuseError where it would replace weights of the model."""
+    """Write the report on a model whole. Raises EqfuseError if it would replace weights of the model."""
     weights = result.path and result.path.with_name(external_name(result.path))
     if reads(result.original.model, path) or (weights and path.resolve() == weights.resolve()):
         raise UsageError(f"{path}: holds weights of the model; name another file for the report")
@@ -51,7 +51,7 @@ def html_report(title: str, date: str, result: Result, options: Options) -> str:
 
 
 def _head(title: str, script: str) -> str:
-    """The policy lets the browser run this script alone, and load nothing from anywhere."""
+    """The head of the page, whose policy lets the browser run only this script and load nothing."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return element(

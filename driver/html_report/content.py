@@ -1,8 +1,7 @@
-"""The graphs of a result with their costs, and the data that the page's script draws them from: operators, kernels and
-sub-graphs, and where each goes.
+"""The graphs of a result with their costs, and the data from which the page's script draws them: operators, kernels and
+sub-graphs, and the place of each.
 
-Drawing operators within the boxes of their kernels and sub-graphs: each box is drawn by itself, then as a vertex.
-
+Operators are drawn within the boxes of their kernels and sub-graphs: each box is drawn by itself, then as a vertex.
 The quotient graphs are acyclic (extract/partition/groups.py), so boxes have layers as operators have, and no two
 boxes overlap.
 """
@@ -59,7 +58,7 @@ class Compound:
     boxes: tuple[Box, ...] = ()
 
     def move(self, x: float, y: float) -> Compound:
-        """The same elsewhere."""
+        """The same drawing elsewhere."""
         return Compound(
             self.width,
             self.height,
@@ -71,7 +70,7 @@ class Compound:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """What to draw: `labels` hold for each level, the outermost first, the box of every vertex."""
+    """The graph to draw: `labels` hold for each level, the outermost first, the box of every vertex."""
 
     sizes: Sequence[Point]
     edges: Sequence[Edge]
@@ -162,7 +161,7 @@ def _join(
 
 
 CATEGORIES = ("anchor", "element-wise", "moves or copies data", "other")
-"""Kinds of operators, each with a colour: those that read many elements for one come first."""
+"""Kinds of operators, each with a colour; those that read many elements for one come first."""
 
 _CHARACTER, _SMALL = 7.1, 6.2
 """Pixels of a letter in either line of a vertex, in a wide font."""
@@ -175,7 +174,7 @@ class GraphCosts:
     """A graph of operators with the seconds that each adds to a run.
 
     With a partition, `kernels` and `kernel_seconds` are those of its sub-graphs, in order; `group_seconds` are of the
-    sub-graphs, launches included; `alone` is what the operators cost with a kernel for each.
+    sub-graphs, launches included; `alone` is the cost with a kernel for each operator.
     """
 
     graph: OperatorGraph
@@ -204,7 +203,7 @@ class GraphCosts:
 
 
 def graph_costs(result: Result, options: Options) -> tuple[GraphCosts, GraphCosts]:
-    """The original with a kernel for each operator, and the result, in sub-graphs where it was partitioned."""
+    """The original with a kernel for each operator, and the result, in sub-graphs if it was partitioned."""
     device = load_device(options.device)
     if result.partition is not None:
         return _unfused_costs(result.partition.before, device), _partition_costs(result.partition)

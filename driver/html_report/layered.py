@@ -1,4 +1,4 @@
-"""Drawing a directed acyclic graph in layers, from top to bottom: where each vertex goes, and where each edge.
+"""Drawing a directed acyclic graph in layers, from top to bottom: the place of each vertex and each edge.
 
 The steps of Sugiyama, Tagawa and Toda (1981): layers by longest path, order within a layer by barycentres, then places
 as near to the neighbours as the order allows. An edge over several layers passes through a place of its own in each;
@@ -21,7 +21,7 @@ GAP_X, GAP_Y = 14.0, 24.0
 _LANE = 8.0
 _SWEEPS = 10
 _LONGEST = 60
-"""An edge over more layers than this takes no places: it would push everything else aside."""
+"""An edge over more layers than this gets no places: it would push everything else aside."""
 
 
 @dataclass
@@ -62,7 +62,8 @@ def make_layers(
 ) -> Layers:
     """Vertices of these sizes (width, height), layered, ordered and placed from left to right.
 
-    What vertices `leaving` make is read outside, too; `entering` are edges from outside, whose sources have any number.
+    Values of the vertices `leaving` are read outside, too; `entering` are edges from outside, whose sources have any
+    number.
     """
     layers = Layers(list(sizes), len(sizes))
     edges = sorted(set(edges))
@@ -85,7 +86,7 @@ def make_layers(
 
 
 def _rank(layers: Layers, edges: Sequence[Edge]) -> None:
-    """Longest paths from the sources; then whoever has more readers than operands moves down to its first reader."""
+    """Rank by longest paths from the sources; then vertices with more readers than operands go down to a reader."""
     above: list[list[int]] = [[] for _ in range(layers.count)]
     below: list[list[int]] = [[] for _ in range(layers.count)]
     for source, target in edges:
@@ -123,7 +124,7 @@ def _pass_in(layers: Layers, edge: Edge) -> None:
 
 
 def _chain(layers: Layers, places: dict[int, int], start: int | None, ranks: range) -> int:
-    """Places in each of these layers, those that are there already and new ones; the last of them, or `start`."""
+    """Places in each of these layers, existing and new ones; the last of them, or `start`."""
     last = -1 if start is None else start
     for rank in ranks:
         if rank not in places:
@@ -174,7 +175,7 @@ def _place(layers: Layers) -> None:
 
 
 def _spread(layers: Layers, row: Sequence[int], wanted: Sequence[float]) -> None:
-    """The places nearest to those wanted, in squares, that keep order and distance: an isotonic regression."""
+    """The places nearest to the wanted ones, in squares, that keep order and distance: an isotonic regression."""
     offsets = list(_offsets(layers, row))
     blocks: list[tuple[float, float, int]] = []  # weighted sum, weight, members
     for vertex, place, offset in zip(row, wanted, offsets, strict=True):
@@ -207,7 +208,7 @@ _TURN = 14.0
 
 @dataclass(frozen=True)
 class Drawing:
-    """Where everything is. `places` are the upper left corners of the vertices; `routes` the points of each edge
+    """The places of all parts. `places` are the upper left corners of the vertices; `routes` the points of each edge
     between its ends, `exits` those from a vertex to the lower border, `entries` those of an edge from the upper one."""
 
     width: float
@@ -220,7 +221,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Network:
-    """What to draw: vertices of these sizes, the edges between them, and those that cross the border (layered.py)."""
+    """What to draw: vertices of these sizes, the edges between them, and those that cross the border."""
 
     sizes: Sequence[Point]
     edges: frozenset[Edge]
@@ -274,7 +275,7 @@ def _heights(layers: Layers) -> list[float]:
 
 
 def _cut_columns(layers: Layers, count: int) -> list[_Column]:
-    """`count` columns of about the same height, cut where few vertices are read across the border."""
+    """`count` columns of about the same height, split where few vertices are read across the border."""
     crossing = [sum(bool(layers.down[v]) for v in row) for row in layers.rows]
     heights = [h + GAP_Y for h in _heights(layers)]
     bottoms = list(accumulate(heights))

@@ -47,7 +47,7 @@ def section(title: str, note: str, *content: str) -> str:
 
 
 def pair(*sections: str) -> str:
-    """Panels side by side where there is room; one alone takes the whole width."""
+    """Panels side by side if there is room; one alone takes the whole width."""
     panels = [s for s in sections if s]
     return element("div", "".join(panels), class_="pair") if len(panels) > 1 else "".join(panels)
 

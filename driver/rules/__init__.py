@@ -1,1 +1,1 @@
-"""Stages that answer questions about rules: list, check and discover them, observe and blame them."""
+"""Stages that answer questions about rules: list, check, discover and observe them, and find those at fault."""

@@ -18,8 +18,8 @@ from ..options import Options
 class Guilt:
     """Why a run fails: `rules` fail together, none can be left out of them, and without any one the run passes.
 
-    `helpers` are needed to make those fail, but other rules of the run can do instead of them.
-    `failure` is the message of the smallest failing run, `runs` the number of runs it took.
+    `helpers` are needed to make those fail, but other rules of the run could take their place.
+    `failure` is the message of the smallest failing run, `runs` the number of runs.
     """
 
     rules: tuple[str, ...]
@@ -29,10 +29,10 @@ class Guilt:
 
 
 def guilty_rules(model: Path, options: Options, observer: Callable[[str], None] | None = None) -> Guilt | None:
-    """The rules that make the run fail: by verification, contradictions or an error. None where it passes.
+    """The rules that make the run fail: by verification, contradictions or an error. None if it passes.
 
-    Where the shipped rules alone pass, those of the user's files are searched, beside the shipped ones.
-    Raises EqfuseError where the run fails even without rules: then none of them is guilty.
+    If the shipped rules alone pass, those of the user's files are searched, beside the shipped ones.
+    Raises EqfuseError if the run fails even without rules: then none of them is guilty.
     """
     shipped, own = _names(options)
     search = _RuleSearch(model, options, observer, (*shipped, *own))
@@ -73,7 +73,7 @@ class _RuleSearch:
         self.outcomes: dict[frozenset[str], str | None] = {}
 
     def failure(self, names: Sequence[str]) -> str | None:
-        """How the run with these rules fails; None where it passes."""
+        """How the run with these rules fails; None if it passes."""
         key = frozenset(names)
         if key not in self.outcomes:
             try:
@@ -86,7 +86,7 @@ class _RuleSearch:
         return self.outcomes[key]
 
     def require_innocence(self) -> None:
-        """Raise where the run fails without any rule."""
+        """Raise VerificationError if the run fails without any rule."""
         try:
             self.run(())
             self.outcomes[frozenset()] = None
@@ -94,9 +94,9 @@ class _RuleSearch:
             raise VerificationError(f"no rule is guilty, the run fails without any: {error}") from error
 
     def run(self, names: Sequence[str]) -> None:
-        """Optimise and verify with these rules alone. Raises EqfuseError where that fails.
+        """Optimise and verify with these rules alone. Raises EqfuseError if that fails.
 
-        It is a ProcessError, which ends the search, where the processes that do so fail, whichever the rules.
+        It is a ProcessError, which ends the search, if the processes fail, whichever the rules.
         """
         self.runs += 1
         if self.observer:

@@ -22,9 +22,9 @@ from ...tools.checking.worth import remark_on_worth
 __all__ = ["COUNTED", "CheckedRule", "CheckedRules", "Problem", "check_rules", "find_problems", "paths_to_check"]
 
 COUNTED = ("rules", "distinct", *KINDS)
-"""What is counted of the rules of a property."""
+"""The columns of counts for each property of rules."""
 _SHOWN = 200
-"""Characters of each tensor of a counterexample."""
+"""Characters of each tensor of a counterexample that are shown."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class CheckedRules:
 
     @property
     def duplicates(self) -> list[Problem]:
-        """Rules that say the same as another one, under conditions that it has too: they are right or wrong like any
-        other, and not needed."""
+        """Rules that say the same as another one, under conditions that it has too: they may be right, but are not
+        needed."""
         return [
             Problem(
                 rule.path, rule.line, rule.column,
@@ -132,7 +132,7 @@ def paths_to_check(given: Sequence[Path]) -> list[Path]:
 
 
 def find_problems(paths: Sequence[Path]) -> list[Problem]:
-    """Whatever is wrong with the text of rule files; [] if they can be read and checked."""
+    """Everything that is wrong with the text of rule files; [] if they can be read and checked."""
     return lint_files(paths)
 
 

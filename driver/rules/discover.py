@@ -14,7 +14,7 @@ from ...tools.discovery.discover import Discovery, Options, discover, rule_file
 
 @dataclass(frozen=True)
 class DiscoveredRules:
-    """What was asked for, and what was found."""
+    """The request, and the rules that were found."""
 
     options: Options
     discovery: Discovery
@@ -50,7 +50,7 @@ class DiscoveredRules:
 def discover_rules(
     operators: Sequence[str], size: int, *, beside_catalogue: bool, observer: Callable[[str], None]
 ) -> DiscoveredRules:
-    """Find rules over operators in terms of up to `size` operators; `beside_catalogue`, none that the shipped rules
-    imply."""
+    """Find rules over operators in terms of up to `size` operators; with `beside_catalogue`, only those that the
+    shipped rules do not imply."""
     options = Options(tuple(operators), size, load_rules() if beside_catalogue else None)
     return DiscoveredRules(options, discover(options, observer))

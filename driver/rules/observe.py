@@ -33,16 +33,16 @@ from ..extract import criteria_for, extract_model
 from ..options import Options
 from ..saturate import saturate_model
 
-__all__ = [  # with the types of what the reports hold, for those who show them
+__all__ = [  # with the types of the reports' fields, for those who show them
     "Attempt", "Explanation", "Instance", "Line", "Observation", "RewrittenValue", "Rule", "RuleUse", "ValueReport",
     "Verdict", "count_rule_uses", "diagnose_rule", "explain_value", "find_variants", "list_rewritten_values",
     "observe_model",
 ]  # fmt: skip
 
 _NAMED = 5
-"""Values that a message names at most."""
+"""The most values that a message names."""
 _COSTED = 3
-"""Matches of one rule at one node whose cost is computed, at most."""
+"""The most matches of one rule at one node whose cost is computed."""
 _COST_LIMIT = 10.0
 """Seconds to compute one of those costs."""
 
@@ -85,7 +85,7 @@ class Observation:
         return frozenset(constant | inputs)
 
     def name(self, term: int) -> str:
-        """The first name of a term's value, "" where it has none."""
+        """The first name of a term's value, "" if it has none."""
         return next((name for name, t in self.encoding.values.items() if t == term), "")
 
     def is_computed(self, term: int) -> bool:
@@ -132,7 +132,7 @@ def _load_rules(options: Options) -> RuleSet:
 
 @dataclass(frozen=True)
 class RewrittenValue:
-    """A value that the result makes in another way: by `after` instead of `before`, two operators."""
+    """A value that the result computes in another way: by the operator `after` instead of `before`."""
 
     name: str
     before: str
@@ -155,7 +155,7 @@ def list_rewritten_values(run: Observation) -> tuple[RewrittenValue, ...]:
 class ValueReport:
     """A value with its explanation, or with the reason for having none.
 
-    `rewritten` are values it depends on that were rewritten; the user may have meant one of them.
+    `rewritten` are values that it depends on and that were rewritten; the user may have meant one of them.
     """
 
     value: str
@@ -167,7 +167,7 @@ class ValueReport:
 def explain_value(run: Observation, value: str) -> ValueReport:
     """Explain why a value has its form in the result.
 
-    Raises UsageError where the original or the result has no such value; Unexplained where no chain of rules was found
+    Raises UsageError if the original or the result has no such value; Unexplained if no chain of rules was found
     in time.
     """
     if value not in run.encoding.values:
@@ -222,10 +222,10 @@ def _nearest_names(
 class Verdict:
     """Whether a rule matches at a node, and whether its result was chosen.
 
-    `outcome` says what the extraction made of a match: the result has what the rule makes (``chosen``), has it with
-    parts in another form (``refined``), has the operator `instead` there (``rejected``), or nothing at all
-    (``unused``); "" where nothing matched. `extra`: how much the result would cost more with what a rejected match
-    makes, in `unit`; None where it cannot have it.
+    `outcome` says whether the extraction chose a match: the result has the right side of the rule (``chosen``), has it
+    with parts in another form (``refined``), has the operator `instead` there (``rejected``), or nothing at all
+    (``unused``); "" if nothing matched. `extra`: how much more the result would cost with the right side of a rejected
+    match, in `unit`; None if no graph can have it.
     """
 
     diagnosis: Diagnosis
@@ -236,7 +236,7 @@ class Verdict:
 
 
 def find_variants(name: str, options: Options) -> tuple[Rule, ...]:
-    """A rule of the run and its mirrored variants; one of those alone by its own name. Raises UsageError for none."""
+    """A rule of the run and its mirrored variants, or one of those by its own name. Raises UsageError for none."""
     rules = tuple(rule for rule in _load_rules(options).rules if name in (rule.name, rule.base))
     if not rules:
         catalogue = load_rules(options.rules, precision="fast").by_name
@@ -253,7 +253,7 @@ def find_variants(name: str, options: Options) -> tuple[Rule, ...]:
 def diagnose_rule(run: Observation, candidates: Sequence[Rule], node: str) -> Verdict:
     """Try variants of a rule at a node, given by its name or that of one of its outputs.
 
-    Raises UsageError where there is no such node.
+    Raises UsageError if there is no such node.
     """
     terms = _node_terms(run, node)
     diagnosis = diagnose(candidates, terms, run.rewriting, run.options.search_seconds)
@@ -264,7 +264,7 @@ def diagnose_rule(run: Observation, candidates: Sequence[Rule], node: str) -> Ve
         return Verdict(diagnosis, "unused")
     if any(_is_chosen(run, result) for result in results):
         return Verdict(diagnosis, "chosen")
-    for result in results:  # the outermost operator that a match makes
+    for result in results:  # the outermost operator of a match's right side
         if run.selection.choice[run.egraph.terms[result.term]] in [node for _, node in result.nodes[:1]]:
             return Verdict(diagnosis, "refined")
     extra = [cost for result in results[:_COSTED] if (cost := _extra_cost(run, result)) is not None]
@@ -273,7 +273,7 @@ def diagnose_rule(run: Observation, candidates: Sequence[Rule], node: str) -> Ve
 
 
 def _node_terms(run: Observation, name: str) -> list[int]:
-    """The terms of a node: of its outputs, and its own where it has several."""
+    """The terms of a node: of its outputs, and its own if it has several."""
     for node in run.model.graph:
         outputs = [o.name or "" for o in node.outputs]
         if name and name in (node.name, *outputs):
@@ -293,14 +293,14 @@ def _terms_of(run: Observation, node: ir.Node, name: str, outputs: Sequence[str]
 
 
 def _is_chosen(run: Observation, result: Result) -> bool:
-    """Whether the result has all nodes that a match makes."""
+    """Whether the result has all nodes of a match's right side."""
     if not result.nodes:  # an operand takes the place of the node
         return not run.rewriting.keeps(result.term)
     return all(run.selection.choice.get(owner) in (node, FOLD) for owner, node in result.nodes)
 
 
 def _extra_cost(run: Observation, result: Result) -> float | None:
-    """The extra cost of the cheapest graph that has the match; None where no graph can have it."""
+    """The extra cost of the cheapest graph that has the match; None if no graph can have it."""
     classes = list(run.egraph.classes)
     for owner, node in result.nodes:
         if not classes[owner].constant:

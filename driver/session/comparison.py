@@ -1,4 +1,4 @@
-"""Whether compiled outputs are right beside those of ONNX Runtime."""
+"""Comparison of compiled outputs with those of ONNX Runtime."""
 
 from __future__ import annotations
 

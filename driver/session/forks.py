@@ -1,7 +1,7 @@
-"""Forks wait for what a thread of ours does in one piece, such as importing modules.
+"""Forks wait while a thread of eqfuse does work that must not be interrupted, such as importing modules.
 
-A copy of the process has the locks of imports and libraries as they were, and no thread that would free them: whatever
-needs them waits forever, here and in the user's own code.
+A forked process has the locks of imports and libraries in their state at the fork, and no thread that would free them:
+all code that needs them waits forever, here and in the user's program.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _LONGEST = 10.0
-"""Seconds that a fork waits: the thread might itself wait for what the forking one holds."""
+"""Seconds that a fork waits at most: the thread might itself wait for a lock of the forking one."""
 
 _lock = threading.Lock()
 _fork = threading.local()

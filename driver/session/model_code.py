@@ -1,4 +1,4 @@
-"""The model of a session as code: what may be compiled for which calls, and what was loaded."""
+"""The model of a session as code: the calls for which it may be compiled, and the bundles that were loaded."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ...lowering.bundle.loaded import LoadedModel
 
 PATIENCE = 2
-"""Calls with inputs of the same sizes before compiled code for them is looked for,"""
+"""Calls with inputs of the same sizes before compiled code for them is looked for."""
 SHARE = 32
-"""and calls in all for each of these sizes but the first: comparing costs time, and one who calls with ever new sizes
-has nothing of it."""
+"""Calls of the session for each set of sizes but the first that is looked at: comparing costs time, and is of no use to
+a program whose sizes are always new."""
 MOST_BUNDLES = 8
-"""Sets of input sizes that the model is compiled for by themselves: the first, and others where compiled code of all
-sizes is not faster or cannot be had."""
+"""Sets of input sizes for each of which the model may be compiled: the first, and others if compiled code of all sizes
+is not faster or does not exist."""
 _SOURCES = ("costmodels", "driver", "engine", "extract", "ir", "lowering", "rules", "support")
 Stamp = tuple[int, int, int]
 
@@ -48,7 +48,7 @@ class ModelCode:
         self._loading = threading.Lock()
 
     def after_fork(self) -> None:
-        """In a copy of the process: locks are as they were just then."""
+        """Renew the locks in a forked process: they have the state that they had at the fork."""
         self._loading = threading.Lock()
 
     def may_begin(self, calls: int, all_calls: int) -> bool:
@@ -59,7 +59,7 @@ class ModelCode:
         return True
 
     def identify(self) -> str:
-        """Digests of the model and of this software, which the compiled code depends on. Raises UsageError."""
+        """Digests of the model and of this software, on which the compiled code depends. Raises UsageError."""
         if self._identity:
             return self._identity
         from ...lowering.bundle.bundle import versions
@@ -74,9 +74,9 @@ class ModelCode:
         return self._identity
 
     def list_jobs(self, feeds: dict[str, Array]) -> Iterator[Job]:
-        """How it may be compiled for a call, the best first; this may take long. Raises UsageError where it cannot.
+        """The ways to compile it for a call, the best first; this may take long. Raises UsageError if there is none.
 
-        The first sizes, which may stay the only ones, get code of their own; others that of all sizes.
+        The first sizes, which may stay the only ones, get code of their own; others get code of all sizes.
         """
         identity = self.identify()
 
@@ -111,7 +111,7 @@ class ModelCode:
 
 
 def stamp_of(model: Any) -> Stamp | None:
-    """Size, time and number of a file, one of which changes where it is written anew; None for other models."""
+    """Size, time and number of a file, one of which changes when it is written anew; None for other models."""
     if not isinstance(model, str) or not os.path.exists(model):
         return None
     status = os.stat(model)

@@ -1,7 +1,7 @@
-"""The process that finds out about a model and a set of input sizes: a `Job` on standard input, a `Verdict` on standard
-output.
+"""The process that judges compiled code for a model and a set of input sizes: a `Job` on standard input, a `Verdict` on
+standard output.
 
-It yields to everything else, and outlives whoever started it if it has begun by then: the next one finds the verdict.
+It yields to everything else, and outlives its parent if it has begun by then: the next process finds the verdict.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ _NICENESS = 19
 _LIMIT = 1800
 """Seconds after which the process ends itself, the wait for others not counted."""
 _WAIT = 0.5
-"""Seconds between two looks at whether other models are done: one is compiled at a time."""
+"""Seconds between two checks whether other models are done: one is compiled at a time."""
 _BLOCKS = 10
+"""Blocks of calls of both by which their times are compared."""
 _SECONDS = 5.0
-"""Blocks of calls of both for the comparison of their times, and after how many seconds fewer are enough."""
+"""Seconds after which fewer blocks are enough."""
 _FASTER = 1.02
-"""How many times as long ONNX Runtime has to take: less may be noise."""
+"""How many times as long ONNX Runtime has to take for compiled code to take over: less may be noise."""
 
 
 def main() -> None:
     """Answer the job."""
     os.nice(_NICENESS)
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever libraries print
+    os.dup2(2, 1)  # prints of libraries go to standard error
     job: Job = pickle.load(sys.stdin.buffer)
     parent, verdicts = os.getppid(), Verdicts()
     while (turn := try_lock(verdicts.folder() / ".compiling.lock")) is None:
@@ -61,7 +62,7 @@ def main() -> None:
 
 
 def find_verdict(job: Job, folder: Path, verdicts: Verdicts) -> Verdict:
-    """Compile, compare and time the model in a folder, and keep what is found."""
+    """Compile, compare and time the model in a folder, and keep the verdict."""
     bundle = folder / "bundle"
     try:
         verdict = _judge(job, folder, bundle)
@@ -107,7 +108,7 @@ def _judge(job: Job, folder: Path, bundle: Path) -> Verdict:
 
 
 def _compare_times(session: Any, compiled: LoadedModel, job: Job) -> float:
-    """How many times as long ONNX Runtime takes; on one thread it is CPU time that counts."""
+    """How many times as long ONNX Runtime takes; on one thread in CPU time."""
     from ...lowering.running.turns import time_warm_calls, wait_until_idle
 
     feeds, clock = dict(job.inputs), time.process_time if job.threads == 1 else time.perf_counter

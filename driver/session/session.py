@@ -27,11 +27,11 @@ PROCESSOR = "cpu"
 
 
 class IOBinding(onnxruntime.IOBinding):  # type: ignore[misc]
-    """ONNX Runtime's, which also knows the memory of what is bound.
+    """ONNX Runtime's, which also knows the memory of bound values.
 
     `feeds` are the inputs by their names, None for one that compiled code cannot read; `outputs` the devices of the
     outputs by theirs. As in ONNX Runtime, outputs without memory get it in the first call, and later calls write into
-    the same.
+    the same memory.
     """
 
     def __init__(self, session: Any) -> None:
@@ -42,7 +42,7 @@ class IOBinding(onnxruntime.IOBinding):  # type: ignore[misc]
         self._values: dict[str, Any] = {}
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
-        """As ONNX Runtime's, which copies an array that is not contiguous here and now."""
+        """As ONNX Runtime's, which copies an array that is not contiguous when it is bound."""
         super().bind_cpu_input(name, arr_on_cpu)
         is_shared = type(arr_on_cpu) is np.ndarray and arr_on_cpu.flags.c_contiguous
         self.feeds[name] = arr_on_cpu if is_shared else None
@@ -82,7 +82,7 @@ class IOBinding(onnxruntime.IOBinding):  # type: ignore[misc]
         self.outputs.clear()
 
     def store(self, results: Sequence[Array]) -> bool:
-        """Give the outputs these values; False, and nothing is changed, where the memory of one is of another size."""
+        """Give the outputs these values; if the memory of one has another size, change nothing and return False."""
         views = [_view(value) if value.has_value() else None for value in self.get_outputs()]
         for value, view, result in zip(self.get_outputs(), views, results, strict=True):
             if value.has_value() and (view is None or (view.shape, view.dtype) != (result.shape, result.dtype)):
@@ -98,7 +98,7 @@ class IOBinding(onnxruntime.IOBinding):  # type: ignore[misc]
 
 
 def _view(value: Any) -> Array | None:
-    """The memory of a tensor as an array, which does not keep it; None for anything else, and on other devices."""
+    """The memory of a tensor as an array that does not keep it alive; None for anything else, and on other devices."""
     if not value.is_tensor() or value.device_name() != PROCESSOR or value.data_type() not in DTYPES:
         return None
     return _view_memory(value.data_ptr(), value.shape(), np.dtype(DTYPES[value.data_type()]))
@@ -111,10 +111,10 @@ def _view_memory(address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Ar
 
 
 SWITCH = "EQFUSE_SESSION"
-"""The environment variable that turns compiling off where it is OFF."""
+"""The environment variable that turns compiling off if its value is OFF."""
 OFF = "off"
 MOST_SIZES = 1000
-"""Sets of input sizes that a session keeps count of."""
+"""The most sets of input sizes that a session counts calls of; memory must not grow with ever new sizes."""
 _ON_PROCESSOR = {"CPUExecutionProvider", "AzureExecutionProvider"}
 """Providers that run models of ONNX's operators on the processor."""
 _OWN_THREAD = 1
@@ -125,7 +125,7 @@ _sessions: weakref.WeakSet[InferenceSession] = weakref.WeakSet()
 
 @dataclass(frozen=True)
 class SessionReport:
-    """What runs where in a session: each set of input sizes, and the calls that only ONNX Runtime can take.
+    """Which code runs each set of input sizes in a session, and the calls that only ONNX Runtime can take.
 
     `note` says why nothing is compiled, if nothing is.
     """
@@ -146,7 +146,7 @@ class SessionReport:
 
 
 class SessionOptions(onnxruntime.SessionOptions):  # type: ignore[misc]
-    """ONNX Runtime's, which also know whether they give weights: compiled code has those of the model."""
+    """ONNX Runtime's, which also know whether they give weights: compiled code has the weights of the model."""
 
     gives_weights = False
 
@@ -167,11 +167,11 @@ class SessionOptions(onnxruntime.SessionOptions):  # type: ignore[misc]
 
 
 class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
-    """A session of ONNX Runtime in which compiled code takes over `run` where it is right and faster.
+    """A session of ONNX Runtime in which compiled code takes over `run` if it is right and faster.
 
     The parameters are those of ONNX Runtime's. Calls with run options, or with inputs other than arrays of the types
-    that the model declares, and all other ways to run but bindings (`io_binding`) stay in ONNX Runtime, as do sessions
-    on other providers.
+    that the model declares, and all other ways to run except bindings (`io_binding`) stay in ONNX Runtime, as do
+    sessions on other providers.
     """
 
     def __init__(self, path_or_bytes: Any, *args: Any, **kwargs: Any) -> None:
@@ -201,7 +201,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         return group.run(super().run, names, input_feed, self._calls)
 
     def io_binding(self) -> IOBinding:
-        """As ONNX Runtime's; what is bound may be read and written by compiled code."""
+        """As ONNX Runtime's; compiled code may read and write the bound values."""
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
@@ -219,11 +219,11 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             if names is not bound:  # another call, which compares
                 return run(names, feeds)
             run_bound(iobinding)
-            return []  # they are where they belong
+            return []  # they are in their bound memory
 
         results = group.run(runtime, bound, iobinding.feeds, self._calls)
         if results and not iobinding.store(results):
-            run_bound(iobinding)  # which says what does not fit
+            run_bound(iobinding)  # its error says what does not fit
 
     def set_providers(self, *args: Any, **kwargs: Any) -> None:
         """As ONNX Runtime's."""
@@ -237,14 +237,14 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         return SessionReport(label, groups, self._other_calls, self._note)
 
     def after_fork(self) -> None:
-        """In a copy of the process: threads are gone, and locks are as they were just then."""
+        """Start anew in a forked process, which has no threads, and locks in their state at the fork."""
         self._starting = threading.RLock()
         self._code.after_fork()
         for group in self._groups.values():
             group.after_fork()
 
     def _look_at_session(self) -> None:
-        """Take over what ONNX Runtime says of the session."""
+        """Note the properties that ONNX Runtime has of the session."""
         self._names = [output.name for output in self.get_outputs()]
         self._all_names = frozenset(self._names)
         self._dtypes = [(each.name, DTYPES.get(each.type, "")) for each in self.get_inputs()]
@@ -253,7 +253,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._note = self._why_not()
 
     def _why_not(self) -> str:
-        """Why nothing of this session can be compiled; "" where it can."""
+        """Why nothing of this session can be compiled; "" if it can."""
         others = [name for name in self.get_providers() if name not in _ON_PROCESSOR]
         if os.environ.get(SWITCH, "").lower() == OFF:
             return f"{SWITCH}={OFF}"
@@ -308,9 +308,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._runtime_session = session
 
     def _reopen(self) -> None:
-        """Make the session of ONNX Runtime anew in a copy of the process, which has none of its threads.
+        """Make the session of ONNX Runtime anew in a forked process, which has none of its threads.
 
-        What was copied is never freed: it would wait for its threads.
+        The copied session is never freed: it would wait for its threads.
         """
         with self._starting:
             if self._process == os.getpid() or self._is_reopening:

@@ -18,7 +18,7 @@ class SizeReport:
     """The calls of one set of input sizes. `runs_in` is "compiled code" or "ONNX Runtime"; `reason` says why.
 
     `compiled_calls` ran in compiled code alone, `trials` in both. `speed`: how many times as long ONNX Runtime takes;
-    0 where nothing was measured.
+    0 if nothing was measured.
     """
 
     inputs: str
@@ -81,7 +81,7 @@ class SizeGroup:
         )
 
     def after_fork(self) -> None:
-        """Begin again what threads were at that this copy of the process does not have."""
+        """Begin again the work of threads that this forked process does not have."""
         self._lock = threading.Lock()
         if self._takeover is None and self._has_begun and not self._key:
             self._has_begun = False
@@ -99,7 +99,7 @@ class SizeGroup:
             self._reason = f"no compiled code: {error}"
 
     def _prepare(self, runtime: Runtime, feeds: dict[str, Array]) -> None:
-        """Find a verdict, and take over where it says so. Nothing that goes wrong concerns the callers."""
+        """Find a verdict, and take over if it says so. Errors never reach the callers."""
         try:
             verdicts = Verdicts()
             with hold_forks():

@@ -1,4 +1,4 @@
-"""Compiled code that runs in the place of ONNX Runtime, and is tried against it again and again.
+"""Compiled code that runs instead of ONNX Runtime, and is compared with it again and again.
 
 Calls number 1, 4, 8, 16, ... and every thousandth run in both: the caller gets ONNX Runtime's results, and compiled
 code that differs, or that takes longer in most of the last trials, is given up.
@@ -25,19 +25,19 @@ Feeds = Mapping[str, Any]
 Runtime = Callable[[Sequence[str], Feeds], list[Any]]
 """Runs in ONNX Runtime: names of outputs and inputs to outputs."""
 _SOON = 2
-"""A power of two that is no number of a trial: the first call is one, and the first inputs were compared before."""
+"""The least power of two that is no number of a trial: the first inputs were compared before."""
 _EVERY = 1000
 """Calls between two trials, in the long run."""
 _TRIALS, _ENOUGH = 9, 5
-"""The trials that count for the speed, the last ones, and how many there have to be."""
+"""The number of last trials that count for the speed, and the fewest of them for a verdict."""
 _LONG_SECONDS = 0.01
-"""A call that takes this long is timed as it comes: waking threads and filling caches takes a small part of it."""
+"""Seconds of a call that is timed as it comes: waking threads and filling caches takes a small part of it."""
 _BLOCKS = 2
-"""Blocks of warm calls by which shorter ones are timed: two bound what a trial costs its caller."""
+"""Blocks of warm calls by which shorter calls are timed: two bound the time that a trial costs its caller."""
 
 
 class GivenUpError(Exception):
-    """Compiled code is not to run any more; the text says why. `results` are those of ONNX Runtime for this call.
+    """Compiled code should not run any more; the text says why. `results` are those of ONNX Runtime for this call.
 
     `is_wrong`: its results differ, here and wherever else it runs.
     """
@@ -64,11 +64,11 @@ class Takeover:
 
     @property
     def speed(self) -> float:
-        """How many times as long ONNX Runtime takes, in the middle of the last trials."""
+        """How many times as long ONNX Runtime takes, in the median of the last trials."""
         return median(self._speeds)
 
     def check(self, runtime: Runtime, feeds: Feeds) -> None:
-        """Run a first time, on inputs that nobody waits for. Raises GivenUpError."""
+        """Run a first time, while no caller waits. Raises GivenUpError."""
         self._try(runtime, self._outputs, feeds, is_timed=False)
 
     def run(self, runtime: Runtime, names: Sequence[str], feeds: Feeds) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What was found out about a model and a set of input sizes, kept for all processes of a user: ``Job -> Verdict``."""
+"""Verdicts about a model and a set of input sizes, kept for all processes of a user: ``Job -> Verdict``."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from ...support.store import Store
 
 Array = np.ndarray[Any, Any]
 KEPT = 64
-"""How many verdicts stay, with their bundles; the ones that were not used for the longest time go."""
+"""The most verdicts that are kept, with their bundles; those that were not used for the longest time are removed."""
 VERDICT, BUNDLE = "verdict.json", "bundle"
 _PROCESS = f"{__package__}.process"
 _POLL = 1.0
-"""Seconds between two looks at whether another process has a verdict."""
+"""Seconds between two checks whether another process has a verdict."""
 _REFUSED_FOR = 7 * 24 * 3600
 """Seconds after which a model that was refused may be tried again: the machine may have been busy, or a program may
 have given its session other weights than the model's."""
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
-"""Signals that say that the code is at fault: it would be again."""
+"""Signals that show that the compiled code is at fault, so that another attempt would end in the same way."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     """Whether compiled code may take over for the sizes, and the `reason`.
 
-    `speed`: how many times as long ONNX Runtime takes. A verdict that is not `lasting` says nothing about the next
+    `speed`: how many times as long ONNX Runtime takes. A verdict that is not `lasting` does not hold for the next
     attempt.
     """
 
@@ -67,8 +67,8 @@ class Verdict:
 class Job:
     """A model, as a path or as bytes, to be compiled for inputs like these and `threads` threads.
 
-    It is for inputs of these sizes alone, or of all sizes with these as `typical` ones, as `eqfuse compile` takes them.
-    `key` is a digest of all that decides about the verdict.
+    It is for inputs of these sizes alone, or for all sizes, optimised for these (`typical`, as in `eqfuse compile`).
+    `key` is a digest of everything that the verdict depends on.
     """
 
     key: str
@@ -99,7 +99,7 @@ class Verdicts:
         return self._store.path(key) / BUNDLE
 
     def keep(self, key: str, verdict: Verdict, bundle: Path | None = None) -> bool:
-        """Keep a verdict, and the bundle in a folder; false where the cache folder cannot be written to."""
+        """Keep a verdict, and the bundle in a folder; false if the cache folder cannot be written to."""
 
         def write(folder: Path) -> None:
             folder.mkdir()
@@ -112,15 +112,15 @@ class Verdicts:
         return self.read(key) is not None
 
     def folder(self) -> Path:
-        """The folder of all, which is there now. Raises OSError."""
+        """The folder of all verdicts, which exists now. Raises OSError."""
         self._store.folder.mkdir(parents=True, exist_ok=True)
         return self._store.folder
 
     def ask(self, job: Job) -> Verdict:
         """The verdict, from the cache or from a process that compiles the model: this takes long.
 
-        Where several processes want the same verdict, one of them has it made; keys of few locks share them. A process
-        that was killed holds no lock, so then the next one has.
+        If several processes want the same verdict, one of them has it made; several keys share one of a few locks. A
+        process that was killed holds no lock, so the next one takes over.
         """
         while True:
             verdict = self.read(job.key)
@@ -134,12 +134,12 @@ class Verdicts:
                 try:
                     return self.read(job.key) or self._compile(job, lock)
                 finally:
-                    fcntl.flock(lock, fcntl.LOCK_UN)  # copies of this process that were made meanwhile have it open
+                    fcntl.flock(lock, fcntl.LOCK_UN)  # processes that were forked meanwhile have it open
                     os.close(lock)
             time.sleep(_POLL)
 
     def _compile(self, job: Job, lock: int) -> Verdict:
-        """The verdict of a new process, which holds the lock from then on, whatever becomes of this process."""
+        """The verdict of a new process, which holds the lock from then on, even if this process ends."""
         if "python" not in Path(sys.executable or "").name:
             return Verdict(False, f"{sys.executable or 'this program'} is no Python interpreter", lasting=False)
         with open(os.memfd_create("session-job"), "w+b") as request:  # no disk, which may be full
@@ -165,7 +165,7 @@ class Verdicts:
 
 
 def try_lock(path: Path) -> int | None:
-    """A handle of the file that is locked while it, or a copy of it, is open; None while another one is. Raises
+    """A handle of the file that is locked while it, or a copy of it, is open; None while another handle is. Raises
     OSError."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -186,7 +186,7 @@ def test_a_bundle_for_this_machine_is_not_emulated(eqfuse: CommandLine) -> None:
         ("--emulate --arm64-root .", 2, "--arm64-root: is for --against ort, which was not asked for"),
         ("--emulate --against ort --arm64-root .", 1, "benchmarks/arm64_root.sh makes a root"),
         ("--arm64-root .", 2, "--arm64-root: is for --emulate --against ort"),
-        ("--kernels --against ort", 2, "--kernels: cannot be had with --against"),
+        ("--kernels --against ort", 2, "--kernels: cannot be used with --against"),
         ("--kernels --emulate", 2, "--kernels: has no meaning with --emulate"),
         ("--kernels --arm64-root .", 2, "--arm64-root: is for --emulate --against ort"),
         ("--kernels", 1, "build: no such folder"),
@@ -227,4 +227,4 @@ def test_throughput_beside_onnx_runtime(eqfuse: CommandLine) -> None:
 def test_throughput_looks_into_no_run(eqfuse: CommandLine) -> None:
     compile_chain(eqfuse)
     outcome = eqfuse.run("bench", "build", "--throughput", "2", "--kernels")
-    assert (outcome.code, outcome.error) == (2, "--throughput: cannot be had with --kernels, which looks into one run")
+    assert (outcome.code, outcome.error) == (2, "--throughput: cannot be used with --kernels, which looks into one run")

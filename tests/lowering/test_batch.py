@@ -57,7 +57,7 @@ def test_a_measurement_has_the_batch_that_is_asked_for(tmp_path: Path) -> None:
     bundle = compile_with(classifier("N"), tmp_path, batch=4, verify=False)
     assert isinstance(eqfuse.bench(bundle, batch=2, repeat=2), Latency)
     fixed = compile_with(classifier(1), tmp_path, verify=False)
-    with pytest.raises(UsageError, match="no free batch"):
+    with pytest.raises(UsageError, match="no dynamic batch"):
         eqfuse.bench(fixed, batch=2)
 
 

@@ -169,7 +169,7 @@ def test_options_that_say_nothing_together(eqfuse: CommandLine, options: tuple[s
 def test_accelerators_have_no_schedules_to_search_for(eqfuse: CommandLine) -> None:
     eqfuse.small()
     error = eqfuse.fail(2, "tune", "in.onnx", "-o", "build", "--target", "dsa-stcp920")
-    assert error.startswith("--target dsa-stcp920: schedules are searched for processors")
+    assert error.startswith("--target dsa-stcp920: only schedules of processors are tuned")
 
 
 def test_a_tracker_that_is_not_there(eqfuse: CommandLine, pair: Path) -> None:
