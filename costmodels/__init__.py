@@ -1,5 +1,5 @@
 """Predicted costs of single operators: the cost of a node of the e-graph on a device.
 
-A `CostModel` costs one operator from its name, attributes and tensor types. The cost of a graph is the
+A `CostModel` predicts the cost of one operator from its name, attributes and tensor types. The cost of a graph is the
 sum of the costs of its nodes, each counted once (DAG cost). See README.md for how to add one, or a device.
 """

@@ -28,7 +28,7 @@ HOST = "host"
 
 
 def default_device(cost: str) -> str:
-    """The device that costs are for unless the user names one: this machine for measured times, else the default."""
+    """The device that costs are predicted for by default: this machine for measured times, else `DEFAULT_DEVICE`."""
     return HOST if cost == "profile" else DEFAULT_DEVICE
 
 
@@ -58,7 +58,7 @@ class Device:
     """A processor. Bandwidths are of one core, reads plus writes, bytes/s; overheads are seconds per node.
 
     `issue_width`, `load_ports` and `store_ports` are instructions per cycle. `mtriple`, `mcpu` and `mattr` are LLVM's
-    words for the processor; an empty `mtriple` is the machine that compiles.
+    names for the processor; an empty `mtriple` is the machine that compiles.
     Invariants: every figure is positive (overheads may be 0), and caches go from the smallest to the largest.
     """
 
@@ -81,7 +81,7 @@ class Device:
 
     @cached_property
     def digest(self) -> str:
-        """Twelve hexadecimal digits that stand for all figures but the number of cores, which costs do not ask for."""
+        """Twelve hexadecimal digits that stand for all figures but the number of cores, on which no cost depends."""
         return sha256(repr(replace(self, cores=1)).encode()).hexdigest()[:12]
 
     @cached_property
@@ -116,7 +116,7 @@ def load_device(name_or_path: str | Path) -> Device:
     """The device of that name, or of that file when the text ends in ``.toml``. Raises DeviceError."""
     if str(name_or_path) == HOST:
         return host_device()
-    return _load(device_path(name_or_path, DIRECTORY).absolute(), str(name_or_path))  # what is relative may change
+    return _load(device_path(name_or_path, DIRECTORY).absolute(), str(name_or_path))  # the working folder may change
 
 
 @cache

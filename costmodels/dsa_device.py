@@ -21,7 +21,7 @@ from .device_file import Count, Figure, Origin, Overhead, Table, Word, device_pa
 DIRECTORY = Path(__file__).parent / "devices" / "dsa"
 
 UnitKind = Literal["matrix", "vector_mac", "vector"]
-"""What a unit does: matrix products on a systolic array, multiply-accumulate by vectors, any element-wise work."""
+"""The work of a unit: matrix products on a systolic array, multiply-accumulate by vectors, any element-wise work."""
 Place = Literal["core", "cluster"]
 DMA_CHANNELS, CORE_DMA_CHANNELS = 8, 4
 """Channels of a cluster and of a core, for device files without these fields."""
@@ -44,7 +44,7 @@ class ComputeUnit:
     """One kind of unit, one in each core (or one for all cores of a cluster, as Goya's GEMM engine is).
 
     It does `rows` x `columns` multiply-accumulates a cycle, `rows` elements for kind ``vector`` (whose `columns` is 1).
-    One of kind ``matrix`` runs each product in that of its `dataflows` which takes the fewest cycles.
+    One of kind ``matrix`` runs each product by the one of its `dataflows` that takes the fewest cycles.
     """
 
     name: str
@@ -67,7 +67,7 @@ class DsaDevice:
     `local_buffer` is one core's LB, of which `weight_buffer` bytes are kept for weights on their way to the units;
     `global_buffer` is one cluster's GB. `ddr_bandwidth` is shared by all clusters; `global_bandwidth` is between the
     GB and all LBs of a cluster, `local_bandwidth` between one LB and the units of its core. `dma_latency` and
-    `hoist_latency` are what one transfer DDR <-> GB and GB <-> LB takes before its first byte.
+    `hoist_latency` are the times of one transfer DDR <-> GB and GB <-> LB before its first byte.
     A cluster has `dma_channels` of its own, and each core `core_dma_channels`.
     Invariants: every figure is positive (latencies may be 0); weight_buffer < local_buffer <= global_buffer <=
     ddr_capacity; transfers start at multiples of `alignment`, a power of two; at least one unit multiplies.
@@ -107,7 +107,7 @@ class DsaDevice:
 
 
 class DataflowChoice(msgspec.Struct, frozen=True):
-    """The dataflows that a matrix unit can run, and where that is known from."""
+    """The dataflows that a matrix unit can run, and the origin of this knowledge."""
 
     value: Annotated[tuple[Dataflow, ...], msgspec.Meta(min_length=1)]
     origin: Origin
@@ -171,7 +171,7 @@ class DsaDeviceFile(Table, frozen=True):
 
 
 def single_cluster(device: DsaDevice) -> DsaDevice:
-    """What one of the clusters sees while all run the same program in lockstep: itself and its share of DDR.
+    """The device of one cluster while all run the same program in lockstep: itself and its share of DDR.
 
     The share of the capacity is rounded down to the alignment.
     """

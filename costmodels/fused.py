@@ -19,9 +19,9 @@ from .traffic import UNMOVED, traffic
 
 _REDUCING = ("linear", "pooling", "normalization", "reduction", "recurrent")
 ANCHORS = frozenset(o.name for o in OPERATORS.values() if o.category in _REDUCING) - {"BatchNormalization"} | {"LRN"}
-"""Anchor ops: each output element needs many elements, so that their operands stay in memory or in a tile."""
+"""Anchor ops: each output element needs many elements, so their operands stay in memory or in a tile."""
 _IN_PLACE = frozenset({"Concat", "Split", "Slice"})
-"""Operators that move nothing where kernels make or read their parts in place."""
+"""Operators that move nothing if kernels write or read their parts in place."""
 
 CostKey = tuple[Any, ...]
 
@@ -79,7 +79,7 @@ class ArithmeticCost:
     unit: str = "s"
 
     def cost(self, operation: Operation) -> float:
-        """Arithmetic and copying alone; nothing for what may be done in place."""
+        """Arithmetic and copying alone; nothing for operators that may be done in place."""
         if operation.op in LEAVES or operation.op in _IN_PLACE or operation.is_folded:
             return 0.0
         return scheduled_seconds(operation, self.device) + run_seconds(operation, self.device)

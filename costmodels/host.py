@@ -33,7 +33,7 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class HostFigure:
-    """A number of a device file, the origin that the file states, and in words where it comes from."""
+    """A number of a device file, the origin that the file states, and its source in words."""
 
     value: float
     origin: Origin
@@ -103,8 +103,8 @@ def host_class() -> str:
 
 
 def host_figures(directory: Path) -> HostFigures:
-    """The figures of this machine: those of its class's file in `directory`, unless the system or the file of
-    microarchitectures states, or a measurement found others."""
+    """The figures of this machine: those of its class's file in `directory`, unless the system, the file of
+    microarchitectures or a measurement gives others."""
     class_name = host_class()
     file = read_device_file(directory / f"{class_name}.toml", class_name, [class_name], DeviceFile)
     source = f"class {class_name}"
@@ -123,7 +123,7 @@ def host_figures(directory: Path) -> HostFigures:
 
 
 def _with_microarchitecture(host: HostFigures) -> HostFigures:
-    """The figures with those of the processor's microarchitecture in place of the class's, where it has some."""
+    """The figures with those of the processor's microarchitecture in place of the class's, if it has some."""
     model = processor_model()
     file = read_device_file(_MICROARCHITECTURES, _MICROARCHITECTURES.name, [], MicroarchitectureFile)
     for each in file.microarchitectures:
@@ -135,7 +135,7 @@ def _with_microarchitecture(host: HostFigures) -> HostFigures:
 
 
 def _of_file(figure: Figure, source: str) -> HostFigure:
-    """A figure of other machines of this kind: what was measured on one of them is assumed here."""
+    """A figure of other machines of this kind: a measurement of one of them is assumed here."""
     return HostFigure(figure.value, "assumed" if figure.origin == "measured" else figure.origin, source)
 
 
@@ -154,7 +154,7 @@ def _detect_caches(caches: tuple[HostCache, ...]) -> tuple[HostCache, ...]:
         if cache.shared and here.size > cache.size.value:
             size = replace(cache.size, source=f"{cache.size.source}; sysfs has the whole host's {here.size}")
         if here.ways < 1 or here.line < 1 or here.line & (here.line - 1) or size.value < here.ways * here.line:
-            return caches  # no cache can be like this: the system does not really know
+            return caches  # no cache can be like this: the system does not know the caches
         if result and result[-1].size.value > size.value:
             return caches
         result.append(replace(cache, size=size, ways=ways, line=line))
@@ -196,7 +196,7 @@ def forget_measurements() -> bool:
 
 
 def _with_measurements(host: HostFigures) -> HostFigures:
-    """The figures with the measured ones in place of those of the class. A damaged file counts as none."""
+    """The figures, with measured ones instead of those of the class. A damaged file counts as none."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         measurements = json.loads(measurements_path().read_text(encoding="utf-8"))
         figures = {name: _measured(value) for name, value in measurements["figures"].items() if name in host.figures}
@@ -206,7 +206,7 @@ def _with_measurements(host: HostFigures) -> HostFigures:
 
 
 def _measured(value: Any) -> HostFigure:
-    """Raises ValueError for what is no positive number."""
+    """Raises ValueError for a value that is no positive number."""
     if not float(value) > 0:
         raise ValueError(value)
     return HostFigure(float(value), "measured", "eqfuse device measure")

@@ -25,16 +25,16 @@ _PROBE = Path(__file__).with_name("probe.c")
 _FLAGS = {"x86-64-v4": ("-mavx512f", "-mfma"), "x86-64-v3": ("-mavx2", "-mfma")}
 _COMPILERS = ("cc", "gcc", "clang", "g++", "clang++")
 _PROBE_SECONDS = 60.0
-"""How long the probe may take to compile, and to run: it runs for less than a second."""
+"""Seconds that the probe may take to compile, and to run: it runs for less than a second."""
 _LINKS = (50, 250)
 """Lengths of a short and a long chain: the difference of their times excludes the overhead of a whole run."""
 _ROUNDS = 15
 _SHARE = 6
 """A tensor takes one sixth of a cache: two operands and a result of an Add fill half of it."""
 _LARGEST = 128 << 20
-"""Most bytes of a tensor in measurements of memory, so that three fit into little free memory."""
+"""The most bytes of a tensor in measurements of memory: three fit into little free memory."""
 _LEAST_SECONDS = 0.01
-"""The least length of a timing, far longer than clock ticks and interrupts."""
+"""The least seconds of a timing, far longer than clock ticks and interrupts."""
 
 Observer = Callable[[str], None]
 Key = TypeVar("Key")

@@ -16,13 +16,13 @@ from ..support.database import DatabaseError
 from ..support.json_types import JsonFieldError, convert_json, parse_json, shorten
 
 _LONGEST = 1e9
-"""No latency is as many seconds; this refuses infinity."""
+"""No latency is this many seconds; the limit refuses infinity."""
 _MOST_RUNS = 2**63 - 1
 """SQLite's integers have 64 bits."""
 
 
 class FieldError(DatabaseError):
-    """A field of a measurement that holds something else than it should; "" is the name of the whole."""
+    """A field of a measurement that has a wrong content; "" is the name of the whole."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"field {name}: {problem}")
@@ -32,12 +32,12 @@ class FieldError(DatabaseError):
 
 @dataclass(frozen=True)
 class Measurement:
-    """The time of a sub-graph on a device under a schedule. Raises FieldError for content that no measurement has.
+    """The time of a sub-graph on a device under a schedule. Raises FieldError for contents that no measurement has.
 
     `key` is the sub-graph's canonical key (64 hex digits) and `subgraph` the readable text behind it. A compiled kernel
     has the `template` that made it, and the `estimate` of its seconds; otherwise these are "" and 0. `latency` is the
     median of `runs` runs and `spread` their interquartile range, both in seconds. `schedule` is JSON in its canonical
-    spelling, "" where none was chosen. `versions` names the software that compiled and ran it. `measured_at` is UTC.
+    spelling, "" without one. `versions` names the software that compiled and ran it. `measured_at` is UTC.
     """
 
     key: str
@@ -93,7 +93,7 @@ def record_of(measurement: Measurement) -> dict[str, Any]:
 
 
 def measurement_of(record: object) -> Measurement:
-    """The measurement that `record_of` made plain data of. Raises FieldError."""
+    """The measurement whose plain data `record_of` made. Raises FieldError."""
     if isinstance(record, dict):
         for name in record:
             if name not in FIELDS:
@@ -130,7 +130,7 @@ def _canonical_schedule(text: str) -> str:
 
 
 def _check_storable(name: str, text: str) -> None:
-    """Raise FieldError for a text that SQLite does not keep as it is."""
+    """Raise FieldError for a text that SQLite would change."""
     try:
         is_storable = b"\0" not in text.encode()
     except UnicodeEncodeError:

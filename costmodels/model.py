@@ -49,7 +49,7 @@ class CostModel(Protocol):
 
 @dataclass(frozen=True)
 class FlopsCost:
-    """DNNFusion's metric. Of two graphs with as many FLOPs, that with fewer nodes and then fewer bytes moved wins."""
+    """DNNFusion's metric. Of two graphs with equal FLOPs, the one with fewer nodes and then fewer bytes moved wins."""
 
     name: str = "flops"
     unit: str = "FLOP"

@@ -64,7 +64,7 @@ _BEST = f"SELECT {_COLUMNS}, min(latency) FROM ({_NEWEST}) GROUP BY key"
 _FACTORS = "SELECT template, latency / estimate FROM measurement WHERE device = :device AND estimate > 0"
 _SCHEDULES = "SELECT key, schedule, latency FROM measurement WHERE device = :device AND versions = :versions"
 _LEAST_RATIOS = 3
-"""Kernels of a template that have to be measured before they say something of others."""
+"""The fewest measured kernels of a template from which a factor for others is taken."""
 
 _ELSEWHERE = "set XDG_CACHE_HOME, or name another file with --database"
 
@@ -81,7 +81,7 @@ class ProfileDatabase:
     """Measurements kept in a file. Many processes may use it at once; reading never makes the file.
 
     A damaged file is moved aside, with a warning on standard error, and a new one takes its place. Every method raises
-    DatabaseError where the file is locked for too long or may not be used. Make one by `open`.
+    DatabaseError if the file is locked for too long or may not be used. Make one by `open`.
     """
 
     file: DatabaseFile
@@ -102,8 +102,8 @@ class ProfileDatabase:
     def best(self, key: str, device: str, versions: Mapping[str, str] | None = None) -> Measurement | None:
         """The fastest schedule of a sub-graph, each schedule by its newest measurement; None without a measurement.
 
-        `versions` limits it to measurements with exactly this software. The first call reads all that is known of the
-        device; later ones look it up in memory, and see what this object has changed but not what others have.
+        `versions` limits it to measurements with exactly this software. The first call reads all measurements of the
+        device; later ones look them up in memory, and see changes by this object but not by others.
         """
         wanted = None if versions is None else canonical_json(dict(versions))
         if (device, wanted) not in self._best:
@@ -129,7 +129,7 @@ class ProfileDatabase:
         return self.file.read(lambda c: c.execute(statement, chosen).fetchall(), [])
 
     def add(self, *measurements: Measurement) -> int:
-        """Keep these, all or none; how many are in the database now (those with a newer one there are not)."""
+        """Keep these, all or none; returns how many of them are in the database now (not those with a newer one)."""
         rows = [_row(m) for m in measurements]
         self._best.clear()
         return self.file.write(lambda c: sum(c.execute(_ADD, row).rowcount for row in rows)) if rows else 0
@@ -140,7 +140,7 @@ class ProfileDatabase:
         return self.file.read(lambda c: tuple(map(_measurement, c.execute(_ALL, chosen))), ())
 
     def clear(self, *, device: str | None = None, key: str | None = None) -> int:
-        """Remove every measurement, or those of a device and a key; how many these were."""
+        """Remove every measurement, or those of a device and a key; returns their number."""
         self._best.clear()
         chosen = {"device": device, "key": key}
         if not self.file.read(lambda _: True, False):
@@ -148,14 +148,14 @@ class ProfileDatabase:
         return self.file.write(lambda c: c.execute(_CLEAR, chosen).rowcount)
 
     def export(self, file: Path | str, *, device: str | None = None) -> int:
-        """Write every measurement, or those of a device, as JSON: the whole file or none. How many these were."""
+        """Write every measurement, or those of a device, as JSON: the whole file or none. Returns their number."""
         measurements = self.all(device=device)
         content = {"format": _FORMAT, "version": _FORMAT_VERSION}
         _write(Path(file), readable_json({**content, "measurements": [record_of(m) for m in measurements]}))
         return len(measurements)
 
     def load(self, file: Path | str) -> tuple[int, int]:
-        """Add what `export` wrote, all or none: how many were read, and how many of these were kept.
+        """Add the measurements of a file of `export`, all or none; returns how many were read, and how many kept.
 
         Raises FieldError and DatabaseError with the file's name and the place in it.
         """

@@ -1,4 +1,4 @@
-"""Which register tile: an analytic count of cycles, no search.
+"""The choice of a register tile by an analytic count of cycles, without a search.
 
 The innermost loops of a product sum hold `rows` x `vectors` accumulators in registers; each step of the reduction loads
 `vectors` vectors of one operand, broadcasts `rows` scalars of the other, and does rows*vectors fused multiply-adds.
@@ -17,14 +17,14 @@ LATENCY = 4
 MISS = 0.2
 """Cycles that a load costs beyond its port, on average: it prefers large tiles, which load less per product."""
 ELEMENT_BITS = 128
-"""Up to this width of vectors a multiplication takes one operand as an element of a vector (fmla by element)."""
+"""The most bits of vectors for which a multiplication takes one operand as an element of a vector (fmla by element)."""
 SCALAR_STORE = 1.5
 """Cycles for taking one element out of a vector and storing it."""
 EVICTED_STORE = 10.0
-"""The same where the line has left the first cache since its last element was stored. On an EPYC with AVX-512, a
+"""Cycles as above, if the line has left the first cache since its last element was stored. On an EPYC with AVX-512, a
 transposed convolution to planes of 4 KiB took 8 cycles more for each element by tiles of 32 columns than by 8."""
 EVICTED_LOAD = 6.0
-"""Cycles for an element whose line has left the first cache since the one beside it was loaded; measured there, too."""
+"""Cycles for an element whose line has left the first cache since its neighbour was loaded; measured there, too."""
 MOST_VECTORS = 6
 """Vectors of a row of a tile; wider ones never fit the registers with enough rows."""
 
@@ -49,20 +49,20 @@ class Tile:
 
     @property
     def features(self) -> Mapping[str, float]:
-        """The numbers that a learned model judges it by."""
+        """The numbers by which a learned model judges it."""
         accumulators = self.rows * self.vectors
         return {"rows": self.rows, "vectors": self.vectors, "lanes": self.lanes, "accumulators": accumulators}
 
     def step_cycles(self, device: Device) -> float:
-        """Cycles per step of the reduction: the scarcest of arithmetic, loads and latency, and some loads that miss."""
+        """Cycles of a step of the reduction: the scarcest of arithmetic, loads and latency, and loads that miss."""
         products, loads = self.rows * self.vectors, self.rows + self.vectors
         return max(products / device.fma_ports, loads / device.load_ports, float(LATENCY)) + MISS * loads
 
     def fits(self, device: Device, *, window: bool = False) -> bool:
         """Whether accumulators, loaded vectors and broadcasts stay in the vector registers.
 
-        One broadcast at a time; with a `window` all rows', for the compiler keeps them for the next position. NEON
-        multiplies by elements of vectors, of which the compiler loads one for each row.
+        One broadcast is held at a time; with a `window` those of all rows, for the compiler keeps them for the next
+        position. NEON multiplies by elements of vectors, of which the compiler loads one for each row.
         """
         broadcasts = self.rows if window or device.vector_bits <= ELEMENT_BITS else 1
         return self.rows * self.vectors + self.vectors + broadcasts <= device.vector_registers
@@ -81,7 +81,7 @@ def register_tiles(rows: int, columns: int, device: Device, *, window: bool) -> 
 
 def tile_cycles(tile: Tile, rows: int, columns: int, depth: int, device: Device, stride: int | None = None) -> float:
     """Cycles for the whole rows x columns output, which runs along the vectorised axis, or else has its next element
-    `stride` bytes on."""
+    `stride` bytes away."""
     count = -(-rows // tile.rows) * -(-columns // tile.columns)
     each = 1.0
     if stride is not None:

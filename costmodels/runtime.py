@@ -1,4 +1,4 @@
-"""What a runtime makes of a graph, as data: which operators it runs as one kernel, and in which form it must find them.
+"""A runtime as data: the operators that it runs as one kernel, and the form in which it must find them.
 
 A file of `runtimes/` describes one version of a runtime; README.md has the tables.
 """
@@ -53,7 +53,7 @@ class Apart(_Table, frozen=True):
 
 
 class Blocked(_Table, frozen=True):
-    """The layout in blocks of `block` channels that operators of `starting` run in, on a `family` of processors.
+    """The layout in blocks of `block` channels in which operators of `starting` run, on a `family` of processors.
 
     They need a multiple of `multiple` channels. Operators of `keeping` stay in it. `reorder` is the cost of a change
     of layout, relative to that of a copy; `sum` the share that remains of the cost of an Add to a convolution,
@@ -93,7 +93,7 @@ class Runtime(_Table, frozen=True):
         return Runtime(spelling=self.spelling)
 
     def spell(self, operator: str, literals: Mapping[str, object], opset: int) -> tuple[str, ...]:
-        """The lines in which an operator has to be written at an opset, () where it is a node as any other."""
+        """The lines in which an operator has to be written at an opset, () if it is a node like any other."""
         for spelling in self.spelling:
             is_meant = spelling.operator == operator and spelling.since <= opset < spelling.before
             if is_meant and all(literals.get(name) == value for name, value in spelling.when.items()):
@@ -101,7 +101,7 @@ class Runtime(_Table, frozen=True):
         return ()
 
     def on(self, family: str) -> Runtime:
-        """The runtime on processors of a family: without a layout in blocks where that is another one's."""
+        """The runtime on processors of a family, without a layout in blocks of another family."""
         is_meant = self.blocked is not None and family == self.blocked.family
         return self if is_meant else msgspec.structs.replace(self, blocked=None)
 
@@ -120,7 +120,7 @@ def runtime_names() -> list[str]:
 
 @cache
 def load_runtime(name: str) -> Runtime:
-    """The runtime of that name, or of that file where the text ends in ``.toml``. Raises OptionError."""
+    """The runtime of that name, or of that file if the text ends in ``.toml``. Raises OptionError."""
     if name == NONE:
         return NO_RUNTIME
     path = Path(name) if name.endswith(".toml") else DIRECTORY / f"{name}.toml"

@@ -1,7 +1,7 @@
 """Seconds of the arithmetic of compiled kernels, as their schedules estimate it.
 
 Products are counted by register tiles, 3x3 convolutions also by Winograd's minimal filters, and windows over single
-channels by vectors of channels. For other operators the table of a runtime's kernels (roofline.py) has to do.
+channels by vectors of channels. All other operators take the table of a runtime's kernels (roofline.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .register_tiles import LATENCY, least_tile_cycles
 from .roofline import compute_seconds, copy_seconds, is_depthwise
 
 CALL_CYCLES = 300.0
-"""Cycles of a kernel beside its loops. The call takes 30; then its code, arguments and first lines are fetched."""
+"""Cycles of a kernel beside its loops: the call takes 30; then its code, arguments and first lines are fetched."""
 VIEW_SECONDS = 1e-9
 """Seconds of a view, which nothing runs: of two graphs that cost the same, the one with fewer of them is taken."""
 _RECURRENT_PRODUCTS = 0.8
@@ -32,13 +32,13 @@ transforms of inputs and outputs in one dimension."""
 _TRANSFORM = 1.3
 """Cycles of a transform per cycle of its instructions: some of its values do not fit the registers."""
 _CLEARLY = 1.1
-"""A minimal filter is taken where it is estimated to be faster than direct products by this factor."""
+"""A minimal filter is taken if it is estimated to be faster than direct products by this factor."""
 _WINDOW_PIXELS, _WINDOW_VECTORS = 6, 2
 """The largest register tile of a window: pixels of a row, and vectors of channels."""
 _SPARE_REGISTERS, _SPILLED = 4, 1.5
-"""Vector registers for other values, and how many times as long a window takes whose values do not fit the others."""
+"""Vector registers for other values, and the factor on the time of a window whose values do not fit the rest."""
 _COPY_CYCLES = 1.5
-"""Cycles for a vector that is copied to surround a map with a border."""
+"""Cycles for a vector that is copied to surround a feature map with a border."""
 
 
 _INSTRUCTIONS = {
@@ -51,14 +51,14 @@ _INSTRUCTIONS = {
 }  # fmt: skip
 """Instructions of compiled kernels for a vector of elements: cycles on an AVX-512 core (Zen 5), two of them in each."""
 _ROW_CYCLES = {"Softmax": 10.0, "LogSoftmax": 10.0, "LayerNormalization": 20.0, "RMSNormalization": 20.0}
-"""Cycles of a row beside its vectors: what the lanes hold is joined and used for all (rows of 49 to 196, AMD Zen 5)."""
+"""Cycles of a row beside its vectors: lanes are combined and the result is used for all (rows of 49 to 196, Zen 5)."""
 _RUN_SHARE = 0.25
-"""Compiled loops move a contiguous run in this share of the cycles that a runtime's kernel takes."""
+"""The share of a runtime kernel's cycles in which compiled loops move a contiguous run."""
 
 
 def moving_seconds(size: int, device: Device) -> float:
-    """Seconds to move bytes that a kernel makes, or reads soon after they were made: what each level holds at its rate,
-    for caches have not lost all of a map that is a little larger than they are."""
+    """Seconds to move bytes that a kernel writes, or reads soon after they were written: the part that each level holds
+    moves at its rate, for a feature map a little larger than a cache is partly still there."""
     seconds, held = 0.0, 0
     for level in device.caches:
         seconds += max(0, min(size, level.size) - held) / level.bandwidth
@@ -93,8 +93,8 @@ def is_window(operation: Operation) -> bool:
 
 
 def copies_border(operation: Operation) -> bool:
-    """Whether a kernel of a window over single channels copies what it reads to surround it with a border. Sums do not,
-    whose operand is a parameter of known size: they leave out what is outside."""
+    """Whether a kernel of a window over single channels copies its operand to surround it with a border. A sum whose
+    operand is a parameter of known size does not: it leaves out the elements outside."""
     return operation.op in POOLS and operation.op != "AveragePool"
 
 
@@ -104,7 +104,7 @@ def is_along_last(operation: Operation) -> bool:
 
 
 def _reduced_row_cycles(operation: Operation, device: Device) -> float | None:
-    """The cycles of an operator along rows; None where their length is not known."""
+    """The cycles of an operator along rows; None if their length is not known."""
     if not operation.output.elements:
         return None
     length = operation.output.dimensions[-1]
@@ -118,7 +118,7 @@ def run_seconds(operation: Operation, device: Device) -> float:
 
 
 def _product_cycles(operation: Operation, device: Device) -> float | None:
-    """The cycles of a matrix product or a convolution; None where its sizes are not known."""
+    """The cycles of a matrix product or a convolution; None if its sizes are not known."""
     result, weights = operation.output.dimensions, operation.operand(1).dimensions
     if not result or not operation.output.elements or not weights:
         return None
@@ -160,7 +160,7 @@ def _filter_cycles(operation: Operation, direct: float, device: Device) -> float
 
 
 def border_seconds(operation: Operation, device: Device) -> float:
-    """Time to surround what a window over single channels reads with a border, where the kernel copies it."""
+    """Time to surround the operand of a window over single channels with a border, if the kernel copies it."""
     maps, pads = operation.operand(0).dimensions, operation.integers("pads")
     axes = len(maps) - 2
     if axes < 1 or not any(pads):
@@ -170,13 +170,13 @@ def border_seconds(operation: Operation, device: Device) -> float:
 
 
 def _window_cycles(operation: Operation, device: Device) -> float | None:
-    """The cycles of a convolution of single channels, or of pooling; None where sizes or window are not known."""
+    """The cycles of a convolution of single channels, or of pooling; None if sizes or window are not known."""
     result, maps = operation.output.dimensions, operation.operand(0).dimensions
     if len(result) < 3 or len(maps) != len(result) or not operation.output.elements:
         return None
     is_pool = operation.op in POOLS
     kernel = operation.integers("kernel_shape") if is_pool else operation.operand(1).dimensions
-    if not kernel:  # an opaque pooling, such as one whose positions are rounded up for free sizes
+    if not kernel:  # an opaque pooling, such as one whose positions are rounded up for dynamic sizes
         return None
     window = window_size(operation) if is_pool else depth(operation)
     vectors, rows = ceil(result[1] / device.lanes), result[0] * prod(result[2:-1])
@@ -200,7 +200,7 @@ def _pixel_row_cycles(length: int, vectors: int, window: int, across: int, devic
 
 def _recurrent_seconds(operation: Operation, device: Device) -> float:
     """Products with the inputs of all steps at once; then each step multiplies the state, reading all recurrent weights
-    from where they fit, and computes the gates."""
+    from the cache that holds them, and computes the gates."""
     x, w, r = (operation.operand(n) for n in range(3))
     if len(x.dimensions) != 3 or len(r.dimensions) != 3:
         return compute_seconds(operation, device)

@@ -16,7 +16,7 @@ _PICKING = frozenset(("Slice", "Gather", "GatherElements", "GatherND"))
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes read and written, each counted once, whatever the caches hold."""
+    """Bytes read and written, each counted once, without regard to the contents of caches."""
 
     read: int
     written: int

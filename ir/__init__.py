@@ -1,1 +1,1 @@
-"""The nouns that every layer speaks: tensor types, the operator graph, and the table of operators."""
+"""The nouns of every layer: tensor types, the operator graph, and the table of operators."""

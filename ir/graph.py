@@ -1,4 +1,4 @@
-"""The graph that is cut into sub-graphs: operators that run, and the values between them.
+"""The graph that is partitioned into sub-graphs: operators that run, and the values between them.
 
 It knows nothing of ONNX files or e-graphs. Only operators that depend on an input of the model are in it: the others
 are computed before any run, and appear as constant values.
@@ -20,8 +20,8 @@ from .types import Dimension, TensorType
 class Value:
     """A tensor. `producer` is the index of the operator that makes it, None for inputs of the graph and constants.
 
-    `type` is None where it could not be told; `is_output` says that whoever runs the graph reads it. Where a call
-    decides about dimensions, `type` has typical sizes, for estimates, and `free` the texts of sizes (`ir/sizes.py`).
+    `type` is None if it is not known; `is_output` says that the caller reads it. With dynamic dimensions `type` has the
+    sizes that are optimised for, and `free` the texts of sizes (`ir/sizes.py`).
     """
 
     name: str
@@ -39,11 +39,11 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One node. `inputs` and `outputs` are indices of values, in ONNX's order, None where an input is absent.
+    """One node. `inputs` and `outputs` are indices of values, in ONNX's order, None if an input is absent.
 
-    `attributes` are canonical where the rules know the operator: what some opsets give as an input (axes, perm, ...) is
-    an attribute here. `is_opaque`: nothing is known of it (another domain, a body, attributes that are computed), so
-    nothing may be fused with it. `absent` are the positions of outputs that the node leaves out in front of others.
+    `attributes` are canonical if the rules know the operator: an input of some opsets (axes, perm, ...) is an attribute
+    here. `is_opaque`: nothing is known of it (another domain, a body, attributes that are computed), so nothing may be
+    fused with it. `absent` are the positions of outputs that the node leaves out in front of others.
     """
 
     name: str
@@ -65,22 +65,22 @@ class OperatorGraph:
     operators: tuple[Operator, ...]
     values: tuple[Value, ...]
     sizes: Mapping[str, int] = field(default_factory=dict, compare=False)
-    """Typical sizes of dynamic dimensions, by their names."""
+    """The sizes of dynamic dimensions that are optimised for, by their names."""
     equal: tuple[tuple[Size, Size], ...] = field(default=(), compare=False)
-    """Sizes that are equal in every run that ends without an error, though they differ in form."""
+    """Sizes that are equal in every valid run, although their forms differ."""
     lowest: Mapping[str, int] = field(default_factory=dict, compare=False)
-    """What dynamic dimensions, by their names, are never below in such a run."""
+    """The least sizes of dynamic dimensions in a valid run, by their names."""
 
     @cached_property
     def at_call(self) -> OperatorGraph:
-        """The graph with the sizes that hold for every call in place of typical ones."""
+        """The graph with the sizes that hold for every call instead of those that are optimised for."""
         if all(value.free is None for value in self.values):
             return self
         values = (value if value.free is None else replace(value, type=value.free, free=None) for value in self.values)
         return replace(self, values=tuple(values))
 
     def with_typical(self, sizes: Mapping[str, int]) -> OperatorGraph:
-        """The graph `at_call` with these typical sizes."""
+        """The graph `at_call`, optimised for these sizes."""
 
         def fix(dimension: Dimension) -> Dimension:
             return dimension if dimension_as_size(dimension) is None else dimension_size(dimension, sizes)
@@ -92,7 +92,7 @@ class OperatorGraph:
         return replace(self, values=tuple(map(at, self.at_call.values)), sizes=sizes)
 
     def at_sizes(self, sizes: Mapping[str, int]) -> OperatorGraph:
-        """The graph `at_call` where some dynamic dimensions have these sizes."""
+        """The graph `at_call` with these sizes of some dynamic dimensions."""
         numbers = {name: number(size) for name, size in sizes.items()}
 
         def fix(dimension: Dimension) -> Dimension:
@@ -142,13 +142,13 @@ class OperatorGraph:
         return sum(self.values[value].extent.bytes for value in self.operators[index].outputs)
 
     def inputs_of(self, members: Collection[int]) -> tuple[int, ...]:
-        """Values that operators read and none of them makes, in the order they are read first."""
+        """Values that operators read and none of them makes, in the order in which they are first read."""
         inside = set(members)
         read = dict.fromkeys(v for m in members for v in self.operators[m].inputs if v is not None)
         return tuple(v for v in read if self.values[v].producer not in inside)
 
     def outputs_of(self, members: Collection[int]) -> tuple[int, ...]:
-        """Values that operators make and others read, or whoever runs the graph, in the order of the graph."""
+        """Values that operators make and others, or the caller, read, in the order of the graph."""
         inside = set(members)
         values = (v for m in sorted(inside) for v in self.operators[m].outputs)
         return tuple(v for v in values if self.values[v].is_output or not inside.issuperset(self.consumers[v]))

@@ -1,4 +1,4 @@
-"""Index maps: which elements of its operands an element of an operator's result is computed from.
+"""Index maps: the elements of its operands from which an element of an operator's result is computed.
 
 An operator is a nest of loops: one for each axis of its result, and one for each axis that it reduces. An operand is
 read, along each of its axes, at a quasi-affine expression of these loops, as by the indexing maps of MLIR's linalg.
@@ -29,7 +29,7 @@ class Axis:
 class Reduction:
     """Every position of a loop that the operator reduces; loops are numbered behind the axes of the result.
 
-    `beside` is an axis of the result where the element at its own position is also read by itself, as a Softmax does.
+    `beside` is an axis of the result if the element at its own position is also read by itself, as a Softmax does.
     """
 
     number: int
@@ -55,7 +55,7 @@ class Quotient:
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """What remains of a position divided by a number."""
+    """The remainder of a position divided by a number."""
 
     position: Index
     modulus: int
@@ -74,7 +74,7 @@ class Resized:
 class Unknown:
     """A position between 0 and `extent` that depends on these axes of the result in a way that is not written out.
 
-    `repeats` says whether several elements of the result may read the same position, and `is_data` whether data decide.
+    `repeats`: several elements of the result may read the same position; `is_data`: data decide on the position.
     """
 
     axes: tuple[Axis, ...]
@@ -91,7 +91,7 @@ OperandMap = tuple[Index, ...]
 
 @dataclass(frozen=True, slots=True)
 class IndexMaps:
-    """The axes of a result, and the map of each operand: None where no element of it is read, or it is absent.
+    """The axes of a result, and the map of each operand: None if no element of it is read, or it is absent.
 
     `shapes` are those of the operands.
     """
@@ -110,7 +110,7 @@ class IndexMaps:
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
-    """An operator applied to operands of known shapes (None: absent), asked for its result number `number`."""
+    """An operator applied to operands of known shapes (None: absent), asked for its result `number`."""
 
     attributes: Attributes
     operands: tuple[Shape | None, ...]
@@ -119,7 +119,7 @@ class OperatorCall:
 
     @property
     def data(self) -> Shape:
-        """The shape of the first operand; () where it is absent."""
+        """The shape of the first operand; () if it is absent."""
         return (self.operands[0] if self.operands else None) or ()
 
     @property
@@ -128,7 +128,7 @@ class OperatorCall:
         return tuple(Axis(number, extent) for number, extent in enumerate(self.results[self.number]))
 
     def operand(self, number: int) -> Shape | None:
-        """The shape of an operand; None where it is absent."""
+        """The shape of an operand; None if it is absent."""
         return self.operands[number] if number < len(self.operands) else None
 
     def integer(self, name: str, default: int) -> int:
@@ -139,7 +139,7 @@ class OperatorCall:
         return value if isinstance(value, int) else default
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """A list attribute; () where it is missing."""
+        """A list attribute; () if it is missing."""
         value = self.attributes.get(name, ())
         return value if isinstance(value, tuple) else ()
 
@@ -149,11 +149,11 @@ class OperatorCall:
 
 
 MakeIndexMaps = Callable[[OperatorCall], IndexMaps | None]
-"""The index maps of a call; None where its shapes do not fit or nothing is known of it."""
+"""The index maps of a call; None if its shapes do not fit or nothing is known of it."""
 
 
 def index_maps(make: MakeIndexMaps, call: OperatorCall) -> IndexMaps | None:
-    """The index maps of a call; None where its shapes do not fit its attributes, or nothing is known of it."""
+    """The index maps of a call; None if its shapes do not fit its attributes, or nothing is known of it."""
     try:
         maps = make(call)
     except (ValueError, IndexError):
@@ -193,7 +193,7 @@ def sum_of(start: int, *terms: tuple[int, Index]) -> Index:
 def aligned_map(shape: Shape, axes: Sequence[Axis]) -> OperandMap:
     """An operand that is broadcast to `axes`: aligned from the last one, axes of one element are repeated.
 
-    Raises ValueError where the shapes do not fit.
+    Raises ValueError if the shapes do not fit.
     """
     if len(shape) > len(axes):
         raise ValueError(f"an operand of rank {len(shape)} is not broadcast to rank {len(axes)}")
@@ -313,4 +313,4 @@ def interval(index: Index, intervals: Sequence[tuple[int, int]]) -> tuple[int, i
 
 
 REACH = 3
-"""How many elements beyond its place a resized element reads at most: cubic 2, and 1 for how places are rounded."""
+"""The most elements beyond its place that a resized element reads: cubic 2, and 1 for the rounding of places."""

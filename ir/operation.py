@@ -1,4 +1,4 @@
-"""One operator with the sizes of its operands and output, as the costs need them."""
+"""One operator with the sizes of its operands and output, as costs need them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .size_names import declared_sizes, parse_size
 from .types import Dimension, TensorType
 
 SYMBOL = 128
-"""What an unknown dimension counts: the order of a sentence length or of a feature map's side. A batch counts 1
+"""The size that costs assume for an unknown dimension: that of a sentence or of a feature map's side. A batch counts 1
 (`assume_sizes`): so models are deployed, and so a flattened batch x length counts the same."""
 _IMAGE_RANK = 4
-"""The least rank of an input whose free first dimension is a batch whatever its name."""
+"""The least rank of an input whose dynamic first dimension is a batch whatever its name."""
 _COLOURS = (1, 3, 4)
 """Numbers of channels of an image that is stored channels last and may come without a batch."""
 _LENGTH = re.compile("seq|len|time|frame|token|height|width", re.IGNORECASE)
@@ -48,7 +48,7 @@ ABSENT = Extent((), 0, 0)
 def dimension_size(dimension: Dimension, sizes: Mapping[str, int] = NO_SIZES) -> int:
     """The number a dimension counts: itself, that of `sizes`, 1 for a symbolic batch ("N", "batch..."), else `SYMBOL`.
 
-    An expression of names counts what it is of their numbers.
+    An expression of names counts its value for their numbers.
     """
     if isinstance(dimension, int):
         return dimension if dimension >= 0 else SYMBOL
@@ -68,9 +68,9 @@ def _symbol_size(name: str, sizes: Mapping[str, int]) -> int:
 def assume_sizes(shapes: Iterable[Sequence[Dimension]]) -> dict[str, int]:
     """The number that each symbolic dimension of the inputs counts: 1 for a batch, else `SYMBOL`.
 
-    Batches are those that are named so, the first dimension of an image or of what has still more axes, unless it is
-    another axis of one as well, and that of an input whose other axes are a whole sample, unless it is another axis of
-    any input.
+    A batch is a dimension with such a name; the first dimension of an image or of a tensor with still more axes, unless
+    it is another axis of one as well; and that of an input whose other axes are a whole sample, unless it is another
+    axis of any input.
     """
     shapes = [*shapes]
     images = [shape for shape in shapes if len(shape) >= _IMAGE_RANK]
@@ -94,9 +94,9 @@ def _first_axes(shapes: Iterable[Sequence[Dimension]], others: Iterable[Sequence
 
 
 def _has_samples(shape: Sequence[Dimension]) -> bool:
-    """Whether the first axis of an input may count samples, since what follows has many elements.
+    """Whether the first axis of an input may count samples, since the other axes have many elements.
 
-    It does not where it is called a length, where another axis is called a batch, or for the height of one image.
+    It does not if it is called a length, if another axis is called a batch, or for the height of one image.
     """
     if len(shape) < 2 or not isinstance(shape[0], str) or _LENGTH.search(shape[0]):
         return False
@@ -122,7 +122,7 @@ class Operation:
     """An operator whose cost is to be predicted.
 
     `operands` keeps ONNX's order with `ABSENT` for those not given. `constant` says which operands are known before any
-    run; an absent one counts as known. `types` and `output_type` are what the sizes come from, where `of` made it.
+    run; an absent one counts as known. `types` and `output_type` are the types from which `of` computed the sizes.
     """
 
     op: str
@@ -165,7 +165,7 @@ class Operation:
 
     @property
     def largest(self) -> int:
-        """Elements of the largest of output and operands: what a pass over the data iterates on."""
+        """Elements of the largest of output and operands: those that a pass over the data visits."""
         return max([self.output.elements, *[o.elements for o in self.operands]])
 
     @property
@@ -180,7 +180,7 @@ class Operation:
 
     @property
     def continued(self) -> tuple[int, ...]:
-        """Of a link of a chain: per operand, 1 if it is itself such a link, with the same attributes."""
+        """For a link of a chain: per operand, 1 if it is itself such a link, with the same attributes."""
         return self.integers("continued") if self.op in VARIADIC else ()
 
     @property

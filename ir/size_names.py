@@ -16,7 +16,7 @@ _LONGEST_TEXT = 2000
 
 @lru_cache(maxsize=1 << 12)
 def parse_size(text: str) -> Size | None:
-    """The polynomial of a text, such as that of another one, `32k` or `past + 1`; None for a text that is none."""
+    """The polynomial of a text, such as the text of a polynomial, `32k` or `past + 1`; None for any other text."""
     try:
         return _Parser(text).parse() if len(text) <= _LONGEST_TEXT else None
     except (ValueError, ZeroDivisionError, RecursionError, TooComplex):
@@ -24,12 +24,12 @@ def parse_size(text: str) -> Size | None:
 
 
 def dimension_as_size(dimension: Dimension) -> Size | None:
-    """What a dimension of an operator graph stands for; None for one of which nothing is known before the run."""
+    """The size that a dimension of an operator graph stands for; None if it is not known before the run."""
     return number(dimension) if isinstance(dimension, int) else parse_size(dimension)
 
 
 def elements(type_: TensorType) -> Size | None:
-    """The number of elements of a tensor; None where it is not known before the run, or too complex."""
+    """The number of elements of a tensor; None if it is not known before the run, or too complex."""
     total = number(1)
     for size in map(dimension_as_size, type_.shape if type_.shape is not None else ("?",)):
         if size is None:
@@ -42,7 +42,7 @@ def elements(type_: TensorType) -> Size | None:
 
 
 class _Parser:
-    """Recursive descent; raises ValueError where the text does not go on as it should."""
+    """Recursive descent; raises ValueError if the text does not continue as it should."""
 
     def __init__(self, text: str) -> None:
         self.tokens: list[str] = []
@@ -114,8 +114,8 @@ class _Parser:
 
 
 def declared_sizes(names: Iterable[str]) -> dict[str, Size]:
-    """What the names of dimensions stand for: expressions of other ones of them, or of one more as in `32*k + 16`, are
-    such; every other name is a symbol."""
+    """The sizes that names of dimensions stand for: an expression of other names, or of one more as in `32*k + 16`, is
+    a polynomial; every other name is a symbol."""
     declared = frozenset(names)
     return {name: _declared_size(name, declared) for name in sorted(declared)}
 

@@ -1,4 +1,4 @@
-"""Relations between sizes that have to hold where a model is to run."""
+"""Relations between sizes that have to hold for a model to run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Relation:
 
     @property
     def text(self) -> str:
-        """The complaint where it does not hold."""
+        """The complaint if it does not hold."""
         wrong = {"equal": "is not", "least": "is below", "most": "is above", "broadcast": "is neither 1 nor"}
         return f"a size of {self.left} {wrong[self.name]} {self.right}"
 
@@ -33,12 +33,12 @@ class Relation:
 
     @property
     def is_open(self) -> bool:
-        """Whether sizes of a call decide about it."""
+        """Whether it depends on the sizes of a call."""
         is_number = self.left.number is not None and self.right.number is not None
         return self.left != self.right and not is_number and not (self.name == "broadcast" and self.left == ONE)
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it is true of these sizes, or they do not decide about it."""
+        """Whether it is true of these sizes, or does not depend on them alone."""
         try:
             left, right = self.left.value(sizes.__getitem__), self.right.value(sizes.__getitem__)
         except KeyError:  # a size that depends on the values of inputs

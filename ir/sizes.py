@@ -1,7 +1,7 @@
 """Sizes that depend on dynamic dimensions, in a normal form: polynomials with integer coefficients.
 
-A polynomial is made of `Atom`s: a symbol, which stands for a size of 0 and more; a floor division that does not come
-out even for every size; the least or greatest of several polynomials. Two polynomials of one normal form are equal for
+A polynomial is made of `Atom`s: a symbol, which stands for a size of at least 0; a floor division that leaves a
+remainder for some sizes; the least or greatest of several polynomials. Two polynomials of one normal form are equal for
 every size of the symbols. (The reverse does not hold: `(H + 1) // 2` is `H - H // 2`, and differs in form.)
 
 The text of a polynomial is its identity, and serves as the name of a dimension: `2*H + 1`, `(H + 1)//2`, `min(2, H)`.
@@ -17,7 +17,7 @@ from math import gcd
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _MOST_TERMS = 64
-"""Terms of the largest polynomial; what grows larger is no shape, and counts as unknown."""
+"""Terms of the largest polynomial; one with more is no shape of a real model, and counts as unknown."""
 
 
 class TooComplex(Exception):
@@ -106,7 +106,7 @@ class Size:
         return rebuild(self, lambda name: symbols.get(name))
 
     def value(self, size_of: Callable[[str], int]) -> int:
-        """The number it is where each symbol has the size that `size_of` gives. ZeroDivisionError is possible."""
+        """The value if each symbol has the size that `size_of` gives. Raises ZeroDivisionError for a divisor of 0."""
         total = 0
         for factors, coefficient in self.terms:
             for atom in factors:
@@ -168,7 +168,7 @@ ONE = number(1)
 
 
 def neighbour_products(shapes: Iterable[Sequence[Size | None]]) -> dict[tuple[Size, Size], Size]:
-    """The products of neighbouring dimensions, each by its first factor and the product of the others, where one of
+    """The products of neighbouring dimensions, each by its first factor and the product of the others, if one of
     these two is no number. Unknown dimensions, and products of too many terms, are left out.
     """
     products: dict[tuple[Size, Size], Size] = {}
@@ -199,7 +199,7 @@ def symbol(name: str) -> Size:
 
 
 def floor_divide(dividend: Size, divisor: Size) -> Size:
-    """The quotient, rounded down. ZeroDivisionError for a divisor of 0.
+    """The quotient, rounded down. Raises ZeroDivisionError for a divisor of 0.
 
     A divisor that is not a number divides evenly, or the quotient is an atom.
     """
@@ -276,7 +276,7 @@ def _without(factors: Monomial, taken: Monomial) -> Monomial | None:
 
 
 def extremum(kind: str, sizes: Iterable[Size]) -> Size:
-    """The least ("min") or greatest ("max") of some sizes; what all have in common stands outside."""
+    """The least ("min") or greatest ("max") of some sizes; a part that all have in common stands outside."""
     parts: dict[Size, None] = {}
     for size in sizes:
         constant = number(size.constant)

@@ -18,7 +18,7 @@ MODULE = "egglog.bindings"
 
 @cache
 def load() -> ModuleType:
-    """Return the module ``egglog.bindings``. Raises EqfuseError where egglog is not installed.
+    """Return the module ``egglog.bindings``. Raises EqfuseError if egglog is not installed.
 
     A later ``import egglog`` gets the same compiled module.
     """

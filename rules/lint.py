@@ -48,7 +48,7 @@ class Problem:
 def lint_files(sources: Sequence[Path | str]) -> list[Problem]:
     """The problems of rule files, or of texts of some, that are to be loaded together; none: they can be.
 
-    Names must also be unique against the shipped catalogue. Raises RuleError where a file cannot be read.
+    Names must also be unique against the shipped catalogue. Raises RuleError if a file cannot be read.
     """
     readable: list[_Source] = []
     unreadable: list[Problem] = []

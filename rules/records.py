@@ -110,7 +110,7 @@ class RuleFile:
 
 
 def option(form: Form, key: str) -> str:
-    """The value behind an option like ``:name``, without quotes; "" where it is not given."""
+    """The value behind an option like ``:name``, without quotes; "" if it is not given."""
     value = _option(form, key)
     return "" if value is None else str(value).strip('"')
 
@@ -254,7 +254,7 @@ def parse(path: Path, document: Document) -> RuleFile:
 
 
 def read_text(path: Path) -> str:
-    """The text of a rule file: UTF-8, a byte-order mark is left out. Raises RuleError where it cannot be read."""
+    """The text of a rule file: UTF-8, a byte-order mark is left out. Raises RuleError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -264,5 +264,5 @@ def read_text(path: Path) -> str:
 
 
 def read_file(path: Path) -> RuleFile:
-    """Read one rule file. Raises RuleError where it cannot be read, SexprError where parentheses do not match."""
+    """Read one rule file. Raises RuleError if it cannot be read, SexprError where parentheses do not match."""
     return parse(path, sexpr.read(read_text(path)))

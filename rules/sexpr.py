@@ -43,7 +43,7 @@ class Form:
 
     @property
     def head(self) -> str:
-        """The first symbol, "" where there is none."""
+        """The first symbol, "" if there is none."""
         return self.items[0].text if self.items and isinstance(self.items[0], Atom) else ""
 
     def __str__(self) -> str:

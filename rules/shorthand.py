@@ -114,7 +114,7 @@ def shared_conditions() -> Conditions:
 
 
 def expand_conditions(rule: Form, conditions: Conditions) -> Form:
-    """The rule with the facts of each condition in place of its call; the rule itself where it calls none."""
+    """The rule with the facts of each condition in place of its call; the rule itself if it calls none."""
     options = [item.text if isinstance(item, Atom) else "" for item in rule.items]
     place = 1 if rule.head == "rule" else options.index(":when") + 1 if ":when" in options else len(options)
     called = rule.items[place] if place < len(options) else None

@@ -74,7 +74,7 @@ KEY = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+)+(/\w+=[^\s/\"]*)*")
 
 
 def key_problem(key: str) -> str:
-    """The problem with the key of an operator in a rule; "" where it names an operator of another domain."""
+    """The problem with the key of an operator in a rule; "" if it names an operator of another domain."""
     from ..ir.operators import OPERATORS  # it imports numpy, and `eqfuse --help` imports this module
 
     name = key.partition("/")[0]

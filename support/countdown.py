@@ -1,4 +1,4 @@
-"""How far a long list is worked off, and how long the rest may take."""
+"""The progress through a long list, and an estimate of the rest."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The libraries of custom operators that every session of ONNX Runtime of this process gets.
 
-They are an environment variable, so that processes that this one starts have them, too; those that it started earlier
-are told with each request (`worker_process`).
+They are an environment variable, so that processes that this one starts have them, too; processes that it started
+earlier get them with each request (`worker_process`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def register(options: Any) -> None:
 
 
 def explain_refusal(text: str) -> str:
-    """What ONNX Runtime says of a model that it refuses, and what to do where it does not know an operator."""
+    """The complaint of ONNX Runtime about a model that it refuses, and advice if it does not know an operator."""
     if "is not a registered function/op" not in text:
         return text
     return f"{text}; --custom-ops LIB.so registers a library of custom operators"

@@ -1,8 +1,8 @@
 """A file that SQLite keeps: made when first written, moved aside when damaged, never half-made.
 
-Every piece of work has a connection of its own, so an object can be shared by forked processes and does not hold on to
+Every piece of work has its own connection, so an object can be shared by forked processes and does not hold on to
 a file that another process has moved aside. SQLite's write-ahead log (WAL) lets readers and a writer work at once and
-keeps what was committed when a process is killed. Making and moving the file is guarded by a lock file beside it.
+keeps committed rows when a process is killed. Making and moving the file is guarded by a lock file beside it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _APPLICATION_ID = slice(68, 72)
 """The place of the application's number in the header of the file."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
-"""The last is a missing table or an unknown format: the statements are ours, so the file is wrong."""
+"""Error codes of a damaged file. The last is a missing table or an unknown format: the statements are right."""
 _NO_ACCESS = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _COMPANIONS = ("-wal", "-shm", "-journal", "")
-"""The ends of a database's files, its own last: as long as that is there, others see that it is damaged."""
+"""The ends of a database's files, its own last: while that exists, others see that it is damaged."""
 _TRIES = 5
 
 
@@ -68,7 +68,7 @@ class DatabaseFile:
     """The file at `path`, of a program's own kind (`application`) and `version`, its tables made by `schema`.
 
     Messages call it a `kind` database, and say how to have it `elsewhere`.
-    `timeout`: seconds to wait for other processes. Everything raises DatabaseError where the file cannot be used.
+    `timeout`: seconds to wait for other processes. Everything raises DatabaseError if the file cannot be used.
     """
 
     path: Path
@@ -84,7 +84,7 @@ class DatabaseFile:
         return self._with_repair(lambda: self._read(work, nothing))
 
     def write(self, work: Work[Result]) -> Result:
-        """Run `work` in one transaction, in a fresh file where there is none or a damaged one."""
+        """Run `work` in one transaction, in a fresh file if there is none or a damaged one."""
         return self._with_repair(lambda: self._write(work))
 
     def _exists(self) -> bool:
@@ -100,7 +100,7 @@ class DatabaseFile:
             with self._translate_errors(), self._connection("mode=rw") as connection:
                 return work(connection)
         except _NoAccessError:
-            # WAL needs files beside the database: where none can be made nobody writes, and none is needed
+            # WAL needs files beside the database: if none can be made, nobody writes, and none is needed
             with self._translate_errors():
                 if not self._exists():
                     return nothing
@@ -137,7 +137,7 @@ class DatabaseFile:
     # --- making the file
 
     def _make(self) -> None:
-        """Make it elsewhere and move it here, so that nobody meets a part of it."""
+        """Make it elsewhere and move it here, so that other processes never see a part of it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._alone(), staging_folder(self.path) as folder:
             if not self._exists():
@@ -207,7 +207,7 @@ class DatabaseFile:
         print(printable(warning), file=sys.stderr)
 
     def _check_ours(self, reason: str) -> None:
-        """Raise DatabaseError where the file may never have been a database of this kind: it stays where it is."""
+        """Raise DatabaseError if the file may never have been a database of this kind: it stays in its place."""
         if not self._exists():
             return
         with self.path.open("rb") as file:
@@ -232,7 +232,7 @@ class DatabaseFile:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Turn errors of SQLite and of the system into ours; programming errors stay what they are."""
+        """Turn errors of SQLite and of the system into eqfuse's; programming errors stay unchanged."""
         try:
             yield
         except (sqlite3.ProgrammingError, sqlite3.InterfaceError):

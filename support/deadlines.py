@@ -1,6 +1,6 @@
 """Deadlines: moments on the clock of `time.monotonic` by which work that can be cut short ends.
 
-They decide nothing but when to stop, so that results depend on no clock where there is time enough.
+They only decide when to stop, so that results depend on no clock if there is time enough.
 """
 
 from __future__ import annotations
@@ -23,6 +23,6 @@ def is_over(deadline: float) -> bool:
 
 
 def require_time(deadline: float) -> None:
-    """Raise OutOfTime where a deadline has come."""
+    """Raise OutOfTime if a deadline has come."""
     if is_over(deadline):
         raise OutOfTime

@@ -1,7 +1,7 @@
 """Modules that are loaded when something in them is asked for, not when they are imported.
 
-A hook in the user's process has its price, but onnx-ir imports sympy at the top of its own module, which nothing here
-can move: without the hook the API takes 0.40 s of CPU more to load (1.08 s in place of 0.68 s, the medians of 20
+A hook in the user's process has a cost, but onnx-ir imports sympy at the top of its own module, which nothing here
+can move: without the hook the API takes 0.40 s of CPU more to load (1.08 s instead of 0.68 s, the medians of 20
 interleaved pairs on a Xeon). `import eqfuse` alone, and `eqfuse.load`, load neither.
 """
 
@@ -21,7 +21,7 @@ _STARTED: set[str] = set()
 
 
 class _Deferred(ModuleType):
-    """A module of which only the import system's own attributes are there.
+    """A module that has only the import system's own attributes.
 
     importlib.util.LazyLoader would not do: before Python 3.14 a mere `import` of its modules loads them.
     """
@@ -79,7 +79,7 @@ def _load(module: ModuleType) -> None:
 
 
 def defer(name: str) -> None:
-    """Let `import name` do nothing until the module is used; without effect where it is loaded or not installed.
+    """Let `import name` do nothing until the module is used; without effect if it is loaded or not installed.
 
     The package that the module is in, if it is in one, is not imported.
     """

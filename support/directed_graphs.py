@@ -16,7 +16,7 @@ Node = TypeVar("Node")
 Successors = Mapping[Node, Iterable[Node]]
 
 _CYCLES_PER_COMPONENT = 16
-"""`short_cycles` starts from at most this many nodes of a component: each cycle becomes a clause of an exact solver."""
+"""The most nodes of a component from which `short_cycles` starts: each cycle becomes a clause of an exact solver."""
 
 
 class CycleError(ValueError):
@@ -46,11 +46,11 @@ def is_acyclic(successors: Successors[Node]) -> bool:
 def topological_order(successors: Successors[Node], key: Callable[[Node], Any]) -> list[Node]:
     """All nodes, each before its successors; of those that can be next, the one with the least key.
 
-    Keys are distinct. Raises CycleError where a node reaches itself.
+    Keys are distinct. Raises CycleError if a node reaches itself.
     """
     place = {node: f"{index:09}" for index, node in enumerate(sorted(successors, key=key))}
     order = list(rustworkx.lexicographical_topological_sort(_graph(successors), key=place.__getitem__))
-    if len(order) < len(place):  # rustworkx leaves out what lies on a cycle or behind it
+    if len(order) < len(place):  # rustworkx leaves out nodes on a cycle or behind it
         raise CycleError("the graph has a cycle, so its nodes have no order")
     return order
 

@@ -18,7 +18,7 @@ def describe_error(error: BaseException) -> str:
 
 
 class EqfuseError(Exception):
-    """Something the user can act on. The message is one line: what, where, what to do."""
+    """An error that the user can act on. The message is one line: what, where, what to do."""
 
     exit_code = 1
 

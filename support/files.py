@@ -15,7 +15,7 @@ from .scratch import staging_folder
 
 
 def check_destination(path: Path) -> None:
-    """Raise UsageError where no file can be written: before the work, not after it."""
+    """Raise UsageError if no file can be written: before the work, not after it."""
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; name the file to write")
     if path.exists() and not path.is_file():
@@ -32,16 +32,16 @@ def cache_folder() -> Path:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write the whole file or none. Raises EqfuseError where it cannot be written."""
+    """Write the whole file or none. Raises EqfuseError if it cannot be written."""
     with staged_file(path) as staged:
         staged.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def staged_file(path: Path) -> Iterator[Path]:
-    """Where to write a file that takes the place of `path` at the end, unless an exception ends the context.
+    """The path at which to write a file that replaces `path` at the end, unless an exception ends the context.
 
-    Raises EqfuseError where it cannot be written.
+    Raises EqfuseError if it cannot be written.
     """
     try:
         with staging_folder(path) as folder:
@@ -52,20 +52,20 @@ def staged_file(path: Path) -> Iterator[Path]:
 
 
 def replace_folder(folder: Path, path: Path) -> None:
-    """Move a folder to `path` on the same file system; what was there is then where `folder` was, or gone.
+    """Move a folder to `path` on the same file system; the earlier content of `path` is then at `folder`, or gone.
 
-    At any time, and whoever else does the same, there is a whole folder at `path`: the last one stays. Only where the
+    At any time, even if other processes do the same, there is a whole folder at `path`: the last one stays. Only if the
     system cannot exchange two names (other than Linux, some network file systems) `path` is free for a moment.
     Raises OSError.
     """
     while True:
         try:
-            os.rename(folder, path)  # replaces nothing but an empty folder
+            os.rename(folder, path)  # replaces only an empty folder
             return
         except OSError as error:
             if error.errno not in _OCCUPIED:
                 raise
-        with suppress(FileNotFoundError):  # somebody else has just moved away what was there
+        with suppress(FileNotFoundError):  # another process has just moved it away
             if _exchange(folder, path):
                 return
             earlier = (folder.with_name(f"{folder.name}.earlier{number}") for number in itertools.count())
@@ -73,7 +73,7 @@ def replace_folder(folder: Path, path: Path) -> None:
 
 
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
-"""The error codes of systems where a folder that is not empty, or a link to one, has the name."""
+"""The error codes of systems if a folder that is not empty, or a link to one, has the name."""
 _CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -81,7 +81,7 @@ _RENAME_EXCHANGE = 2
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two names in one step; False where the system or the file system cannot. Raises OSError."""
+    """Exchange two names in one step; False if the system or the file system cannot. Raises OSError."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:

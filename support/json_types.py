@@ -1,4 +1,4 @@
-"""JSON read by the types of its fields: what does not fit is named by the path of its field."""
+"""JSON read by the types of its fields: a wrong content is named by the path of its field."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
 class JsonFieldError(Exception):
-    """A field that holds something else than it should; `path` is like ``inputs[0].shape``, "" for the whole."""
+    """A field that has a wrong content; `path` is like ``inputs[0].shape``, "" for the whole."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"field {path}: {problem}" if path else problem)
@@ -76,7 +76,7 @@ def _value_at(path: str, content: Any) -> str:
 
 
 def _refuse_unknown(content: object, converted: object, path: str) -> None:
-    """Raise JsonFieldError where the content has a field that no type has."""
+    """Raise JsonFieldError if the content has a field that no type has."""
     if isinstance(content, dict) and isinstance(converted, dict):
         for name, value in content.items():
             place = f"{path}.{name}" if path else name
@@ -89,6 +89,6 @@ def _refuse_unknown(content: object, converted: object, path: str) -> None:
 
 
 def shorten(value: object) -> str:
-    """A value for a message, cut off where it is long."""
+    """A value for a message, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

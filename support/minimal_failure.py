@@ -1,4 +1,4 @@
-"""Which of many suspects make something fail."""
+"""The search for those of many suspects that make something fail."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Item = TypeVar("Item")
 
 
 def minimal_failure(fails: Callable[[Sequence[Item]], bool], suspects: Sequence[Item]) -> tuple[Item, ...]:
-    """Suspects that fail together and none of which can be left out, where all of them together fail.
+    """Suspects that fail together and none of which can be left out; all of them together must fail.
 
     The last one of the shortest prefix that fails is a culprit. With it always added, the next culprit is among those
-    before it, until the culprits fail by themselves. Where more suspects never turn a failure into a pass, leaving out
+    before it, until the culprits fail by themselves. If more suspects never turn a failure into a pass, leaving out
     any one of the result makes it pass. Takes about log2(suspects) calls for each culprit.
     """
     culprits: tuple[Item, ...] = ()

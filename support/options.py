@@ -50,7 +50,7 @@ NotNegativeInteger = Annotated[int, ("ge", 0)]
 """Numbers, and the bounds of msgspec.Meta, which takes time to import."""
 
 if TYPE_CHECKING:
-    # mypy gives an inherited field of a frozen class the type that it takes in place of the one that it keeps
+    # mypy gives an inherited field of a frozen class the type that it accepts instead of the one that it keeps
     from dataclasses import dataclass as option_class
 
     class Converted(Generic[Given, Kept]):
@@ -78,10 +78,10 @@ Counts = Converted[int | Iterable[int], tuple[PositiveInteger, ...]]
 
 @dataclass(frozen=True)
 class About:
-    """What an option says of itself besides its type and default.
+    """The properties of an option besides its type and default.
 
-    `off` is the sentence of the flag ``--no-NAME`` of an option that is on by default. `flags` are spelled otherwise
-    than the name; `const` is the value of a flag without one; `in_commas`: a flag takes several values between commas.
+    `off` is the sentence of the flag ``--no-NAME`` of an option that is on by default. `flags` are spellings other than
+    the name; `const` is the value of a flag without one; `in_commas`: a flag takes several values between commas.
     """
 
     sentence: str
@@ -130,7 +130,7 @@ def takes(options: Callable[Parameters, Kind]) -> Callable[[Callable[[Kind], Ans
         @wraps(function)
         def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Answer:
             require_names(kwargs, shown.parameters)
-            given = shown.bind(*args, **kwargs).arguments  # its TypeError names what is missing, and no class
+            given = shown.bind(*args, **kwargs).arguments  # its TypeError names the missing argument, and no class
             return function(construct(**given))
 
         described: Any = call
@@ -174,7 +174,7 @@ def _paragraph(text: str) -> str:
 
 
 def sentence_of(each: Field[Any]) -> str:
-    """The sentence of an option, with the default that it has if the sentence names none."""
+    """The sentence of an option, with its default if the sentence names none."""
     sentence: str = each.metadata["about"].sentence
     default = each.default
     if default in (MISSING, None, "", ()) or isinstance(default, bool) or "(default" in sentence:
@@ -211,7 +211,7 @@ def require_names(names: Iterable[str], options: Iterable[str]) -> None:
 
 
 def check_options(options: Any) -> None:
-    """Bring each field of a frozen dataclass to its type. Raises OptionError if it cannot be.
+    """Convert each field of a frozen dataclass to its type. Raises OptionError if that fails.
 
     One value stands for a sequence of one, any iterable for a tuple, a mapping for a dataclass of options, a number of
     numpy's for Python's.
@@ -249,7 +249,7 @@ def check_option(name: str, value: Any, kind: Any) -> Any:
 
 
 _WIDTH = 116
-"""Columns of a documentation, which `help` may indent by four."""
+"""Columns of a docstring, which `help` may indent by four."""
 _SHOWN = 80
 """Characters of a value that a message shows."""
 _SINGLE = (str, bytes, os.PathLike)
@@ -276,7 +276,7 @@ def _with_bounds(kind: Any) -> Any:
 
 
 def _wanted(problem: str, kind: Any) -> str:
-    """What a value has to be, from msgspec's words."""
+    """The values that are allowed, from msgspec's words."""
     if problem.startswith("Invalid enum value") or get_origin(kind) is Literal:
         return f"one of {', '.join(choices_of(kind))}"
     expected = _EXPECTED.fullmatch(problem)

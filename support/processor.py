@@ -1,4 +1,4 @@
-"""What the operating system lets this process use of the processor: instruction sets, cores and caches."""
+"""The parts of the processor that the operating system lets this process use: instruction sets, cores and caches."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _OWN_CGROUPS = Path("/proc/self/cgroup")
 
 @cache
 def processor_features() -> frozenset[str]:
-    """The instruction sets that this process may use, as Linux names them; empty where nothing says.
+    """The instruction sets that this process may use, as Linux names them; empty if the system does not say.
 
     The processor's name implies more than a hypervisor may let through. On Arm they are the kernel's hardware
-    capabilities; elsewhere those of /proc/cpuinfo, without what the cpuid instruction denies: an emulated program reads
-    the emulator's /proc/cpuinfo.
+    capabilities; elsewhere those of /proc/cpuinfo, without those that the cpuid instruction denies: an emulated program
+    reads the emulator's /proc/cpuinfo.
     """
     if platform.machine() == ARM:
         return _hardware_capabilities()
@@ -58,7 +58,7 @@ def processor_features() -> frozenset[str]:
 
 
 def _hardware_capabilities() -> frozenset[str]:
-    """What the kernel of a 64-bit Arm machine tells each process in its auxiliary vector (see getauxval(3))."""
+    """The capabilities that the kernel of a 64-bit Arm machine gives in the auxiliary vector (getauxval(3))."""
     vector = ctypes.CDLL(None).getauxval
     vector.restype, vector.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
     words = {entry: int(vector(entry)) for entry in _CAPABILITIES}
@@ -103,12 +103,12 @@ def processor_model() -> ProcessorModel:
 
 
 def processor_name() -> str:
-    """The processor as it calls itself, for people; its architecture where it has no name."""
+    """The processor's own name, for people; its architecture if it has no name."""
     return _stated_facts().get("model name") or platform.machine()
 
 
 def _stated_facts() -> dict[str, str]:
-    """The lines of /proc/cpuinfo; those of the last processor where they differ."""
+    """The lines of /proc/cpuinfo; those of the last processor if they differ."""
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         pairs = (line.split(":", 1) for line in lines if ":" in line)
@@ -124,7 +124,7 @@ def available_cores() -> int:
 
 
 def _own_groups() -> Iterator[Path]:
-    """The control groups that this process is in, and those that they are in: each limits it."""
+    """The control groups that this process is in, and those that contain them: each limits it."""
     with suppress(OSError, ValueError):
         for line in _OWN_CGROUPS.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
@@ -139,7 +139,7 @@ def _own_groups() -> Iterator[Path]:
 
 
 def _quota(group: Path) -> float | None:
-    """Processors' worth of time that a control group of version 2 or 1 grants; None where it does not limit it."""
+    """Processors' worth of time that a control group of version 2 or 1 grants; None if it does not limit it."""
     with suppress(OSError, ValueError):
         quota, period = (group / "cpu.max").read_text(encoding="utf-8").split()
         return None if quota == "max" else int(quota) / int(period)
@@ -160,7 +160,7 @@ class CacheLevel:
 
 
 def cache_levels() -> tuple[CacheLevel, ...]:
-    """The data caches of the first core, smallest first; empty where the kernel does not describe them."""
+    """The data caches of the first core, smallest first; empty if the kernel does not describe them."""
     levels = []
     for folder in sorted(_CACHES.glob("index*")):
         with suppress(OSError, ValueError):

@@ -1,7 +1,7 @@
 """Temporary folders that do not outlive their process for long, however it ends.
 
-Each process has one folder below the system's for temporary files, and holds a lock on it. What a killed process left
-is recognised by its lock, which the system has released, and is removed by the next process that makes such a folder.
+Each process has one folder below the system's for temporary files, and holds a lock on it. The folder of a killed
+process is recognised by its lock, which the system has released, and removed by the next process that makes one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def scratch_root() -> Path:
             parent = Path(tempfile.gettempdir())
             _sweep(parent, _PREFIX)
             folder = parent / f"{_PREFIX}{token_hex(_TOKEN_BYTES)}"
-            atexit.register(_remove, folder, os.getpid())  # before it is there: a signal may come at any moment
+            atexit.register(_remove, folder, os.getpid())  # before the folder exists: a signal may come at any moment
             folder.mkdir(0o700)
             _lock(folder)  # until the process ends
             _root = (os.getpid(), folder)
@@ -59,7 +59,7 @@ def scratch_folder(label: str) -> tempfile.TemporaryDirectory[str]:
 def staging_folder(beside: Path) -> Iterator[Path]:
     """A folder beside a file or folder that is about to be written, on its file system; removed at the end.
 
-    Raises OSError where none can be made.
+    Raises OSError if none can be made.
     """
     parent = beside.absolute().parent
     prefix = f".{beside.name[:100]}{_STAGING}"
@@ -68,7 +68,7 @@ def staging_folder(beside: Path) -> Iterator[Path]:
     lock = None
     try:
         folder.mkdir(0o700)
-    except OSError as error:  # that names what the user named
+    except OSError as error:  # with the path that the user named
         raise OSError(error.errno, error.strerror, str(beside)) from None
     try:
         lock = _lock(folder)
@@ -78,7 +78,7 @@ def staging_folder(beside: Path) -> Iterator[Path]:
 
 
 def _lock(folder: Path) -> int | None:
-    """A locked handle of the folder; None where the file system has no locks. Not passed on to other programs."""
+    """A locked handle of the folder; None if the file system has no locks. Not passed on to other programs."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,7 +99,7 @@ def _remove(folder: Path, owner: int, lock: int | None = None) -> None:
 def _sweep(parent: Path, prefix: str) -> None:
     """Remove folders of this name and a token whose processes are gone, as far as they are this user's.
 
-    A folder that the user calls by the same prefix has no token, and is not ours.
+    A folder that the user calls by the same prefix has no token, and is not removed.
     """
     token = "[0-9a-f]" * 2 * _TOKEN_BYTES
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""HiGHS and z3 under a deadline and under Ctrl-C: integer programs, and z3's word on a solver."""
+"""HiGHS and z3 under a deadline and under Ctrl-C: integer programs, and answers of z3."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 _LEAST_SECONDS = 0.05
 """HiGHS gets this long even at the deadline: with less it returns nothing at all."""
 _GRACE = 0.05
-"""Seconds after which z3, which looks at its own time-out only now and then, is interrupted from outside."""
+"""Seconds after which z3, which checks its own time-out only now and then, is interrupted from outside."""
 
 
 class Row(NamedTuple):
@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 
 class Optimum(NamedTuple):
-    """The best values found, None where there are none; no values cost less than `bound`, which is infinite where none
+    """The best values found, None if there are none; no values cost less than `bound`, which is infinite if none
     satisfy the rows."""
 
     values: NDArray[numpy.float64] | None
@@ -126,7 +126,7 @@ def z3_context(user: str) -> Any:
 
 
 def check_within(deadline: float, solver: Any, assumptions: Sequence[Any] = ()) -> Any:
-    """z3's word on a solver or optimiser: unknown where the deadline (time.monotonic) comes first."""
+    """z3's answer on a solver or optimiser: unknown if the deadline (time.monotonic) comes first."""
     import z3
 
     remaining = seconds_left(deadline)

@@ -17,15 +17,15 @@ from .files import cache_folder
 from .scratch import staging_folder
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""The error codes of systems where a disk is full."""
+"""The error codes of systems for a full disk."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """Files or folders in a folder, each under a key that says all that decides about its content.
+    """Files or folders in a folder, each under a key that names everything its content depends on.
 
-    An entry appears whole or not at all, whoever else writes it. Where nothing can be written nothing is kept; a disk
-    that is full is worth a warning. With `most`, the entries that were not used for the longest time go.
+    An entry appears whole or not at all, even if several processes write it. If nothing can be written nothing is kept;
+    a full disk is worth a warning. With `most`, the entries that were not used for the longest time are removed.
     """
 
     folder: Path
@@ -41,7 +41,7 @@ class Store:
         return self.folder / key
 
     def keep(self, key: str, write: Callable[[Path], object]) -> None:
-        """Have `write` make the entry at a path of its own, and move it to its place, where none is yet or a file."""
+        """Let `write` make the entry at a separate path, and move it to its place if that is free or has a file."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with staging_folder(self.path(key)) as staging:
@@ -59,7 +59,7 @@ class Store:
         self.keep(key, lambda path: path.write_bytes(sha256(content).digest() + content))
 
     def read_bytes(self, key: str) -> bytes | None:
-        """The content that `keep_bytes` kept; None without one, or where the file was damaged."""
+        """The content that `keep_bytes` kept; None without one, or if the file was damaged."""
         try:
             stored = self.path(key).read_bytes()
         except OSError:

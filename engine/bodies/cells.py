@@ -34,7 +34,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Atom:
-    """An activation of a value by ONNX's name and factors; an affine value itself where it has no name."""
+    """An activation of a value by ONNX's name and factors; an affine value itself if it has no name."""
 
     name: str
     factors: tuple[float, ...]
@@ -93,7 +93,7 @@ class Value:
         return not self.products and not self.matrices
 
     def scale(self, factor: Array) -> Value | None:
-        """Each column times a number; None where that is not the same number in a product."""
+        """Each column times a number; None if that is not the same number in a product."""
         if self.products and np.ptp(factor):
             return None
         products = {p: c * float(factor.flat[0]) for p, c in self.products.items()} if factor.any() else {}
@@ -118,7 +118,7 @@ class Value:
         )  # fmt: skip
 
     def multiply(self, other: Value) -> Value | None:
-        """The product element by element; None where it is none of few atoms."""
+        """The product element by element; None if it is none of few atoms."""
         if other.is_constant:
             return self.scale(other.bias)
         if self.is_constant:

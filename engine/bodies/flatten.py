@@ -150,7 +150,7 @@ def flatten(model: Model, regions: bool = True, kept: Collection[str] = ()) -> F
     """The model without its bodies, or with those of Loops and Scans where `regions` is false, and of the Ifs of which
     an output is `kept`.
 
-    Raises ModelError where these are nested too deep, or read unknown values.
+    Raises ModelError if these are nested too deep, or read unknown values.
     """
     try:
         copy = model.ir.clone()

@@ -411,7 +411,7 @@ class _Types:
 
 
 def find_trips(knowledge: Knowledge, name: str) -> Size | None:
-    """How often a Loop runs at most whose limit has this name; None where that depends on more than sizes."""
+    """How often a Loop runs at most whose limit has this name; None if that depends on more than sizes."""
     constant = knowledge.constants.get(name)
     if constant is not None:
         return number(max(0, int(constant.item()))) if constant.size == 1 else None

@@ -293,7 +293,7 @@ class _Nester:
         return {producer for producer in producers if producer is not None and producer in inside} - {node}
 
     def order(self, groups: Sequence[Group], needs: Mapping[ir.Node, Set[ir.Node]]) -> list[Group]:
-        """Groups in an order in which they can run, near their old places; [] where there is none."""
+        """Groups in an order in which they can run, near their old places; [] if there is none."""
         group_of = {node: group for group in groups for node in group}
         waits = {group: {group_of[need] for node in group for need in needs[node]} - {group} for group in groups}
         users: dict[Group, list[Group]] = {}

@@ -29,7 +29,7 @@ _NESTED = 20
 
 
 def resolve_bodies(model: Model) -> Model:
-    """The model with Ifs that are operands, itself where it has no bodies or they cannot be read."""
+    """The model with Ifs that are operands, itself if it has no bodies or they cannot be read."""
     if not any(map(has_body, model.graph)):
         return model
     with suppress(ModelError):  # a branch that never runs may be invalid

@@ -79,7 +79,7 @@ class _Rewriting:
         return True
 
     def of(self, value: ir.Value | None) -> Elements | None:
-        """The elements of a sequence; None where they are not known."""
+        """The elements of a sequence; None if they are not known."""
         return None if value is None else self.elements.get(value.name or "")
 
     def shape(self, value: ir.Value | None) -> tuple[int | str, ...] | None:

@@ -5,7 +5,7 @@ Whatever does not fit (`canonical` returns None) is opaque: the encoder keeps su
 The canonical form of the attributes of each operator that ONNX lets a model write in several ways.
 
 Each function takes the attributes of a node, with defaults for those it lacks, and returns those of the constructor;
-it raises NotEncodable where the constructor cannot hold them.
+it raises NotEncodable if the constructor cannot hold them.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class Site:
         return shape
 
     def input(self, index: int) -> ir.Value | None:
-        """The input at a position; None where it is absent."""
+        """The input at a position; None if it is absent."""
         return self.node.inputs[index] if index < len(self.node.inputs) else None
 
     def constant(self, index: int) -> np.ndarray[Any, Any] | None:
-        """The value of a constant input; None where it is absent, NotEncodable where it is computed."""
+        """The value of a constant input; None if it is absent, NotEncodable where it is computed."""
         value = self.input(index)
         if value is None:
             return None
@@ -83,7 +83,7 @@ class Site:
         return array
 
     def target(self, index: int) -> np.ndarray[Any, Any] | None:
-        """The value of an input that says the shape of the result; None where that shape says it."""
+        """The value of an input that says the shape of the result; None if that shape says it."""
         value = self.input(index)
         if self.follows_result and value is not None and value.name not in self.knowledge.constants:
             self.output_shape()
@@ -147,7 +147,7 @@ def _same_pads(site: Site, literals: Literals, lower: bool) -> tuple[int, ...]:
 
 
 def _remainder(site: Site, dimension: Dimension, stride: int) -> int | None:
-    """What a dimension leaves when it is divided, from 1 to the divisor; None where that depends on the call."""
+    """What a dimension leaves when it is divided, from 1 to the divisor; None if that depends on the call."""
     size = site.knowledge.symbolic.declared.size_of(dimension)
     rest = None if size is None else (size - floor_divide(size, number(stride)).scale(stride)).number
     return None if rest is None else rest or stride
@@ -399,7 +399,7 @@ _ROWS = {(operator.domain, operator.op_type): operator for operator in OPERATORS
 def canonical(
     node: ir.Node, knowledge: Knowledge, opset: int, *, keeps_auto_pad: bool = False, follows_result: bool = False
 ) -> Call | None:
-    """The node as a call, or None where it is opaque.
+    """The node as a call, or None if it is opaque.
 
     A window whose pads depend on the sizes of a call is opaque, unless its `auto_pad` is kept; so is an operator with
     an operand that computes the shape of its result, unless it `follows_result`, the shape that inference gives it.

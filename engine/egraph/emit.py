@@ -99,7 +99,7 @@ def emit_node(
 def _emit_contributed(
     operator: OperatorSchema, node: ENode, literals: Mapping[str, Any], operands: Types, absent: int
 ) -> Emission | None:
-    """An operator of a runtime's own domain; None where its kernels do not take the elements."""
+    """An operator of a runtime's own domain; None if its kernels do not take the elements."""
     if any(type_ is not None and type_.dtype != "float32" for type_ in operands):
         return None
     inputs = _inputs(operator, node, literals, 0, absent)

@@ -263,7 +263,7 @@ class _Encoder:
         return term
 
     def _fill_number(self, node: ir.Node) -> float | None:
-        """The number that a node repeats, whatever the shape of its result is; None where it does something else."""
+        """The number that a node repeats, whatever the shape of its result is; None if it does something else."""
         if not is_standard(node) or not node.inputs or node.inputs[0] is None:
             return None
         if node.op_type == "ConstantOfShape":

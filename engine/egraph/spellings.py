@@ -51,7 +51,7 @@ def spell_out(
     operands: Sequence[TensorType | None],
     opset: int,
 ) -> tuple[Line, ...] | None:
-    """The lines of an operator; () where the opset has it as a node, None where it can only be spelled, but not for
+    """The lines of an operator; () if the opset has it as a node, None if it can only be spelled, but not for
     these operands: a form is of float32, and reduces the last axis."""
     lines = runtime.spell(op, literals, opset)
     if not lines:

@@ -61,7 +61,7 @@ class Worker:
     def receive(self, seconds: float = inf) -> tuple[str, Any]:
         """The next message: its kind and its content.
 
-        Raises WorkerDiedError where none comes within `seconds` or the process ended, and the EqfuseError of rules
+        Raises WorkerDiedError if none comes within `seconds` or the process ended, and the EqfuseError of rules
         that cannot be loaded.
         """
         message: tuple[str, Any] | None = None

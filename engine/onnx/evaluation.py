@@ -69,7 +69,7 @@ _POOL = WorkerPool(lambda: WorkerProcess(f"{__name__}:_run_serialized", forks=Tr
 
 
 def _run_with_limit(model: onnx.ModelProto, deadline: float) -> list[np.ndarray[Any, Any]]:
-    """The outputs of a model that may go on for long. Raises WorkerDiedError where it takes too long or crashes."""
+    """The outputs of a model that may go on for long. Raises WorkerDiedError if it takes too long or crashes."""
     seconds = min(_LIMIT, max(_LEAST_SECONDS, seconds_left(deadline)))
     results: list[np.ndarray[Any, Any]] = _POOL.ask(model.SerializeToString(), seconds)
     return results

@@ -32,7 +32,7 @@ _MOST_ELEMENTS = 1 << 29
 
 
 def with_dense_constants(model: onnx.ModelProto, label: str) -> onnx.ModelProto:
-    """The model with dense initializers and attributes for sparse ones; itself where it has none.
+    """The model with dense initializers and attributes for sparse ones; itself if it has none.
 
     Raises ModelError for a sparse tensor that is too large, or whose indices make no sense.
     """

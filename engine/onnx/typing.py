@@ -55,7 +55,7 @@ def infer_outputs(
     constants: Mapping[str, np.ndarray[Any, Any]],
     opset: int,
 ) -> dict[str, TensorType] | None:
-    """The types of the tensors that a node of ONNX returns; None where ONNX refuses the types of its operands.
+    """The types of the tensors that a node of ONNX returns; None if ONNX refuses the types of its operands.
 
     `types` and `constants` are those of the operands, by name. {} where nothing follows from them.
     """

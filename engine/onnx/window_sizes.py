@@ -63,7 +63,7 @@ def transposed_padding(
 ) -> list[int]:
     """What a ConvTranspose cuts off each axis so that `results` are left, or `sizes` times the strides at most.
 
-    Below 0 where windows do not reach the result. For SAME padding it is the same for all sizes.
+    Below 0 if windows do not reach the result. For SAME padding it is the same for all sizes.
     """
     wholes = [
         (n - 1) * s + (k - 1) * d + 1 + e
@@ -77,7 +77,7 @@ def transposed_padding(
 def _transposed_pads(
     settings: Mapping[str, Any], data: TensorType | None, weight: TensorType | None
 ) -> list[int] | None:
-    """The pads that give the right size without ``auto_pad`` and ``output_shape``; None where inference is right, or
+    """The pads that give the right size without ``auto_pad`` and ``output_shape``; None if inference is right, or
     nothing is known."""
     auto_pad, results = settings.get("auto_pad", b"NOTSET").decode(), settings.get("output_shape") or ()
     kernel = settings.get("kernel_shape") or _spatial_sizes(weight)

@@ -131,7 +131,7 @@ class _Call:
         return self.knowledge.symbolic.shapes.get(self.node.outputs[0].name or "")
 
     def integers(self, index: int, default: list[int]) -> list[int] | None:
-        """The elements of a constant input, the default where it is absent; None where it is computed."""
+        """The elements of a constant input, the default where it is absent; None if it is computed."""
         value = self.node.inputs[index] if index < len(self.node.inputs) else None
         if value is None:
             return default

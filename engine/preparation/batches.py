@@ -28,7 +28,7 @@ def free_batch(model: Model) -> Model:
     """The model with inputs of any number of samples, where it is fixed to 1: the first axis of those with more axes.
 
     A Reshape to a fixed first dimension of 1 takes over its operand's. Nothing says yet that each sample is computed as
-    before. Raises UsageError where no input has such an axis, or where an output has no batch then.
+    before. Raises UsageError if no input has such an axis, or where an output has no batch then.
     """
     shapes = {
         value.name or "": (BATCH, *names[1:])

@@ -60,7 +60,7 @@ def einsum_function(
 ) -> onnx.FunctionProto | None:
     """The function that computes an Einsum of operands of these shapes.
 
-    None where one operand has a letter twice (a diagonal) or sizes of a letter differ (broadcasting).
+    None if one operand has a letter twice (a diagonal) or sizes of a letter differ (broadcasting).
     """
     letters = _letters_of(equation, [len(shape) for shape in shapes])
     if letters is None or opset < 13:  # before, ReduceSum and Unsqueeze have their axes as attributes
@@ -87,7 +87,7 @@ def einsum_function(
 
 
 def _letters_of(equation: str, ranks: Sequence[int]) -> tuple[list[str], str] | None:
-    """The letters of the operands and of the result, an ellipsis written out; None where they fit no ranks."""
+    """The letters of the operands and of the result, an ellipsis written out; None if they fit no ranks."""
     left, _, right = equation.replace(" ", "").partition("->")
     texts = left.split(",")
     if len(texts) != len(ranks):
@@ -220,7 +220,7 @@ def is_expandable_classical(node: ir.Node) -> bool:
 
 
 def classical_function(node: ir.Node, opset: int, type_: TensorType | None) -> onnx.FunctionProto | None:
-    """The function of a node whose first input has that type; None where there is none of its rank."""
+    """The function of a node whose first input has that type; None if there is none of its rank."""
     if type_ is None or type_.shape is None or opset < _LEAST_OPSET:
         return None
     if len(type_.shape) != 2 and node.op_type != "ArrayFeatureExtractor":
@@ -396,7 +396,7 @@ def _is_expandable(node: ir.Node) -> bool:
 
 
 def _function_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
-    """The function of a node, for the model's version; None where ONNX has none for it."""
+    """The function of a node, for the model's version; None if ONNX has none for it."""
     if is_classical(node):
         return classical_function(node, opset, types.get(node.inputs[0].name or "") if node.inputs[0] else None)
     if node.op_type == EINSUM:
@@ -424,7 +424,7 @@ def _function_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> 
 
 
 def _einsum_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
-    """An Einsum as products; None where the shape of an operand is not known, or there are no such products."""
+    """An Einsum as products; None if the shape of an operand is not known, or there are no such products."""
     operands = [types.get(value.name or "") for value in node.inputs if value is not None]
     shapes = [type_.shape for type_ in operands if type_ is not None and type_.shape is not None]
     if len(shapes) < len(node.inputs):
@@ -435,7 +435,7 @@ def _einsum_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> on
 def _stft_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
     """A short-time Fourier transform of real numbers as a convolution: ``Y[f, k] = sum of X[f*s + t] * W[k, t]``.
 
-    None where step, window or the length of a frame is computed, and for signals of complex numbers.
+    None if step, window or the length of a frame is computed, and for signals of complex numbers.
     """
     signal = types.get(node.inputs[0].name or "") if node.inputs[0] is not None else None
     step, window, length = (_constant(node, place) for place in (1, 2, 3))
@@ -468,7 +468,7 @@ def _stft_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx
 
 
 def _constant(node: ir.Node, place: int) -> np.ndarray[Any, Any] | None:
-    """The value of an input that is stored; None where it is computed or absent."""
+    """The value of an input that is stored; None if it is computed or absent."""
     value = node.inputs[place] if len(node.inputs) > place else None
     tensor = None if value is None else ir.convenience.get_const_tensor(value)
     return None if tensor is None else tensor.numpy()
@@ -500,7 +500,7 @@ _NORMALIZED_AXES = 0, 2, 3
 
 
 def _clip_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
-    """A Clip whose bounds are attributes as a maximum and a minimum; None where these do not broadcast."""
+    """A Clip whose bounds are attributes as a maximum and a minimum; None if these do not broadcast."""
     type_ = _type(node.inputs[0], types)
     if type_ is None or opset < _BROADCASTING:
         return None
@@ -530,7 +530,7 @@ def _fits(function: onnx.FunctionProto, opset: int) -> bool:
 
 
 def _type(value: ir.Value | None, types: Mapping[str, TensorType]) -> onnx.TypeProto | None:
-    """The type of an input, an empty one where it is absent; None where it is not known."""
+    """The type of an input, an empty one where it is absent; None if it is not known."""
     if value is None:
         return onnx.TypeProto()
     type_ = types.get(value.name or "")

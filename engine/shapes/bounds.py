@@ -58,7 +58,7 @@ class Bounds:
         return self.is_ordered(winner, loser) if kind == "min" else self.is_ordered(loser, winner)
 
     def divide(self, dividend: Size, divisor: Size) -> Size | None:
-        """The quotient of integers in ONNX, rounded towards zero; None where the rounding depends on the sizes."""
+        """The quotient of integers in ONNX, rounded towards zero; None if the rounding depends on the sizes."""
         quotient = exact_quotient(dividend, divisor)
         if quotient is not None or not divisor.terms:
             return quotient

@@ -41,7 +41,7 @@ def classical_dtypes(node: ir.Node) -> list[str | None]:
 
 
 def classical_shapes(site: Site) -> list[Shape]:
-    """The shapes of a node's outputs. Raises Undecided where nothing follows from those of its operands."""
+    """The shapes of a node's outputs. Raises Undecided if nothing follows from those of its operands."""
     node, shape = site.node, site.shape()
     if node.op_type in _ELEMENTWISE:
         return [shape]

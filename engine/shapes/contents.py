@@ -17,7 +17,7 @@ Element = Real | bool | None
 
 
 def compute_contents(site: Site) -> list[Contents | None]:
-    """The elements of each output. Raises Undecided where they do not follow from the operands."""
+    """The elements of each output. Raises Undecided if they do not follow from the operands."""
     rule = (_FLOAT_RULES if site.dtype in FLOATS else _RULES).get(site.node.op_type)
     if rule is None:
         raise Undecided

@@ -97,7 +97,7 @@ def _named(type_: TensorType) -> tuple[int | str | None, ...] | None:
 
 @lru_cache(_MOST_ANSWERS)
 def _ask(model: bytes, libraries: tuple[str, ...]) -> tuple[tuple[str, TensorType], ...]:
-    """The tensors among the outputs of a model, by name, as ONNX Runtime infers them; () where it refuses the model.
+    """The tensors among the outputs of a model, by name, as ONNX Runtime infers them; () if it refuses the model.
 
     Behind each is one for its rank: a vector of as many elements. The answer depends on the `libraries` that are
     registered.

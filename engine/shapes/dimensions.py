@@ -20,7 +20,7 @@ _LARGEST = 2**36
 
 
 def compute_shapes(site: Site) -> list[Shape]:
-    """The shapes of the outputs. Raises Undecided where no rule here gives them."""
+    """The shapes of the outputs. Raises Undecided if no rule here gives them."""
     rule = _RULES.get(site.node.op_type)
     if rule is None:
         raise Undecided
@@ -165,7 +165,7 @@ def within_reach(site: Site, axis: int, end: Size) -> Size:
 
 
 def cut(site: Site, size: Size, start: Size, end: Size, step: int) -> Size:
-    """How many elements of `size` a slice keeps. Raises Undecided where the sign of a bound depends on sizes."""
+    """How many elements of `size` a slice keeps. Raises Undecided if the sign of a bound depends on sizes."""
     if step < 0:
         whole = [bound.number for bound in (start, end)]
         if whole[0] is None or whole[1] is None or step != -1 or not (whole[0] == -1 or whole[0] >= _INFINITE):
@@ -297,7 +297,7 @@ def _upsample(site: Site) -> Shape:
 
 
 def _scale_axes(site: Site, shape: list[Size | None], axes: list[int], scales: list[float]) -> Shape:
-    """Dimensions times scales; unknown where the runtime's arithmetic might round."""
+    """Dimensions times scales; unknown if the runtime's arithmetic might round."""
     for axis, scale in zip(axes, scales, strict=True):
         numerator, denominator = float(scale).as_integer_ratio()
         size, is_exact = shape[axis], denominator == 1 or (numerator == 1 and denominator <= 64)

@@ -117,7 +117,7 @@ class SymbolicShapes:
         return {name for size, name in self.names.items() if self.declared.bounds.is_at_least(size, 1)}
 
     def empty(self) -> set[str]:
-        """The names of sizes that may be 0 where all symbols are at least 1, of which the user says no less."""
+        """The names of sizes that may be 0 if all symbols are at least 1, of which the user says no less."""
         return {name for size, name in self.names.items() if self.declared.bounds.may_be_empty(size)}
 
     def constants(self, types: Mapping[str, TensorType]) -> dict[str, np.ndarray[Any, Any]]:

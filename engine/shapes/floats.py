@@ -45,7 +45,7 @@ def real(value: float) -> Real | None:
 
 
 def ratio(numerator: Size, denominator: int) -> Real | None:
-    """The quotient in lowest terms; None where a runtime may round it in another way."""
+    """The quotient in lowest terms; None if a runtime may round it in another way."""
     common = gcd(denominator, *(coefficient for _, coefficient in numerator.terms))
     if common > 1:
         numerator = Size(tuple((factors, coefficient // common) for factors, coefficient in numerator.terms))
@@ -63,7 +63,7 @@ def floor(bounds: Bounds, x: Real) -> Size:
 
 
 def truncate(bounds: Bounds, x: Real) -> Size | None:
-    """The integer that a conversion leaves of an element; None where it may be negative."""
+    """The integer that a conversion leaves of an element; None if it may be negative."""
     return floor(bounds, x) if isinstance(x, Size) or bounds.is_at_least(x.numerator, 0) else None
 
 

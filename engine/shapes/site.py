@@ -111,7 +111,7 @@ class Site:
     opset: int
 
     def name(self, index: int) -> str:
-        """The name of an input; "" where it is absent."""
+        """The name of an input; "" if it is absent."""
         value = self.node.inputs[index] if index < len(self.node.inputs) else None
         return "" if value is None else value.name or ""
 
@@ -147,7 +147,7 @@ class Site:
         return elements
 
     def integers(self, index: int) -> list[int]:
-        """The elements of an input that are the same for all sizes. Raises Undecided where they are not."""
+        """The elements of an input that are the same for all sizes. Raises Undecided if they are not."""
         return [require_number(size) for size in self.sizes(index)]
 
     def attribute(self, name: str, default: Any = None) -> Any:
@@ -247,7 +247,7 @@ def tensor_of(elements: list[Any], shape: tuple[int, ...]) -> Contents:
 
 
 def dimensions(function: Callable[..., Size], *columns: Iterable[object]) -> Shape:
-    """One dimension for each row of some columns, None where a size in it is unknown or undecided."""
+    """One dimension for each row of some columns, None if a size in it is unknown or undecided."""
 
     def dimension(row: tuple[object, ...]) -> Size | None:
         try:

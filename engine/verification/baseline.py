@@ -283,7 +283,7 @@ def run_original(source: Source, structure: Structure, specs: Sequence[InputSpec
 
 
 def run_ordinary(backend: Backend, structure: Structure, specs: Sequence[InputSpec], request: Request) -> Baseline:
-    """The ordinary runs alone, by one backend. Raises RunError where it runs the model on none of the inputs tried."""
+    """The ordinary runs alone, by one backend. Raises RunError if it runs the model on none of the inputs tried."""
     return _OrdinaryRuns(backend, structure, specs, request).run(plans(specs, request.shapes))
 
 
@@ -291,7 +291,7 @@ def draw_typical(path: Path, samples: Sequence[Sample], seed: int) -> Feeds:
     """Inputs to time a model on: the first sample if there are any, else drawn ones that the model accepts, symbolic
     dimensions of a typical size (128, a leading one 1) where it accepts that.
 
-    Raises RunError where ONNX Runtime does not run the model on any of the tried inputs.
+    Raises RunError if ONNX Runtime does not run the model on any of the tried inputs.
     """
     source = read_source(path, "original")
     structure = Structure(source.structure)
@@ -304,7 +304,7 @@ def draw_typical(path: Path, samples: Sequence[Sample], seed: int) -> Feeds:
 def draw_accepted(source: Source, structure: Structure, seed: int, shapes: Mapping[str, tuple[int, ...]]) -> Feeds:
     """Inputs of these shapes, symbolic dimensions that they leave open of a typical size where the model accepts that.
 
-    Raises RunError where ONNX Runtime runs the model on none of the inputs tried.
+    Raises RunError if ONNX Runtime runs the model on none of the inputs tried.
     """
     specs = input_specs(structure)
     runs = _OrdinaryRuns(OnnxRuntime(source), structure, specs, Request(seed))

@@ -71,7 +71,7 @@ def tree_selection(core: Core) -> Selection:
 
 def dag_selection(core: Core, deadline: float = math.inf) -> Selection | None:
     """The choice with the cheapest closure, for every class, improved until nothing changes, visits run out or the
-    deadline (time.monotonic) comes; None where it comes before a choice is known for every class."""
+    deadline (time.monotonic) comes; None if it comes before a choice is known for every class."""
     readers: list[list[int]] = [[] for _ in core.classes]
     for number, choices in enumerate(core.classes):
         for child in dict.fromkeys(child for choice in choices for child in choice.children):

@@ -46,7 +46,7 @@ class LayoutProblem:
     places: tuple[tuple[Place | None, ...], ...]
 
     def choose(self, rows: Sequence[Row], roots: Sequence[int], choice: Mapping[int, int]) -> dict[int, ENode] | None:
-        """The e-nodes of a solution; None where those of both layouts of a class cannot be one without a cycle."""
+        """The e-nodes of a solution; None if those of both layouts of a class cannot be one without a cycle."""
         picked: dict[int, ENode] = {}
         for number in sorted(choice):  # those in blocks come later, and win
             place = self.places[number][choice[number]]
@@ -232,7 +232,7 @@ def layout_problem(
     fused: frozenset[str],
     reorder_cost: Callable[[TensorType], float],
 ) -> LayoutProblem | None:
-    """The extraction problem where a change of layout has a cost; None where nothing runs in blocks, or too much may.
+    """The extraction problem where a change of layout has a cost; None if nothing runs in blocks, or too much may.
 
     `fused` are the operators that run in the kernel of a convolution before them.
     """

@@ -130,7 +130,7 @@ class _NodeCosts:
         return any(maker.op == "Op" and opaque_type(maker) == "DequantizeLinear" for maker in makers)
 
     def cost(self, owner: int, node: ENode) -> float | None:
-        """The cost of an e-node; None where it cannot be written at this opset."""
+        """The cost of an e-node; None if it cannot be written at this opset."""
         if node.op in _FREE:
             return 0.0
         classes, absent = self.egraph.classes, self.egraph.absent
@@ -201,7 +201,7 @@ class _Search:
         return {owner: rows[owner][index][0] for owner, index in solution.choice.items()}, solution
 
     def solve_original(self, terms: Sequence[ENode]) -> tuple[dict[int, ENode], Solution] | None:
-        """The choice of the original's terms, and of computing its constants now where that is cheaper; None where the
+        """The choice of the original's terms, and of computing its constants now where that is cheaper; None if the
         e-graph has no such choice.
 
         Of several terms that are in one class it is the earliest: the operands of each are earlier still, which

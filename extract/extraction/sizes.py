@@ -142,7 +142,7 @@ def _broadcast(operands: Types) -> tuple[int, ...] | None:
 
 
 def _infer(emission: Emission, operands: Types, opset: int) -> Types:
-    """The types of a new node's outputs by ONNX's inference, () where it fails."""
+    """The types of a new node's outputs by ONNX's inference, () if it fails."""
     types: dict[str, onnx.TypeProto] = {}
     constants: dict[str, Array] = {}
     names = []

@@ -31,7 +31,7 @@ all candidates are told apart at once, as they come."""
 
 
 def subgraph_key(graph: OperatorGraph, members: Iterable[int]) -> str | None:
-    """SHA-256 of `subgraph_text` in hexadecimal; None where an operator is opaque, as nothing tells what it does."""
+    """SHA-256 of `subgraph_text` in hexadecimal; None if an operator is opaque, as nothing tells what it does."""
     inside = tuple(members)
     if any(graph.operators[member].is_opaque for member in inside):
         return None

@@ -42,7 +42,7 @@ class Contraction:
         return self._between(*self._in_order(first, second)) is not None
 
     def merge(self, first: int, second: int) -> int:
-        """Make one group of two, and give its label, `first`. Raises ValueError where that would make a cycle."""
+        """Make one group of two, and give its label, `first`. Raises ValueError if that would make a cycle."""
         low, high = self._in_order(first, second)
         later = self._between(low, high)
         if later is None:
@@ -64,7 +64,7 @@ class Contraction:
                     yield self._group[user]
 
     def _between(self, low: int, high: int) -> set[int] | None:
-        """The groups that `low` reaches and that come before `high`; None where one of them reaches `high`."""
+        """The groups that `low` reaches and that come before `high`; None if one of them reaches `high`."""
         limit = self._position[high]
         if limit == self._position[low] + 1:
             return set()

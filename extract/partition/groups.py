@@ -53,7 +53,7 @@ class Partition:
 
 
 def partition_of(graph: OperatorGraph, labels: Sequence[int], method: str) -> Partition:
-    """The partition that puts operators of equal label together. Raises PartitionError where that makes a cycle."""
+    """The partition that puts operators of equal label together. Raises PartitionError if that makes a cycle."""
     if len(labels) != len(graph):
         raise PartitionError(f"{len(labels)} groups given for {len(graph)} operators")
     readers: dict[int, set[int]] = {label: set() for label in labels}

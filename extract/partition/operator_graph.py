@@ -151,7 +151,7 @@ def _assume_equal(sizes: dict[str, int], equal: Iterable[tuple[Size, Size]]) -> 
 
 
 def _plain_attributes(node: ir.Node) -> dict[str, Any] | None:
-    """The attributes of a node as plain values; None where one is a tensor, a graph, or a reference to another."""
+    """The attributes of a node as plain values; None if one is a tensor, a graph, or a reference to another."""
     attributes: dict[str, Any] = {}
     for name, attribute in node.attributes.items():
         value = attribute.value

@@ -49,7 +49,7 @@ class OperatorLoops:
     def result_axes(self, uses: Sequence[OperandUse | None], loops: Loops) -> Axes:
         """The axes of the result, as loops that its operands share.
 
-        Raises Misaligned where they are cut at different places.
+        Raises Misaligned if they are cut at different places.
         """
         uniting = _Uniting(self.maps, loops)
         pairs = [(o, use) for o, use in zip(self._operands, uses, strict=True) if o is not None and use is not None]

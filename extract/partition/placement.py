@@ -109,7 +109,7 @@ class _Finder:
         self.found[number] = places
 
     def _list_places(self, operator: Operator) -> Places:
-        """None where an extent is not known, a part is there twice, or parts along the axis are no rows or columns."""
+        """None if an extent is not known, a part is there twice, or parts along the axis are no rows or columns."""
         parts, whole = parts_and_whole(operator)
         axis, first = _find_cut(operator)
         values = [value for value in parts if value is not None]
@@ -143,7 +143,7 @@ class _Finder:
         return len(orders) == 1 and None not in orders
 
     def _has_channels_last(self, number: int) -> bool | None:
-        """Whether it is stored so; None where that depends on kernels."""
+        """Whether it is stored so; None if that depends on kernels."""
         value = self.graph.values[number]
         if number not in self.maps or value.producer is None or value.is_output:
             return False
@@ -153,7 +153,7 @@ class _Finder:
 
 
 def _find_cut(operator: Operator) -> tuple[int | None, int]:
-    """The axis, None where there are several or elements are left out, and where the first part begins."""
+    """The axis, None if there are several or elements are left out, and where the first part begins."""
     attributes = operator.attributes
     if operator.op != "Slice":
         axis = attributes.get("axis")

@@ -1,4 +1,4 @@
-"""The table of operators: what rules can see of them, what they compute, which elements they read, and their FLOPs."""
+"""The table of operators: how rules see them, what they compute, which elements they read, and their FLOPs."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ __all__ = [
 ]
 
 Value = int | float | str | tuple[int, ...]
-"""What an attribute may be."""
+"""The values that an attribute may have."""
 
 _FAMILIES = (elementwise, linear, normalization, reduction, pooling, layout, recurrent, control, contributed)
 
 SCHEMAS: Mapping[str, OperatorSchema] = {row.name: row for family in _FAMILIES for row in family.OPERATORS}
-"""Every operator of which something is known, by name."""
+"""Every operator with a row, by name."""
 
 OPERATORS: Mapping[str, OperatorSchema] = {name: row for name, row in SCHEMAS.items() if row.evaluate is not None}
 """The operators that rules can look into: each has a constructor in the e-graph."""
@@ -57,7 +57,7 @@ DOMAINS = tuple(dict.fromkeys(row.domain for row in OPERATORS.values() if row.do
 
 
 def _named(category: str, attribute: str = "") -> frozenset[str]:
-    """Operators that rules can look into, of a category, with an attribute of that name where one is given."""
+    """Operators that rules can look into, of a category, with an attribute of that name if one is given."""
     rows = (row for row in OPERATORS.values() if row.category.startswith(category))
     return frozenset(row.name for row in rows if not attribute or any(a.name == attribute for a in row.attributes))
 
@@ -78,17 +78,17 @@ VIEWS = frozenset(row.name for row in SCHEMAS.values() if row.is_view)
 
 RESHAPES = VIEWS & _named("layout")
 FILTERS: Mapping[str, int] = {row.name: row.weights_at for row in SCHEMAS.values() if row.weights_at}
-"""Convolutions that are not transposed, and which of their operands has the filters."""
+"""Convolutions that are not transposed, and the number of the operand that has the filters."""
 
 
 
 def evaluate(
     head: str, arguments: Sequence[Array | Value | None], arithmetic: Arithmetic = NUMBERS
 ) -> Array | tuple[Array, ...]:
-    """The value of an operator; of one with several outputs all of them.
+    """The value of an operator; all of them for one with several outputs.
 
     `arguments` are those of its constructor: operands as arrays, None for one that is absent; attributes in the
-    canonical form of the rule language. Raises Unsupported where the operator has no meaning for them.
+    canonical form of the rule language. Raises Unsupported if the operator has no meaning for them.
     """
     schema = OPERATORS.get(head)
     if schema is None or schema.evaluate is None:

@@ -1,4 +1,4 @@
-"""The element-wise primitives that the meaning of the operators is written in."""
+"""The element-wise primitives in which the meaning of the operators is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Unsupported(Exception):
 
 
 def floats_only(x: Array) -> None:
-    """Raises Unsupported for integers and truth values. Symbols pass: their arithmetic knows what they are."""
+    """Raises Unsupported for integers and truth values. Symbols pass: their arithmetic knows their types."""
     if x.dtype.kind in "iub":
         raise Unsupported(f"the operator is not defined for {x.dtype}")
 
@@ -23,7 +23,7 @@ def floats_only(x: Array) -> None:
 class Arithmetic(Protocol):
     """Functions over arrays: of numbers (`numbers.Numbers`) or of symbolic expressions (dtype ``object``).
 
-    Both broadcast as numpy does. Everything else an operator does (moving, cutting, joining elements) is plain numpy
+    Both broadcast as numpy does. Everything else in an operator (moving, splitting, joining elements) is plain numpy
     and works for either kind.
     """
 
@@ -40,7 +40,7 @@ class Arithmetic(Protocol):
         ...
 
     def reduce(self, function: Reduction, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        """All elements along `axes` put together by a function of two operands."""
+        """All elements along `axes` combined by a function of two operands."""
         ...
 
     def matmul(self, a: Array, b: Array) -> Array:

@@ -1,6 +1,6 @@
-"""Operators of ONNX Runtime's domain ``com.microsoft``: each one kernel for what ONNX writes as several nodes.
+"""Operators of ONNX Runtime's domain ``com.microsoft``: each is one kernel for several nodes of ONNX.
 
-Rules make them only where the user asks for the domain (rules tagged with it). Their kernels for processors compute
+Rules make them only if the user asks for the domain (rules tagged with it). Their kernels for processors compute
 float32.
 """
 
@@ -124,7 +124,7 @@ def _attention_flops(operation: Operation) -> float:
 
 
 def _and_bias(count: float) -> CountFlops:
-    """An operation more for each element where there is a bias."""
+    """One more operation for each element if there is a bias."""
     return lambda operation: (count + (1.0 if operation.operand(1).elements else 0.0)) * operation.output.elements
 
 
@@ -168,4 +168,4 @@ OPERATORS = (
         "query key value bias? key_padding_mask? attention_bias? | num_heads:i64 scale:f64=0.0",
         _attention, flops=_attention_flops),
 )  # fmt: skip
-"""`SkipLayerNormalization` gives its sum as output 3; between lie the mean and deviation of training."""
+"""`SkipLayerNormalization` gives its sum as output 3; outputs 1 and 2 are the mean and deviation of training."""

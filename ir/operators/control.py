@@ -1,4 +1,4 @@
-"""Operators that choose which operands are computed at all."""
+"""Operators that choose which of their operands are computed."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ _ENDED = ("float16", "float32", "float64")
 
 
 def _clip(arithmetic: Arithmetic, x: Array, low: Array | None, high: Array | None) -> Array:
-    """ONNX's bounds are finite unless given: infinities become the ends of the type. Reals have no ends."""
+    """ONNX's bounds are finite by default: infinities become the ends of the type. Reals have no ends."""
     if x.dtype in _ENDED:
         ends = np.finfo(x.dtype)
         low = np.asarray(ends.min) if low is None else low

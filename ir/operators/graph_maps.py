@@ -7,11 +7,11 @@ from ..index_maps import IndexMaps, OperatorCall, Shape, index_maps
 from . import SCHEMAS
 
 _PRIMES = (10007, 10009, 10037, 10039, 10061, 10067, 10069, 10079, 10091, 10093, 10099, 10103)
-"""The sizes that symbolic dimensions count as: equal names are equal sizes, and no size is a product of others."""
+"""The sizes for symbolic dimensions: equal names get equal sizes, and no size is a product of others."""
 
 
 def index_maps_of(graph: OperatorGraph, operator: Operator, number: int = 0) -> IndexMaps | None:
-    """The index maps of result number `number` of an operator; None where they or the shapes are not known."""
+    """The index maps of result `number` of an operator; None if they or the shapes are not known."""
     schema = SCHEMAS.get(operator.op)
     if schema is None or schema.index_maps is None or operator.is_opaque:
         return None

@@ -93,7 +93,7 @@ def _at(x: Array, *cut: Any) -> Array:
 
 
 def _cut(start: int, end: int, step: int, size: int) -> slice:
-    """A negative position counts from the end; ONNX cuts off what lies beyond either."""
+    """A negative position counts from the end; ONNX ignores positions beyond either end."""
     start, end = (p + size if p < 0 else p for p in (start, end))
     if step > 0:
         return slice(min(max(start, 0), size), min(max(end, 0), size), step)
@@ -192,7 +192,7 @@ def _split(arithmetic: Arithmetic, x: Array, sizes: Ints, axis: int) -> tuple[Ar
 
 
 def _one_operand(call: OperatorCall, operand: OperandMap) -> IndexMaps:
-    """The maps of a call that reads its first operand so, and at every element the scalars beside it."""
+    """The maps of a call that reads its first operand by `operand`, and the scalars beside it at every element."""
     return IndexMaps(call.axes, (operand, *(None if shape is None else () for shape in call.operands[1:])))
 
 
@@ -283,7 +283,7 @@ def _shift_map(axes: tuple[Axis, ...], along: int, start: int) -> OperandMap:
 
 
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
-"""Elements along one axis that an interpolated one is made of."""
+"""Elements along one axis from which an interpolated one is computed."""
 
 
 def _resize_maps(call: OperatorCall) -> IndexMaps:
@@ -293,7 +293,7 @@ def _resize_maps(call: OperatorCall) -> IndexMaps:
 
 
 def _resize_flops(operation: Operation) -> float:
-    """A multiplication and an addition for each tap, where elements are interpolated."""
+    """A multiplication and an addition for each tap of interpolated elements."""
     taps = _TAPS.get(str(operation.attributes.get("mode", "nearest")), 1)
     before, after = operation.operand(0).dimensions, operation.output.dimensions
     axes = sum(a != b for a, b in zip(before, after, strict=False))
@@ -311,7 +311,7 @@ def _gather_elements_maps(call: OperatorCall) -> IndexMaps:
 
 
 def _range_maps(call: OperatorCall) -> IndexMaps:
-    """Start and step are read for each element; the end says how many there are."""
+    """Start and step are read for each element; the end determines their number."""
     return IndexMaps(call.axes, tuple(None if n == 1 else () for n in range(len(call.operands))))
 
 
@@ -324,14 +324,14 @@ def _grid_sample_maps(call: OperatorCall) -> IndexMaps:
 
 
 def _gather_nd_maps(call: OperatorCall) -> IndexMaps:
-    """Tuples of indices along the last axis: each decides on one element of the result or more."""
+    """Tuples of indices along the last axis: each selects one element of the result or more."""
     indices = call.operand(1) or ()
     tuples: OperandMap = (*call.axes[: len(indices) - 1], Reduction(len(call.axes), indices[-1]))
     return IndexMaps(call.axes, (tuple(Unknown(call.axes, extent) for extent in call.data), tuples))
 
 
 def _scatter_maps(call: OperatorCall) -> IndexMaps:
-    """Indices decide on any element; each update goes to one, unless several are combined."""
+    """Indices may select any element; each update goes to one, unless several are combined."""
     axes, rank = call.axes, len(call.axes)
     indices, updates = call.operand(1) or (), call.operand(2) or ()
     everything: OperandMap = tuple(Reduction(rank + place, extent) for place, extent in enumerate(indices))

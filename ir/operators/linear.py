@@ -28,7 +28,7 @@ Ints = tuple[int, ...]
 
 
 def matmul(arithmetic: Arithmetic, a: Array, b: Array) -> Array:
-    """ONNX's MatMul: (..., m, k) and (..., k, n) to (..., m, n). Raises Unsupported where the shapes do not fit."""
+    """ONNX's MatMul: (..., m, k) and (..., k, n) to (..., m, n). Raises Unsupported if the shapes do not fit."""
     if not a.ndim or not b.ndim or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
         raise Unsupported("the matrices do not fit")
     return arithmetic.matmul(a, b)
@@ -37,9 +37,9 @@ def matmul(arithmetic: Arithmetic, a: Array, b: Array) -> Array:
 def gemm(
     arithmetic: Arithmetic, a: Array, b: Array, c: Array | None, alpha: float, beta: float, ta: int, tb: int
 ) -> Array:
-    """alpha * a b + beta * c of matrices, a and b transposed where `ta` and `tb` say so.
+    """alpha * a b + beta * c of matrices, a and b transposed if `ta` and `tb` say so.
 
-    Raises Unsupported where the shapes do not fit.
+    Raises Unsupported if the shapes do not fit.
     """
     if a.ndim != 2 or b.ndim != 2:
         raise Unsupported("Gemm takes matrices")
@@ -79,7 +79,7 @@ def conv(
 ) -> Array:
     """ONNX's Conv: x (n, c, ...), w (o, c / group, *kernel) and a bias (o,) to (n, o, ...).
 
-    Raises Unsupported where the shapes do not fit.
+    Raises Unsupported if the shapes do not fit.
     """
     floats_only(x)
     spatial = x.ndim - 2
@@ -140,7 +140,7 @@ def _conv_transpose(
 
 
 def _widen(x: Array, before: Sequence[int], after: Sequence[int], fill: Array) -> Array:
-    """Padding of which some may be negative: then elements are cut off."""
+    """Padding of which some may be negative: then elements are removed."""
     whole = padded(x, [*(max(0, p) for p in before), *(max(0, p) for p in after)], fill)
     cuts = [slice(max(0, -a), n - max(0, -b)) for n, a, b in zip(whole.shape[2:], before, after, strict=True)]
     if any(c.stop <= c.start for c in cuts):
@@ -154,7 +154,7 @@ def is_convolution(op: str) -> bool:
 
 
 def depth(operation: Operation) -> int:
-    """Length of the sum behind one element of the result of a MatMul, Gemm or Conv."""
+    """The number of terms in the sum for one element of the result of a MatMul, Gemm or Conv."""
     if is_convolution(operation.op):
         weight = operation.operand(1)
         return max(1, weight.elements // max(1, weight.dimensions[0])) if weight.dimensions else 1
@@ -224,7 +224,7 @@ def window_positions(call: OperatorCall, window: Sequence[Reduction]) -> tuple[I
 
 
 def _transposed_convolution_maps(call: OperatorCall) -> IndexMaps:
-    """``(place + pad - dilation * tap) / stride``: only the places where nothing remains are read."""
+    """``(place + pad - dilation * tap) / stride``: only places without a remainder are read."""
     weight, axes, rank = call.operand(1) or (), call.axes, len(call.axes)
     ones, spatial = (1,) * (rank - 2), rank - 2
     strides, dilations = call.integers("strides") or ones, call.integers("dilations") or ones

@@ -44,7 +44,7 @@ _STASHED = {1: ("float32", 4), 11: ("float64", 8)}
 
 
 def _wide(arithmetic: Arithmetic, x: Array, stash: int) -> Array:
-    """Narrower floats are normalized in the type that the operator says; wider ones in their own."""
+    """Narrower floats are normalized in the type that the operator names; wider ones in their own."""
     name, size = _STASHED.get(stash, ("", 0))
     return arithmetic.cast(x, name) if x.dtype != object and x.dtype.itemsize < size else x
 
@@ -122,7 +122,7 @@ def _log_softmax(arithmetic: Arithmetic, x: Array, axis: int) -> Array:
 
 
 def _subtract_highest(arithmetic: Arithmetic, x: Array, axis: int) -> Array:
-    """Numbers lowered by the largest, as every implementation does; over the reals it makes no difference."""
+    """Numbers less the largest, as every implementation computes it; over the reals it makes no difference."""
     if not 0 <= axis < x.ndim:
         raise Unsupported("there is no such axis")
     if x.dtype == object or not x.size:
@@ -140,7 +140,7 @@ def _hardmax(arithmetic: Arithmetic, x: Array, axis: int) -> Array:
 
 
 def _from_axis_maps(call: OperatorCall) -> IndexMaps | None:
-    """All axes from ``axis`` on are read whole; mean and deviation, the results beside the first, are not mapped."""
+    """All axes from ``axis`` on are read whole; mean and deviation, the further results, have no maps."""
     if call.number:
         return None
     return whole_maps(call, range(call.axis(-1), len(call.data)), lambda shape: aligned_map(shape, call.axes))

@@ -42,7 +42,7 @@ def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def _scalar(value: float, dtype: np.dtype[Any]) -> Array:
-    """Raises Unsupported where an integer type cannot hold the number."""
+    """Raises Unsupported if an integer type cannot hold the number."""
     if dtype.kind in "iub":
         low, high = _limits(dtype)
         if not math.isfinite(value) or value != int(value) or not low <= int(value) <= high:
@@ -50,15 +50,16 @@ def _scalar(value: float, dtype: np.dtype[Any]) -> Array:
         return np.array(int(value), dtype)
     if -1e4 < value < 1e4:
         return np.array(value, dtype)
-    with np.errstate(all="ignore"):  # too large for the type: infinity
+    with np.errstate(all="ignore"):  # a number too large for the type becomes infinity
         return np.array(value, dtype)
 
 
 def _truncate(x: Array, target: np.dtype[Any]) -> Array:
-    """Floats cut towards zero. One that the type cannot hold is what ONNX Runtime's code makes of it on x86-64: the
+    """Floats truncated towards zero. One that the type cannot hold becomes, as in ONNX Runtime's code on x86-64, the
     least signed word, of 64 bits for types of 64 bits, of which the last bits are kept.
 
-    Raises Unsupported for what a uint32 cannot hold: there ONNX Runtime's results differ by the place of an element.
+    Raises Unsupported for floats that a uint32 cannot hold: there ONNX Runtime's results differ by the place of an
+    element.
     """
     wide = x.astype(np.float64)
     if target == np.uint32:
@@ -97,7 +98,7 @@ def _reciprocal(x: Array) -> Array:
 
 
 def _divide(x: Array, y: Array) -> Array:
-    """Integers are cut towards zero."""
+    """Integers are truncated towards zero."""
     if x.dtype.kind not in _INTEGERS:
         return np.asarray(np.divide(x, y))
     _divisible(x, y)
@@ -107,7 +108,7 @@ def _divide(x: Array, y: Array) -> Array:
 
 
 def _divisible(x: Array, y: Array) -> None:
-    """Raises Unsupported where processors stop: at a division by zero, and where its type cannot hold the quotient."""
+    """Raises Unsupported if processors stop: at a division by zero, or if the type cannot hold the quotient."""
     if not y.all() and np.broadcast(x, y).size:
         raise Unsupported("an integer is divided by zero")
     if x.dtype.kind == "i" and bool(np.any((x == np.iinfo(x.dtype).min) & (y == -1))):
@@ -115,14 +116,14 @@ def _divisible(x: Array, y: Array) -> None:
 
 
 def shares_exponents(base: Sequence[int], exponent: Sequence[int]) -> bool:
-    """Whether whole rows of integers have one exponent, by the two shapes: ONNX Runtime multiplies then, where the
-    exponent is 2 or 3, instead of computing the power as a float64."""
+    """Whether whole rows of integers have one exponent, by the two shapes: for an exponent of 2 or 3 ONNX Runtime then
+    multiplies instead of computing the power as a float64."""
     axes = zip(reversed(base), reversed(exponent or (1,)), strict=False)
     return next((own == 1 for whole, own in axes if (whole, own) != (1, 1)), False)
 
 
 def _power_of_c(x: float, y: float) -> float:
-    """The power by the C library, which is right where it is a whole number; infinity where there is none."""
+    """The power by the C library, which is right for whole numbers; infinity if there is none."""
     try:
         return math.pow(x, y)
     except (OverflowError, ValueError):
@@ -133,7 +134,7 @@ _OF_C = np.frompyfunc(_power_of_c, 2, 1)
 
 
 def _power(x: Array, y: Array) -> Array:
-    """In the type of the base, whatever that of the exponent is; of integers as a float64, which is cut."""
+    """In the type of the base, whatever that of the exponent; of integers as a float64, which is truncated."""
     if x.dtype.kind not in _INTEGERS:
         return np.asarray(np.power(x, y)).astype(x.dtype)
     power = _truncate(np.asarray(_OF_C(x, y), np.float64), x.dtype)
@@ -227,7 +228,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
     "shift_left": (_shift(np.left_shift), "u"),
     "shift_right": (_shift(np.right_shift), "u"),
 }
-"""By name: what computes it, and the kinds of the first operand that ONNX defines it for."""
+"""For each name the function, and the kinds of the first operand for which ONNX defines it."""
 
 
 class Numbers:
@@ -238,7 +239,7 @@ class Numbers:
     """
 
     def apply(self, function: str, *operands: Array) -> Array:
-        """An element-wise function. Raises Unsupported where it has no meaning for these operands."""
+        """An element-wise function. Raises Unsupported if it has no meaning for these operands."""
         if function not in _FUNCTIONS:
             raise Unsupported(f"there is no function {function}")
         compute, kinds = _FUNCTIONS[function]
@@ -250,7 +251,7 @@ class Numbers:
             return np.asarray(compute(*operands))
 
     def reduce(self, function: Reduction, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        """All elements along `axes` put together, in their own type. The largest of none has no meaning."""
+        """All elements along `axes` combined, in their own type. The largest of none has no meaning."""
         ufunc: np.ufunc = getattr(np, function)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             if function in ("add", "multiply"):
@@ -268,7 +269,7 @@ class Numbers:
             return np.asarray(np.matmul(_widen(a), _widen(b))).astype(a.dtype, copy=False)
 
     def constant(self, value: float, like: Array) -> Array:
-        """A scalar. Raises Unsupported where an integer type cannot hold it."""
+        """A scalar. Raises Unsupported if an integer type cannot hold it."""
         return _scalar(value, like.dtype)
 
     def cast(self, x: Array, dtype: str) -> Array:
@@ -297,11 +298,11 @@ NUMBERS = Numbers()
 
 
 class FirstZero(Numbers):
-    """`Numbers` that take the first of a positive and a negative zero where the smaller or larger one is asked for, as
-    some implementations do; IEEE 754 lets them take either."""
+    """`Numbers` that return the first of a positive and a negative zero as the smaller or larger one, as some
+    implementations do; IEEE 754 allows either."""
 
     def apply(self, function: str, *operands: Array) -> Array:
-        """An element-wise function. Raises Unsupported where it has no meaning for these operands."""
+        """An element-wise function. Raises Unsupported if it has no meaning for these operands."""
         result = super().apply(function, *operands)
         if function not in ("maximum", "minimum") or result.dtype.kind != "f":
             return result
@@ -309,7 +310,7 @@ class FirstZero(Numbers):
         return np.asarray(np.where(zeros, operands[0], result))
 
     def reduce(self, function: Reduction, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        """All elements along `axes` put together, in their own type. The largest of none has no meaning."""
+        """All elements along `axes` combined, in their own type. The largest of none has no meaning."""
         result = super().reduce(function, x, axes, keepdims)
         if function not in ("maximum", "minimum") or x.dtype.kind != "f" or not axes:
             return result

@@ -46,7 +46,7 @@ def _extents(window: Window) -> tuple[Ints, Ints]:
 
 
 def _seen(x: Array, fill: Array, counts: Ints, pads: Ints, window: Window) -> Array:
-    """What the windows see: (batch, channels, positions..., kernel...)."""
+    """The elements under each window: (batch, channels, positions..., kernel...)."""
     seen = windows(padded(x, pads, fill), window.kernel, window.strides, window.dilations)
     return seen[(slice(None), slice(None), *(slice(c) for c in counts))]
 
@@ -58,10 +58,10 @@ def _kernel_axes(seen: Array) -> Ints:
 
 @lru_cache(maxsize=1024)
 def _count_elements(window: Window, with_pads: bool) -> Array:
-    """How many elements of the tensor each position sees, and with its pads if asked for.
+    """How many elements of the tensor each window covers, and with its pads if asked for.
 
     Padding that only makes room for the last window of a rounded-up count never counts.
-    Raises Unsupported where a window sees nothing.
+    Raises Unsupported if a window covers no element.
     """
     counts, wide = _extents(window)
     whole = np.ones((1, 1, *window.sizes), np.int64)
@@ -86,7 +86,7 @@ def _average(
     count_pads: int,
 ) -> Array:
     floats_only(x)
-    if x.dtype != object and x.dtype.itemsize == 2:  # the sum may overflow where the mean does not
+    if x.dtype != object and x.dtype.itemsize == 2:  # the sum may overflow although the mean does not
         wide = arithmetic.cast(x, "float32")
         average = _average(arithmetic, wide, kernel, pads, strides, dilations, ceil, count_pads)
         return arithmetic.cast(average, x.dtype.name)
@@ -116,7 +116,7 @@ def _largest(
 
 
 def _largest_symbol(arithmetic: Arithmetic, x: Array, window: Window) -> Array:
-    """Padding is no element: the largest of those that are there."""
+    """The largest of the elements; padding is none."""
     seen = _seen(x, np.asarray(None, object), *_extents(window), window)
     shape = seen.shape[: 2 + len(window.kernel)]
     result = np.empty(shape, object)
@@ -136,7 +136,7 @@ def _everything(x: Array) -> Ints:
 
 
 def window_size(operation: Operation) -> int:
-    """Input elements that one output element of a pooling sees: a kernel larger than the input sees the input."""
+    """Input elements under one window of a pooling: a kernel larger than the input covers the input."""
     kernel = operation.integers("kernel_shape")
     sides = operation.operand(0).dimensions[2:]
     if len(sides) == len(kernel):

@@ -30,7 +30,7 @@ _PARAMETERS: dict[str, tuple[float | None, ...]] = {
     "affine": (None, None), "relu": (), "leakyrelu": (0.01,), "thresholdedrelu": (None,), "tanh": (),
     "scaledtanh": (None, None), "sigmoid": (), "hardsigmoid": (0.2, 0.5), "elu": (1.0,), "softsign": (), "softplus": (),
 }  # fmt: skip
-"""Defaults of alpha and beta for activations that have them; None where ONNX and ONNX Runtime do not agree on one."""
+"""Defaults of alpha and beta for activations that have them; None if ONNX and ONNX Runtime do not agree on one."""
 _ROWS = {row.name.lower(): row.evaluate for row in elementwise.OPERATORS if row.evaluate is not None}
 _SETTINGS = {"activations", "activation_alpha", "activation_beta", "clip", "input_forget", "linear_before_reset"}
 
@@ -45,9 +45,9 @@ class Activation:
 
 @dataclass(frozen=True)
 class RecurrentCell:
-    """What each step of a recurrent network computes, and in which order the steps of each direction run.
+    """The computation of each step of a recurrent network, and the order of the steps of each direction.
 
-    `clip` bounds what the activations of gates get; `activations` are those of each direction.
+    `clip` bounds the operands of the activations of gates; `activations` are those of each direction.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class RecurrentCell:
 
 
 def read_cell(kind: str, hidden: int, direction: str, config: str) -> RecurrentCell:
-    """The cell that the attributes of a node describe. Raises Unsupported where ONNX does not define it."""
+    """The cell that the attributes of a node describe. Raises Unsupported if ONNX does not define it."""
     settings = json.loads(config)
     if direction not in _DIRECTIONS or not settings.keys() <= _SETTINGS:
         raise Unsupported(f"{direction} {config}")
@@ -110,7 +110,7 @@ class _Weights:
         self.peepholes = None if peepholes is None else np.split(peepholes, 3)
 
     def gates(self, x: Array) -> list[Array]:
-        """A sum for all gates, cut into that of each."""
+        """A sum for all gates, split into that of each."""
         return np.split(x, x.shape[-1] // self.hidden, axis=-1)
 
 
@@ -128,7 +128,7 @@ class _Direction:
         return {"RNN": self._rnn, "GRU": self._gru, "LSTM": self._lstm}[self.cell.kind](x, state)
 
     def _sums(self, x: Array, h: Array) -> tuple[list[Expression], list[Expression]]:
-        """What each gate gets from the input and from the state."""
+        """The operands of each gate from the input and from the state."""
         weights = self.weights
         inputs = self.arithmetic.apply("add", self.arithmetic.matmul(x, weights.w), weights.w_bias)
         states = self.arithmetic.apply("add", self.arithmetic.matmul(h, weights.r), weights.r_bias)

@@ -33,7 +33,7 @@ def total(arithmetic: Arithmetic, x: Array, axes: Ints, keepdims: int) -> Array:
 def mean(arithmetic: Arithmetic, x: Array, axes: Ints, keepdims: int) -> Array:
     """The mean along axes. Raises Unsupported for the mean of nothing.
 
-    Of two-byte floats it is computed in float32, as in ONNX Runtime: their sum may overflow where the mean does not.
+    Of two-byte floats it is computed in float32, as in ONNX Runtime: their sum may overflow although the mean does not.
     """
     if x.dtype != object and x.dtype.kind in "fV" and x.dtype.itemsize == 2:
         return arithmetic.cast(mean(arithmetic, arithmetic.cast(x, "float32"), axes, keepdims), x.dtype.name)
@@ -47,7 +47,7 @@ def mean(arithmetic: Arithmetic, x: Array, axes: Ints, keepdims: int) -> Array:
 def _after(outer: str, inner: str) -> Callable[..., Array]:
     """A function of the sum of a function of the elements; "" for none.
 
-    Of integers, a root or a logarithm is computed in float64 and loses its fraction, as in ONNX Runtime.
+    For integers, a root or a logarithm is computed in float64 and loses its fraction, as in ONNX Runtime.
     """
 
     def apply(arithmetic: Arithmetic, x: Array, axes: Ints, keepdims: int) -> Array:
@@ -73,7 +73,7 @@ def _log_sum_exp(arithmetic: Arithmetic, x: Array, axes: Ints, keepdims: int) ->
 
 
 def _position_of(find: Callable[..., Any]) -> Callable[..., Array]:
-    """The position of the largest or smallest element, the first or the last where several are."""
+    """The position of the largest or smallest element, the first or the last of several."""
 
     def apply(arithmetic: Arithmetic, x: Array, axis: int, keepdims: int, last: int) -> Array:
         (along,) = _axes(x, (axis,))

@@ -18,19 +18,19 @@ SETTINGS = frozenset(
         "exclude_outside", "extrapolation_value",
     ]
 )  # fmt: skip
-"""Settings that are dealt with, or that do nothing in the modes that a kernel deals with."""
+"""Settings that are supported, or that do nothing in the supported modes."""
 DEFAULTS: dict[str, object] = {
     "antialias": 0, "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.75, "exclude_outside": 0,
     "extrapolation_value": 0.0, "keep_aspect_ratio_policy": "stretch", "nearest_mode": "round_prefer_floor",
 }  # fmt: skip
-"""ONNX's: an attribute that a node leaves out has these."""
+"""ONNX's values for attributes that a node leaves out."""
 POLICIES = ("stretch", "not_larger", "not_smaller")
-"""Whether wished sizes are kept, or give one scale for all axes: the smallest or the largest."""
+"""How sizes are used: as they are, or for one scale for all axes, the smallest or the largest."""
 CROP = "tf_crop_and_resize"
 """The transformation that looks at a region (`roi`), and takes `extrapolation_value` outside of the tensor."""
 
 TRANSFORMATIONS = ("asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric", CROP)
-"""How the place of an element in the result is turned into one in the operand."""
+"""The formulas from the place of an element in the result to one in the operand."""
 
 ROUNDINGS: dict[str, Callable[[float], int]] = {
     "round_prefer_floor": lambda x: ceil(x - 0.5),

@@ -1,4 +1,4 @@
-"""What one row of the operator table says, and how its signature is written.
+"""One row of the operator table, and the notation of its signature.
 
     "data axes:Ints@18 | keepdims:i64=1"
 
@@ -23,7 +23,7 @@ CountFlops = Callable[[Operation], float]
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor argument; an optional one is (Absent) where the model gives none."""
+    """A tensor argument; an optional one is (Absent) if the model does not give it."""
 
     name: str
     optional: bool
@@ -48,9 +48,9 @@ class Attribute:
 class OperatorSchema:
     """One operator, from which every layer derives what it has to know of it.
 
-    `evaluate` computes the results from an arithmetic (arithmetic.py) and the arguments; None where rules cannot look
-    into the operator, which then has no arguments either. `index_maps` is None where nothing is known of the elements
-    that it reads. `flops` counts the floating-point operations of one call; None: one for each element read or made.
+    `evaluate` computes the results from an arithmetic (arithmetic.py) and the arguments; None if rules cannot look into
+    the operator, which then has no arguments either. `index_maps` is None if the elements that it reads are not known.
+    `flops` counts the floating-point operations of one call; None: one for each element read or made.
 
     An operator of another domain than ONNX's has its `domain`, may be called `op_type` there, and costs as much as the
     operator that it is `like`. `weights_at` is the number of the operand that has the filters of a convolution, outputs
@@ -90,7 +90,7 @@ class OperatorSchema:
 
     @property
     def sort(self) -> str:
-        """``N`` where the operator has several outputs, ``T`` elsewhere."""
+        """``N`` if the operator has several outputs, ``T`` otherwise."""
         return "N" if self.category == "multiple-output" or self.outputs > 1 else "T"
 
     @property

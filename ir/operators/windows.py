@@ -1,4 +1,4 @@
-"""Sliding windows over the spatial axes of a tensor: what convolutions and poolings see."""
+"""Sliding windows over the spatial axes of a tensor, for convolutions and poolings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def padded(x: Array, pads: Sequence[int], fill: Array) -> Array:
 
 
 def windows(x: Array, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Array:
-    """Every window: (batch, channels, positions..., kernel...). Raises Unsupported where none fits."""
+    """Every window: (batch, channels, positions..., kernel...). Raises Unsupported if none fits."""
     if min((*kernel, *strides, *dilations)) < 1:
         raise Unsupported("kernels, strides and dilations are positive")
     counts = [

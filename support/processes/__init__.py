@@ -1,1 +1,1 @@
-"""Processes for what may crash, hang or need too much memory: new interpreters, or copies of this process."""
+"""Processes for work that may crash, hang or need too much memory: new interpreters, or forks of this process."""

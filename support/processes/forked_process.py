@@ -1,7 +1,7 @@
-"""Processes that are copies of this one: they start with everything imported that this one has imported.
+"""Forks of this process: they start with everything imported that this one has imported.
 
-A copy has no threads but one, and locks that other threads held stay locked in it. So only a process of a single thread
-is copied, and only where its program has said that nothing else is in it that a copy must not share: open connections,
+A fork has a single thread, and locks that other threads held stay locked in it. So only a process of a single thread
+is forked, and only if its program has said that it holds nothing that a fork must not share: open connections,
 devices, secrets. The command line says so; a program that imports this package does not.
 """
 
@@ -26,13 +26,13 @@ _is_allowed = False
 
 
 def allow_forks() -> None:
-    """Say that this process is a command of this package, and may be copied."""
+    """Say that this process is a command of this package, and may be forked."""
     global _is_allowed
     _is_allowed = True
 
 
 def may_fork() -> bool:
-    """Whether this process may be copied now."""
+    """Whether this process may be forked now."""
     try:
         return _is_allowed and len(os.listdir(_THREADS)) == 1
     except OSError:  # another system
@@ -40,10 +40,10 @@ def may_fork() -> bool:
 
 
 class ForkedProcess:
-    """A copy of this process that leads a process group and runs a function on pipes: what `Popen` is for a program.
+    """A fork of this process that leads a process group and runs a function on pipes, with the methods of `Popen`.
 
     `run` gets the pipes of requests and answers; its end is that of the process. `environment` replaces that of the
-    copy, and `output` takes what it prints.
+    fork, and `output` takes what it prints.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ForkedProcess:
         self.pid = os.fork()
         if self.pid == 0:
             _run_copy(run, environment, request_end, answer_end, output.fileno())
-        with suppress(OSError):  # the copy does it, too: whoever comes first
+        with suppress(OSError):  # the fork does it, too: the first one succeeds
             os.setpgid(self.pid, self.pid)
         os.close(request_end)
         os.close(answer_end)
@@ -85,7 +85,7 @@ class ForkedProcess:
         return self.returncode
 
     def kill(self) -> None:
-        """Kill the process; harmless where it has ended."""
+        """Kill the process; harmless if it has ended."""
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
 
@@ -97,7 +97,7 @@ def _run_copy(
     answers: int,
     output: int,
 ) -> NoReturn:
-    """Be the copy: with its own pipes as the only open files, and without what the original does at its end."""
+    """Run as the fork: with its own pipes as the only open files, and without the exit handlers of the original."""
     code = 1
     try:
         gc.freeze()  # collections would copy the pages of all objects

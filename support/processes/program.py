@@ -1,4 +1,4 @@
-"""Programs that are no Python, as compilers, linkers and emulators: one ends before the call that started it does."""
+"""Programs that are not Python, such as compilers, linkers and emulators; each ends before its call returns."""
 
 from __future__ import annotations
 

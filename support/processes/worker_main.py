@@ -32,7 +32,7 @@ _ORPHAN_SECONDS = 10.0
 def main() -> None:
     """Answer the requests on standard input."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # prints of libraries are no answers
     serve(sys.stdin.buffer, answers)
 
 
@@ -103,13 +103,13 @@ def _end_after(timer: int, seconds: float) -> None:
 
 
 def _limit_memory(limit: int) -> None:
-    """Have allocations fail that would take the memory of other processes."""
+    """Make allocations fail that would take the memory of other processes."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def _end_with_parent() -> None:
-    """End this process and those that it started soon after its parent, whatever it is doing then."""
+    """End this process and those that it started soon after its parent, at any point of its work."""
     parent = os.getppid()
     try:
         handle = os.pidfd_open(parent)

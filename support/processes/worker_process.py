@@ -1,4 +1,4 @@
-"""Functions called in Python processes of their own, which may crash, hang or run out of memory.
+"""Functions called in separate Python processes, which may crash, hang or run out of memory.
 
 A process imports one function by its name and calls it with each request. Requests and answers are pickles over pipes;
 `worker_main` is the process's side.
@@ -34,20 +34,20 @@ _Answer = TypeVar("_Answer")
 _MAIN = f"{__package__}.worker_main"
 """The module of the process's side; by name, since it imports this one."""
 _POLL = 1.0
-"""Seconds between two calls of what is done while answers are awaited."""
+"""Seconds between two calls of `meanwhile` while answers are awaited."""
 _EXIT_SECONDS = 1.0
-"""How long a process that closed its pipe may take to end, before it is killed and its exit code is lost."""
+"""Seconds that a process that closed its pipe may take to end, before it is killed and its exit code is lost."""
 _CLOCK_OF_PROCESSOR_TIME = 10
-"""How much longer by the clock than in processor time a request may take, as where ten processes share a processor."""
+"""The factor between clock and processor time that a request may take, as when ten processes share a processor."""
 _OUTPUT_BYTES = 1 << 16
-"""How much of the output of a process that died is kept: the end, where the reason is."""
+"""Bytes that are kept of the output of a process that died: the end, which has the reason."""
 
 
 class WorkerDiedError(Exception):
     """The process ended before it answered, or could not be started. The text says why, as in ``crashed (SIGILL)``.
 
-    `timed_out` says that it was killed at its time limit. `signal` killed it, 0 where it exited by itself. `started` is
-    false where it died before it was ready for a request. `output` is the end of its output.
+    `timed_out` says that it was killed at its time limit. `signal` killed it, 0 if it exited by itself. `started` is
+    false if it died before it was ready for a request. `output` is the end of its output.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class WorkerDiedError(Exception):
     @property
     def is_blameless(self) -> bool:
         """Whether the request cannot have caused it: the process did not start, or another one killed it, as the system
-        does where memory ends."""
+        does when memory ends."""
         return not self.started or (self.signal == signal.SIGKILL and not self.timed_out)
 
 
@@ -95,10 +95,10 @@ class WorkerProcess:
     With `setup`, the name stands for a factory, which the process calls once with these arguments; the result is called
     with each request. A process that died is started again for the next request. With `start_seconds` the start has
     this limit of its own, otherwise it is part of the first request's. `environment` adds variables. A process that
-    waited `idle_seconds` for a request ends itself, so that its memory is free again. With `forks` it is a copy of this
-    process where that is safe, which has imported much already (`forked_process`). With `in_processor_time` the limits
-    of requests count the time that the process computes, so that a busy machine does not end it; one that waits has ten
-    times as much by the clock.
+    waited `idle_seconds` for a request ends itself, so that its memory is free again. With `forks` it is a fork of this
+    process if that is safe, which has imported much already (`forked_process`). With `in_processor_time` the limits
+    of requests count the time that the process computes, so that a busy machine does not end it; by the clock it may
+    take ten times as long.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class WorkerProcess:
     def ask(self, request: object, seconds: float = inf) -> Any:
         """Return what the function returns for a request.
 
-        Raises WorkerDiedError where there is no answer within `seconds`, the EqfuseError that the function raises, and
+        Raises WorkerDiedError if there is no answer within `seconds`, the EqfuseError that the function raises, and
         WorkerFailedError for any other exception of it. An exception that interrupts the waiting ends the process.
         """
         by_clock, computing = seconds, inf
@@ -173,9 +173,9 @@ class WorkerProcess:
         return _content(*frame)
 
     def send(self, request: object, *, memory: int | None = None) -> None:
-        """Hand in a request without waiting for its answer; `receive` says what becomes of it.
+        """Hand in a request without waiting for its answer, which `receive` returns.
 
-        From then on the process may have `memory` bytes of data. Raises WorkerDiedError where there is no process.
+        From then on the process may have `memory` bytes of data. Raises WorkerDiedError if there is no process.
         """
         self.start()
         with suppress(WorkerDiedError), self._limit(inf) as process:
@@ -200,19 +200,19 @@ class WorkerProcess:
         self.end()
 
     def end(self) -> int | None:
-        """Kill the process and those that it started; return its exit code, None where there was no process."""
+        """Kill the process and those that it started; return its exit code, None if there was no process."""
         process, self._process = self._process, None
         if process is None:
             return None
         code = None
-        if self._owner == os.getpid():  # a forked process leaves its parent's alone
+        if self._owner == os.getpid():  # a forked process leaves its parent's processes alone
             if process.poll() is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
             code = process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with suppress(OSError):  # what the process did not read any more
+                with suppress(OSError):  # requests that the process did not read any more
                     pipe.close()
         if self._output is not None:
             self._output.close()
@@ -284,7 +284,7 @@ class WorkerProcess:
         return WorkerDiedError(cause, timed_out=timed_out, signal=max(0, -code), started=started, output=output)
 
     def _forget_output(self) -> None:
-        """Drop what earlier requests printed; the process has the same file at the same position."""
+        """Drop the output of earlier requests; the process has the same file at the same position."""
         assert self._output is not None
         os.ftruncate(self._output.fileno(), 0)
         self._output.seek(0)
@@ -295,7 +295,7 @@ _started: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
 
 @cache
 def _end_all_at_exit(owner: int) -> None:
-    """Have the processes that this one, the `owner`, started end before it does, and before its temporary files go."""
+    """Make the processes that this one, the `owner`, started end before it does and before its temporary files go."""
     del owner
     atexit.register(lambda: [process.end() for process in list(_started)])
 
@@ -337,7 +337,7 @@ class WorkerPool:
         in_order: bool = True,
         meanwhile: Callable[[], object] | None = None,
     ) -> Iterator[_Answer]:
-        """The answer to each request, in the order of the requests or in that of the answers: what `ask` returns, which
+        """The answer to each request, in the order of the requests or of the answers, as returned by `ask`, which
         hands the request to a process.
 
         At most `at_once` are asked at the same time. `meanwhile` is called each second until the next answer in order
@@ -387,14 +387,14 @@ class WorkerPool:
                 self._idle.append(process)
 
     def close(self) -> None:
-        """End all processes, those that are asked too: whoever waits for one gets a WorkerDiedError."""
+        """End all processes, busy ones too: a thread that waits for one gets a WorkerDiedError."""
         self._is_closed = True
         for process in list(self._all):
             process.close()
 
 
 def python_environment() -> dict[str, str]:
-    """The environment of another interpreter, which imports what this process can import by name."""
+    """The environment of another interpreter that can import the same modules as this process."""
     path = os.pathsep.join(folder for folder in sys.path if folder)
     return {"OPENBLAS_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path}
 

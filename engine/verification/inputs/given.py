@@ -43,7 +43,7 @@ def read_samples(paths: Iterable[Path], inputs: Sequence[onnx.ValueInfoProto]) -
     """The samples in the files and folders, each with a value for all of a model's `inputs`.
 
     An .npz file is one sample, and so is a folder of NAME.npy files or of input_0.pb, input_1.pb, ... (in the order of
-    the model's inputs); a folder of .npz files or of such folders holds several. Raises UsageError where an input is
+    the model's inputs); a folder of .npz files or of such folders holds several. Raises UsageError if an input is
     missing, unknown, or of another type or shape than the model's.
     """
     return tuple(_check_sample(sample, inputs) for path in paths for sample in _samples(path, inputs))

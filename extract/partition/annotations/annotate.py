@@ -19,7 +19,7 @@ def annotate(model: Model, partition: Partition) -> None:
     """Write `partition` into the metadata of `model`, in place of any that is there.
 
     The operators of its graph are the nodes of the model that depend on an input, in order (of_model.py); other nodes
-    get no number. Raises PartitionError where the two do not match.
+    get no number. Raises PartitionError if the two do not match.
     """
     nodes = partitioned_nodes(model, partition)
     forget_partition(model)
@@ -29,7 +29,7 @@ def annotate(model: Model, partition: Partition) -> None:
 
 
 def partitioned_nodes(model: Model, partition: Partition) -> list[ir.Node]:
-    """The node of each operator of a partition. Raises PartitionError where it is of another model."""
+    """The node of each operator of a partition. Raises PartitionError if it is of another model."""
     nodes = list(layer_nodes(model))
     if [node.op_type for node in nodes] != [operator.op for operator in partition.graph.operators]:
         raise PartitionError(f"{model.label}: the partition is of another graph than this model's")
@@ -37,7 +37,7 @@ def partitioned_nodes(model: Model, partition: Partition) -> list[ir.Node]:
 
 
 def read_partition(model: Model, graph: OperatorGraph) -> Partition | None:
-    """The partition that `annotate` wrote into `model`, whose operators are `graph`; None where there is none.
+    """The partition that `annotate` wrote into `model`, whose operators are `graph`; None if there is none.
 
     The numbers are kept where they are an order in which the groups can run, and made one where they are not. Raises
     PartitionError where a node has no number, or one that cannot be read, or where the groups form a cycle.

@@ -103,7 +103,7 @@ def certificate_of(partition: Partition) -> Certificate:
 def check(graph: OperatorGraph, certificate: Certificate) -> Partition:
     """The partition that a certificate proves, its groups numbered in the certificate's order.
 
-    Raises CertificateError where it is not of this graph, and PartitionError where the groups form a cycle (the
+    Raises CertificateError if it is not of this graph, and PartitionError where the groups form a cycle (the
     message names it) or an edge goes against the order.
     """
     labels = labels_of(graph, certificate)

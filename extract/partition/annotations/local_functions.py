@@ -42,7 +42,7 @@ def as_functions(model: Model, partition: Partition, link_constants: bool = Fals
     several functions where a single one could not run: where a shape is known by inference, the operator graph has no
     edge for it, but the nodes that compute it are still there and may lie in other groups.
 
-    Raises PartitionError where the partition is of another model, or a group of several holds a node with a body.
+    Raises PartitionError if the partition is of another model, or a group of several holds a node with a body.
     """
     result = Model(model.ir.clone(), model.path)
     annotate(result, partition)
@@ -59,10 +59,10 @@ def as_functions(model: Model, partition: Partition, link_constants: bool = Fals
 
 
 def inline_functions(model: Model) -> Model:
-    """The model with its functions in the places where they are called; itself where it has none to inline.
+    """The model with its functions in the places where they are called; itself if it has none to inline.
 
     Functions of other versions of a domain than the model stay. The nodes of a function then follow each other,
-    whatever their order was before. Raises ModelError where the ONNX checker refuses the model, and where a function
+    whatever their order was before. Raises ModelError if the ONNX checker refuses the model, and where a function
     was edited so that it cannot be put back.
     """
     versions = dict(model.ir.opset_imports)

@@ -49,7 +49,7 @@ class Proof:
 def certify(graph: OperatorGraph, certificate: Certificate, time_limit: float = 60.0) -> Proof:
     """Have z3 prove that the graph and its quotient graph are acyclic and every group is convex.
 
-    Raises CertificateError where the certificate is not of this graph, PartitionError where it is wrong: with the
+    Raises CertificateError if the certificate is not of this graph, PartitionError where it is wrong: with the
     cycle that z3 found, or the edge that goes against the order; and UndecidedError where z3 does not answer in
     `time_limit` seconds.
     """
@@ -73,7 +73,7 @@ def _context() -> Any:
 
 
 def _decide(solver: Any, assumptions: Sequence[Any], deadline: float) -> bool:
-    """Whether the assertions of a solver have a solution. Raises UndecidedError where z3 cannot tell in time."""
+    """Whether the assertions of a solver have a solution. Raises UndecidedError if z3 cannot tell in time."""
     import z3
 
     status = z3.unknown
@@ -96,7 +96,7 @@ def _holds(edges: Sequence[tuple[int, int]], order: Sequence[int], deadline: flo
 
 
 def _core(crossings: Sequence[Crossing], deadline: float) -> list[Crossing]:
-    """A minimal set of crossings that no order satisfies, so a cycle; [] where some order satisfies them all."""
+    """A minimal set of crossings that no order satisfies, so a cycle; [] if some order satisfies them all."""
     import z3
 
     solver = z3.SimpleSolver(ctx=_context())
@@ -111,9 +111,9 @@ def _core(crossings: Sequence[Crossing], deadline: float) -> list[Crossing]:
 
 
 def path_out_and_back(graph: OperatorGraph, labels: Sequence[int], deadline: float) -> tuple[int, ...]:
-    """Operators on paths that leave some group and come back to it; () where every group is convex.
+    """Operators on paths that leave some group and come back to it; () if every group is convex.
 
-    `labels` holds the group of each operator. Raises UndecidedError where z3 does not answer by the deadline
+    `labels` holds the group of each operator. Raises UndecidedError if z3 does not answer by the deadline
     (time.monotonic).
     """
     import z3

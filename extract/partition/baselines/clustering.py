@@ -109,7 +109,7 @@ class Clustering:
 def cluster(graph: OperatorGraph, *, threshold: float = THRESHOLD, weights: Sequence[float] | None = None) -> Partition:
     """CLUSTER(G): the partition "ago", whose groups of two or more operators weigh less than `threshold`.
 
-    `weights` replace those of Eq. (1). Raises PartitionError where there is not one of at least 0 for each operator.
+    `weights` replace those of Eq. (1). Raises PartitionError if there is not one of at least 0 for each operator.
     """
     weighed = operator_weights(graph) if weights is None else weights
     if len(weighed) != len(graph):

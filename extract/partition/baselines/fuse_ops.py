@@ -360,7 +360,7 @@ class _Groups:
             self.kind[target] = max(self.kind[target], self.kind[child])
 
     def _kinds(self, node: int, onwards: PostDominator, number: int) -> _Kinds | None:
-        """The limits of a merge in pass 0 or 1; None where it is out of the question."""
+        """The limits of a merge in pass 0 or 1; None if it is out of the question."""
         kind = self.kind[node]
         if self.kind[onwards.node] is PatternKind.TUPLE or self.find(node) == self.find(onwards.node):
             return None

@@ -39,7 +39,7 @@ class MappingType(IntEnum):
 
 
 def mapping_type(operator: Operator, graph: OperatorGraph) -> MappingType | None:
-    """The type of an operator of `graph`; None where it is opaque or unknown, so that nothing may be fused with it."""
+    """The type of an operator of `graph`; None if it is opaque or unknown, so that nothing may be fused with it."""
     types = _operand_types(operator, graph)
     if types is None:
         return None
@@ -55,7 +55,7 @@ def mapping_types(graph: OperatorGraph) -> tuple[MappingType | None, ...]:
 def edge_mapping_type(graph: OperatorGraph, value: int, consumer: int) -> MappingType | None:
     """How operator number `consumer` maps the elements of value number `value`; None as for `mapping_type`.
 
-    Raises ValueError where the operator does not read the value.
+    Raises ValueError if the operator does not read the value.
     """
     operator = graph.operators[consumer]
     if value not in operator.inputs:
@@ -67,7 +67,7 @@ def edge_mapping_type(graph: OperatorGraph, value: int, consumer: int) -> Mappin
 
 
 def _operand_types(operator: Operator, graph: OperatorGraph) -> dict[int, MappingType] | None:
-    """The type of each operand of which elements are read, by position; None where there is none, or nothing is known.
+    """The type of each operand of which elements are read, by position; None if there is none, or nothing is known.
 
     Where shapes are unknown, operators that are element-wise or only move data may copy elements, others combine them.
     """

@@ -104,7 +104,7 @@ def _window(operation: Operation) -> tuple[int, ...]:
 
 
 def _indices(operation: Operation) -> tuple[int, ...]:
-    """The extents of all indices of an Einsum; () where its equation has an ellipsis, which names none."""
+    """The extents of all indices of an Einsum; () if its equation has an ellipsis, which names none."""
     equation = str(operation.attributes.get("equation", "...")).replace(" ", "")
     if "." in equation:
         return ()

@@ -28,7 +28,7 @@ def is_depthwise(operators: OperatorSet, member: int) -> bool:
 
 
 def why_not_one_anchor(operators: OperatorSet) -> str | None:
-    """Why operators have no kernel around one anchor op; None where they have."""
+    """Why operators have no kernel around one anchor op; None if they have."""
     if len(operators.anchors) != 1:
         return f"{len(operators.anchors)} of them reduce"
     if len(operators.members) > 1 and "Concat" in operators.names:

@@ -73,7 +73,7 @@ class KernelGraph:
         return self.graph.values[value].extent.dimensions
 
     def operator_loops(self, member: int) -> tuple[OperatorLoops, ...]:
-        """The loops of each result. Raises Misaligned where the operator's index maps are not known."""
+        """The loops of each result. Raises Misaligned if the operator's index maps are not known."""
         if member not in self._loops:
             self._loops[member] = self._make_operator_loops(self.graph.operators[member])
         if not self._loops[member]:
@@ -91,7 +91,7 @@ class KernelGraph:
         return tuple(OperatorLoops(m) for m in maps if m is not None) if None not in maps else ()
 
     def extents(self, value: int) -> tuple[int, ...]:
-        """The shape of a value. Raises Misaligned where it is not known."""
+        """The shape of a value. Raises Misaligned if it is not known."""
         type_ = self.graph.values[value].type
         if type_ is None or type_.shape is None:
             raise Misaligned

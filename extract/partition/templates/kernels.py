@@ -24,7 +24,7 @@ from .operator_set import Members, OperatorSet, without_border_views
 from .template import Template
 
 Measured = Callable[[Members], float | None]
-"""Seconds of a kernel from the profile database, without its launch; None where it was never measured."""
+"""Seconds of a kernel from the profile database, without its launch; None if it was never measured."""
 
 _LARGEST_KERNEL = 256
 """Operators of one kernel at most: a cost takes as long as the kernel is large."""
@@ -32,7 +32,7 @@ _LARGEST_KERNEL = 256
 
 @dataclass(frozen=True)
 class _KernelCost:
-    """The seconds of a kernel without its launch, and the template that makes it; infinite and None where none does."""
+    """The seconds of a kernel without its launch, and the template that makes it; infinite and None if none does."""
 
     seconds: float
     template: Template | None
@@ -79,7 +79,7 @@ class KernelModel:
         return sum(map(self.launched, self.kernels(members)))
 
     def launched(self, members: Members) -> float:
-        """Seconds of one kernel, its launch, and the views at its border; infinite where the operators are none."""
+        """Seconds of one kernel, its launch, and the views at its border; infinite if the operators are none."""
         if len(members) == 1 and not self.within.in_place.isdisjoint(members):
             return VIEW_SECONDS
         cut = without_border_views(self.within, members)
@@ -128,7 +128,7 @@ class KernelModel:
         return VIEW_SECONDS + sum(self.within.compute[m] + self.within.copying[m] for m in moving)
 
     def kernel(self, members: Members) -> float:
-        """Seconds of a kernel without its launch; infinite where no template makes it."""
+        """Seconds of a kernel without its launch; infinite if no template makes it."""
         return self._cost(members).seconds
 
     def template(self, members: Members) -> Template | None:

@@ -233,7 +233,7 @@ class OperatorSet:
 
     @cached_property
     def buffers(self) -> Buffers | None:
-        """What the kernel keeps; None where its loops cannot be tiled together without computing anything twice.
+        """What the kernel keeps; None if its loops cannot be tiled together without computing anything twice.
 
         The tiles of all values that it keeps share half of the second cache; a value that no tile cuts is a plain
         buffer, allowed up to half of the first cache.
@@ -254,7 +254,7 @@ class OperatorSet:
         return Buffers(kept, rounds, sum(sizes[v] for v in outside if not cut & loops.tiled(axes[v])))
 
     def loops(self) -> tuple[Loops, Mapping[int, Axes]]:
-        """The loops of the kernel, and the axes of all its values. Raises Misaligned where it can have none."""
+        """The loops of the kernel, and the axes of all its values. Raises Misaligned if it can have none."""
         loops, axes = Loops(), dict[int, Axes]()
         costly: set[int] = set()
         for member in self.members:

@@ -106,7 +106,7 @@ def _accepts(operators: OperatorSet) -> str | None:
 
 
 def _links(operators: OperatorSet) -> list[_Link] | None:
-    """The chain from anchor op to anchor op, but for row-wise ones between two products; None where it is none."""
+    """The chain from anchor op to anchor op, but for row-wise ones between two products; None if it is none."""
     ops = operators.graph.operators
     ends = [m for m in operators.anchors if ops[m].op in MATRIX_PRODUCTS or m == operators.anchors[-1]]
     if any(ops[m].op not in MATRIX_PRODUCTS | ROW_WISE for m in operators.anchors):

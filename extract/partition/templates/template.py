@@ -12,7 +12,7 @@ LOOPS = "its loops cannot be tiled together without computing values twice"
 
 @dataclass(frozen=True)
 class Template:
-    """`accepts` says why a kernel of this kind cannot be made of some operators; None where it can.
+    """`accepts` says why a kernel of this kind cannot be made of some operators; None if it can.
 
     `cost` are the seconds of one that is accepted, without its launch, as its schedule's estimate has them. `rule`
     names the schedule of a template whose kernels have several anchor ops: whether it fits is known to the lowering
