@@ -29,6 +29,8 @@ demo: $(VENV)/.stamp-run $(DEMO) ## Optimise a small model with real structure, 
 docs: $(VENV)/.stamp-run ## Run the commands that README and docs show, and write their outputs anew (PAGES=docs/optimize.md to choose)
 	$(BIN)/python docs/examples.py $(PAGES)
 
+# Where Python may not keep bytecode, each run would compile all tests anew, and each process that they start what changed.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
 
 # The tests of a file stay on one worker, for they share what they prepare; the files of most tests come first.

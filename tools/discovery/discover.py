@@ -152,8 +152,9 @@ def discover(options: Options, report: Report = lambda text: None) -> Discovery:
     """
     if not 1 <= options.size <= MAX_SIZE:
         raise UsageError(f"--size {options.size}: terms have 1 to {MAX_SIZE} operators")
+    domains = choose_domains(options.operators)
     search = _Search(options, report)
-    for domain in choose_domains(options.operators):
+    for domain in domains:
         search.domain(domain)
     return replace(search.result, rules=_mark_shipped(search.result.rules))
 

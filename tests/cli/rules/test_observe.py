@@ -127,8 +127,8 @@ def test_stats_as_json(small: CommandLine) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("explain", "in.onnx", "--output", "second"),
         ("stats", "in.onnx"),
+        ("explain", "in.onnx", "--output", "second"),
         ("why-not", "own-relu-twice", "in.onnx", "--node", "y"),
     ],
 )

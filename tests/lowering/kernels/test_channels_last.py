@@ -22,7 +22,7 @@ from eqfuse.lowering.kernels.steps import Kernel, View, steps
 from eqfuse.lowering.schedules import CONSTANTS, schedule
 
 from ..linked import linked
-from ..schedules.functions import HOST, Shape, convolution, execute, inputs, pool
+from ..schedules.functions import HOST, REFERENCE, Shape, convolution, execute, inputs, pool, run
 from ..small_models import expected, graph_of, model, random_inputs, weights
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 
 def assert_same(function: Any, moved: Collection[int], rule: str, threads: int = 1) -> None:
     arrays = inputs(function)
-    expected = execute(schedule(function, HOST), arrays)
+    expected = run(function, arrays, REFERENCE)
     stored = [to_last(array) if n in moved else array for n, array in enumerate(arrays)]
     scheduled = schedule(channels_last(function, moved), HOST, threads)
     result = execute(scheduled, stored)

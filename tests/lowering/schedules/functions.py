@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -124,10 +125,16 @@ def execute(scheduled: Scheduled, arrays: Sequence[Any], target: dict[str, Any] 
 
 def run(function: Any, arrays: Sequence[Any], target: dict[str, Any] = TARGET) -> Any:
     """The last parameter after a call."""
-    named = function.with_attr("global_symbol", "main")
     tensors = [tvm.runtime.tensor(a) for a in arrays]
-    tvm.compile(tvm.IRModule({"main": named}), target=tvm.target.Target(target))["main"](*tensors)
+    _compile(function, json.dumps(target))(*tensors)
     return tensors[-1].numpy()
+
+
+@lru_cache(maxsize=4)
+def _compile(function: Any, target: str) -> Any:
+    """Keeps what one test compiled for the next, which calls it with other sizes."""
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    return tvm.compile(module, target=tvm.target.Target(json.loads(target)))["main"]
 
 
 def count_multiply_adds(scheduled: Scheduled) -> int:

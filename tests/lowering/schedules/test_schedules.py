@@ -302,6 +302,7 @@ LEVELS: dict[str, tuple[str, Callable[[], Any]]] = {
 
 
 @pytest.mark.skipif(platform.machine() != X86, reason="about x86-64")
+@pytest.mark.representatives(7)
 @pytest.mark.parametrize("name", LEVELS)
 @pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 def test_every_level_of_the_processor_that_this_machine_has(level: str, name: str) -> None:

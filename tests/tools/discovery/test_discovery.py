@@ -41,8 +41,14 @@ def products() -> Discovery:
 
 
 @pytest.fixture(scope="module")
+def short_products() -> Discovery:
+    """The same in terms of two operators."""
+    return discover_rules("Mul", "Abs", size=2)
+
+
+@pytest.fixture(scope="module")
 def beside_the_catalogue() -> Discovery:
-    """The same, where the catalogue is known."""
+    """Products and absolute values, where the catalogue is known."""
     return discover_rules("Mul", "Abs", size=3, catalogue=True)
 
 
@@ -59,18 +65,18 @@ def verdicts(folder: Path, discovery: Discovery) -> list[str]:
     return [verdict.kind for verdict in check_files([read_file(path)], use_cache=False, workers=1)]
 
 
-def test_the_file_is_accepted_by_the_checker(tmp_path: Path, products: Discovery) -> None:
-    kinds = verdicts(tmp_path, products)
-    assert len(kinds) == sum(not one.left_out for one in products.rules) > 0
-    assert {"refuted", "idle"}.isdisjoint(kinds)
-
-
-@pytest.mark.conformance
-def test_the_file_beside_the_catalogue_is_accepted_by_the_checker(
-    tmp_path: Path, beside_the_catalogue: Discovery
-) -> None:
-    kinds = verdicts(tmp_path, beside_the_catalogue)
-    assert len(kinds) == sum(not one.left_out for one in beside_the_catalogue.rules) > 0
+@pytest.mark.parametrize(
+    "found",
+    [
+        "short_products",
+        pytest.param("products", marks=pytest.mark.conformance),
+        pytest.param("beside_the_catalogue", marks=pytest.mark.conformance),
+    ],
+)
+def test_the_file_is_accepted_by_the_checker(tmp_path: Path, found: str, request: pytest.FixtureRequest) -> None:
+    discovery: Discovery = request.getfixturevalue(found)
+    kinds = verdicts(tmp_path, discovery)
+    assert len(kinds) == sum(not one.left_out for one in discovery.rules) > 0
     assert {"refuted", "idle"}.isdisjoint(kinds)
 
 
