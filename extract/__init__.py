@@ -1,1 +1,1 @@
-"""From the e-graph to the cheapest graph (extraction/), cut into fused sub-graphs (partition/); joint.py alternates."""
+"""From the e-graph to the cheapest graph (extraction/), in fused sub-graphs (partition/); joint.py alternates both."""

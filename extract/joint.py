@@ -1,8 +1,8 @@
 """Rewriting and fusing together: extraction with fusion-aware costs, in turn with partition.
 
-DNNFusion and AGO rewrite first, or not at all, and then fuse. Here each partition says what every operator costs inside
-its kernel; extraction runs again with these costs (costmodels/fused.py), what it chooses is partitioned again, and so
-on until nothing improves. The cheapest graph and partition seen are kept, so the result is at most the cost of
+DNNFusion and AGO rewrite first, or not at all, and then fuse. Here each partition gives the cost of every operator
+inside its kernel; extraction runs again with these costs (costmodels/fused.py), its graph is partitioned again, and so
+on until nothing improves. The cheapest graph and partition seen are kept, so the result costs at most as much as
 rewriting and fusing in sequence.
 """
 
@@ -28,12 +28,12 @@ _ENOUGH = 1e-4
 """A round that saves a smaller part than this is the last."""
 
 Chosen = TypeVar("Chosen")
-"""Whatever the caller makes of an extraction: a model, say."""
+"""The caller's form of an extraction: a model, for instance."""
 
 
 @dataclass(frozen=True)
 class Extracted(Generic[Chosen]):
-    """What one extraction chose, and its graph of operators."""
+    """The choice of one extraction, and its graph of operators."""
 
     chosen: Chosen
     graph: OperatorGraph
@@ -97,9 +97,9 @@ def joint(
 ) -> Joint[Chosen]:
     """Alternate extraction and partition.
 
-    `extract` chooses a graph by a cost model, `lower_bound` proves the least cost of any by one; after `time_limit`
-    seconds neither another round nor another window begins; `models` makes the costs of a graph's kernels, by default
-    those of the device.
+    `extract` chooses a graph by a cost model, `lower_bound` proves the least cost of any graph by one. After
+    `time_limit` seconds neither another round nor another window begins. `models` makes the cost model of a graph's
+    kernels, by default that of the device.
     """
     deadline = time.monotonic() + time_limit
 
@@ -140,7 +140,7 @@ def unfused_cost(graph: OperatorGraph, device: Device) -> float:
 
 
 def observe_shares(partition: Partition, model: KernelModel) -> dict[CostKey, float]:
-    """What operators cost in the kernels of a partition, by their `cost_key`; the mean where several have the same."""
+    """The cost of operators in the kernels of a partition, by their `cost_key`; the mean if several have the same."""
     shares: dict[CostKey, list[float]] = {}
     for operation, share in zip(partition.graph.operations, model.shares(partition), strict=True):
         shares.setdefault(cost_key(operation), []).append(share)

@@ -1,6 +1,6 @@
 """Extraction: from an e-graph and costs to the cheapest acyclic graph, proven or with its gap.
 
-select.py is the way in, from a saturated e-graph; the others are pure algorithms over an abstract e-graph (problem.py)
+select.py is the entry, from a saturated e-graph; the others are pure algorithms over an abstract e-graph (problem.py)
 and know nothing of ONNX. solve.py runs them in this order:
 
 - reduce.py, dominance.py: drop options that no optimal extraction needs, find the classes that all contain;
@@ -9,7 +9,7 @@ and know nothing of ONNX. solve.py runs them in this order:
 - branch.py, bounds.py: the proven optimum of most components, by a search over frontiers; for the others
 - milp.py, neighbourhoods.py: the proven optimum by HiGHS, or a bound within the time limit;
 
-At last it takes the original candidates wherever others cost the same.
+Finally it takes the original candidates wherever others cost the same.
 
 Results depend on the problem alone (not on hash seeds, nor on time unless the time limit is hit).
 """

@@ -2,7 +2,7 @@
 
 A class contains its must-set (see dominance.py), so the cheapest choices of that are a bound; so is the cheapest choice
 of the class together with the best bound of a child, plus whatever of the other children's must-sets cannot be below
-that child. Both hold where classes are shared, and together they are far above the linear relaxation wherever the
+that child. Both hold where classes are shared, and both are far above the linear relaxation if the
 answer is small beside the e-graph. From the roots down, the same sums along the cheapest path bound every selection
 that contains a class. Choices whose two bounds together reach the cost of the answer at hand are dropped, as reduced
 costs fix variables in integer programming.
@@ -42,14 +42,14 @@ class Pick(NamedTuple):
 
 
 class Space:
-    """The choices in play of a core that the roots reach, and bounds on what they cost.
+    """The choices in play of a core that the roots reach, and bounds on their cost.
 
     Classes are ranked so that children outside of a class's own cycle come before it. `picks`, `must`, `reach` (all
     that can be below), `loop` (the classes that are on a cycle with it; 0 if it is on none) and `floor` (the cost of
     the class with all below it, at least) are indexed by rank; `numbers` are the ranked classes of the core.
-    `required` are the classes that every selection contains. They are paid for whoever reads them, so they are the
-    children only of classes on a cycle with them, and the rest falls into `parts` to be decided independently: of each
-    its required classes. Raises OutOfTime once the deadline (time.monotonic) has come.
+    `required` are the classes that every selection contains. They are paid for in any case, so they are children only
+    of classes on a cycle with them, and the rest falls into independent `parts`, each the set of its required classes.
+    Raises OutOfTime once the deadline (time.monotonic) has come.
     """
 
     def __init__(self, core: Core, kept: Kept, deadline: float) -> None:
@@ -88,9 +88,9 @@ class Space:
         self.parts = self._find_parts()
 
     def _find_parts(self) -> list[int]:
-        """The required classes of each set of classes that are connected, where anything is to decide.
+        """The required classes of each set of connected classes that leaves something to decide.
 
-        One on a cycle stays a child of the classes there, so it is paid for with them even where it has one choice.
+        One on a cycle stays a child of the classes there, so it is paid for with them even if it has one choice.
         """
         children = {rank: [c for pick in picks for c in bits(pick.children)] for rank, picks in enumerate(self.picks)}
         for ranks in self.ranges:
@@ -124,8 +124,8 @@ class Space:
         self._compute_floors(ranks, members)
 
     def _compute_floors(self, ranks: range, members: int) -> None:
-        """The bounds of classes on a cycle are those of acyclic selections: the class with the least one is final, for
-        what reads it costs no less (Knuth, "A generalization of Dijkstra's algorithm", 1977)."""
+        """The bounds of classes on a cycle are those of acyclic selections: the class with the least bound is final,
+        for its readers cost no less (Knuth, "A generalization of Dijkstra's algorithm", 1977)."""
         waiting: dict[tuple[int, int], int] = {}
         readers: dict[int, list[tuple[int, int]]] = {}
         ready: list[tuple[int, int]] = []
@@ -158,7 +158,7 @@ class Space:
                     ready.append(reader)
 
     def _compute_must_sets(self, ranks: range) -> None:
-        """The must-sets: the greatest fixed point. Choices that every selection closes a cycle with are dropped."""
+        """The must-sets: the greatest fixed point. Choices with which every selection is cyclic are dropped."""
         for rank in ranks:
             self.must[rank] = -1 if len(ranks) > 1 else 0
         for _ in range(_FIXED_POINT_ROUNDS):
@@ -197,7 +197,7 @@ class Space:
         return below
 
     def cost(self, classes: int) -> float:
-        """The cheapest choices of some classes; asked for the same ones again and again."""
+        """The cost of the cheapest choices of some classes, remembered."""
         cost = self.costs.get(classes)
         if cost is None:
             cost = self.costs[classes] = math.fsum(self.least[rank] for rank in bits(classes))
@@ -216,10 +216,10 @@ class Space:
         return max(least, disjoint + self.cost(required & ~reached))
 
     def least_above(self) -> list[float]:
-        """For every class, what a selection with it costs at least in its part, the classes below it left out.
+        """For every class, the least cost of its part in a selection with it, without the classes below it.
 
-        The classes that lead to it are never below it, and what a choice on the way must contain beside the next class
-        counts as far as that cannot reach it.
+        Classes that lead to it are never below it. The must-set of a choice on the way, beside the next class, counts
+        as far as it cannot reach the class.
         """
         above = [math.inf] * len(self.numbers)
         heap: list[tuple[float, int]] = []

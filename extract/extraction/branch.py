@@ -24,13 +24,13 @@ from .problem import TOLERANCE, follow_choices
 _EFFORT = 100
 """Frontiers that the first round of searches may expand for each class."""
 _MORE_EFFORT = 4
-"""Every further round may expand this many times as many."""
+"""The factor by which every further round may expand more."""
 _ROUNDS = 12
-"""Rounds without a limit in time: as good as no limit."""
+"""Rounds if time is not limited: as good as no limit."""
 _STATES_PER_LOOK = 4
 """The clock is read after this many expansions."""
 _WORTHWHILE = 0.02
-"""Narrowing again must drop this share of the choices to be worth another round at once."""
+"""The share of the choices that narrowing must drop to be worth another round at once."""
 
 
 class Decided(NamedTuple):
@@ -42,7 +42,7 @@ class Decided(NamedTuple):
 
 
 class Frontier(NamedTuple):
-    """The open classes (a bitset of ranks), and what was decided where a cycle can still be closed."""
+    """The open classes (a bitset of ranks), and the decided ones through which a cycle can still be closed."""
 
     open: int
     decided: tuple[Decided, ...] = ()
@@ -57,7 +57,7 @@ class Completion(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A decision: what completing the frontier costs with it at least, and where it leads."""
+    """A decision: the least cost of completing the frontier with it, and the next frontier."""
 
     low: float
     cost: float
@@ -68,7 +68,7 @@ class Step(NamedTuple):
 
 @dataclass
 class _Expansion:
-    """A frontier whose decisions are being tried, cheapest first; costs from `budget` on are of no interest."""
+    """A frontier whose decisions are being tried, cheapest first, as far as they cost less than `budget`."""
 
     frontier: Frontier
     budget: float
@@ -79,11 +79,11 @@ class _Expansion:
     best: Step | None = None
 
     def limit(self) -> float:
-        """The cost that a completion must stay below to be of interest."""
+        """The cost that a completion must stay below to be of use."""
         return min(self.budget, self.high)
 
     def finish_step(self, after: Completion) -> None:
-        """Note what completing the frontier costs with the decision that is being tried."""
+        """Note the cost of completing the frontier with the decision that is being tried."""
         step = self.steps[self.tried]
         self.tried += 1
         self.low = min(self.low, step.cost + after.low)
@@ -224,9 +224,8 @@ def prove_by_frontiers(
 def search_among(
     core: Core, answer: Answer, kept: Kept, deadline: float, rounds: int, effort: float = _EFFORT
 ) -> tuple[Answer, Kept]:
-    """As above, among the choices that are kept: the bound holds for selections of these below the answer's cost.
-
-    effort: the frontiers that the first round may expand for each class.
+    """As `prove_by_frontiers`, among the choices that are kept: the bound holds for selections of these below the
+    answer's cost. `effort`: the frontiers that the first round may expand for each class.
 
     Raises OutOfTime if the deadline comes before there are any bounds.
     """
@@ -250,7 +249,8 @@ def search_among(
 
 
 def _deepen(core: Core, answer: Answer, search: FrontierSearch, effort: float) -> Answer:
-    """Search for every class by itself, with some effort, then for each part with as much for each of its classes."""
+    """Search for every class by itself, with some effort, then for each part with that effort for each of its
+    classes."""
     space = search.space
     lows = [space.least_below(part) for part in space.parts]
     fixed = space.fixed_cost()

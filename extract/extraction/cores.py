@@ -1,8 +1,8 @@
 """Independent components of a reduced problem, as cores: equal components have equal cores, which are solved once.
 
-The reduction drops forced classes as children, since they are paid for whoever reads them: classes that are still
-connected must be decided together. That includes the classes of one strongly connected component of the e-graph,
-whichever of them are forced, for a cycle can run through all of them: decided apart they can give a cyclic selection.
+The reduction drops forced classes as children, since they are paid for in any case: classes that are still
+connected must be decided together. That includes all classes of one strongly connected component of the e-graph, even
+forced ones, for a cycle can run through all of them: decided apart they can give a cyclic selection.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Choice(NamedTuple):
 class Core:
     """A small extraction problem by itself: the choices of its classes 0, 1, ..., and the classes that are required.
 
-    As every required class is paid for, whatever reads it gets it for nothing; most such children are left out.
+    As every required class is paid for, its readers get it for nothing; most such children are left out.
     """
 
     classes: tuple[tuple[Choice, ...], ...]
@@ -79,10 +79,10 @@ class Component:
 
 
 def split_into_components(reduced: Reduced, deadline: float = math.inf) -> list[Component]:
-    """What has to be decided together, smallest first; a component without any choice is left by a reduction that was
-    cut short.
+    """The parts that have to be decided together, smallest first; a component without any choice is left by a
+    reduction that was cut short.
 
-    After the deadline (time.monotonic) some that are equal may get distinct cores.
+    After the deadline (time.monotonic) equal components may get distinct cores.
     """
     children = {n: [c for option in options for c in option.children] for n, options in reduced.graph.items()}
     components = [_make_component(members, reduced, deadline) for members in connected_components(children)]

@@ -5,7 +5,7 @@ must-sets of every option's children. Sets are Python integers used as bitsets, 
 stay short, and forgotten once their last reader is done. An option is dropped when
 
 - a child's must-set holds the option's own class: every extraction through it is cyclic; or
-- another option of the class never costs more. Its children are had for nothing if they are forced or in the
+- another option of the class never costs more. Its children cost nothing if they are forced or in the
   must-set of the replaced option, else they cost at most their bound: the cheapest tree.
 
 A swap must not close a cycle. A child from the must-set of the replaced option is already below the class; any other
@@ -24,7 +24,7 @@ from .options import Graph, Option
 
 _FIXED_POINT_CLASSES = 1000
 _FIXED_POINT_ROUNDS = 20
-"""In a cyclic component of more classes, or that changes for more rounds, a class counts as containing itself alone."""
+"""A class counts as containing itself alone in a cyclic component of more classes, or that changes for more rounds."""
 
 
 class _View(NamedTuple):
@@ -89,7 +89,7 @@ class _Sweep:
         self.bound: dict[int, float] = {}
 
     def below(self, option: Option) -> int:
-        """What every extraction through the option contains below its class."""
+        """All that every extraction through the option contains below its class."""
         below = 0
         for child in option.children:
             below |= self.must[child]
@@ -112,7 +112,7 @@ class _Sweep:
             self.must[member] = 1 << self.position[member]
 
     def _common_to_options(self, member: int, options: Sequence[Option]) -> int:
-        """What all options contain that are not cyclic as far as is known."""
+        """All that those options have in common that are not known to be cyclic."""
         position = self.position[member]
         common = self.everything
         for below in map(self.below, options):
@@ -169,7 +169,7 @@ class _Sweep:
         return False
 
     def _tree_bound(self, member: int, option: Option) -> float:
-        """What the option costs at most on top of the forced classes; infinite if it might close a cycle."""
+        """The most that the option costs on top of the forced classes; infinite if it might close a cycle."""
         home = self.home[member]
         total = option.cost
         for child in option.children:

@@ -1,7 +1,7 @@
 """Greedy extraction: quick, acyclic, not always optimal.
 
-Of a core three selections compete: the earliest choice everywhere (on equal cost it wins, so that nothing changes for
-nothing), the greedy DAG (each class takes the choice whose closure is cheapest, shared classes counted once; it counts
+Of a core three selections compete: the earliest choice everywhere (on equal cost it wins, so that nothing changes
+without need), the greedy DAG (each class takes the choice whose closure is cheapest, shared classes counted once; it
 closures that may be out of date, so it can end in a cycle), and the greedy tree (shared classes counted again; Knuth
 1977), which is acyclic in any case.
 """
@@ -102,7 +102,7 @@ class _Closures:
         self.cost = [0.0] * len(core.classes)
 
     def improve(self, number: int) -> bool:
-        """Take the cheapest choice of a class; whether that changed anything for the better."""
+        """Take the cheapest choice of a class; returns whether that is an improvement."""
         before = self.total[number]
         for position, choice in enumerate(self.core.classes[number]):
             closure = self._closure(number, choice.children, self.total[number] - choice.cost)

@@ -23,7 +23,7 @@ Landmark = list[tuple[int, int]]
 
 
 def find_landmarks(core: Core, kept: Kept) -> list[Landmark]:
-    """The landmarks of a core among the choices that are kept; none where these choices leave no selection."""
+    """The landmarks of a core among the choices that are kept; none if these choices leave no selection."""
     home = _values(core, kept)
     ways: dict[int, Landmark] = {value: [] for value in home}
     for number, positions in enumerate(kept):

@@ -22,7 +22,7 @@ from .problem import follow_choices, selected_children
 _SCALED_COST = 1e4
 """The objective is scaled so that the answer at hand costs this: HiGHS stops at an absolute gap of 1e-6."""
 _MOST_UNITS = 1e6
-"""Where all costs are multiples of a unit and the answer at hand has at most this many of them, the objective counts
+"""If all costs are multiples of a unit and the answer at hand has at most this many of them, the objective counts
 units: HiGHS then knows that the next better selection is a whole unit below."""
 _LEAST_SECONDS = 0.05
 """With less time than this no further program is solved."""
@@ -37,7 +37,7 @@ def prove_by_milp(
     """Improve an answer and its bound until it is proven optimal or the deadline (time.monotonic) has come.
 
     kept: for every class the positions of the choices that a better selection may have; all by default. The bound holds
-    if that is so. nodes: of HiGHS's search tree, at most; the first such search that does not end is the last.
+    if that is so. nodes: the most of HiGHS's search tree; the first such search that does not end is the last.
     """
     if answer.is_proven:
         return answer
@@ -98,8 +98,8 @@ class _SelectionProgram:
             self.scale = 1 / unit
         else:
             self.scale = _SCALED_COST / cost if cost > 0 else 1.0
-        # Choices that cost more than the answer at hand are all alike, and none of an optimum: they cost twice that
-        # answer, for huge coefficients would leave HiGHS a bound that is off by more than the tolerance.
+        # Choices that cost more than the answer at hand are all alike, and in no optimum. They cost twice that answer,
+        # for with huge coefficients HiGHS's bound would be off by more than the tolerance.
         self.program = IntegerProgram([min(own * self.scale, 2 * cost * self.scale) for own in costs])
         roots = frozenset(core.roots)
         for number in classes:
@@ -122,7 +122,7 @@ class _SelectionProgram:
             self.program.rows.append(Row(terms, lower=0.0))
 
     def add_loop_formulas(self, unfounded: Sequence[int]) -> None:
-        """Where one of some classes is selected, one of them is by a choice that reads none of them: they are built
+        """If one of some classes is selected, one of them is by a choice that reads none of them: they are built
         from something outside of them (the loop formula of Lin & Zhao, "ASSAT", Artificial Intelligence 2004)."""
         members = frozenset(unfounded)
         ways_out = {

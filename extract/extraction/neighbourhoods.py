@@ -2,7 +2,7 @@
 
 In each round some selected classes that read each other are free, with all that is not selected; the other selected
 classes keep their choice. So nearly everything is required, the rest falls into small parts, and the search over
-frontiers solves it quickly, or else HiGHS. Rounds that are solved make the next ones larger, others smaller (large-
+frontiers or else HiGHS solves it quickly. Rounds that are solved make the next ones larger, others smaller (large-
 neighbourhood search: Shaw, "Using Constraint Programming and Local Search Methods to Solve Vehicle Routing Problems",
 CP 1998).
 """
@@ -25,7 +25,7 @@ _LEAST_SIZE = 3
 _EFFORT = 2.0
 """Frontiers that one round may expand for each class: rounds are many and short."""
 _PROGRAM_SECONDS = 1.0
-"""How long a round that the search does not solve may take as an integer program."""
+"""Seconds that a round that the search does not solve may take as an integer program."""
 
 
 def improve_by_neighbourhoods(core: Core, answer: Answer, kept: Kept, deadline: float) -> Answer:

@@ -74,7 +74,7 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """How far the cost may be above the optimum, relative to the cost: 0 is proven optimal."""
+        """The most that the cost may be above the optimum, relative to the cost: 0 is proven optimal."""
         return (self.cost - self.lower_bound) / self.cost if self.cost > 0 else 0.0
 
 
@@ -107,7 +107,7 @@ def selected_children(graph: Classes, selection: Mapping[int, int]) -> dict[int,
 
 
 def follow_choices(graph: Classes, choose: Callable[[int], int | None]) -> dict[int, int] | None:
-    """The selection that a rule makes of the classes it reaches from the roots; None if it does not know one."""
+    """The selection that a rule makes of the classes that it reaches from the roots; None if it does not know one."""
     selection: dict[int, int] = {}
     stack = list(graph.roots)
     while stack:

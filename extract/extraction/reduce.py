@@ -1,9 +1,9 @@
 """Shrink an extraction problem without losing an optimal extraction.
 
-In turn: candidates that read their own class, or a class that has no finite extraction, go; classes that cost nothing
-leave the problem; then, until nothing changes, candidates that another of their class dominates go (see dominance.py,
-which also tells the classes that every extraction contains: the forced ones), forced classes are dropped as children
-of others, for they are paid for anyway, and what nothing reads any more and has no choice left is fixed.
+In turn: candidates that read their own class, or a class that has no finite extraction, are dropped; classes that cost
+nothing leave the problem; then, until nothing changes, candidates that another of their class dominates are dropped
+(see dominance.py, which also finds the forced classes: those that every extraction contains), forced classes are
+dropped as children of others, for they are paid for anyway, and classes without readers and choices are fixed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def reduce(problem: Problem, deadline: float = math.inf) -> Reduced:
 
 
 def find_fixed_classes(graph: Graph, components: Sequence[Sequence[int]], forced: frozenset[int]) -> Iterator[int]:
-    """The forced classes that leave nothing to decide, in themselves or below, and that nothing reads any more."""
+    """The forced classes that leave nothing to decide, in themselves or below, and that no class reads any more."""
     for component in components:
         number = component[0]
         if len(component) == 1 and number in forced and len(graph[number]) == 1 and not graph[number][0].children:
@@ -111,7 +111,7 @@ def drop_self_cyclic(problem: Problem) -> Graph:
 
 
 def split_off_free_classes(graph: Graph) -> tuple[Graph, dict[int, int]]:
-    """Split off the classes that can be had for nothing, with their candidates: they are no one's concern."""
+    """Split off the classes that cost nothing, with their candidates: no other class depends on their choice."""
     free_graph = {number: tuple(option for option in options if option.cost == 0) for number, options in graph.items()}
     ranks = extraction_ranks(free_graph)
     choice = {

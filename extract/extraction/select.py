@@ -28,14 +28,14 @@ from .solve import solve
 _FREE = frozenset({"Var", "Absent", "Out"})
 _STORED = frozenset({"Weight", "Full"})
 _FILL_BYTES = 128
-"""Bytes of a constant of one value throughout in a file, whatever its size."""
+"""Bytes in a file of a constant of one value throughout, of any size."""
 
 
 @dataclass(frozen=True)
 class Criteria:
     """The criteria between e-nodes: the cost model, and a cost per stored byte that keeps files from growing.
 
-    Constants of fewer bytes than `free_below`, and those of one value, cost nothing: where many layers share one, its
+    Constants of fewer bytes than `free_below`, and those of one value, cost nothing: if many layers share one, its
     cost would tie their otherwise independent choices together.
     """
 
@@ -57,12 +57,12 @@ class Criteria:
 
     @staticmethod
     def of(model: CostModel, runtime: Runtime = NO_RUNTIME) -> Criteria:
-        """The least cost per byte: a mebibyte costs as much as launching one tiny kernel."""
+        """The criteria with the least cost per byte: a mebibyte costs as much as launching one tiny kernel."""
         launch = Criteria(model, 0.0).copy(TensorType("float32", ()))
         return Criteria(model, launch / 2**20, runtime=runtime)
 
     def stricter(self) -> Criteria:
-        """A hundred times the cost per byte, and for every one."""
+        """The criteria with a hundred times the cost per byte, and for every byte."""
         return replace(self, per_byte=100 * self.per_byte, free_below=0)
 
 
@@ -117,7 +117,7 @@ class _NodeCosts:
         return [] if cost is None else [(node, cost * self._share(node))]
 
     def _share(self, node: ENode) -> float:
-        """The share of its cost that an e-node has behind what its operand may be made by."""
+        """The share of its cost that an e-node has behind an operator that its operand may come from."""
         for anchor, shares in self.fused.items():
             if node.op in shares and any(n.op == anchor for n in self.egraph.classes[node.children[0]].nodes):
                 return shares[node.op]
@@ -178,7 +178,7 @@ def _operation(
 
 @dataclass(frozen=True)
 class _Search:
-    """What stays the same between choices of one e-graph by the same criteria."""
+    """The data that stays the same between choices of one e-graph by the same criteria."""
 
     egraph: EGraph
     node_costs: _NodeCosts
@@ -201,7 +201,7 @@ class _Search:
         return {owner: rows[owner][index][0] for owner, index in solution.choice.items()}, solution
 
     def solve_original(self, terms: Sequence[ENode]) -> tuple[dict[int, ENode], Solution] | None:
-        """The choice of the original's terms, and of computing its constants now where that is cheaper; None if the
+        """The choice of the original's terms, and of computing its constants now if that is cheaper; None if the
         e-graph has no such choice.
 
         Of several terms that are in one class it is the earliest: the operands of each are earlier still, which
@@ -245,7 +245,7 @@ def select(
 ) -> Selection:
     """The cheapest graph that can be written at `opset`, with the proof that it is, or the proven gap.
 
-    It is never dearer than the original's terms. `assumptions` are types of the classes at the sizes that costs count,
+    It never costs more than the original's terms. `assumptions` are types of the classes at the sizes that costs count,
     from `assume_types`. `barred` are classes that the graph must not contain.
     """
     deadline = time.monotonic() + time_limit
@@ -272,7 +272,7 @@ def is_dearer_than_original(
     choice: Mapping[int, ENode],
     assumptions: Types,
 ) -> bool:
-    """Whether a choice that other criteria led to is dearer than the original's terms by these."""
+    """Whether a choice made by other criteria costs more than the original's terms by these."""
     node_costs = _NodeCosts(egraph, encoding, origin, opset, criteria, assumptions, frozenset())
     search = _Search(egraph, node_costs, assumptions)
     original = search.solve_original(encoding.terms)

@@ -1,6 +1,6 @@
 """The sizes that costs assume: every symbolic dimension of an input gets a number, and all others follow from these.
 
-The analyses leave a shape open where it depends on a symbolic dimension in a way that they do not express (the height
+The analyses leave a shape open if it depends on a symbolic dimension in a way that they do not express (the height
 behind a Conv of stride 2). A cost needs a number there too: without one, a convolution over a feature map would cost
 as much as one over a single pixel, and the extractor would take either.
 """
@@ -31,7 +31,7 @@ def assume_types(
     """The type of each class, of fixed sizes wherever these follow from assumed sizes of the inputs: those in `sizes`,
     by the name of a dimension, else those of `assume_sizes`.
 
-    Where nothing else is known of a value of the model, the dimensions of its type in `knowledge` count.
+    If nothing else is known of a value of the model, the dimensions of its type in `knowledge` count.
     """
     return _Assumptions(egraph, encoding, opset, knowledge, sizes).run()
 
@@ -83,7 +83,7 @@ class _Assumptions:
         return dimension_size(dimension, self.sizes)
 
     def _assume_sizes_of(self, owner: int, node: ENode) -> bool:
-        """Give a class the sizes that an e-node has; whether those that read the class may go on."""
+        """Give a class the sizes that an e-node has; returns whether the readers of the class can get theirs."""
         type_ = self.types[owner]
         if type_ is not None and type_.is_static:
             return True

@@ -1,10 +1,8 @@
-"""The extraction pipeline: reduce, split, answer each distinct component, put together, check.
+"""The extraction pipeline: reduce, split, answer each distinct component, combine, take back needless changes, check.
 
-Give back the earliest candidates wherever a selection has others for nothing.
-
-Solvers and reductions keep some selection of least cost. Here every selected class tries its earlier candidates in
-turn, with the classes that these need in place of those that nobody needs any more, and keeps the first that costs
-no more.
+Solvers and reductions find some selection of least cost, which may differ from the original for nothing. So at the end
+every selected class tries its earlier candidates in turn, with the classes that these need instead of those that
+nothing needs any more, and keeps the first that costs no more.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ def prefer_earlier(
     """An acyclic selection of no higher cost in which no single class could take an earlier candidate for nothing.
 
     usable: the candidates with a finite extraction, and their classes. After the deadline (time.monotonic) the classes
-    that were not tried keep what they have.
+    that were not tried keep their candidates.
     """
     later = [number for number, index in choice.items() if index]
     if not later or is_over(deadline):
@@ -97,7 +95,7 @@ class _Swaps:
         return self.problem.classes[number][self.picked[number]].cost
 
     def try_swap(self, number: int, candidate: int) -> bool:
-        """Take another candidate for a class if that is acyclic and costs no more; whether it did."""
+        """Take another candidate for a class if that is acyclic and costs no more; returns whether it did."""
         if candidate not in self.usable[number]:
             return False
         before = self.picked[number]
@@ -105,7 +103,7 @@ class _Swaps:
         saved = math.fsum([self._cost(number), *map(self._cost, released)])
         self.picked[number] = candidate
         if self._select(number, saved * (1 + _ROUNDING)) and not self._on_cycle(number):
-            # The classes that just went have their spare candidates again: those are acyclic whatever is selected.
+            # Classes that were just released have their spare candidates again: those are acyclic in any selection.
             self.picked.update((child, self.spare[child]) for child in released if not self.readers[child])
             self.journal.clear()
             return True
@@ -116,7 +114,7 @@ class _Swaps:
         return False
 
     def _release(self, children: Sequence[int]) -> list[int]:
-        """Count the children as read once less, and so on through the classes that this unselects: those."""
+        """Count the children as read once less, and so on; returns the classes that this unselects."""
         released: list[int] = []
         stack = list(children)
         while stack:
@@ -162,24 +160,24 @@ Answers = Mapping[Core, Answer]
 
 _QUICK_EFFORT = 24
 """Frontiers that the first search may expand for each class of a component, in one round: that solves most components.
-By a limit in time a busy machine would find another answer than a quiet one."""
+With a limit in time a busy machine would find another answer than a quiet one."""
 _QUICK_CLASSES = 250
-"""In larger components that is less, as the square of the classes: there are more of them, and each takes longer. With
-738 classes the first search takes half a second instead of three."""
+"""The classes from which a component gets fewer frontiers, as the square of the classes: there are more of them, and
+each takes longer. With 738 classes the first search takes half a second instead of three."""
 _NEXT_EFFORT = 200
-"""The same of the next search: it proves a network of 180 classes in half a second for which HiGHS needs five."""
+"""Frontiers of the next search: it proves a network of 180 classes in half a second, for which HiGHS needs five."""
 _QUICK_SHARE = 0.5
-"""The share of the time that all first searches may take together, where they get that far."""
+"""The share of the time that all first searches may take together, if they get that far."""
 _SHARES = (0.6, 0.75, 0.85, 1.0)
-"""When each thorough prover ends, as shares of a component's time: the integer program (at first at the root of its
-tree alone, then a search over frontiers), the search of neighbourhoods, which helps wherever a proof takes long, and
+"""The ends of the thorough provers, as shares of a component's time: the integer program (at first at the root of its
+tree alone, then a search over frontiers); the search of neighbourhoods, which helps if a proof takes long; and
 the search over frontiers and the program again with the better answer."""
 _REDUCTION_SHARE = 0.5
 _WHOLE_SHARE = 0.05
-"""The share of the time, beyond its end, for the greedy answer to the whole of an unproven problem: where the time ends
-the reduction, that of the components may be worse."""
+"""The share of the time, beyond its end, for the greedy answer to the whole of an unproven problem: if the time ended
+the reduction, the answer of the components may be worse."""
 _LEAST_PREPARATION = 1.0
-"""Seconds for the reduction and the greedy answer in any case: most of the gain comes from them."""
+"""Seconds that the reduction and the greedy answer have in any case: most of the gain comes from them."""
 
 
 def solve(problem: Problem, *, time_limit: float, method: Extraction = "exact") -> Solution:
@@ -245,7 +243,7 @@ def _effort(effort: float, core: Core) -> float:
 
 @dataclass(frozen=True)
 class _Split:
-    """A problem, what its reduction left, and the components of that."""
+    """A problem, the rest after its reduction, and the components of that."""
 
     problem: Problem
     reduced: Reduced

@@ -1,9 +1,9 @@
 """Partition: from a graph of operators to fused, acyclic sub-graphs: ``OperatorGraph -> Partition``.
 
-- operator_graph.py: the operators and values to cut, from a model; groups.py: a cut of them into groups, numbered in an
+- operator_graph.py: the operators and values of a model; groups.py: their partition into groups, numbered in an
   order that proves it acyclic;
-- templates/: what a sub-graph costs and saves, by the loops that its operators share (operator_loops.py, loops.py);
-- search/: methods.py is the way in; windows.py, convex.py, cover.py: exact improvement, window by window;
+- templates/: the cost and savings of a sub-graph, by the loops that its operators share (operator_loops.py, loops.py);
+- search/: methods.py is the entry; windows.py, convex.py, cover.py: exact improvement, window by window;
 - baselines/: DNNFusion's fusion plan, TVM's FuseOps and AGO's clustering;
 - canonical_key.py: one name for equal sub-graphs;
 - annotations/: partitions in models, and the order of the groups as a certificate that z3 checks.

@@ -1,13 +1,13 @@
 """A canonical text of a sub-graph, and its digest: the key under which measurements of it are kept.
 
-The text describes the sub-graph in full but for names: operators, attributes, types, who reads what, which values are
-constant (not what they hold) and which are read outside. So equal texts mean isomorphic sub-graphs, always. That
-isomorphic sub-graphs get equal texts rests on a canonical order of the operators, found by colour refinement
+The text describes the sub-graph in full but for names: operators, attributes, types, the readers of each value, which
+values are constant (not their contents) and which are read outside. So equal texts mean isomorphic sub-graphs, always.
+That isomorphic sub-graphs get equal texts rests on a canonical order of the operators, found by colour refinement
 (Weisfeiler and Leman 1968; McKay and Piperno, "Practical graph isomorphism, II", 2014, section 3): colours are refined
-along and against the edges until stable; where some stay equal, each of the candidates is singled out in turn and the
-one with the least colours is kept. Candidates that tie there are taken for interchangeable, which no graph of practical
-size and kind was found to violate; where one does, its key may depend on the order of its operators, and a measurement
-is missed, never confused.
+along and against the edges until stable; if some stay equal, each of the candidates is singled out in turn and the
+one with the least colours is kept. Candidates that tie there are taken for interchangeable, which holds for all
+graphs of practical size and kind that were tried. Otherwise the key may depend on the order of the operators, and a
+measurement is missed, never confused.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ...ir.types import Dimension, TensorType
 from ...support.directed_graphs import topological_order
 
 _TRIALS = 128
-"""How many candidates are singled out at most, to bound the time of graphs with dozens of equal branches: from then on
-all candidates are told apart at once, as they come."""
+"""The most candidates that are singled out, to bound the time of graphs with dozens of equal branches: from then on
+all candidates are told apart at once, in their order."""
 
 
 def subgraph_key(graph: OperatorGraph, members: Iterable[int]) -> str | None:
-    """SHA-256 of `subgraph_text` in hexadecimal; None if an operator is opaque, as nothing tells what it does."""
+    """SHA-256 of `subgraph_text` in hexadecimal; None if an operator is opaque, as its function is not known."""
     inside = tuple(members)
     if any(graph.operators[member].is_opaque for member in inside):
         return None
@@ -39,10 +39,10 @@ def subgraph_key(graph: OperatorGraph, members: Iterable[int]) -> str | None:
 
 
 def subgraph_text(graph: OperatorGraph, members: Iterable[int]) -> str:
-    """The sub-graph of these operators, a line each for what it reads, computes and gives to others.
+    """The sub-graph of these operators, a line for each value that it reads, computes or gives to others.
 
     Independent of names and of the order of operators. A symbolic dimension is written as its number in the text and
-    the size that it counts as (``s0~128``). An opaque operator is marked as such.
+    the size that costs assume for it (``s0~128``). Opaque operators are marked.
     """
     subgraph = _Subgraph(graph, tuple(sorted(set(members))))
     return _write(subgraph, _distinct_colours(subgraph))
@@ -61,14 +61,14 @@ Symbols = dict[str, int]
 
 
 class Source(NamedTuple):
-    """Where an operand comes from: a vertex, and the number of its output."""
+    """The origin of an operand: a vertex, and the number of its output."""
 
     vertex: int
     output: int
 
 
 class Use(NamedTuple):
-    """Where a vertex is read: the operator, the number of the operand, and that of the vertex's output."""
+    """A reader of a vertex: the operator, the number of the operand, and that of the vertex's output."""
 
     operator: int
     operand: int
@@ -126,7 +126,7 @@ class _Subgraph:
 
 
 def operands(operator: Operator) -> tuple[int | None, ...]:
-    """Operands without those left out at the end: leaving out and not naming are the same."""
+    """Operands without absent ones at the end: leaving out and not naming are the same."""
     count = len(operator.inputs)
     while count and operator.inputs[count - 1] is None:
         count -= 1

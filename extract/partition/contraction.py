@@ -9,7 +9,7 @@ class Contraction:
     """An acyclic graph whose operators are merged step by step into groups.
 
     Invariants: the quotient graph (of groups) is acyclic, and `_position` numbers the groups in a topological order of
-    it. A merge looks only at the groups between the two in that order, so it costs little where they are near.
+    it. A merge looks only at the groups between the two in that order, so it costs little if they are near.
     """
 
     def __init__(self, successors: Sequence[Sequence[int]], members: Sequence[tuple[int, ...]] | None = None) -> None:
@@ -81,7 +81,7 @@ class Contraction:
         return after
 
     def _reorder(self, low: int, high: int, merged: int, later: set[int]) -> None:
-        """First what `low` does not reach, then the merged group, then what it does."""
+        """First the groups that `low` does not reach, then the merged group, then those that it reaches."""
         start, end = self._position[low], self._position[high] + 1
         window = [g for g in self._order[start:end] if g is not None and g not in (low, high)]
         order = [*(g for g in window if g not in later), merged, *(g for g in window if g in later)]

@@ -19,7 +19,7 @@ from ...support.directed_graphs import connected_components
 
 _RANKS = range(3, 6)
 FEWEST_CHANNELS = 8
-"""A map of fewer channels is not copied to have them last: half a vector of AVX-512."""
+"""A feature map of fewer channels is not copied to have them last: half a vector of AVX-512."""
 
 
 class Role(Enum):
@@ -37,12 +37,12 @@ Sum Mean Dropout Identity BatchNormalization InstanceNormalization GroupNormaliz
 Softmax LogSoftmax Hardmax CumSum Concat Split Slice Pad Gather Tile Expand GridSample
 """
 _ANY = frozenset(_BY_AXIS.split()) | REDUCTIONS
-"""Operators that name the axes they work on; each axis is another one in another layout."""
+"""Operators that name the axes on which they work; each axis is another one in another layout."""
 
 
 @dataclass(frozen=True)
 class FeatureMaps:
-    """The feature maps of a graph, and what its operators do with them."""
+    """The feature maps of a graph, and how its operators treat them."""
 
     graph: OperatorGraph
 
@@ -79,7 +79,8 @@ class FeatureMaps:
         return Role.ANY if operator.op in ELEMENTWISE else Role.PLAIN
 
     def _mixes_pixels(self, operator: Operator) -> bool:
-        """Whether it interpolates maps of enough channels for vectors: along rows each neighbour is one load."""
+        """Whether it interpolates feature maps of enough channels for vectors: along rows each neighbour is one
+        load."""
         if not interpolates(operator):
             return False
         channels = _shape(self.graph.values[operator.outputs[0]])[1]
@@ -100,7 +101,7 @@ class FeatureMaps:
         return [v for v in values if len(_shape(self.graph.values[v])) == rank]
 
     def _is_map(self, value: int) -> bool:
-        """Whether it may be one. Constants are stored as it suits their readers, before any run."""
+        """Whether it may be one. Constants are stored as their readers need them, before any run."""
         return not self.graph.values[value].is_constant and len(_shape(self.graph.values[value])) in _RANKS
 
 

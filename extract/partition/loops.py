@@ -1,11 +1,11 @@
 """The loops of a fused kernel, from the index maps of its operators.
 
 Each axis of each value is a product of loops, outermost first. Operators say which axes are one loop (an element-wise
-operator: all of them; a Reshape: after both sides are cut at the same places), and which loops have to run to their end
-inside a tile because a value would otherwise be computed more than once, which AGO (section III.B) says happens when
-the downstream operator reuses the value and has two or more tiles. So a depthwise convolution that reads what the
-kernel computes keeps its feature map whole and tiles its channels; a pointwise one or a matrix product tiles rows and
-keeps its output channels whole (Fig. 7); a Softmax keeps its axis. What is left can be tiled.
+operator: all of them; a Reshape: after both sides are split at the same places), and which loops have to run to their
+end inside a tile because a value would otherwise be computed more than once, which AGO (section III.B) says happens
+when the downstream operator reuses the value and has two or more tiles. So a depthwise convolution that reads a
+computed value keeps its feature map whole and tiles its channels; a pointwise one or a matrix product tiles rows and
+keeps its output channels whole (Fig. 7); a Softmax keeps its axis. The other loops can be tiled.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Axes = tuple[Axis, ...]
 
 
 class Misaligned(Exception):
-    """Two axes that are cut at different places: no common loops."""
+    """Two axes that are split at different places: no common loops."""
 
 
 class Loops:
-    """A set of loops that can be united, and cut into two."""
+    """A set of loops that can be united, and split into two."""
 
     def __init__(self) -> None:
         self._extent: list[int] = []
@@ -32,7 +32,7 @@ class Loops:
         self._complete: set[int] = set()
 
     def axis(self, extent: int) -> Axis:
-        """A new axis; none where it has one element."""
+        """A new axis; none if it has one element."""
         if extent == 1:
             return ()
         self._extent.append(extent)
@@ -44,7 +44,7 @@ class Loops:
         return tuple(map(self.axis, extents))
 
     def resolve(self, axis: Axis) -> Axis:
-        """The loops of an axis as they now are."""
+        """The current loops of an axis."""
         loops: list[int] = []
         for loop in axis:
             root = self._root(loop)
@@ -62,7 +62,7 @@ class Loops:
             self._complete.update(self.resolve(axis))
 
     def tiled(self, axes: Axes) -> set[int]:
-        """The loops of a value that can be cut into tiles."""
+        """The loops of a value that can be tiled."""
         return {loop for axis in axes for loop in self.resolve(axis)} - self._complete
 
     def tile(self, axes: Axes) -> int:
@@ -88,7 +88,7 @@ class Loops:
             raise Misaligned
 
     def regroup(self, axes: Axes, extents: Sequence[int]) -> Axes:
-        """The axes of a Reshape to `extents`: the same loops in the same order, cut where they have to be. Raises
+        """The axes of a Reshape to `extents`: the same loops in the same order, split if they have to be. Raises
         Misaligned."""
         left = [loop for axis in axes for loop in self.resolve(axis)]
         result: list[Axis] = []
@@ -109,7 +109,7 @@ class Loops:
         return tuple(result)
 
     def _take_loop(self, loops: list[int]) -> int:
-        """The innermost loop, taken off; loops that were cut meanwhile count as their parts."""
+        """The innermost loop, removed from the list; loops that were split meanwhile count as their parts."""
         loops[-1:] = self.resolve((loops[-1],))
         return loops.pop()
 

@@ -27,9 +27,9 @@ def operator_graph(
 ) -> OperatorGraph:
     """The nodes of `model` that depend on its inputs; types come from `knowledge`.
 
-    Dynamic dimensions of inputs have the typical `sizes`, by their names, or assumed ones (`assume_sizes`) on which the
-    model runs. A kernel gets its sizes with its tensors: a graph `for_kernels` has neither the operands that compute
-    the shape of a result nor the nodes whose results only these read.
+    Dynamic dimensions of inputs have the `sizes` that are optimised for, by their names, or assumed ones
+    (`assume_sizes`) on which the model runs. A kernel gets its sizes with its tensors: a graph `for_kernels` has
+    neither the operands that compute the shape of a result nor the nodes whose results only these read.
     """
     results = {id(output) for output in model.graph.outputs}
     variable = {i.name for i in model.graph.inputs} - (model.graph.initializers.keys() - model.overridable_initializers)
@@ -67,7 +67,7 @@ def operator_graph(
 
 
 def _type_of(name: str, knowledge: Knowledge) -> TensorType | None:
-    """With the texts of sizes for dimensions that are no numbers; `NAMELESS` for those that nothing is known of."""
+    """With the texts of sizes for dimensions that are no numbers; `NAMELESS` for unknown dimensions."""
     type_ = knowledge.types.get(name)
     if type_ is None or type_.shape is None or type_.is_static:
         return type_
@@ -78,7 +78,7 @@ def _type_of(name: str, knowledge: Knowledge) -> TensorType | None:
 
 
 def _list_read(described: Sequence[_Described], model: Model) -> list[_Described]:
-    """The nodes that make an output of the model, or what another of these nodes reads."""
+    """The nodes that make an output of the model, or a value that another of these nodes reads."""
     read: set[str | None] = {output.name for output in model.graph.outputs}
     kept = []
     for each in reversed(described):
@@ -89,7 +89,7 @@ def _list_read(described: Sequence[_Described], model: Model) -> list[_Described
 
 
 class _Described(NamedTuple):
-    """A node, its attributes, the names of what it and its bodies read, and whether it is opaque."""
+    """A node, its attributes, the names of the values that it and its bodies read, and whether it is opaque."""
 
     node: ir.Node
     attributes: dict[str, Any]
@@ -98,7 +98,7 @@ class _Described(NamedTuple):
 
 
 def _describe_node(node: ir.Node, model: Model, knowledge: Knowledge, for_kernels: bool) -> _Described:
-    """The node, its attributes and operands in canonical form where it has one."""
+    """The node, its attributes and operands in canonical form if it has one."""
     call = canonical(node, knowledge, model.opset, keeps_auto_pad=True, follows_result=for_kernels)
     names = [v.name if v is not None else None for v in node.inputs]
     if call is not None:
@@ -142,7 +142,7 @@ def _has_known_shape(node: ir.Node, knowledge: Knowledge) -> bool:
 
 
 def _assume_equal(sizes: dict[str, int], equal: Iterable[tuple[Size, Size]]) -> dict[str, int]:
-    """With the dimensions that no shape names any more, for they are equal to what others are."""
+    """With the dimensions that no shape names any more, since they are equal to others."""
     for side, plainer in equal:
         for name in (side.names() | plainer.names()) - sizes.keys():
             is_known = side == symbol(name) and plainer.names() <= sizes.keys()

@@ -1,7 +1,8 @@
 """Which loops of a kernel an operator makes one, and which of them a tile has to hold whole (see loops.py).
 
-It follows from the operator's index maps: an axis that is read element by element is the same loop on both sides; what
-a Reshape regroups is cut at the same places; a reduced axis, and one that is read at other places, is not tiled.
+It follows from the operator's index maps: an axis that is read element by element is the same loop on both sides; axes
+that a Reshape regroups are split at the same places; a reduced axis, and one that is read at other places, is not
+tiled.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .loops import Axes, Axis, Loops
 @dataclass(frozen=True)
 class OperandUse:
     """The axes of an operand, whether the kernel computes it, and whether that is expensive: from an anchor op of the
-    kernel, so that computing it twice would be a loss."""
+    kernel, so that it should not be computed twice."""
 
     axes: Axes
     is_inside: bool
@@ -36,7 +37,7 @@ class _Digit:
 
 
 class OperatorLoops:
-    """What one result of an operator asks of loops, worked out once for all the kernels that the operator may join."""
+    """The demands of one result of an operator on loops, computed once for all kernels that the operator may join."""
 
     def __init__(self, maps: IndexMaps) -> None:
         self.maps = maps
@@ -49,7 +50,7 @@ class OperatorLoops:
     def result_axes(self, uses: Sequence[OperandUse | None], loops: Loops) -> Axes:
         """The axes of the result, as loops that its operands share.
 
-        Raises Misaligned if they are cut at different places.
+        Raises Misaligned if they are split at different places.
         """
         uniting = _Uniting(self.maps, loops)
         pairs = [(o, use) for o, use in zip(self._operands, uses, strict=True) if o is not None and use is not None]
@@ -64,8 +65,8 @@ class OperatorLoops:
 @dataclass(frozen=True, slots=True)
 class _OperandLoops:
     """The axes of an operand that have more than one element: those that are read element by element, with their axes
-    of the result; neighbours that a Reshape regroups; and all others. `repeated` are axes of the result that it has
-    not."""
+    of the result; neighbours that a Reshape regroups; and all others. `repeated` are axes of the result that it does
+    not have."""
 
     plain: tuple[tuple[int, int], ...]
     regrouped: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -156,7 +157,7 @@ class _Uniting:
             self.loops.complete(own, *map(self._axis, numbers))
 
     def _join_digits(self, number: int, digits: dict[_Digit, Axis]) -> None:
-        """An axis of the result from all its digits; where some are not read (a Tile), it is not tiled."""
+        """An axis of the result from all its digits; if some are not read (a Tile), it is not tiled."""
         extent = self.maps.result[number].extent
         if prod(digit.size for digit in digits) == extent:
             outermost_first = sorted(digits, key=lambda digit: digit.divisor, reverse=True)

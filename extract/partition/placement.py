@@ -3,9 +3,9 @@
     A = f(X); B = g(X); Y = Concat(A, B)    =>    Y[.., :a] = f(X); Y[.., a:] = g(X)
     A, B = Split(X); Y = f(A); Z = g(B)     =>    Y = f(X[.., :a]); Z = g(X[.., a:])
 
-Whatever else reads such a part reads it there. So all that touch one have to be kernels: a view, or what no kernel
-runs, takes dense tensors. Part and whole have to be stored in one order, in which a part is a run of whole rows, or
-some columns of all: else rows that follow one another in a dense tensor would not do so in a part.
+All other readers of such a part read it there, too. So all that read or write one have to be kernels: a view, or an
+operator without a kernel, takes dense tensors. Part and whole have to be stored in one order, in which a part is a run
+of whole rows, or some columns of all: else rows that follow one another in a dense tensor would not do so in a part.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DENSE = VIEWS | RECURRENT | {"If"}
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value is: from `first` on along an axis of the value `whole`, which has `extent` elements there."""
+    """The place of a value: from `first` on along an axis of the value `whole`, which has `extent` elements there."""
 
     whole: int
     axis: int
@@ -40,7 +40,7 @@ Places = Mapping[int, Place]
 
 
 def find_in_place(graph: OperatorGraph, alone: Collection[int] = ()) -> Mapping[int, Places]:
-    """The Concats, Splits and Slices that can be no kernels, by their numbers: the places of their parts.
+    """The Concats, Splits and Slices that need no kernel, by their numbers: the places of their parts.
 
     A value of several Concats is in the first one. `alone` are the operators that no kernel runs.
     """
@@ -66,7 +66,7 @@ def resolve_places(found: Iterable[Places]) -> Places:
 
 
 def parts_and_whole(operator: Operator) -> tuple[tuple[int | None, ...], int | None]:
-    """The operands of a Concat and its result; the results of a Split or Slice and what they are cut from."""
+    """The operands of a Concat and its result; the results of a Split or Slice and the value that they are parts of."""
     return (operator.outputs, operator.inputs[0]) if operator.op in _CUTS else (operator.inputs, operator.outputs[0])
 
 
@@ -86,7 +86,7 @@ class _Finder:
     found: dict[int, Places] = field(default_factory=dict)
     places: dict[int, Place] = field(default_factory=dict)
     axes: dict[int, set[int]] = field(default_factory=dict)
-    """Of each whole those along which its parts are."""
+    """For each whole the axes along which its parts are."""
 
     @cached_property
     def maps(self) -> frozenset[int]:
@@ -127,7 +127,7 @@ class _Finder:
         return {value: Place(whole, axis, start, extent) for value, start in zip(values, firsts, strict=False)}
 
     def _may_be_part(self, number: int, operator: int, axis: int) -> bool:
-        """Whether kernels make the value and read it, but for the operator, and nobody outside."""
+        """Whether only kernels make and read the value, apart from the operator."""
         value, operators = self.graph.values[number], self.graph.operators
         if value.producer is None or value.is_output or value.is_constant or number in self.places:
             return False
@@ -153,7 +153,7 @@ class _Finder:
 
 
 def _find_cut(operator: Operator) -> tuple[int | None, int]:
-    """The axis, None if there are several or elements are left out, and where the first part begins."""
+    """The axis, None if there are several or elements are left out, and the start of the first part."""
     attributes = operator.attributes
     if operator.op != "Slice":
         axis = attributes.get("axis")

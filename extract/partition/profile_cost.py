@@ -1,4 +1,4 @@
-"""Costs of operators as they were measured, where they were; the roofline's elsewhere (DNNFusion, section 4.3)."""
+"""Measured costs of operators, and the roofline's for those without a measurement (DNNFusion, section 4.3)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ProfileCost:
         return self.calibration * estimate if measured is None else measured
 
     def calibrate(self, graph: OperatorGraph) -> ProfileCost:
-        """The same, its calibration the median by which the operators of a graph exceed the roofline."""
+        """The model whose calibration is the median by which the measured operators of a graph exceed the roofline."""
         ratios = []
         for operator, operation in zip(graph.operators, graph.operations, strict=True):
             if not self.is_used or operator.is_opaque or operation.output_type is None:

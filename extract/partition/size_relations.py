@@ -1,4 +1,4 @@
-"""What the sizes of a call have to fulfil for the operators of a graph, and typical sizes that do.
+"""The conditions on the sizes of a call for the operators of a graph, and sizes to optimise for that meet them.
 
 Shape inference takes sizes for equal that a run without errors demands to be equal, and dimensions for large enough for
 the windows over them.
@@ -17,12 +17,12 @@ from ...ir.sizes import Size, number, symbol
 from ...ir.types import TensorType
 
 _OTHER_SIZES = (64, 32, 16, 256, 512, 96, 48, 224, 8, 4, 2, 1)
-"""Sizes tried for a dimension, in this order, where a model does not run on the one that is assumed."""
+"""Sizes tried for a dimension, in this order, if a model does not run on the assumed one."""
 
 _FEW = 4
-"""Elements that an extent has at least where its typical size is raised: enough for a tile of rows."""
+"""The fewest elements of an extent once the size that is optimised for is raised: enough for a tile of rows."""
 _MOST_DOUBLINGS = 7
-"""128 samples become 16,384 at most: a second of sound."""
+"""The most doublings: 128 samples become 16,384, a second of sound."""
 
 
 def find_relations(graph: OperatorGraph) -> Iterator[tuple[int | None, Relation]]:
@@ -38,8 +38,8 @@ def find_relations(graph: OperatorGraph) -> Iterator[tuple[int | None, Relation]
 
 
 def fit_sizes(graph: OperatorGraph, assumed: Iterable[str]) -> Mapping[str, int]:
-    """The typical sizes of a graph; where the model does not run on these, others of the `assumed` dimensions on which
-    it does, or fulfils more relations: those of one dimension after the other, while that helps."""
+    """The sizes that a graph is optimised for; if the model does not run on these, others of the `assumed` dimensions
+    on which it does, or meets more relations: those of one dimension after the other, while that helps."""
     sizes, names = dict(graph.sizes), list(assumed)
     relations = list(dict.fromkeys(relation for _, relation in find_relations(graph.at_call)))
 
@@ -58,9 +58,9 @@ def fit_sizes(graph: OperatorGraph, assumed: Iterable[str]) -> Mapping[str, int]
 
 
 def raise_sizes(graph: OperatorGraph, assumed: Iterable[str]) -> Mapping[str, int]:
-    """The typical sizes of a graph, the `assumed` ones doubled while an extent is short that only they keep at 1.
+    """The sizes that a graph is optimised for, the `assumed` ones doubled while an extent stays 1 because of them only.
 
-    A network of windows over 256 samples has one frame of 128: what is best for that is not for a sound.
+    A network of windows over 256 samples has a single frame of 128; choices for that are not good for longer sounds.
     """
     sizes = dict(graph.sizes)
     relations = list(dict.fromkeys(relation for _, relation in find_relations(graph.at_call)))
@@ -87,7 +87,7 @@ Pairs = Iterator[tuple[Size, RelationName, Size]]
 
 
 def _counts(operator: Operator, graph: OperatorGraph) -> Pairs:
-    """A result that stays inside of a kernel has no more elements than one that is a tensor may have."""
+    """A result that stays inside of a kernel has no more elements than a tensor may have."""
     for value in operator.outputs:
         type_ = graph.values[value].type
         count = None if type_ is None or type_.is_static else elements(type_)
@@ -130,8 +130,8 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
 
 
 def _sequences(operator: Operator, shapes: Sequence[tuple[Size, ...] | None]) -> Pairs:
-    """A recurrence has a step and a sequence at least: ONNX does not say what none give. Its initial states and the
-    lengths are for as many sequences as there are."""
+    """A recurrence has at least one step and one sequence: ONNX does not define its result otherwise. Its initial
+    states and the lengths are for as many sequences as there are."""
     axis = 0 if operator.attributes.get("layout", 0) else 1
     if shapes[0] is None:
         return
@@ -143,8 +143,8 @@ def _sequences(operator: Operator, shapes: Sequence[tuple[Size, ...] | None]) ->
 
 
 def _windows(operator: Operator, shape: tuple[Size, ...] | None) -> Pairs:
-    """A map is as large as a window without the padding. The only window of a pool may reach beyond it, by less than
-    a stride."""
+    """A feature map is as large as a window without the padding. The only window of a pool may reach beyond it, by less
+    than a stride."""
     names = ("kernel_shape", "pads", "dilations", "strides")
     kernel, pads, dilations, strides = (operator.attributes.get(name) for name in names)
     if shape is None or not (isinstance(kernel, tuple) and isinstance(pads, tuple)):

@@ -8,11 +8,11 @@ from ...ir.graph import OperatorGraph
 
 
 def structure(graph: OperatorGraph, operators: tuple[int, ...]) -> Hashable:
-    """Everything about operators, in the order given, but their names: equal where costs of any of their subsets are.
+    """Everything about operators, in the order given, but their names: equal if costs of any of their subsets are.
 
     Per operator its type, attributes, operands and results, values by their first appearance in the list. An opaque
-    operator stands for itself alone: nothing tells what it does. Unlike the canonical key this keeps positions, so an
-    answer for one list of operators can be carried over to another.
+    operator stands for itself alone, for its function is not known. Unlike the canonical key this keeps positions, so
+    an answer for one list of operators can be carried over to another.
     """
     inside = set(operators)
     place: dict[int, int] = {}
@@ -28,7 +28,7 @@ def structure(graph: OperatorGraph, operators: tuple[int, ...]) -> Hashable:
 
 
 def _outside(graph: OperatorGraph, index: int, inside: set[int]) -> Hashable:
-    """Of a value: its type, whether it is constant, made outside, and read outside."""
+    """For a value: its type, whether it is constant, made outside, and read outside."""
     value = graph.values[index]
     read = value.is_output or not inside.issuperset(graph.consumers[index])
     return value.type, value.is_constant, value.producer in inside, read

@@ -1,1 +1,1 @@
-"""A partition as it is written: in the metadata of a model, as local functions, as a certificate that z3 checks."""
+"""The written forms of a partition: metadata of a model, local functions, a certificate that z3 checks."""

@@ -12,11 +12,11 @@ from ..groups import Partition, PartitionError, partition_of
 from .certificate import certificate_of, crossings_of, disproof
 
 _MOST_DIGITS = 9
-"""Digits of a group's number: no model has as many groups as that, and Python refuses to read thousands."""
+"""The most digits of a group's number: no model has more groups, and Python refuses to read thousands of digits."""
 
 
 def annotate(model: Model, partition: Partition) -> None:
-    """Write `partition` into the metadata of `model`, in place of any that is there.
+    """Write `partition` into the metadata of `model`, replacing any that is there.
 
     The operators of its graph are the nodes of the model that depend on an input, in order (of_model.py); other nodes
     get no number. Raises PartitionError if the two do not match.
@@ -39,8 +39,8 @@ def partitioned_nodes(model: Model, partition: Partition) -> list[ir.Node]:
 def read_partition(model: Model, graph: OperatorGraph) -> Partition | None:
     """The partition that `annotate` wrote into `model`, whose operators are `graph`; None if there is none.
 
-    The numbers are kept where they are an order in which the groups can run, and made one where they are not. Raises
-    PartitionError where a node has no number, or one that cannot be read, or where the groups form a cycle.
+    The numbers are kept if they are an order in which the groups can run, else replaced by one. Raises PartitionError
+    if a node has no number, or one that cannot be read, or if the groups form a cycle.
     """
     method = model.ir.metadata_props.get(METHOD_KEY)
     if method is None:

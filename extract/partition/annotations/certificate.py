@@ -32,7 +32,7 @@ class CertificateError(PartitionError):
 @dataclass(frozen=True)
 class Certificate:
     """A partition by names. `groups` holds the operators of each group (see `operator_names`), `order` the place of
-    each group: 0 to ``len(groups) - 1``, each once. `fingerprint` is the digest of the graph that was cut.
+    each group: 0 to ``len(groups) - 1``, each once. `fingerprint` is the digest of the graph that was partitioned.
     """
 
     method: str
@@ -103,7 +103,7 @@ def certificate_of(partition: Partition) -> Certificate:
 def check(graph: OperatorGraph, certificate: Certificate) -> Partition:
     """The partition that a certificate proves, its groups numbered in the certificate's order.
 
-    Raises CertificateError if it is not of this graph, and PartitionError where the groups form a cycle (the
+    Raises CertificateError if it is not of this graph, and PartitionError if the groups form a cycle (the
     message names it) or an edge goes against the order.
     """
     labels = labels_of(graph, certificate)
@@ -165,14 +165,14 @@ def disproof(graph: OperatorGraph, certificate: Certificate, crossings: Sequence
 
 
 class _Row(msgspec.Struct, forbid_unknown_fields=True):
-    """A group as it is written."""
+    """A group in its written form."""
 
     order: int
     operators: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
-    """A certificate as it is written."""
+    """A certificate in its written form."""
 
     version: int
     method: str
@@ -181,7 +181,7 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; a key given twice would hide what the first said."""
+    """An object of JSON; a key given twice would hide the first value."""
     for position, (key, _) in enumerate(pairs):
         if any(key == other for other, _ in pairs[:position]):
             raise CertificateError(f"{key}: given twice in one object")

@@ -1,7 +1,7 @@
 """Groups as ONNX local functions: ``Model, Partition -> Model``, and back.
 
-Each group of several nodes becomes a function, and one call of it. Its body is the nodes as they were, names and
-metadata included, so that inlining gives back the graph that was cut; hence equal groups have functions of their own,
+Each group of several nodes becomes a function, and one call of it. Its body is the original nodes, names and
+metadata included, so that inlining gives back the same graph; hence equal groups have functions of their own,
 with the same digest in their metadata. The values that a group reads from outside are the inputs of its function,
 constants among them unless these are linked: then they are Constant nodes of the body.
 """
@@ -37,9 +37,9 @@ def as_functions(model: Model, partition: Partition, link_constants: bool = Fals
 
     With `link_constants` the constants that it reads are inside of the function, a copy in each that reads them.
 
-    Nodes keep their numbers of groups (annotate.py), and calls carry them too. Of a model below ONNX IR version 8,
-    which has no functions, the version becomes 8. A group stays as it is where nobody reads what it makes; it becomes
-    several functions where a single one could not run: where a shape is known by inference, the operator graph has no
+    Nodes keep their numbers of groups (annotate.py), and calls carry them too. A model below ONNX IR version 8,
+    which has no functions, gets version 8. A group stays unchanged if nothing reads its results. It becomes
+    several functions if a single one could not run: if a shape is known by inference, the operator graph has no
     edge for it, but the nodes that compute it are still there and may lie in other groups.
 
     Raises PartitionError if the partition is of another model, or a group of several holds a node with a body.
@@ -59,11 +59,11 @@ def as_functions(model: Model, partition: Partition, link_constants: bool = Fals
 
 
 def inline_functions(model: Model) -> Model:
-    """The model with its functions in the places where they are called; itself if it has none to inline.
+    """The model with its functions inlined; itself if it has none to inline.
 
     Functions of other versions of a domain than the model stay. The nodes of a function then follow each other,
-    whatever their order was before. Raises ModelError if the ONNX checker refuses the model, and where a function
-    was edited so that it cannot be put back.
+    whatever their order was before. Raises ModelError if the ONNX checker refuses the model, and if a function
+    was edited so that it cannot be inlined.
     """
     versions = dict(model.ir.opset_imports)
     fitting = {
@@ -90,10 +90,10 @@ def inline_functions(model: Model) -> Model:
 
 
 def _split_groups(graph: ir.Graph, nodes: Sequence[ir.Node], partition: Partition) -> list[tuple[int, ...]]:
-    """The groups, as nodes by their indices, those on cycles cut until there are none.
+    """The groups, as nodes by their indices, those on cycles divided until there are none.
 
     Cycles need an edge that the operator graph does not have. Such edges within a strongly connected component of
-    groups raise the level of the nodes after them, and a group on a cycle is cut into its levels. No cycle is left:
+    groups raise the level of the nodes after them, and a group on a cycle is divided into its levels. No cycle is left:
     levels never go down along an edge, so on one they would be equal, and all its edges be of the operator graph.
     """
     group = partition.group

@@ -6,7 +6,7 @@
    i to j, are the numbers of the certificate a solution? If not, the minimal unsatisfiable core without those numbers
    is a cycle.
 3. Convex, without any order: is there a path that leaves some group and comes back? `away` says which operators are
-   on such a path. Each has a reader that is on it or in the group, and reads one that is, so in a finite graph without
+   on such a path. Each has a reader that is on it or in the group, and reads one of these, so in a finite graph without
    cycles a solution is a path, and each path a solution. The answer must be that there is none.
 """
 
@@ -49,8 +49,8 @@ class Proof:
 def certify(graph: OperatorGraph, certificate: Certificate, time_limit: float = 60.0) -> Proof:
     """Have z3 prove that the graph and its quotient graph are acyclic and every group is convex.
 
-    Raises CertificateError if the certificate is not of this graph, PartitionError where it is wrong: with the
-    cycle that z3 found, or the edge that goes against the order; and UndecidedError where z3 does not answer in
+    Raises CertificateError if the certificate is not of this graph, PartitionError if it is wrong: with the
+    cycle that z3 found, or the edge that goes against the order; and UndecidedError if z3 does not answer in
     `time_limit` seconds.
     """
     deadline = time.monotonic() + time_limit
@@ -58,7 +58,7 @@ def certify(graph: OperatorGraph, certificate: Certificate, time_limit: float = 
     crossings = crossings_of(graph, labels)
     reads = [(source, reader) for reader, sources in enumerate(graph.predecessors) for source in sources]
     if not _holds(reads, range(len(graph)), deadline):
-        raise PartitionError("an operator of the graph reads what a later one makes")
+        raise PartitionError("an operator of the graph reads the result of a later one")
     if not _holds([(crossing.tail, crossing.head) for crossing in crossings], certificate.order, deadline):
         raise disproof(graph, certificate, _core(crossings, deadline) or crossings)
     away = path_out_and_back(graph, labels, deadline)

@@ -1,10 +1,10 @@
 """Weighted clustering of AGO (Xu et al., INFOCOM 2023, section IV.B, Algorithm 1): sub-graphs of any structure.
 
 The heaviest candidate merges with the lightest node of its affix set (Definition 3: a node whose topological stage is
-one more or one less) as long as the sum of the two weights stays below a threshold; what finds no partner is a
-candidate no more. A merge makes a hyper node, and edges and stages are those of the graph of hyper nodes from then on.
+one more or one less) as long as the sum of the two weights stays below a threshold; a node that finds no partner is no
+candidate any more. A merge makes a hyper node, and edges and stages are then those of the graph of hyper nodes.
 
-What was decided where the paper leaves it open:
+Decisions that the paper leaves open:
 
 - Affix nodes are taken from the nodes that an edge connects to v, not from all of UC_v, which in a connected graph is
   every node: so every sub-graph is connected, and every merge keeps a tensor inside of a sub-graph. (With any node of
@@ -123,7 +123,7 @@ def cluster(graph: OperatorGraph, *, threshold: float = THRESHOLD, weights: Sequ
 
 
 def split(graph: OperatorGraph, members: Sequence[int], threshold: float = THRESHOLD) -> tuple[tuple[int, ...], ...]:
-    """SPLIT(S) of section V: mini-sub-graphs of one complex operator at most, in an order in which they can run.
+    """SPLIT(S) of section V: mini-sub-graphs of at most one complex operator, in an order in which they can run.
 
     `members` is a group of a partition, ascending: so it is convex, and groups that are acyclic inside of it are
     acyclic outside. The paper says of SPLIT that it invokes CLUSTER; here with the one further condition that two hyper

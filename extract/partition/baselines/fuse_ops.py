@@ -2,13 +2,13 @@
 
 Source: Chen et al., "TVM: An Automated End-to-End Optimizing Compiler for Deep Learning" (OSDI 2018), section 3, and
 the pass ``FuseOps`` of Relay. A node is merged with its immediate post-dominator, and with all nodes between the two,
-where the kinds of the groups in between and at the end allow it. Three passes over the nodes:
+if the kinds of the groups in between and at the end allow it. Three passes over the nodes:
 
-0. an OUT_ELEMENTWISE_FUSABLE group (Conv, MatMul, ...) takes in what follows element by element; element-wise and
+0. an OUT_ELEMENTWISE_FUSABLE group (Conv, MatMul, ...) takes in the element-wise operators behind it; element-wise and
    broadcast nodes join any group but an opaque one, reductions included;
 1. the same for element-wise and broadcast nodes; injective nodes and tuples join injective groups, late, so that they
    do not keep a Conv from growing;
-2. what feeds a tuple (of a Concat) joins it, if that was merged with its reader.
+2. operands of a tuple (of a Concat) join it, if that was merged with its reader.
 
 All readers of a node that is not the last of its group are in the group. So a group has one last operator, whose
 results alone are read from outside. Hence groups are convex, and the graph of groups has no cycle: the last operators
@@ -21,9 +21,9 @@ Relax, which replaced Relay (checked against TVM 0.27), runs the same three pass
   Relay, the edge of an operand that is broadcast is BROADCAST, and a Conv stops before it;
 - tuples: the operands of a Concat are its direct operands and TUPLE never occurs. So element-wise nodes join a Concat
   in pass 0, also across paths that pass through it, where a tuple would stop them;
-- constants: OPAQUE, as those that are not scalars are in Relay; scalars are ELEMENTWISE in Relay, and count towards the
+- constants: OPAQUE, as in Relay those that are not scalars; scalars are ELEMENTWISE in Relay, and count towards the
   depth of the group that they join. Constants are no nodes here;
-- kinds: as below.
+- kinds: see below.
 
 The graph on which fusion is decided has a node for each tuple besides the operators, as Relay's: one that gathers the
 operands of a Concat (TUPLE), and one that takes each output of an operator that has several (INJECTIVE).
@@ -31,21 +31,21 @@ operands of a Concat (TUPLE), and one that takes each output of an operator that
 The order of the operators decides between two Convs that feed one Add: the first takes it. That order is the model's;
 TVM's front ends may write the same model down in another.
 
-How an operator's output elements depend on its inputs', as TVM classifies operators for fusion.
+Pattern kinds say how an operator's output elements depend on its inputs', as TVM classifies operators for fusion.
 
 Source: TVM's ``OpPatternKind`` (Chen et al., OSDI 2018, section 3), as ``relax.transform.AnnotateTIROpPattern`` of TVM
-0.27 finds it in the loops to which an operator legalises. Here it is derived from the operator's index maps, which say
-the same of these loops. Where the operators of Relay, the earlier IR, were annotated by hand, the loops sometimes say
-otherwise:
+0.27 finds it in the loops to which an operator legalises. Here it is derived from the operator's index maps, which
+describe the same loops. The operators of Relay, the earlier IR, were annotated by hand, which sometimes differs from
+the loops:
 
 - softmax and the normalisations are OUT_ELEMENTWISE_FUSABLE (a reduction, then element-wise loops), not OPAQUE;
 - so is a mean, which divides after it sums; only the other reductions are COMM_REDUCE;
 - Squeeze and Unsqueeze are BROADCAST (an index dropped or added), not INJECTIVE;
 - Gather is OPAQUE (it reads indices from memory), not INJECTIVE.
 
-The kinds depart from 0.27 in four places, for the sake of the operators as ONNX has them:
+The kinds differ from 0.27 in four places, because of ONNX's operators:
 
-- BatchNormalization is BROADCAST, as what ``DecomposeOpsForInference`` makes of it; by itself it comes out INJECTIVE;
+- BatchNormalization is BROADCAST, like the result of ``DecomposeOpsForInference``; by itself it comes out INJECTIVE;
 - Slice is always INJECTIVE; 0.27 calls one that keeps a prefix of each axis element-wise, its indices being equal;
 - Min, Max, Clip, Gemm, the activations and reductions that the ONNX front end writes as several calls have the kind of
   one loop nest that computes all of it;
@@ -85,7 +85,7 @@ _WITHOUT_LOOPS = frozenset({"CumSum", "Hardmax"})
 """Operators that TVM does not legalise to plain loops."""
 
 _FLAT = RESHAPES - {"Squeeze", "Unsqueeze"} | {"Transpose"}
-"""Operators whose loops TVM finds INJECTIVE even where only axes of one element come, go or move."""
+"""Operators whose loops TVM finds INJECTIVE even if only axes of one element come, go or move."""
 
 _NOT_ONLY_REDUCTIONS = frozenset(
     {
@@ -93,11 +93,11 @@ _NOT_ONLY_REDUCTIONS = frozenset(
         "GlobalAveragePool", "AveragePool", "MaxPool",
     }
 )  # fmt: skip
-"""Operators that pad before they reduce, reduce pairs, or compute something from what they have reduced."""
+"""Operators that pad before they reduce, reduce pairs, or compute something from the reduced values."""
 
 
 def pattern_kind(graph: OperatorGraph, operator: Operator) -> PatternKind:
-    """The kind of an operator; OPAQUE, so never fused, where rules cannot look into it or its shapes are unknown."""
+    """The kind of an operator; OPAQUE, so never fused, if rules cannot look into it or its shapes are unknown."""
     schema = OPERATORS.get(operator.op)
     if schema is None or operator.is_opaque or operator.op in _WITHOUT_LOOPS:
         return PatternKind.OPAQUE
@@ -133,7 +133,7 @@ def _is_broadcast(operand: OperandMap, shape: Shape) -> bool:
 
 
 def edge_kind(kind: PatternKind, operand: Value, result: Value) -> PatternKind:
-    """The kind of an edge into an operator of `kind`: element-wise where a broadcast leaves the operand's shape alone.
+    """The kind of an edge into an operator of `kind`: element-wise if a broadcast leaves the operand's shape alone.
 
     Shapes that are not known to be equal count as different.
     """
@@ -151,11 +151,11 @@ class FuseOpsLimits:
     """The options of TVM's pass.
 
     `fuse_opt_level` 0 fuses nothing, all others are alike. A group has at most `max_fuse_depth` operators. No merge
-    makes a group that reads and makes more than `max_function_args` values together, where that is not 0; with
+    makes a group that reads and makes more than `max_function_args` values together, if that is not 0; with
     `link_params` constants do not count, since they are part of the group's function.
 
-    Relay adds up what the groups that a node reads from have as arguments, which errs on both sides, and Relax's pass
-    takes no such limit. Here the values themselves are counted, so the functions that are written keep to it.
+    Relay adds up the arguments of the groups that a node reads from, which errs on both sides, and Relax's pass
+    takes no such limit. Here the values themselves are counted, so the written functions keep to it.
     """
 
     fuse_opt_level: int = 1
@@ -168,7 +168,7 @@ DEFAULT_LIMITS = FuseOpsLimits()
 
 
 def fuse_ops(graph: OperatorGraph, limits: FuseOpsLimits = DEFAULT_LIMITS) -> Partition:
-    """The groups that TVM's FuseOps makes of `graph` within these limits."""
+    """The groups that TVM's FuseOps forms in `graph` within these limits."""
     nodes = forward_graph(graph)
     operators = {node: number for number, node in enumerate(nodes.node_of)}
 
@@ -229,7 +229,7 @@ def forward_graph(graph: OperatorGraph) -> ForwardGraph:
         for value in operator.outputs:
             is_output = graph.values[value].is_output
             maker[value] = node
-            # An output that nobody reads gets no node: it would keep the operator from having a post-dominator.
+            # An output without readers gets no node: it would keep the operator from having a post-dominator.
             if len(operator.outputs) > 1 and (is_output or graph.consumers[value]):
                 maker[value] = nodes.add_node(PatternKind.INJECTIVE, [(node, PatternKind.INJECTIVE)])
             nodes.is_external[maker[value]] |= is_output
@@ -329,7 +329,7 @@ class _Groups:
         return node
 
     def merge_with_post_dominator(self, node: int, number: int) -> None:
-        """Merge `node`, and the nodes between, with its post-dominator where pass `number` does so."""
+        """Merge `node`, and the nodes between, with its post-dominator if pass `number` does so."""
         onwards = self.onwards[node]
         if onwards is None:
             return
@@ -349,7 +349,7 @@ class _Groups:
         return self.count_arguments(members) > self.limits.max_function_args
 
     def _merge(self, child: int, target: int) -> None:
-        """Put the group of `child` into that of `target`, whose kind only an anchor changes."""
+        """Put the group of `child` into that of `target`, whose kind only an anchor op changes."""
         child, target = self.find(child), self.find(target)
         if child == target:
             return
@@ -360,7 +360,7 @@ class _Groups:
             self.kind[target] = max(self.kind[target], self.kind[child])
 
     def _kinds(self, node: int, onwards: PostDominator, number: int) -> _Kinds | None:
-        """The limits of a merge in pass 0 or 1; None if it is out of the question."""
+        """The limits of a merge in pass 0 or 1; None if there can be none."""
         kind = self.kind[node]
         if self.kind[onwards.node] is PatternKind.TUPLE or self.find(node) == self.find(onwards.node):
             return None
@@ -373,15 +373,15 @@ class _Groups:
         return None
 
     def _kinds_into_tuple(self, node: int, sink: int) -> _Kinds | None:
-        """The limits of a merge in pass 2, where `sink` is a tuple that was merged with its reader before."""
+        """The limits of a merge in pass 2, for a tuple `sink` that was merged with its reader before."""
         if self.kind[node] > PatternKind.INJECTIVE or self.kind[sink] is not PatternKind.TUPLE:
             return None
         return _INJECTIVE if self.kind[self.find(sink)] <= PatternKind.INJECTIVE else None
 
     def _region(self, node: int, sink: int, kinds: _Kinds) -> list[int]:
-        """`node` and the nodes between it and `sink`; nothing where a group breaks the limits or it gets too deep.
+        """`node` and the nodes between it and `sink`; nothing if a group breaks the limits or it gets too deep.
 
-        Nodes already merged count with what they have taken in, as in TVM, so the depth errs on the safe side.
+        Merged nodes count with all of their group, as in TVM, so the depth errs on the safe side.
         """
         if self.kind[self.find(sink)] > kinds.sink:
             return []

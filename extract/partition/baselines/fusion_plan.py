@@ -1,19 +1,18 @@
-"""DNNFusion's fusion plan: groups grown greedily from seeds, by mapping types and, where those leave it open, by cost.
+"""DNNFusion's fusion plan: groups grown greedily from seeds, by mapping types and, if those leave it open, by cost.
 
-Niu et al., "DNNFusion", PLDI 2021, section 4.3 and Listing 1. What the listing leaves open is decided so:
+Niu et al., "DNNFusion", PLDI 2021, section 4.3 and Listing 1. Decisions that the listing leaves open:
 
 - The type of the group, not of its last operator, is combined with that of the candidate: so section 4.3.2 rejects GEMM
   in Figure 3. The colour is that of the operand through which the candidate is reached (section 3.1: a type belongs to
   a pair of operand and output), but a pair of operators that is red as a whole stays red.
 - Seeds of equal size start with the earliest.
-- A group stays convex: a candidate joins only where no path leads from one to the other through a third group.
+- A group stays convex: a candidate joins only if no path leads from one to the other through a third group.
 - Operators that no seed reaches stay by themselves.
-- "Excessive register spills" (step 2.2), whose thresholds were found empirically and are not published, are what the
-  vector registers and the caches of the device file do not hold.
+- "Excessive register spills" (step 2.2), whose thresholds were found empirically and are not published, mean more than
+  the vector registers and the caches of the device file hold.
 
-What two operators fused give, and whether it pays: DNNFusion's Table 3.
-
-DNNFusion (Niu et al., PLDI 2021), section 3.2. The results are those printed. The colours are given by the prose:
+Table 3 (section 3.2) gives the type of two fused operators, and whether fusing pays. The results are those printed. The
+colours are given by the prose:
 
 - green: One-to-One with anything; Reorganize and Shuffle with each other;
 - yellow: Reorganize or Shuffle with One-to-Many or Many-to-Many, in either order; Many-to-Many, then One-to-Many;
@@ -23,10 +22,9 @@ The prose is silent on One-to-Many with One-to-Many, which is yellow here: legal
 of a Resize may compute the inner elements again, it is not profitable without question. Section 4.4.1 counts 23
 code generation rules, "one rule corresponding to a green or yellow cell": 25 cells, of which 2 are red, as here.
 
-Where the printed table and the prose disagree:
-
+The printed table and the prose disagree in three places:
 - "Reorganize and Shuffle [...] cannot transform others", and both "have the same" impedance, yet the table lets
-  Reorganize decide over Shuffle, in either order, where footnote 1 would have the more complex Shuffle. Of the three
+  Reorganize decide over Shuffle, in either order, whereas footnote 1 would take the more complex Shuffle. Of the three
   only the table is right about the elements: a permutation of axes and a reshape are together a 1-1 relation of the
   elements, which is the definition of Reorganize, but no permutation of axes.
 - "One-to-Many and Many-to-Many have the same capability" and each decides the result "solely", yet the table gives
@@ -109,7 +107,7 @@ Cost = Callable[[tuple[int, ...]], float]
 def fusion_plan(graph: OperatorGraph, device: Device, cost: Cost, *, predecessors_first: bool = False) -> Partition:
     """The partition that Listing 1 finds; method "dnnfusion".
 
-    `cost` decides the yellow combinations: two kernels become one where that costs no more than both. With
+    `cost` decides the yellow combinations: two kernels become one if that costs no more than both. With
     `predecessors_first` a seed looks back before it looks ahead ("Step III and Step II can be swapped"), so that it
     goes to the product before it rather than to the one behind.
     """
@@ -163,7 +161,7 @@ class _Planner:
             self._explore(block, seed, neighbours, meet)
 
     def _explore(self, block: _Block, seed: int, neighbours: tuple[tuple[int, ...], ...], meet: _Meet) -> None:
-        """Depth first from `seed` along `neighbours`; where a candidate does not join, its path ends."""
+        """Depth first from `seed` along `neighbours`; the path ends at a candidate that does not join."""
         stack = list(reversed(neighbours[seed]))
         while stack:
             candidate = stack.pop()
@@ -213,7 +211,7 @@ class _Planner:
         return block.cost
 
 
-# --- what a fused kernel needs
+# --- the needs of a fused kernel
 
 
 def fits(graph: OperatorGraph, types: Sequence[MappingType | None], operators: Sequence[int], device: Device) -> bool:
@@ -247,8 +245,8 @@ def live_registers(graph: OperatorGraph, operators: Sequence[int]) -> int:
 def kept_bytes(graph: OperatorGraph, types: Sequence[MappingType | None], operators: Sequence[int]) -> int:
     """Bytes that a kernel of `operators` has to compute before it can read them, so that a cache must hold them.
 
-    They are operands of its Many-to-Many operators that it computes itself: of each, what one output element needs
-    (for all but products and convolutions, the last axis stands for it). Anything else is computed as it is read.
+    They are operands of its Many-to-Many operators that it computes itself: of each, the part that one output element
+    needs (except for products and convolutions, the last axis stands for it). Others are computed when they are read.
     """
     members = set(operators)
     total = 0

@@ -69,7 +69,7 @@ def edge_mapping_type(graph: OperatorGraph, value: int, consumer: int) -> Mappin
 def _operand_types(operator: Operator, graph: OperatorGraph) -> dict[int, MappingType] | None:
     """The type of each operand of which elements are read, by position; None if there is none, or nothing is known.
 
-    Where shapes are unknown, operators that are element-wise or only move data may copy elements, others combine them.
+    If shapes are unknown, operators that are element-wise or only move data may copy elements, others combine them.
     """
     schema = SCHEMAS.get(operator.op)
     if schema is None or schema.index_maps is None or operator.is_opaque:

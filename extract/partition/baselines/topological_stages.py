@@ -30,7 +30,7 @@ class StagedGraph:
 
     Nodes are numbers; a hyper node goes by the number of one of its nodes. `predecessors` and `successors` hold the
     hyper nodes beside each hyper node. Invariant: a node's level comes after those of all its predecessors, directly
-    after that of one of them; it is the first where there are none.
+    after that of one of them; it is the first if there are none.
     """
 
     def __init__(self, predecessors: Sequence[Iterable[int]]) -> None:
@@ -98,13 +98,13 @@ class StagedGraph:
         return len(self.predecessors[node]) + len(self.successors[node])
 
     def _lift(self, low: int, high: int) -> None:
-        """`low` goes up to `high`, which another predecessor keeps where it is: users of `low` may have to go up."""
+        """`low` goes up to `high`, which another predecessor keeps in place: users of `low` may have to go up."""
         level, rising = self._level[low], {low}
         while rising:
             above = level.following
             pushed = {u for n in rising for u in self.successors[n] if self._level[u] is above and u != high}
             if above is None or len(pushed) == above.size:
-                # All of the level above goes up, and all later ones with it: as much as a new level in between.
+                # All of the level above goes up, and all later ones with it, as if a new level came in between.
                 self._place(rising, self._insert(level))
                 return
             self._place(rising, above)

@@ -38,11 +38,11 @@ BIAS = 1.0
 """b of Eq. (1)."""
 
 THRESHOLD = 600.0
-"""Td of Algorithm 1, which the paper does not print, so that a MobileViT is cut into as many sub-graphs as there.
+"""Td of Algorithm 1, which the paper does not print: it divides a MobileViT into as many sub-graphs as in the paper.
 
 The paper's have: 82, mean weight 437, median 350, Jain's index 0.55. With it the 395 operators of the dynamo export of
 MobileViT-S make 81, none lighter than 20, of mean 439, median 478 and index 0.87. The 575 of the TorchScript export
-make 135, index 0.53: each of their 36 Shape operators stays alone, being opaque, and cuts off what reads it. Were
+make 135, index 0.53: each of their 36 Shape operators stays alone, being opaque, and separates its readers. Were
 they not opaque it would be 82, of mean 436, median 471 and index 0.87.
 """
 
@@ -64,7 +64,7 @@ def loops(operation: Operation) -> tuple[int, ...]:
 
 
 def weight(operation: Operation) -> float:
-    """Eq. (1) of `operation`; the product over no loops is 1, as ever."""
+    """Eq. (1) of `operation`; the product over no loops is 1."""
     return SLOPE * prod(map(log2, loops(operation))) + BIAS
 
 
@@ -93,12 +93,12 @@ def _nest(operation: Operation) -> tuple[int, ...]:
 
 
 def _dimensions(tensor: Extent) -> tuple[int, ...]:
-    """The dimensions; all elements in one loop where the rank is unknown."""
+    """The dimensions; all elements in one loop if the rank is unknown."""
     return tensor.dimensions or (tensor.elements,)
 
 
 def _window(operation: Operation) -> tuple[int, ...]:
-    """A kernel that is larger than the input sees the input."""
+    """A kernel that is larger than the input covers the input."""
     kernel, sides = operation.integers("kernel_shape"), operation.operand(0).dimensions[2:]
     return tuple(map(min, kernel, sides)) if len(sides) == len(kernel) else kernel
 

@@ -1,4 +1,5 @@
-"""Kernels that the lowering confirms: whether several anchor ops are one kernel, only a schedule that fits can say."""
+"""Kernels that the lowering confirms: only a schedule that fits decides whether several anchor ops can be one
+kernel."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ from .methods import cut_into_kernels, improve_kernels
 from .windows import Allowed
 
 Confirm = Callable[[Partition, Mapping[Members, str]], Collection[Members]]
-"""Of some kernels of a partition, each with the rule of its schedule, those that the rule does not fit."""
+"""Given kernels of a partition, each with the rule of its schedule, returns those that the rule does not fit."""
 
 
 class Lowering(Protocol):
-    """What compiles the kernels, for the questions that only it can answer."""
+    """The part that compiles the kernels, for the questions that only it can answer."""
 
     @property
     def threads(self) -> int:
@@ -49,7 +50,7 @@ def confirm_kernels(
     time_limit: float,
     allowed: Allowed = lambda members: True,
 ) -> Partition:
-    """The partition without kernels that are refused: what is around one is cut again, as long as there is time.
+    """The partition without kernels that are refused: the graph around one is partitioned again while there is time.
 
     The model refuses such kernels from then on.
     """
@@ -70,7 +71,7 @@ def _list_intensive(partition: Partition, model: KernelModel) -> Mapping[Members
 
 
 def kernels_of_groups(drawn: Partition, model: KernelModel, time_limit: float) -> Partition:
-    """Each group of a partition as one kernel where a template makes it, and otherwise as the cheapest kernels; views
+    """Each group of a partition as one kernel if a template makes it, and otherwise as the cheapest kernels; views
     at their borders are groups by themselves."""
     around = {m for members in drawn.members if not _is_kernel(members, model) for m in members}
     start, allowed = cut_into_kernels(drawn, model), within_groups(drawn, model)
@@ -90,7 +91,7 @@ def _is_kernel(members: Members, model: KernelModel) -> bool:
 
 
 def count_as_drawn(drawn: Partition, kernels: Partition, model: KernelModel) -> int:
-    """How many groups of a partition are one kernel, or none, but for views at their border."""
+    """How many groups of a partition stay one kernel, or none, apart from views at their border."""
     of_group: dict[int, int] = {}
     for members in kernels.members:
         if not model.is_view(members):

@@ -19,7 +19,7 @@ class Region:
     """A small directed acyclic graph on 0 to ``size - 1``, in a topological order.
 
     `edges` are those of the graph; `detours` are pairs (i, j) such that j depends on i through groups outside the
-    region, which stay as they are: i and j are never in one set, and the set of i runs before that of j.
+    region, which stay unchanged: i and j are never in one set, and the set of i runs before that of j.
     """
 
     size: int
@@ -28,7 +28,7 @@ class Region:
 
     @cached_property
     def precedences(self) -> tuple[tuple[int, int], ...]:
-        """Edges and detours: pairs (i, j) where i's set is j's or runs before it."""
+        """Edges and detours: pairs (i, j) such that i's set is j's or runs before it."""
         return tuple(sorted({*self.edges, *self.detours}))
 
     @cached_property
@@ -82,7 +82,7 @@ class ConvexSets:
 def convex_sets(region: Region, largest: int, most: int) -> ConvexSets:
     """Every connected convex set of up to `largest` nodes, up to `most` of them.
 
-    A connected convex set is grown from any of its nodes by adding a neighbour and what lies between: the closure
+    A connected convex set is grown from any of its nodes by adding a neighbour and all nodes between: the closure
     stays within every convex set that holds both, so none is missed.
     """
     tables = zip(region.ancestors, region.descendants, region.neighbours, strict=True)
@@ -109,6 +109,6 @@ def mask_of(nodes: Iterable[int]) -> int:
 
 
 def _closure(region: Region, grown: _GrowingSet, node: int) -> int:
-    """The convex set with one more node: what lies after one member and before another joins it."""
+    """The convex set with one more node: nodes after one member and before another join it."""
     between = (grown.above | region.ancestors[node]) & (grown.below | region.descendants[node])
     return grown.mask | 1 << node | between

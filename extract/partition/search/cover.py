@@ -2,12 +2,13 @@
 
 Set partitioning: every node is in one chosen set, and the sets can run one after the other. Two solvers share one
 reduction, after Dantzig and Wolfe: the dual of the linear relaxation gives each node a share of the cost, and a set
-costs what it exceeds the shares of its nodes (its excess). Sets whose excess alone is no less than that of a known
-cover are out. The shares are made feasible in exact integers, so nothing rests on the accuracy of the linear program.
+costs its excess over the shares of its nodes. Sets whose excess alone is no less than that of a known
+cover are dropped. The shares are made feasible in exact integers, so nothing rests on the accuracy of the linear
+program.
 
-1. Shortest path over the lattice of ideals (what has run so far), exact and acyclic by construction: milliseconds
-   where the region is narrow, but the ideals grow exponentially with its width.
-2. z3, where there are too many ideals: a Boolean per set, the excesses as soft constraints, cycles ruled out lazily.
+1. Shortest path over the lattice of ideals (sets of nodes that have run), exact and acyclic by construction: it takes
+   milliseconds if the region is narrow, but the ideals grow exponentially with its width.
+2. z3, if there are too many ideals: a Boolean per set, the excesses as soft constraints, cycles ruled out lazily.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from ....support.solvers import as_integers, check_within, sparse_matrix, z3_con
 from .convex import Region
 
 _WIDTHS = (32, 1024)
-"""Ideals kept of each size. The first search finds a cheap cover, mostly the cheapest; where it had to leave ideals
-out, the second is bounded by it, and so is z3 after that."""
+"""Ideals kept of each size. The first search finds a cheap cover, mostly the cheapest; if it had to drop ideals, its
+cover bounds the second search, and z3 after that."""
 _LEAST_SECONDS = 0.01
 """With less time than this z3 is not asked."""
 
@@ -82,9 +83,9 @@ class _Reduced:
 def cheapest_cover(
     problem: CoverProblem, incumbent: Sequence[int], deadline: float, widths: Sequence[int] = _WIDTHS
 ) -> Cover:
-    """The cheapest acyclic cover, or `incumbent` (positions of an acyclic cover) where none is cheaper.
+    """The cheapest acyclic cover, or `incumbent` (positions of an acyclic cover) if none is cheaper.
 
-    Not proven where the deadline (time.monotonic) came before z3's answer: then the best that the paths have found.
+    If the deadline (time.monotonic) comes before z3's answer, it is not proven, but the best that the paths have found.
     """
     weights, _ = as_integers(problem.costs)
     shares = _make_feasible(problem, weights, _dual_shares(problem, weights))
@@ -184,7 +185,7 @@ class _Arcs:
             self.by_first[first].append((mask, problem.needs[position], excess, position))
 
     def leaving(self, ideal: int, budget: int) -> Iterator[tuple[int, int, int]]:
-        """Mask, excess and position of the sets that can run minimise for less than the budget."""
+        """Mask, excess and position of the sets that can run next for less than the budget."""
         for node in bits(self.all & ~ideal):
             if self.direct[node] & ~ideal:
                 continue
@@ -212,7 +213,7 @@ def _search_by_z3(reduced: _Reduced, incumbent: Sequence[int], deadline: float) 
 
 
 def _quotient(problem: CoverProblem, chosen: Sequence[int]) -> dict[int, list[int]]:
-    """Which chosen sets run before which."""
+    """For each chosen set those that run after it."""
     owner = {node: position for position in chosen for node in bits(problem.sets[position])}
     pairs = {(owner[tail], owner[head]) for tail, head in problem.region.precedences}
     edges: dict[int, list[int]] = {position: [] for position in chosen}
@@ -245,7 +246,7 @@ class _CoverProgram:
         return [position for position in self.chosen if self.problem.sets[position] & nodes == nodes]
 
     def _together(self, one: int, other: int) -> Any:
-        """A literal that is true where one chosen set holds both nodes."""
+        """A literal that is true if one chosen set holds both nodes."""
         pair = min(one, other), max(one, other)
         if pair not in self.together:
             self.together[pair] = self.z3.Bool(f"together{pair[0]}_{pair[1]}", z3_context("covers"))
@@ -272,7 +273,7 @@ class _CoverProgram:
         return next((i, j) for i, j in self.problem.region.precedences if tail >> i & 1 and head >> j & 1)
 
     def minimise(self, deadline: float) -> tuple[str, list[int]]:
-        """z3's word and the cheapest sets under the clauses so far, cyclic perhaps."""
+        """z3's answer and the cheapest sets under the clauses so far, cyclic perhaps."""
         status = check_within(deadline, self.optimize)
         if status != self.z3.sat:
             return str(status), []

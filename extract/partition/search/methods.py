@@ -1,9 +1,9 @@
-"""The cheapest partition into kernels that can be found for one graph, and the partitions by which it is measured.
+"""The cheapest partition into kernels that can be found for one graph, and the partitions with which it is compared.
 
-The candidates are the baselines (FuseOps, DNNFusion's plan, AGO's clusters), each cut into kernels, and the kernels of
-the whole graph (templates/kernels.py). Kernels of which one reads from the other become one while that is cheaper. The
-cheapest candidate is cut again, window by window, with proofs (windows.py), and made coarser once more. So the result
-is never dearer than any of the baselines.
+The candidates are the baselines (FuseOps, DNNFusion's plan, AGO's clusters), each divided into kernels, and the kernels
+of the whole graph (templates/kernels.py). Kernels of which one reads from the other are merged while that is cheaper.
+The cheapest candidate is partitioned again, window by window, with proofs (windows.py), and its kernels are merged once
+more. So the result never costs more than any of the baselines.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WINDOW = Limits(groups=6, operators=24, largest=16, sets=2_000)
 
 @dataclass(frozen=True)
 class SearchResult:
-    """A partition, its cost in seconds, those of the baselines looked at, and what the windows proved.
+    """A partition, its cost in seconds, the costs of the tried baselines, and the proofs of the windows.
 
     `bound` is proven too: no partition of this graph costs less under the model of kernels.
     """
@@ -60,9 +60,9 @@ def partition_by(
 
 
 def search_partition(graph: OperatorGraph, model: KernelModel, deadline: float = inf) -> SearchResult:
-    """The cheapest of the baselines and of the kernels of the whole graph, each made coarser.
+    """The cheapest of the baselines and of the kernels of the whole graph, each with kernels merged.
 
-    After the deadline (time.monotonic) no further one is made, but for FuseOps, which takes no time.
+    After the deadline (time.monotonic) no further one is made, except FuseOps, which takes no time.
     """
     starts: dict[str, Partition] = {}
     candidates = []
@@ -80,7 +80,7 @@ def search_partition(graph: OperatorGraph, model: KernelModel, deadline: float =
 
 
 def refine_partition(result: SearchResult, model: KernelModel, time_limit: float) -> SearchResult:
-    """The partition cut again, window by window, where there is time; a group is then a kernel or a view."""
+    """The partition improved window by window, if there is time; a group is then a kernel or a view."""
     start, improvement = result.partition, None
     best = start
     if time_limit > 0:
@@ -98,7 +98,7 @@ def improve_kernels(
     allowed: Allowed = lambda members: True,
     around: Collection[int] | None = None,
 ) -> Improvement:
-    """Sweep windows over kernels; over those `around` some operators only, where they are given."""
+    """Sweep windows over kernels; only over those `around` some operators, if they are given."""
     alike = partial(structure, partition.graph)
     return improve(partition, model.launched, allowed, time_limit, _WINDOW, alike, around)
 
@@ -114,7 +114,7 @@ def cut_into_kernels(partition: Partition, model: KernelModel, deadline: float =
 
 
 def merge_groups(partition: Partition, model: KernelModel, deadline: float = inf) -> Partition:
-    """Merge kernels that read from each other, those that share the most bytes first, as long as that is no dearer and
+    """Merge kernels that read from each other, those that share the most bytes first, as long as that costs no more and
     the deadline (time.monotonic) has not come. A view may become part of a group that it borders on."""
     graph = partition.graph
     groups = Contraction(graph.successors, partition.members)

@@ -1,6 +1,6 @@
-"""Better partitions, window by window: each window is cut into groups again, proven cheapest.
+"""Better partitions, window by window: each window is partitioned again, proven cheapest.
 
-A window is some adjacent groups and their operators; what surrounds it stays. Of its operators every set that may be
+A window is some adjacent groups and their operators; the groups around it stay. Of its operators every set that may be
 a group gets its cost (connected, convex, allowed, up to a size), and the cheapest acyclic cover by such sets is proven
 (cover.py). The cost of a set is arbitrary: it need not be the sum of anything. The claim of a window is "optimal over
 these sets within the window", not optimal over the whole graph; sweeps go on until no window can be improved.
@@ -22,7 +22,7 @@ from .convex import Region, convex_sets, mask_of
 from .cover import CoverProblem, cheapest_cover
 
 Cost = Callable[[tuple[int, ...]], float]
-"""What a set of operators (ascending) costs as one sub-graph: finite, or infinite for what cannot be made."""
+"""The cost of a set of operators (ascending) as one sub-graph: finite, or infinite if no kernel can compute it."""
 
 Allowed = Callable[[tuple[int, ...]], bool]
 """Whether a set of operators (ascending) may be a group, besides being connected and convex."""
@@ -33,7 +33,7 @@ Structure = Callable[[tuple[int, ...]], Hashable]
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a window: groups and operators; of a candidate set: operators; and the convex sets listed per window."""
+    """The most groups and operators of a window, operators of a candidate set, and convex sets listed per window."""
 
     groups: int = 12
     operators: int = 40
@@ -60,7 +60,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Improvement:
-    """A partition no dearer than the one given, and the windows that were solved, in order.
+    """A partition that costs no more than the given one, and the windows that were solved, in order.
 
     `proven`: no window of the partition can be improved, over its candidates. `seconds` is the time it took.
     """
@@ -89,7 +89,7 @@ def improve(
 
     Windows are those around every operator, or `around` some of them.
 
-    Groups that are there stay possible whether allowed or not. Costs are asked for once per set. Windows that are
+    Existing groups stay possible whether allowed or not. Costs are asked for once per set. Windows that are
     equal in their costs are solved once; with `structure`, windows of equal structure do not even ask for costs again.
     """
     started = time.monotonic()
@@ -208,7 +208,7 @@ class _Sweeps:
             members = window.members(mask)
             if mask not in costs and self._is_allowed(members) and (cost := self._cost(members)) < inf:
                 costs[mask] = cost
-        # A group that is there but cannot be made is dearer than all sets that can.
+        # An existing group that no kernel can compute costs more than all sets that one can.
         dear = 1.0 + sum(abs(cost) for cost in costs.values() if cost < inf)
         problem = CoverProblem(window.region, tuple(costs), tuple(min(cost, dear) for cost in costs.values()))
         present = tuple(range(len(window.present)))

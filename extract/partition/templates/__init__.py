@@ -1,1 +1,1 @@
-"""Kernel templates: which connected operators become one kernel, and what that costs. One file for each family."""
+"""Kernel templates: which connected operators become one kernel, and at what cost. One file for each family."""

@@ -1,4 +1,4 @@
-"""Kernels of one anchor op, with what may stand in front of it without recomputation, and behind it."""
+"""Kernels of one anchor op, with operators in front of it that need no recomputation, and operators behind it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _PICKS = frozenset({"Slice", "Split", "Gather", "Pad", "Tile"})
 _REORDERS = VIEWS | {"Transpose", "DepthToSpace", "SpaceToDepth"}
 _POOLINGS = POOLS | GLOBAL_POOLS
 _COLUMN_CYCLES, _STRADDLING_CYCLES, _SPLIT_CYCLES = 1.0, 3.0, 0.25
-"""Cycles to write an element of a matrix product where rows become columns (0.9 to 1.0, AMD Zen 5), where vectors are
-no part of the runs that stay together (0.9 to 4.4), and where they are, but rows are longer (0.27)."""
+"""Cycles to write an element of a matrix product if rows become columns (0.9 to 1.0, AMD Zen 5), if vectors are
+not part of the runs that stay together (0.9 to 4.4), and if they are, but rows are longer (0.27)."""
 
 
 def is_depthwise(operators: OperatorSet, member: int) -> bool:
@@ -34,16 +34,16 @@ def why_not_one_anchor(operators: OperatorSet) -> str | None:
     if len(operators.members) > 1 and "Concat" in operators.names:
         return "a Concat writes the joined tensor by itself"
     if any(operators.graph.values[v].producer not in operators.behind for v in operators.outputs):
-        return "a value in front of the anchor is read elsewhere"
+        return "a value in front of the anchor op is read elsewhere"
     if _grows(operators):
-        return "what follows the anchor has more elements than it makes"
+        return "an operator behind the anchor op has more elements than its result"
     if _cuts(operators):
-        return "what follows the anchor takes parts of its result"
+        return "an operator behind the anchor op takes parts of its result"
     return LOOPS if operators.buffers is None else None
 
 
 def _cuts(operators: OperatorSet) -> bool:
-    """Whether an operator behind the anchor picks elements, or computes with transposed ones: from memory."""
+    """Whether an operator behind the anchor op picks elements, or computes with transposed ones: from memory."""
     behind = [operators.graph.operators[m].op for m in sorted(operators.behind)]
     if not _PICKS.isdisjoint(behind):
         return True
@@ -52,7 +52,7 @@ def _cuts(operators: OperatorSet) -> bool:
 
 
 def _grows(operators: OperatorSet) -> bool:
-    """Whether an operator behind an anchor makes more elements than that, and not by reading its rows once more."""
+    """Whether an operator behind an anchor op makes more elements than it, other than by reading its rows once more."""
     (anchor,) = operators.anchors
     if _is_row_wise(operators, anchor) and is_along_rows(operators, anchor):
         return False
@@ -74,7 +74,7 @@ def _is_row_wise(operators: OperatorSet, member: int) -> bool:
 
 
 def _product_cost(operators: OperatorSet) -> float:
-    """As of any kernel, and what it takes to write rows of a matrix product elsewhere, element by element."""
+    """As of any kernel, with the time to write rows of a matrix product elsewhere, element by element."""
     graph, device = operators.graph, operators.device
     (anchor,) = operators.anchors
     if graph.operators[anchor].op not in MATRIX_PRODUCTS:

@@ -1,4 +1,4 @@
-"""All templates, in the order in which they are asked where two would cost the same."""
+"""All templates, in the order in which they are asked if two cost the same."""
 
 from __future__ import annotations
 

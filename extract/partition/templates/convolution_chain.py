@@ -1,9 +1,9 @@
-"""Convolutions one behind the other as one kernel: intensive fusion (AGO, section III-B).
+"""Several convolutions in a row as one kernel: intensive fusion (AGO, section III-B).
 
     {Conv, Relu} {Conv, Relu} {Conv, Add}    =>    {Conv, Relu, Conv, Relu, Conv, Add}
 
-Of each map between two of them the kernel keeps some rows, and makes each row once: so the second may be pointwise,
-depthwise, or have windows over all channels. Maps that anything else reads are no part of a chain.
+Of each feature map between two of them the kernel keeps some rows, and makes each row once: so the second may be
+pointwise, depthwise, or have windows over all channels. A feature map with other readers is no part of a chain.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from .operator_set import OperatorSet, roofline
 from .template import Template
 
 MOST = 3
-"""Convolutions of one kernel, those of an inverted residual: more save little, and are equal in no two blocks."""
+"""The most convolutions of one kernel, as in an inverted residual: more save little, and no two blocks are equal
+then."""
 LEAST_COLUMNS = 12
-"""Of fewer pixels in a row the kernel makes all rows at once."""
+"""With fewer pixels in a row the kernel makes all rows at once."""
 _BY_ROWS = 1.05
 """How many times as long arithmetic takes row by row. Chains that save nothing else were measured at 0.97 to 1.2 of
 their parts, in the mean 1.03 with AVX-512 and 1.08 with AVX2 (AMD Zen 5)."""
 _FILTERED = (3, 3)
-"""Windows that Winograd's minimal filters compute with fewer multiplications, if the whole map is there."""
+"""Windows that Winograd's minimal filters compute with fewer multiplications, if the whole feature map is there."""
 
 
 class _Link(NamedTuple):
-    """A map between two convolutions: its bytes, those of the rows that are kept, and the rows that two threads make at
-    the border of their parts, as a share of all."""
+    """A feature map between two convolutions: its bytes, those of the rows that are kept, and the rows that two threads
+    make at the border of their parts, as a share of all."""
 
     size: int
     kept: int
@@ -60,7 +61,7 @@ def _accepts(operators: OperatorSet) -> str | None:
 
 
 def _parts(operators: OperatorSet) -> list[OperatorSet]:
-    """The operators from each convolution to the next, the first with what is in front of it."""
+    """The operators from each convolution to the next, the first with the operators in front of it."""
     parts: list[OperatorSet] = []
     rest = set(operators.inside)
     for anchor in reversed(operators.anchors[1:]):
@@ -74,7 +75,7 @@ def _parts(operators: OperatorSet) -> list[OperatorSet]:
 
 
 def _has_rows(operators: OperatorSet, member: int) -> bool:
-    """Whether a convolution works row by row, and is none that the whole map makes faster."""
+    """Whether a convolution works row by row, and would not be faster with the whole feature map."""
     operator, shape = operators.graph.operators[member], operators.within.shape
     types = [operators.graph.values[v].type for v in (*operator.inputs[:1], *operator.outputs) if v is not None]
     if operator.is_opaque or not all(t is not None and t.is_static and len(t.shape or ()) == 4 for t in types):
@@ -88,7 +89,7 @@ def _has_rows(operators: OperatorSet, member: int) -> bool:
 
 
 def _links(operators: OperatorSet) -> list[_Link]:
-    """The maps between the convolutions."""
+    """The feature maps between the convolutions."""
     links = []
     shapes = [operators.within.shape(operators.graph.operators[m].outputs[0]) for m in operators.anchors]
     is_narrow = any(shape[-1] < LEAST_COLUMNS for shape in shapes)
@@ -110,9 +111,9 @@ def _links(operators: OperatorSet) -> list[_Link]:
 
 
 def _cost(operators: OperatorSet) -> float:
-    """As of its parts, each by itself: but the maps between move at the rate of the cache that keeps their rows, which
-    are written with a border around them; nothing fetches weights ahead, and a window in front copies what it reads.
-    Work by rows takes a little longer."""
+    """The cost of its parts, each by itself, but the feature maps between them move at the rate of the cache that keeps
+    their rows, which are written with a border around them; nothing fetches weights ahead, and a window in front copies
+    its operand. Work by rows takes a little longer."""
     device, links, parts = operators.device, _links(operators), _parts(operators)
     total = operators.copying
     for number, part in enumerate(parts):

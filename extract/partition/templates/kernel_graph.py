@@ -1,4 +1,4 @@
-"""A graph as the templates see it: what sets of its operators share."""
+"""A graph as the templates see it: the data that sets of its operators share."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _OTHERS = frozenset({"Sum", "Mean", "Dropout", "Shape", "Size", "LRN"})
 
 @dataclass
 class KernelGraph:
-    """A graph for the kernels of a device that run on `threads` threads; what sets of its operators share.
+    """A graph for the kernels of a device that run on `threads` threads; the data that sets of its operators share.
 
-    Where views are not `views_apart`, they are operators of kernels like others. `alone` have no lowering.
+    If views are not `views_apart`, they are operators of kernels like others. `alone` have no lowering.
     """
 
     graph: OperatorGraph
@@ -59,7 +59,7 @@ class KernelGraph:
         return self.views_apart and is_known and operator.inputs[0] is not None
 
     def is_no_kernel(self, members: Collection[int]) -> bool:
-        """Whether operators move nothing: views, or one whose parts kernels make or read in place."""
+        """Whether operators move nothing: views, or one whose parts kernels write or read in place."""
         return all(map(self.is_view, members)) or (len(members) == 1 and not self.in_place.isdisjoint(members))
 
     @cached_property

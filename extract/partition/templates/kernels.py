@@ -1,7 +1,7 @@
 """Which sets of operators are kernels on a device, and the time of each: the cheapest template that accepts it.
 
 A kernel is one launch of one nest of loops, made by a template (templates/catalogue.py). Views at the border of a set
-move nothing, so they are no part of its kernel and cost their own overhead. What is no kernel is cut into some.
+move nothing, so they are no part of its kernel and cost their own overhead. A set that is no kernel is divided.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Measured = Callable[[Members], float | None]
 """Seconds of a kernel from the profile database, without its launch; None if it was never measured."""
 
 _LARGEST_KERNEL = 256
-"""Operators of one kernel at most: a cost takes as long as the kernel is large."""
+"""The most operators of one kernel: computing a cost takes longer for large kernels."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class KernelModel:
 
     Without `intensive`, a kernel has one anchor op at most. `threads` are those that its kernels run on, `alone` the
     operators that have no lowering; without `views_apart` a view is an operator of a kernel like others. `factors` are
-    how many times as long as its estimate a kernel of a template takes, by the template's name, where that was
-    measured. What was not `measured` itself is estimated to take `calibration` times as long as by the device file:
-    beside measured kernels, which never reach the roofline, all others would look too fast. `refused` are the
-    structures of kernels of several anchor ops that the lowering has no schedule for.
+    measured ratios of the time of a template's kernels to their estimate, by the template's name. A kernel that was not
+    `measured` itself is estimated to take `calibration` times as long as by the device file: beside measured kernels,
+    which never reach the roofline, all others would look too fast. `refused` are the structures of kernels of several
+    anchor ops that the lowering has no schedule for.
     """
 
     graph: OperatorGraph
@@ -65,7 +65,7 @@ class KernelModel:
 
     @cached_property
     def within(self) -> KernelGraph:
-        """What templates ask about the graph."""
+        """The answers to the templates' questions about the graph."""
         return KernelGraph(self.graph, self.device, self.threads, self.views_apart, self.alone)
 
     # --- costs
@@ -87,10 +87,10 @@ class KernelModel:
         return views + (self.kernel(cut.core) + call_seconds(self.device) if cut.core else 0.0)
 
     def shares(self, partition: Partition) -> tuple[float, ...]:
-        """What each operator adds to the cost of a partition; they sum up to it.
+        """The share of each operator in the cost of a partition; they sum up to it.
 
-        Its own arithmetic and copying; and of the rest of its kernel, launch included, a part by the bytes it moves
-        over the border.
+        It is its own arithmetic and copying, and a part of the rest of its kernel, launch included, by the bytes that
+        it moves over the border.
         """
         shares = [0.0] * len(self.graph)
         for members in partition.members:
@@ -117,10 +117,10 @@ class KernelModel:
         return sum(sizes[v] for v in (*read, *(v for v in operator.outputs if kernel.leaves(v))))
 
     def bound(self) -> float:
-        """Seconds below which no partition of the graph can be: every operator computed once, on what it has to read.
+        """Seconds below which no partition of the graph can be: every operator computed once, on its least operands.
 
-        One launch, or one view; arithmetic, and what copies cost beyond bytes, counted in full; of bytes nothing. What
-        was measured may be faster than that.
+        One launch, or one view; arithmetic, and the cost of copies beyond bytes, counted in full; no bytes. Measured
+        kernels may be faster than that.
         """
         if self.measured is not None or self.factors or not len(self.graph):
             return 0.0
@@ -157,7 +157,7 @@ class KernelModel:
         return best
 
     def refuse(self, kernels: Iterable[Members]) -> None:
-        """Take note of kernels of several anchor ops that there is no schedule for, nor for any like them."""
+        """Note that there is no schedule for these kernels of several anchor ops, nor for any like them."""
         self.refused.update(structure(self.graph, members) for members in kernels)
         intensive = [m for m, cost in self._costs.items() if cost.template and cost.template.is_intensive]
         for members in intensive:
@@ -188,7 +188,7 @@ class KernelModel:
         return self._cuts[members]
 
     def is_view(self, members: Members) -> bool:
-        """Whether a group is no kernel but a view, or an operator whose parts are made or read in place."""
+        """Whether a group is no kernel but a view, or an operator whose parts are written or read in place."""
         return self.within.is_no_kernel(members)
 
 
@@ -196,8 +196,8 @@ _NO_COST = _KernelCost(inf, None)
 
 
 def _cut_into_kernels(model: KernelModel, members: Members, deadline: float) -> Iterable[Members]:
-    """The kernels of a sub-graph, in an order in which they can run: each operator joins the kernels it reads from,
-    those that save the most bytes first, wherever that is possible and no dearer, until the deadline comes."""
+    """The kernels of a sub-graph, in an order in which they can run: each operator joins the kernels that it reads
+    from, those that save the most bytes first, if that is possible and costs no more, until the deadline comes."""
     graph = model.graph
     place = {member: position for position, member in enumerate(members)}
     groups = Contraction([[place[user] for user in graph.successors[m] if user in place] for m in members])

@@ -1,4 +1,4 @@
-"""Operators that may become one kernel, and what the templates ask about them."""
+"""Operators that may become one kernel, with the answers to the templates' questions about them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Members = tuple[int, ...]
 """Operators of one kernel or sub-graph, ascending."""
 
 _SHOWN = 0.01
-"""The share of the shorter of arithmetic and moving that shows: of two kernels that compute as long, the one that moves
-fewer bytes is faster."""
+"""The share of the shorter of arithmetic and moving that is not hidden: of two kernels with equal arithmetic, the one
+that moves fewer bytes is faster."""
 _WAITING = 0.5
-"""The share of the shorter of arithmetic and fetching weights that shows: prefetches hide the rest. And of the
-shorter of arithmetic and writing what leaves the second cache, whose lines are fetched to be written: a product of 16
+"""The share of the shorter of arithmetic and fetching weights that prefetches do not hide; also of the shorter of
+arithmetic and writing results that leave the second cache, whose lines are fetched to be written: a product of 16
 steps with 2.4 MB of results takes 1.1 to 1.5 times as long as its arithmetic (AMD Zen 5)."""
 _PICKING = frozenset({"Slice", "Gather"})
 _MOVES = VIEWS | {"Transpose", "Slice", "Split", "Concat"}
@@ -38,10 +38,10 @@ _CUTS = frozenset({"Slice", "Split"})
 
 @dataclass(frozen=True)
 class Buffers:
-    """What a kernel keeps between operators: bytes of each value that an anchor op reads, and of its smallest tile.
+    """The values that a kernel keeps between operators: bytes of each one that an anchor op reads, and of its tile.
 
-    It runs in `rounds`, so that what it keeps of one round fits the cache; `repeated` are the bytes from outside that
-    every round reads, because no loop of theirs is cut.
+    It runs in `rounds`, so that the values of one round fit the cache; `repeated` are the bytes from outside that
+    every round reads, because none of their loops is tiled.
     """
 
     kept: tuple[tuple[int, int], ...] = ()
@@ -94,12 +94,12 @@ class OperatorSet:
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:
-        """Values that members read and none of them makes, in the order they are read first."""
+        """Values that members read and none of them makes, in the order in which they are first read."""
         return self.graph.inputs_of(self.members)
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
-        """Values that members make and others read, or whoever runs the graph."""
+        """Values that members make and others, or the caller, read."""
         return self.graph.outputs_of(self.members)
 
     def leaves(self, value: int) -> bool:
@@ -124,8 +124,8 @@ class OperatorSet:
 
     @property
     def moving(self) -> float:
-        """Seconds to move what crosses the border: weights from the level that holds those of the whole graph, of the
-        rest what each level holds at its rate."""
+        """Seconds to move the bytes that cross the border: weights from the level that holds those of the whole graph,
+        of others the part that each level holds at its rate."""
         return self.fetching + moving_seconds(self.border - self.weights, self.device)
 
     @property
@@ -135,7 +135,8 @@ class OperatorSet:
 
     @cached_property
     def bordering(self) -> float:
-        """Seconds to surround with borders what windows over single channels read, of those that copy it for that."""
+        """Seconds to surround the operands of windows over single channels with borders, if they are copied for
+        that."""
         copying = (self.graph.operations[m] for m in self.anchors if self._copies_border(m))
         return sum(border_seconds(operation, self.device) for operation in copying)
 
@@ -149,9 +150,10 @@ class OperatorSet:
 
     @property
     def seconds(self) -> float:
-        """The longer of arithmetic and moving (the roofline), then reordered reads, and what the kernel keeps.
+        """The longer of arithmetic and moving (the roofline), then reordered reads, and the values that the kernel
+        keeps.
 
-        Nothing hides what is moved to be surrounded with a border."""
+        Nothing hides the copies that surround operands with a border."""
         work = self.arithmetic - self.exposed
         if self.bordering:
             busy = work + self.moving + self.bordering
@@ -160,18 +162,18 @@ class OperatorSet:
         return busy + self.exposed + self.copying + self.keeping
 
     def waiting(self, work: float) -> float:
-        """Seconds that this much arithmetic waits for weights, and to write what the second cache does not hold."""
+        """Seconds that this much arithmetic waits for weights, and for results that the second cache does not hold."""
         return _WAITING * (min(work, self.fetching) + min(work, self.leaving))
 
     @property
     def leaving(self) -> float:
-        """Seconds to write what the second cache does not hold of the results."""
+        """Seconds to write the part of the results that the second cache does not hold."""
         written = sum(self.within.sizes[v] for v in self.outputs)
         return max(0, written - self.device.second_cache) / self.device.bandwidth(written)
 
     @property
     def keeping(self) -> float:
-        """Seconds for what the kernel keeps."""
+        """Seconds for the values that the kernel keeps."""
         return self.buffers.seconds(self.device) if self.buffers is not None else 0.0
 
     @cached_property
@@ -189,7 +191,7 @@ class OperatorSet:
 
     @cached_property
     def behind(self) -> frozenset[int]:
-        """The anchor ops, and all that depends on them."""
+        """The anchor ops, and all operators that depend on them."""
         behind = set(self.anchors)
         for member in self.members:
             if not behind.isdisjoint(self.graph.predecessors[member]):
@@ -198,7 +200,7 @@ class OperatorSet:
 
     @cached_property
     def border(self) -> int:
-        """Bytes read from outside and written to it. Of an operand that is only picked from, the picked bytes count."""
+        """Bytes read from outside and written to it. If only some elements of an operand are picked, those count."""
         if self.names == ("Expand",):
             return traffic(self.graph.operations[self.members[0]]).total
         return sum(self.reads.values()) + sum(self.within.sizes[v] for v in self.outputs)
@@ -233,9 +235,9 @@ class OperatorSet:
 
     @cached_property
     def buffers(self) -> Buffers | None:
-        """What the kernel keeps; None if its loops cannot be tiled together without computing anything twice.
+        """The values that the kernel keeps; None if its loops cannot be tiled together without recomputation.
 
-        The tiles of all values that it keeps share half of the second cache; a value that no tile cuts is a plain
+        The tiles of all values that it keeps share half of the second cache; a value that is not tiled is a plain
         buffer, allowed up to half of the first cache.
         """
         if len(self.members) == 1:
@@ -294,7 +296,7 @@ class Bordered:
 
     @property
     def parts(self) -> Iterator[Members]:
-        """Each view by itself, and what is left, in an order in which they can run."""
+        """Each view by itself, and the other operators, in an order in which they can run."""
         yield from ((view,) for view in self.front)
         if self.core:
             yield self.core
@@ -302,9 +304,8 @@ class Bordered:
 
 
 def without_border_views(within: KernelGraph, members: Members) -> Bordered:
-    """Take views off the border, where in a kernel they would copy; and what cuts a result whose readers can do that.
-
-    But a view of a feature map that the kernel moves anyway stays, for the map has its channels last then.
+    """Remove views at the border, which would copy inside a kernel, and operators that split a result whose readers can
+    do that. But a view of a feature map that the kernel moves anyway stays, for that has its channels last then.
     """
     graph = within.graph
     rest = set(members)

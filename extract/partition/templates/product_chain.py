@@ -1,11 +1,11 @@
-"""Matrix products as one kernel, with what is between them: intensive fusion (AGO, section III-B).
+"""Matrix products and the operators between them as one kernel: intensive fusion (AGO, section III-B).
 
     {MatMul, Mul, Add} {Softmax} {MatMul}    =>    {MatMul, Mul, Add, Softmax, MatMul}
 
 A chain starts with a product and ends with another or with a normalisation; a product that ends one can start the
-next. All that reads the first one's result, directly or through others, is in the chain, so that nothing in it has to
-be stored, and each block of the kernel does the same tile of rows. Transpositions of the products' operands come
-along, and what follows the last operator.
+next. All readers of the first one's result, direct or through others, are in the chain, so that nothing in it has to
+be stored, and each block of the kernel does the same tile of rows. Transpositions of the products' operands, and the
+operators behind the last one, belong to it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BY_ROWS = 1.02
 """How many times as long arithmetic takes in tiles of rows: chains that save nothing else were measured at 1.01 to 1.02
 of their parts (AMD Zen 5)."""
 LEAST_ROWS = 8
-"""A tile of fewer rows than this does not reach the speed of arithmetic."""
+"""The fewest rows of a tile that reaches the speed of arithmetic."""
 _FLOAT_BYTES = 4
 
 
@@ -63,13 +63,13 @@ class _Link:
 
     @property
     def fitting(self) -> int:
-        """Rows of which half of the second cache holds what is handed on."""
+        """Rows of which half of the second cache holds the handed bytes."""
         return self.operators.device.second_cache // 2 * prod(self.rows[:-1]) // max(1, self.handed)
 
     def reread_seconds(self) -> float:
         """Seconds to read the other operands for each tile of a thread, beyond those to read its share of them once.
 
-        Read again by each tile of rows, where the second cache does not hold them, are weights, keys and values.
+        Each tile of rows reads weights, keys and values again if the second cache does not hold them.
         """
         within, device = self.operators.within, self.operators.device
         threads, tiles = within.threads, self.copies * ceil(self.rows[-2] / self.fitting)
@@ -95,9 +95,9 @@ def _accepts(operators: OperatorSet) -> str | None:
         if not following.isdisjoint(operators.graph.predecessors[member]):
             following.add(member)
     if not _keeps_axes(operators, sorted(following - core)) or len(operators.outputs) != 1:
-        return "what follows the chain mixes its axes"
+        return "an operator behind the chain mixes its axes"
     if not all(_is_transposed_operand(operators, core, m) for m in rest - following):
-        return "what is in front of the chain is not transposed for it alone"
+        return "an operator in front of the chain is not transposed for it alone"
     least = operators.within.threads
     for link in links:
         if link.fitting < min(link.rows[-2], LEAST_ROWS) or link.copies * ceil(link.rows[-2] / LEAST_ROWS) < least:
@@ -106,7 +106,7 @@ def _accepts(operators: OperatorSet) -> str | None:
 
 
 def _links(operators: OperatorSet) -> list[_Link] | None:
-    """The chain from anchor op to anchor op, but for row-wise ones between two products; None if it is none."""
+    """The chain from anchor op to anchor op, without row-wise ones between two products; None if there is none."""
     ops = operators.graph.operators
     ends = [m for m in operators.anchors if ops[m].op in MATRIX_PRODUCTS or m == operators.anchors[-1]]
     if any(ops[m].op not in MATRIX_PRODUCTS | ROW_WISE for m in operators.anchors):
@@ -116,7 +116,7 @@ def _links(operators: OperatorSet) -> list[_Link] | None:
 
 
 def _link(operators: OperatorSet, first: int, last: int) -> _Link | None:
-    """The operators from one anchor op to another, if nothing else reads what is computed in front of the last."""
+    """The operators from one anchor op to another, if nothing else reads the values in front of the last."""
     graph = operators.graph
     members, todo = {first}, [first]
     while todo:
@@ -189,7 +189,7 @@ def _keeps_axes(operators: OperatorSet, members: Iterable[int]) -> bool:
 
 
 def _cost(operators: OperatorSet) -> float:
-    """As of any kernel, with what tiles read again; and arithmetic takes a little longer."""
+    """As of any kernel, with the bytes that tiles read again; and arithmetic takes a little longer."""
     again = sum(link.reread_seconds() for link in _links(operators) or [])
     arithmetic = _BY_ROWS * operators.arithmetic
     return roofline(arithmetic, operators.moving) + operators.waiting(arithmetic) + operators.copying + again

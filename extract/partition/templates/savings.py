@@ -1,7 +1,7 @@
-"""What a partition saves: intermediate results that need no memory, and data movement that needs no pass of its own.
+"""The savings of a partition: intermediate results that need no memory, and data movement that needs no separate pass.
 
 DNNFusion (Niu et al., PLDI 2021), section 3.2: IR_removable, an intermediate result whose readers are all fused with
-its maker; section 4.4.2: data movement becomes an index map inside a kernel, where the one consumer reads through the
+its maker; section 4.4.2: data movement becomes an index map inside a kernel if the one consumer reads through the
 operator that moves, or the producer writes through it.
 """
 
@@ -19,7 +19,7 @@ _MOVEMENT = frozenset(_NAMES.split())
 
 
 def removed_values(partition: Partition) -> frozenset[int]:
-    """Values that never leave the group that makes them, so that no memory need hold them."""
+    """Values that never leave the group that makes them, so that they need no memory."""
     leaving = {value for outputs in partition.outputs for value in outputs}
     return frozenset(value for operator in partition.graph.operators for value in operator.outputs) - leaving
 
@@ -59,7 +59,7 @@ def index_mapped_operators(partition: Partition, model: KernelModel) -> frozense
 
 
 def saved_bytes(graph: OperatorGraph, operators: Iterable[int]) -> int:
-    """Bytes that these operators would read and write as kernels of their own."""
+    """Bytes that these operators would read and write as separate kernels."""
     return sum(traffic(graph.operations[m]).total for m in operators)
 
 

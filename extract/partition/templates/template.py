@@ -14,9 +14,9 @@ LOOPS = "its loops cannot be tiled together without computing values twice"
 class Template:
     """`accepts` says why a kernel of this kind cannot be made of some operators; None if it can.
 
-    `cost` are the seconds of one that is accepted, without its launch, as its schedule's estimate has them. `rule`
-    names the schedule of a template whose kernels have several anchor ops: whether it fits is known to the lowering
-    only, which confirms what was chosen.
+    `cost` are the seconds of an accepted one, without its launch, by its schedule's estimate. `rule` names the schedule
+    of a template whose kernels have several anchor ops: only the lowering knows whether it fits, and confirms the
+    chosen kernels.
     """
 
     name: str
