@@ -61,20 +61,17 @@ def compute(
     """
     reason = _obstacle(operator, graph)
     if reason is None:
-        types = [tuple(None if v is None else graph.values[v].type for v in v_s) for v_s in _values_of(operator)]
-        call = TensorCall(operator, tuple(inputs), types[1], extents, types[0])
+        ends: tuple[Sequence[int | None], ...] = (operator.inputs, operator.outputs)
+        given, made = (tuple(None if v is None else graph.values[v].type for v in values) for values in ends)
+        call = TensorCall(operator, tuple(inputs), made, extents, given)
         try:
             results = LOWERINGS[operator.op](call)
             every = results if isinstance(results, tuple) else (results,)
             tensors = [tensor for n, tensor in enumerate(every) if n not in operator.absent]
-            return tuple(Tensor(t, extents.shape(type_)) for t, type_ in zip(tensors, types[1], strict=False))
+            return tuple(Tensor(t, extents.shape(type_)) for t, type_ in zip(tensors, made, strict=False))
         except (NotLowered, UnknownExtent) as error:
             reason = str(error)
     raise NotLowered(f"{operator.op} {operator.name} cannot be compiled: {reason}")
-
-
-def _values_of(operator: Operator) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
-    return operator.inputs, operator.outputs
 
 
 def lowerable(operator: Operator, graph: OperatorGraph) -> str | None:

@@ -33,7 +33,6 @@ from ....engine.verification.runs.values import RunError, one_line
 from ...base.ports import Port
 from ...bundle.check import verdict
 from ..network.storage import cast_array
-from .section import Wire
 from .simulated_model import SimulatedModel
 
 Array = np.ndarray[Any, Any]
@@ -122,7 +121,7 @@ def _run_program(model: SimulatedModel, baselines: Sequence[Baseline], samples: 
     """What the program makes of the inputs of each run of the original: a list for each chunk of the samples."""
     section, chunks = model.section, len(baselines)
     count = max(1, samples // section.allocation.per_cluster)
-    input_axes, output_axes = (_batch_axes(wires) for wires in (section.inputs, section.outputs))
+    input_axes, output_axes = ({wire.port: wire.axis for wire in wires} for wires in (section.inputs, section.outputs))
     results: list[list[dict[str, Any]]] = [[] for _ in baselines]
     for runs in zip(*(baseline.runs for baseline in baselines), strict=True):
         joined: dict[str, Array] = {}
@@ -138,10 +137,6 @@ def _run_program(model: SimulatedModel, baselines: Sequence[Baseline], samples: 
         for result, share in zip(results, shares, strict=True):
             result.append(share)
     return results
-
-
-def _batch_axes(wires: Sequence[Wire]) -> dict[str, int | None]:
-    return {wire.port: wire.axis for wire in wires}
 
 
 def _worst_chunk(chunks: Sequence[ComparedOutput]) -> ComparedOutput:

@@ -301,14 +301,9 @@ def _slice(site: LocalSite) -> LocalPart:
     for axis, step in zip(axes, site.integers("steps") or (1,) * len(axes), strict=True):
         steps[axis % len(site.box)] = step
     local = site.data()
-    steps = _unit_steps(steps, site.box)
+    steps = [1 if stop - start == 1 else step for (start, stop), step in zip(site.box, steps, strict=True)]
     starts = [n - 1 if step < 0 else 0 for n, step in zip(site.builder.shape(local), steps, strict=True)]
     return LocalPart(site.builder.slice(local, starts, shape_of(site.box), steps), site.box)
-
-
-def _unit_steps(steps: list[int], box: Box) -> list[int]:
-    """A step past one element is any step."""
-    return [1 if stop - start == 1 else step for (start, stop), step in zip(box, steps, strict=True)]
 
 
 def _concat(site: LocalSite) -> LocalPart:

@@ -53,6 +53,22 @@ def rebuild(node: Statement, change: Callable[[Statement], Statement]) -> Statem
     return node
 
 
+def list_statements(node: Statement, kind: type) -> Iterator[Statement]:
+    """The statements of a kind in a statement, itself included, each before those inside of it."""
+    if isinstance(node, kind):
+        yield node
+    if isinstance(node, tirx.For):
+        yield from list_statements(node.body, kind)
+    elif isinstance(node, tirx.SeqStmt):
+        for part in node.seq:
+            yield from list_statements(part, kind)
+    elif isinstance(node, tirx.IfThenElse):
+        yield from list_statements(node.then_case, kind)
+        yield from list_statements(node.else_case, kind) if node.else_case is not None else ()
+    elif isinstance(node, s_stmt.SBlockRealize):
+        yield from list_statements(node.block.body, kind)
+
+
 def join_pixels(node: Statement, parameters: Sequence[Buffer]) -> Statement:
     """The statement with parameters read and written at the pixel of a plane, not at its row and column.
 

@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from tvm import sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ..base.blocks import walk
 from ..base.nodes import Expression, Statement
-from ..base.rewriting import conjuncts, rebuild
+from ..base.rewriting import conjuncts, list_statements, rebuild
 from ..base.tiled import Tiled
 
 BOUNDED = "eqfuse.bounded"
@@ -28,7 +26,9 @@ def end_with_axes(tiled: Tiled) -> Tiled:
         rebuilt = rebuild(node, rewrite)
         if not isinstance(rebuilt, tirx.For) or BOUNDED not in rebuilt.annotations:
             return rebuilt
-        each = ((str(guard), _find_end(guard, rebuilt)) for guard in _list_guards(rebuilt.body))
+        blocks = list_statements(rebuilt.body, s_stmt.SBlockRealize)
+        guards = (guard for block in blocks for guard in conjuncts(block.predicate))
+        each = ((str(guard), _find_end(guard, rebuilt)) for guard in guards)
         ends = {guard: end for guard, end in each if end is not None}
         extent, body = rebuilt.extent, rebuilt.body
         for end in {str(end): end for end in ends.values()}.values():
@@ -46,7 +46,7 @@ def _find_end(guard: Expression, loop: Statement) -> Expression | None:
         return None
     end = sym.Analyzer().simplify(guard.b - (guard.a - loop.loop_var))
     used = [part for part in walk(end) if isinstance(part, tirx.Var)]
-    inner = [loop.loop_var, *(each.loop_var for each in _list_loops(loop.body))]
+    inner = [loop.loop_var, *(each.loop_var for each in list_statements(loop.body, tirx.For))]
     is_guard = any(part.same_as(loop.loop_var) for part in walk(guard.a))
     return end if is_guard and not any(part.same_as(variable) for part in used for variable in inner) else None
 
@@ -59,25 +59,3 @@ def _without(node: Statement, guards: set[str]) -> Statement:
     kept = [guard for guard in conjuncts(rebuilt.predicate) if str(guard) not in guards]
     predicate = tirx.all(*kept) if kept else tirx.const(True, "bool")
     return s_stmt.SBlockRealize(rebuilt.iter_values, predicate, rebuilt.block)
-
-
-def _list_guards(node: Statement) -> Iterator[Any]:
-    for part in _list_parts(node):
-        if isinstance(part, s_stmt.SBlockRealize):
-            yield from conjuncts(part.predicate)
-
-
-def _list_loops(node: Statement) -> Iterator[Any]:
-    return (part for part in _list_parts(node) if isinstance(part, tirx.For))
-
-
-def _list_parts(node: Statement) -> list[Any]:
-    """The statement and all statements in it."""
-    parts: list[Any] = []
-
-    def visit(part: Any) -> Any:
-        parts.append(part)
-        return rebuild(part, visit)
-
-    visit(node)
-    return parts

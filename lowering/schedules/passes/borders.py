@@ -27,7 +27,7 @@ from tvm_ffi import structural_equal
 from ..base.blocks import FUNCTION, BlockInfo, is_selection, walk
 from ..base.draft import Draft
 from ..base.nodes import Expression, Statement, Variable
-from ..base.rewriting import conjuncts, rebuild, substitute, with_body, with_loop_body
+from ..base.rewriting import conjuncts, list_statements, rebuild, substitute, with_body, with_loop_body
 from ..base.tiled import Tiled
 
 _LOWER_BLOCKS = (
@@ -220,35 +220,22 @@ def _without(node: Statement, conditions: Sequence[Expression]) -> Statement:
 
 def _list_conditions(node: Statement) -> Iterator[Any]:
     """The conditions of selections in the stores of a statement."""
-    for store in _list_statements(node, tirx.BufferStore):
+    for store in list_statements(node, tirx.BufferStore):
         for part in filter(is_selection, walk(store.value)):
             yield from conjuncts(part.args[0])
 
 
 def _list_indices(node: Statement) -> Iterator[Any]:
     """The indices of what selections in a statement are added to."""
-    for store in _list_statements(node, tirx.BufferStore):
+    for store in list_statements(node, tirx.BufferStore):
         if any(map(is_selection, walk(store.value))):
             yield from store.indices
 
 
 def _list_loops(node: Statement) -> Iterator[_Loop]:
     """The variables and extents of the loops in a statement."""
-    for loop in _list_statements(node, tirx.For):
+    for loop in list_statements(node, tirx.For):
         yield loop.loop_var, loop.extent
-
-
-def _list_statements(node: Statement, kind: type) -> Iterator[Any]:
-    if isinstance(node, kind):
-        yield node
-    if isinstance(node, tirx.For):
-        yield from _list_statements(node.body, kind)
-    elif isinstance(node, tirx.SeqStmt):
-        for part in node.seq:
-            yield from _list_statements(part, kind)
-    elif isinstance(node, tirx.IfThenElse):
-        yield from _list_statements(node.then_case, kind)
-        yield from _list_statements(node.else_case, kind) if node.else_case is not None else ()
 
 
 def _uses(expression: Expression, variables: Iterable[Variable]) -> bool:

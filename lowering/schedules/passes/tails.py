@@ -27,7 +27,7 @@ from ..base.blocks import FUNCTION, REDUCTION, parameter_index, walk
 from ..base.draft import Draft
 from ..base.extents import is_extent, typical_sizes
 from ..base.nodes import Expression, Statement, Variable
-from ..base.rewriting import conjuncts, drop_moduli, join_pixels, rebuild, substitute, with_body
+from ..base.rewriting import conjuncts, drop_moduli, join_pixels, list_statements, rebuild, substitute, with_body
 from ..base.tiled import Tiled
 
 MASKED_EXTENT, MASKED_TILE = "eqfuse.masked_extent", "eqfuse.masked_tile"
@@ -99,7 +99,8 @@ def _make_serial(node: Statement) -> Statement:
     """
     rebuilt = rebuild(node, _make_serial)
     if isinstance(rebuilt, tirx.For) and rebuilt.kind in (tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED):
-        asked = (part for guard in _inner_guards(rebuilt.body) for part in walk(guard))
+        blocks = list_statements(rebuilt.body, s_stmt.SBlockRealize)
+        asked = (part for block in blocks for part in walk(block.predicate))
         if any(part.same_as(rebuilt.loop_var) for part in asked):
             return tirx.For(rebuilt.loop_var, rebuilt.min, rebuilt.extent, tirx.ForKind.SERIAL, rebuilt.body)
         return rebuilt
@@ -109,19 +110,6 @@ def _make_serial(node: Statement) -> Statement:
         predicate = guards if isinstance(guards, tirx.IntImm) else tirx.likely(guards)
         return s_stmt.SBlockRealize(rebuilt.iter_values, predicate, block)
     return rebuilt
-
-
-def _inner_guards(node: Statement) -> list[Expression]:
-    """The guards of all blocks in a statement."""
-    guards: list[Expression] = []
-
-    def visit(part: Any) -> Any:
-        if isinstance(part, s_stmt.SBlockRealize):
-            guards.append(part.predicate)
-        return rebuild(part, visit)
-
-    visit(node)
-    return guards
 
 
 def separate_scopes(draft: Draft) -> bool:

@@ -18,7 +18,7 @@ from tvm.s_tir import stmt as s_stmt
 from ..base.blocks import BlockInfo, walk
 from ..base.draft import Draft
 from ..base.nodes import Expression, Statement
-from ..base.rewriting import rebuild, substitute, with_loop_body
+from ..base.rewriting import list_statements, rebuild, substitute, with_loop_body
 from ..base.tiled import PaddedMap, Tiled
 from ..tiling.padding import find_padding
 
@@ -58,7 +58,7 @@ def leave_out_taps(tiled: Tiled) -> Tiled:
 def _list_conditions(node: Statement, outside: PaddedMap) -> Iterator[Any]:
     """When the sums in a statement read the map and not the zeros around it, by the loops around them."""
     single = {loop.loop_var: loop.min for loop in _list_loops(node, single=True)}
-    for block in _list_parts(node, s_stmt.SBlockRealize):
+    for block in list_statements(node, s_stmt.SBlockRealize):
         store, names = block.block.body, [each.var for each in block.block.iter_vars]
         for load in walk(store.value) if isinstance(store, tirx.BufferStore) else ():
             if isinstance(load, ir.TensorLoad) and str(load.source.name) == outside.name:
@@ -69,21 +69,9 @@ def _list_conditions(node: Statement, outside: PaddedMap) -> Iterator[Any]:
 
 def _list_loops(node: Statement, *, single: bool = False) -> list[Any]:
     """The loops in a statement, those of one iteration or all others."""
-    loops = _list_parts(node, tirx.For)
+    loops = list_statements(node, tirx.For)
     return [loop for loop in loops if (isinstance(loop.extent, tirx.IntImm) and int(loop.extent) == 1) == single]
 
 
 def _uses(expression: Expression, loop: Statement) -> bool:
     return any(part.same_as(loop.loop_var) for part in walk(expression) if isinstance(part, tirx.Var))
-
-
-def _list_parts(node: Statement, kind: type) -> list[Any]:
-    """The statements of a kind in a statement, and itself."""
-    parts: list[Any] = []
-
-    def visit(part: Any) -> Any:
-        parts.append(part)
-        return rebuild(part, visit)
-
-    visit(node)
-    return [part for part in parts if isinstance(part, kind)]

@@ -60,7 +60,8 @@ def channels(draft: Draft) -> Iterator[Tiled]:
         draft.inline(border)
         anchor = draft.inspect(anchor.block)
     repack = pack_channels(draft, anchor)
-    tile = decide_window(draft, anchor, is_copied=_has_copies(draft, anchor))
+    is_copied = any(draft.producer(read) is not None for read in anchor.reads)
+    tile = decide_window(draft, anchor, is_copied=is_copied)
     yield replace(_tile(draft, anchor, epilogue, tile, by_rows=is_direct), repack=repack, has_border=is_direct)
 
 
@@ -132,11 +133,6 @@ def decide_window(draft: Draft, anchor: BlockInfo, *, is_copied: bool) -> Tile:
         return _window_cycles_with_spills(anchor, tile, device) + is_copied * _copy_cycles(anchor, tile, device)
 
     return draft.trace.decide("tile", window_tiles(anchor, device), lambda tile: _tail(anchor, tile) * cycles(tile))
-
-
-def _has_copies(draft: Draft, anchor: BlockInfo) -> bool:
-    """Whether blocks in front of the reduction compute what it reads."""
-    return any(draft.producer(read) is not None for read in anchor.reads)
 
 
 def window_tiles(anchor: BlockInfo, device: Device) -> list[Tile]:
