@@ -13,34 +13,24 @@ from onnx import numpy_helper, parser
 from tvm import IRModule
 from tvm.relax.frontend.onnx import from_onnx
 
+from eqfuse.benchmarks.measuring import tvm_groups
+from eqfuse.benchmarks.measuring.tvm_groups import Groups
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.baselines.fuse_ops import (
-    DEFAULT_LIMITS,
-    ForwardGraph,
     FuseOpsLimits,
     PatternKind,
     fuse_ops,
-    node_groups,
     pattern_kind,
 )
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 
-from .. import blocks, tvm_groups
-from ..tvm_groups import Groups
+from .. import blocks, tvm_modules
 
 
 def ours(graph: OperatorGraph) -> Groups:
     return set(map(frozenset, fuse_ops(graph).members))
-
-
-def ours_on(graph: ForwardGraph, limits: FuseOpsLimits = DEFAULT_LIMITS) -> Groups:
-    labels = node_groups(graph, limits)
-    groups: dict[int, set[int]] = {}
-    for number, node in enumerate(graph.node_of):
-        groups.setdefault(labels[node], set()).add(number)
-    return set(map(frozenset, groups.values()))
 
 
 def sets(*groups: list[int]) -> Groups:
@@ -61,24 +51,24 @@ def annotated_modules(draw: st.DrawFn) -> IRModule:
         for number in range(len(kinds))
     ]
     unread = set(range(len(kinds))) - {source for reads in sources for source in reads}
-    return tvm_groups.annotated(kinds, sources, unread | draw(st.sets(st.sampled_from(range(len(kinds))), max_size=1)))
+    return tvm_modules.annotated(kinds, sources, unread | draw(st.sets(st.sampled_from(range(len(kinds))), max_size=1)))
 
 
 @given(annotated_modules(), st.sampled_from([1, 2, 3, 5, 256]))
 def test_random_kinds_and_edges_at_each_depth(module: IRModule, depth: int) -> None:
-    found = ours_on(tvm_groups.forward_graph_of(module), FuseOpsLimits(max_fuse_depth=depth))
+    found = tvm_groups.grouped(tvm_groups.forward_graph_of(module), FuseOpsLimits(max_fuse_depth=depth))
     assert found == tvm_groups.fused(module, depth)
 
 
 @given(annotated_modules(), st.integers(0, 5))
 def test_random_kinds_and_edges_at_each_level(module: IRModule, level: int) -> None:
-    found = ours_on(tvm_groups.forward_graph_of(module), FuseOpsLimits(fuse_opt_level=level))
+    found = tvm_groups.grouped(tvm_groups.forward_graph_of(module), FuseOpsLimits(fuse_opt_level=level))
     assert found == tvm_groups.fused(module, opt_level=level)
 
 
 def test_a_chain_beyond_the_largest_depth() -> None:
-    module = tvm_groups.annotated([0] * 600, [[]] + [[n] for n in range(599)], {599})
-    assert ours_on(tvm_groups.forward_graph_of(module)) == tvm_groups.fused(module)
+    module = tvm_modules.annotated([0] * 600, [[]] + [[n] for n in range(599)], {599})
+    assert tvm_groups.grouped(tvm_groups.forward_graph_of(module)) == tvm_groups.fused(module)
 
 
 # Blocks of networks, built of Relax operators: the same groups from the operator graph.
@@ -99,7 +89,7 @@ def test_a_chain_beyond_the_largest_depth() -> None:
 )
 def test_the_same_groups(block: Callable[[], OperatorGraph]) -> None:
     graph = block()
-    assert ours(graph) == tvm_groups.fused(tvm_groups.legalised(tvm_groups.relax_of(graph)))
+    assert ours(graph) == tvm_groups.fused(tvm_groups.legalised(tvm_modules.relax_of(graph)))
 
 
 # ... but for the differences of Relax from Relay, each in full: operators as numbered in `blocks`.
@@ -122,14 +112,14 @@ _DIFFERENCES = {
 @pytest.mark.parametrize("block", _DIFFERENCES)
 def test_the_differences(block: Callable[[], OperatorGraph]) -> None:
     graph = block()
-    found = tvm_groups.fused(tvm_groups.legalised(tvm_groups.relax_of(graph)))
+    found = tvm_groups.fused(tvm_groups.legalised(tvm_modules.relax_of(graph)))
     assert (ours(graph), found) == _DIFFERENCES[block]
 
 
 @pytest.mark.parametrize("block", [blocks.the_texts_example, *_DIFFERENCES])
 def test_the_differences_are_of_the_graph_not_of_the_algorithm(block: Callable[[], OperatorGraph]) -> None:
-    module = tvm_groups.legalised(tvm_groups.relax_of(block()))
-    assert ours_on(tvm_groups.forward_graph_of(module)) == tvm_groups.fused(module)
+    module = tvm_groups.legalised(tvm_modules.relax_of(block()))
+    assert tvm_groups.grouped(tvm_groups.forward_graph_of(module)) == tvm_groups.fused(module)
 
 
 # Whole models through the ONNX front end.
@@ -276,7 +266,7 @@ def whole(request: pytest.FixtureRequest) -> tuple[str, OperatorGraph, IRModule]
 
 def test_whole_models_on_tvms_graph(whole: tuple[str, OperatorGraph, IRModule]) -> None:
     _, _, module = whole
-    assert ours_on(tvm_groups.forward_graph_of(module)) == tvm_groups.fused(module)
+    assert tvm_groups.grouped(tvm_groups.forward_graph_of(module)) == tvm_groups.fused(module)
 
 
 def test_whole_models(whole: tuple[str, OperatorGraph, IRModule]) -> None:
