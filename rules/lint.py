@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..support.errors import RuleError
 from . import sexpr
+from .binding import in_order_of_binding
 from .constructors import sorts
 from .egglog_bindings import execute, load
 from .lint_rule import Finding, check_condition, check_rule
@@ -182,7 +183,8 @@ class _Linter:
             return
         for rule, comment in rules:
             own = None if source.is_shipped else self.own
-            yield from check_rule(expand_conditions(rule, source.conditions), comment, self.vocabulary, own)
+            ordered = in_order_of_binding(expand_conditions(rule, source.conditions))
+            yield from check_rule(ordered, comment, self.vocabulary, own)
             name = option(rule, ":name")
             if name in self.places:
                 yield Finding(form.start, f"the name {name} is taken by the rule at {self.places[name]}")

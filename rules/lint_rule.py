@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from ..ir.operators import OPERATORS, Operand
+from .binding import ABORTING, bound_by, bound_by_tables, unbound_in
 from .commute import is_variable, swappable, swaps, variables
 from .records import DERIVING, FIELDS, PROPERTIES, SOUNDNESS, conditions, option, parse_example, record
 from .sexpr import Atom, Form, Node, SexprError, walk
@@ -220,15 +221,19 @@ def _variables(form: Form, vocabulary: Vocabulary) -> Iterator[Finding]:
         return
     if taken:
         return
-    yield from _bound(form, _facts(form), _additions(form), vocabulary)
+    yield from _bound(form, _facts(form), _additions(form))
     if form.head == "birewrite":
         backwards = [form.items[2], *_facts(form)[1:]]
-        yield from _bound(form, backwards, [form.items[1]], vocabulary)
+        yield from _bound(form, backwards, [form.items[1]])
 
 
-def _bound(form: Form, facts: list[Node], additions: list[Node], vocabulary: Vocabulary) -> Iterator[Finding]:
-    bound = {name for fact in facts for name in _bound_by_tables(fact, vocabulary)}
-    findings = [finding for fact in facts for finding in _bind_in_order(fact, bound)]
+def _bound(form: Form, facts: list[Node], additions: list[Node]) -> Iterator[Finding]:
+    bound = {name for fact in facts for name in bound_by_tables(fact)}
+    findings = []
+    for fact in facts:  # in the order in which they are computed
+        message = "no condition binds the variable {} from what is bound already"
+        findings += [Finding(v.start, message.format(v.text)) for v in unbound_in(fact, bound)]
+        bound |= bound_by(fact, bound)
     yield from {finding.message: finding for finding in reversed(findings)}.values()  # the first of each
     if findings:
         return
@@ -246,42 +251,6 @@ def _unbound(node: Node, bound: set[str]) -> Iterator[Finding]:
             yield Finding(variable.start, f"the variable {variable.text} is not bound on the left")
 
 
-def _bound_by_tables(node: Node, vocabulary: Vocabulary) -> Iterator[str]:
-    """Variables that get a value from a table: arguments of constructors, functions and relations, and what equals
-    one of those."""
-    if isinstance(node, Atom):
-        return
-    is_table = node.head in vocabulary.tables
-    equals_table = node.head == "=" and any(isinstance(i, Form) and i.head in vocabulary.tables for i in node.items)
-    for item in node.items[1:]:
-        if isinstance(item, Form):
-            yield from _bound_by_tables(item, vocabulary)
-        elif (is_table or equals_table) and is_variable(item):
-            yield item.text
-
-
-def _bind_in_order(fact: Node, bound: set[str]) -> Iterator[Finding]:
-    """Conditions are computed in the order they are written, each from the variables bound so far, to which it adds.
-
-    egglog accepts some of the rules that break this, and then aborts the process at the first match.
-    """
-    if isinstance(fact, Form) and fact.head == "=":
-        sides = [i for i in fact.items[1:] if isinstance(i, Atom) and is_variable(i)]
-        others = [i for i in fact.items[1:] if i not in sides]
-        unknown = [f for item in others for f in _unknown(item, bound)]
-        yield from unknown
-        if not unknown if others else any(side.text in bound for side in sides):
-            bound.update(side.text for side in sides)
-        return
-    yield from _unknown(fact, bound)
-
-
-def _unknown(node: Node, bound: set[str]) -> Iterator[Finding]:
-    for variable in variables(node):
-        if variable.text not in bound and variable.text != "_":
-            yield Finding(variable.start, f"the variable {variable.text} is used before a condition binds it")
-
-
 # --- what a match does
 
 
@@ -294,7 +263,7 @@ def _check_failure(form: Form) -> Iterator[Finding]:
             continue
         vector, index = node.items[1], node.items[2]
         looked = f"(vec-get {vector} {index})" in seen or f"(vec-length {vector})" in seen
-        fails = node.head in ("vec-set", "vec-remove") or (node.head == "vec-get" and id(node) in additions)
+        fails = node.head in ABORTING or (node.head == "vec-get" and id(node) in additions)
         if fails and not looked:
             message = f"{node.head} aborts on an index out of range: ask (vec-get {vector} {index}) before"
             yield Finding(node.start, message)

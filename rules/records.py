@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..support.errors import RuleError
 from . import sexpr
+from .binding import in_order_of_binding
 from .commute import mirror
 from .sexpr import Atom, Document, Form, Node, SexprError
 from .shorthand import expand_conditions, instances, read_conditions, shared_conditions
@@ -246,7 +247,7 @@ def parse(path: Path, document: Document) -> RuleFile:
     for form in document.forms:
         if form.head in RULE_COMMANDS:
             for instance, comment in instances(form, record_lines(document, form)):
-                expanded = expand_conditions(instance, conditions)
+                expanded = in_order_of_binding(expand_conditions(instance, conditions))
                 rules += variants(_rule(path, document, form, expanded, comment), expanded)
         elif form.head != "condition":
             declarations.append(Command(document.text[form.start : form.end], *document.position(form.start)))

@@ -9,6 +9,7 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
+from .binding import place_of_conditions
 from .sexpr import Atom, Form, Node, SexprError, read, walk
 
 SHARED = Path(__file__).with_name("conditions.egg")
@@ -115,11 +116,10 @@ def shared_conditions() -> Conditions:
 
 def expand_conditions(rule: Form, conditions: Conditions) -> Form:
     """The rule with the facts of each condition in place of its call; the rule itself if it calls none."""
-    options = [item.text if isinstance(item, Atom) else "" for item in rule.items]
-    place = 1 if rule.head == "rule" else options.index(":when") + 1 if ":when" in options else len(options)
-    called = rule.items[place] if place < len(options) else None
-    if not isinstance(called, Form):
+    place = place_of_conditions(rule)
+    if place is None:
         return rule
+    called: Form = rule.items[place]  # type: ignore[assignment]
     facts = tuple(fact for call in called.items for fact in _facts(call, conditions))
     if facts == called.items:
         return rule

@@ -1,14 +1,17 @@
-"""A rule under names of the checker's own: no verdict depends on how its author called the rule or its variables."""
+"""A rule as the checker reads it: no verdict depends on how its author called the rule or its variables, or in which
+order the conditions stand."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 from ...rules import sexpr
+from ...rules.binding import in_order_of_binding
 from ...rules.commute import variables
-from ...rules.records import Rule, parse_example
+from ...rules.records import Rule, conditions, parse_example
 from ...rules.sexpr import Atom, Form, Node
 from .drawing.by_key import write_constructors
 from .drawing.left_side import rename
@@ -19,6 +22,9 @@ _OWN = re.compile(r"\b(?:variable|example)-\d+\b")
 """The names of variables in a canonical rule, and in its example."""
 _ANYTHING = "_"
 """Each mention of it is a variable of its own."""
+_REFINEMENTS = 4
+"""Rounds: variables that nothing within so many conditions tells apart may change places."""
+_ITSELF = "itself"
 _LAST_SIDE = 2
 """The place of the right side of a rewrite, and of the actions of a rule."""
 
@@ -55,9 +61,12 @@ class CanonicalRule:
 
 
 def canonical(rule: Rule) -> CanonicalRule:
-    """The rule with canonical names, in its example too, whose variables are not the rule's, and with constructors in
-    the place of keys of operators that have one."""
+    """The rule with canonical names, in its example too, whose variables are not the rule's, with its conditions in a
+    canonical order, and with constructors in the place of keys of operators that have one."""
     form = sexpr.read(rule.text).forms[0]
+    sides = () if form.head == "rule" else form.items[1 : _LAST_SIDE + 1]
+    uses = _uses(form)
+    form = in_order_of_binding(form, lambda ordered, condition: _newness((*sides, *ordered), condition, uses))
     own = _numbered(_expressions(form), "variable")
     items = (_rename_item(form, place, own) for place in range(len(form.items)))
     example = parse_example(rule.example)
@@ -68,6 +77,35 @@ def canonical(rule: Rule) -> CanonicalRule:
     )
     renamed = replace(rule, text=str(write_constructors(Form(tuple(items)))), example=f"{lefts} => {right}")
     return CanonicalRule(renamed, {new: old for names in (own, others) for old, new in names.items()})
+
+
+def _newness(before: Sequence[Node], condition: Node, uses: dict[str, str]) -> tuple[bool, int, str]:
+    """A key that no name of a variable changes: the least condition mentions a variable of those `before`, and the
+    fewest others, which are told apart by their `uses`."""
+    known = _numbered(before, "variable")
+    mentioned = dict.fromkeys(v.text for v in variables(condition))
+    new = len(mentioned.keys() - known.keys())
+    return new == len(mentioned), new, str(rename(condition, {v: known.get(v, uses[v]) for v in mentioned}))
+
+
+def _uses(form: Form) -> dict[str, str]:
+    """By variable a word for the expressions of a rule that it is used in, which says nothing about names or the order
+    of conditions: colours of its variables, refined some times by those beside which they stand."""
+    unordered = form.items[1].items if form.head == "rule" else conditions(form)  # type: ignore[union-attr]
+    ordered = form.items[_LAST_SIDE].items if form.head == "rule" else form.items[1 : _LAST_SIDE + 1]  # type: ignore[union-attr]
+    expressions = [("", node) for node in unordered] + [(str(place), node) for place, node in enumerate(ordered)]
+    users: dict[str, list[tuple[str, Node]]] = {}
+    for place, node in expressions:
+        for name in dict.fromkeys(v.text for v in variables(node)):
+            users.setdefault(name, []).append((place, node))
+    words = dict.fromkeys(users, _ANYTHING)
+    for _ in range(_REFINEMENTS):
+        told = {
+            name: sorted(f"{place} {rename(node, {**words, name: _ITSELF})}" for place, node in those)
+            for name, those in users.items()
+        }
+        words = {name: sha256("\n".join(texts).encode()).hexdigest()[:12] for name, texts in told.items()}
+    return words
 
 
 def _numbered(nodes: Iterable[Node], word: str) -> dict[str, str]:

@@ -29,7 +29,7 @@ from .cache import CacheKeys, load, store
 from .canonical import canonical
 from .drawing.by_key import key_misfit
 from .drawing.coverage import missing_settings, settings
-from .drawing.hits import Hit, example_hits, hits, seed
+from .drawing.hits import Hit, example_hits, hits, hits_of_many_constants, seed
 from .drawing.near_ties import decides_about_rounded
 from .drawing.samples import SAMPLES_PER_DIRECTION, Sample
 from .drawing.scratch import EGGLOG_ADVICE, Conflict, EgglogPanicError, Fired, Scratch
@@ -111,7 +111,12 @@ def _check(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> V
     wanted = samples if len(expansions) <= _FEW_EXPANSIONS else max(samples // 3, 1)
     derived = {expansion: list(chain(*hits(expansion.rule, scratch, wanted))) for expansion in expansions}
     every = [*chain(*by_direction, *derived.values()), *example]
-    counterexample, tested, untested = _test_numbers(rule, every)
+    counterexample, tested, untested = _test_numbers(rule, every, only_flips=False)
+    if counterexample is None and rule.sound != "approx":
+        of_rules = ((rule, [*chain(*by_direction)]), *((each.rule, derived[each]) for each in expansions))
+        deciding = (hits_of_many_constants(each, scratch, found) for each, found in of_rules)
+        decided = (_test_numbers(rule, those, only_flips=True)[0] for those in deciding)
+        counterexample = next(filter(None, decided), None)
     if counterexample is None and rule.sound == "real":
         random = np.random.default_rng(seed(rule))
         lost = (find_lost_number(those, random) for those in (*by_direction, *derived.values(), example))
@@ -195,8 +200,11 @@ def _foreign_keys(every: Sequence[Hit]) -> list[str]:
     return sorted({str(node.arguments[0]) for nodes in classes for node in nodes if node.head == "Op"})
 
 
-def _test_numbers(rule: Rule, every: Sequence[Hit]) -> tuple[Counterexample | None, int, tuple[str, ...]]:
-    """The first counterexample in numbers, the number of samples tested, and what could not be tested."""
+def _test_numbers(
+    rule: Rule, every: Sequence[Hit], *, only_flips: bool
+) -> tuple[Counterexample | None, int, tuple[str, ...]]:
+    """The first counterexample in numbers, the number of samples tested, and what could not be tested; with
+    `only_flips`, by numbers beside flips of decisions."""
     random = np.random.default_rng(seed(rule))
     tested = 0
     uncovered: dict[str, None] = {}
@@ -206,7 +214,8 @@ def _test_numbers(rule: Rule, every: Sequence[Hit]) -> tuple[Counterexample | No
                 continue
             return _explain_conflict(rule, hit.sample, hit.outcome), tested, tuple(uncovered)
         try:
-            result = test_sample(hit.sample, hit.outcome, rule.sound, random, Oracle(hit.sample, hit.outcome))
+            oracle = Oracle(hit.sample, hit.outcome)
+            result = test_sample(hit.sample, hit.outcome, rule.sound, random, oracle, only_flips=only_flips)
         except Unsupported as error:
             uncovered.setdefault(f"a left side has no meaning: {error}")
             continue

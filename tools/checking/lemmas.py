@@ -14,6 +14,7 @@ from itertools import count, product
 from math import inf
 
 from ...rules import sexpr
+from ...rules.binding import in_order_of_binding, place_of_conditions
 from ...rules.commute import is_variable, variables
 from ...rules.records import Rule, option
 from ...rules.sexpr import Atom, Form, Node
@@ -43,15 +44,15 @@ def expand_derived_facts(rule: Rule, declarations: str) -> list[RuleExpansion]:
     forms = sexpr.read(declarations).forms
     lemmas = _Lemmas([*derivations_in(forms), *_values_set(forms)], frozenset(_functions(forms)))
     form = sexpr.read(rule.text).forms[0]
-    place = 1 if form.head == "rule" else next((i for i, item in enumerate(form.items) if str(item) == ":when"), -2) + 1
-    facts = form.items[place] if place > 0 else None
-    if not isinstance(facts, Form):
+    place = place_of_conditions(form)
+    if place is None:
         return []
+    facts: Form = form.items[place]  # type: ignore[assignment]
     result: dict[str, RuleExpansion] = {}
     for way in lemmas.ways(facts.items):
         by, conditions = way
-        text = str(Form((*form.items[:place], Form(conditions), *form.items[place + 1 :])))
-        result.setdefault(" ".join(by), RuleExpansion(by, replace(rule, text=text)))
+        expanded = in_order_of_binding(Form((*form.items[:place], Form(conditions), *form.items[place + 1 :])))
+        result.setdefault(" ".join(by), RuleExpansion(by, replace(rule, text=str(expanded))))
         if len(result) > _MOST:
             raise TooManyDerivations
     return list(result.values())

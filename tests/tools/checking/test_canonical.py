@@ -10,7 +10,9 @@ from random import Random
 import pytest
 
 from eqfuse.rules import sexpr
+from eqfuse.rules.binding import place_of_conditions
 from eqfuse.rules.records import Rule, RuleFile, read_file
+from eqfuse.rules.sexpr import Form
 from eqfuse.tools.checking.canonical import canonical
 from eqfuse.tools.checking.check import check_rule, rules_as_written, scratch_for
 
@@ -27,12 +29,16 @@ OTHERS = 20
 
 
 def _otherwise(rule: Rule, random: Random) -> Rule:
-    """The rule under another name, with other names of variables."""
+    """The rule under another name, with other names of variables and its conditions in another order."""
     form = sexpr.read(rule.text).forms[0]
     names = set(canonical(rule).names.values())
     numbers = random.sample(range(1000), len(names))
     others = {name: f"{random.choice('qvz')}{number}" for name, number in zip(sorted(names), numbers, strict=True)}
-    words = re.findall(r'"(?:[^"\\]|\\.)*"|[()]|[^\s()"]+', str(form))
+    items = [*form.items]
+    if (place := place_of_conditions(form)) is not None:
+        facts = items[place].items  # type: ignore[union-attr]
+        items[place] = Form(tuple(random.sample(facts, len(facts))))
+    words = re.findall(r'"(?:[^"\\]|\\.)*"|[()]|[^\s()"]+', str(Form(tuple(items))))
     heads = ["", *words]
     text = " ".join(word if head == "(" else others.get(word, word) for head, word in zip(heads, words, strict=False))
     return replace(rule, name="another", text=text.replace(f'"{rule.name}"', '"another"'))
@@ -41,7 +47,7 @@ def _otherwise(rule: Rule, random: Random) -> Rule:
 @pytest.mark.representatives(20)
 @pytest.mark.parametrize(("file", "rule"), WRONG)
 def test_verdict_depends_on_what_a_rule_says(file: RuleFile, rule: Rule) -> None:
-    """The checker sees one rule under all names, which are drawn."""
+    """The checker sees one rule under all names, and in all orders of its conditions, which are drawn."""
     seen = {canonical(_otherwise(rule, Random(number))).rule.text for number in range(OTHERS)}
     assert seen == {canonical(rule).rule.text}
 

@@ -16,10 +16,11 @@ from eqfuse.tools.checking.drawing.conditions import Environment, Type
 from eqfuse.tools.checking.drawing.coverage import choose_various, settings
 from eqfuse.tools.checking.drawing.elements import draw, index_bounds
 from eqfuse.tools.checking.drawing.samples import Sample, draw_sample, left_sides
-from eqfuse.tools.checking.drawing.scratch import Fired
+from eqfuse.tools.checking.drawing.scratch import EClass, Fired
 from eqfuse.tools.checking.drawing.symbolic_sizes import instances, with_symbols
 from eqfuse.tools.checking.drawing.terms import Leaf, Term, leaves
 from eqfuse.tools.checking.drawing.types import admits
+from eqfuse.tools.checking.oracles.flips import beside_flips
 from eqfuse.tools.checking.oracles.onnx_oracle import KernelMissing, Refused, infer_types, run_model, term_model
 
 
@@ -111,9 +112,7 @@ def test_symbolic_sizes_become_others() -> None:
     assert symbolic is not None
     (leaf,) = set(leaves(symbolic.roots[0]))
     assert min(leaf.type.shape) < -1
-    shapes = {
-        next(leaves(one.roots[0])).type.shape for one, _ in instances(symbolic, Fired((), {}))
-    }
+    shapes = {next(leaves(one.roots[0])).type.shape for one, _ in instances(symbolic, Fired((), {}))}
     assert (5, 4) in shapes
     assert len(shapes) > 1
 
@@ -182,3 +181,40 @@ def test_settings_of_recurrent_networks_are_told_apart(head: str) -> None:
     met = frozenset[str]().union(*map(settings, _draw_samples(f"(Out ({head} {variables}) i)")))
     assert any("activations Relu" in each for each in met)
     assert any("clip between 0 and 1" in each for each in met)
+
+
+# --- elements beside decisions
+
+
+def _nothing_fired() -> Fired:
+    """What a rule that makes nothing makes of a sample with one root."""
+    return Fired((EClass(0),), {EClass(0): ()})
+
+
+def test_a_flip_lies_between_neighbouring_numbers() -> None:
+    """Of the elements that are drawn, two that lie next to each other are decided about otherwise."""
+    bound = Leaf("Full", "c", Type((), "float32", 0.7))
+    sample = _sample(Term("Less", (_leaf("x", (8,)), bound)))
+    draws = beside_flips(sample, _nothing_fired(), {}, np.random.default_rng(0))
+    drawn = {number for each in draws for number in each["x"].tolist()}
+    last, first = np.nextafter(np.float32(0.7), np.float32(0)), np.float32(0.7)
+    assert {float(last), float(first)} <= drawn
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_the_middle_of_two_draws_may_have_no_meaning(number: int) -> None:
+    """Halfway between -1.5 and 1.5 the quotient of these integers is one by zero."""
+    divisor = Term("Cast", (Term("Floor", (_leaf("y", (1,)),)), "int32"))
+    sample = _sample(Term("Div", (_leaf("x", (1,), "int32"), divisor)))
+    random = np.random.default_rng(number)
+    assert all(set(each) == {"x", "y"} for each in beside_flips(sample, _nothing_fired(), {}, random))
+
+
+def test_constants_take_all_digits() -> None:
+    """Few of them are written with few digits in the binary system, as 0.5 and 2.5 are."""
+    random = Random(0)
+    (way, *_) = left_sides(read("(Less (Mul x c) d) (= (value c) v) (= (value d) u)").forms, random)
+    drawn = (draw_sample(way, random, floating=True, has_digits=True) for _ in range(60))
+    numbers = [number for sample in drawn if sample is not None for number in sample.numbers]
+    assert len(numbers) > 20
+    assert sum(float(np.float32(number) * 2**10).is_integer() for number in numbers) < len(numbers) / 2

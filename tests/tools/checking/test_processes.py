@@ -50,19 +50,18 @@ def test_an_index_out_of_range_is_a_fault_of_egglog(tmp_path: Path) -> None:
     verdict, other = check_files([read_file(path)], use_cache=False, workers=2)
     assert (verdict.kind, other.kind) == ("unchecked", "proved")
     assert "a fault of egglog" in verdict.reason
-    assert "ask vec-get for the same index before" in verdict.reason
+    assert "ask vec-get for the same index" in verdict.reason
 
 
-def test_a_variable_that_is_bound_too_late_is_a_fault_of_egglog(tmp_path: Path) -> None:
-    """egglog panics, or crashes, at a condition that computes with what the last one binds."""
+def test_a_variable_may_be_bound_late(tmp_path: Path) -> None:
+    """egglog would panic, or crash, at a condition that computes with what the last one binds."""
     path = tmp_path / "own.egg"
     conditions = "(vec-not-contains axes last) (= last (- (vec-length s) 1)) (= s (shape x))"
     rule = f"(rewrite (MatMul (ReduceSum x axes k) w) (ReduceSum (MatMul x w) axes k) :when ({conditions})"
     record = RULE.partition("(rewrite")[0].format("Abs", "abs")
     path.write_text(f'{record}{rule} :ruleset explore :name "own-sum")\n', encoding="utf-8")
     (verdict,) = check_files([read_file(path)], use_cache=False, workers=1)
-    assert verdict.kind == "unchecked"
-    assert "a fault of egglog" in verdict.reason
+    assert verdict.kind == "refuted"
 
 
 def test_a_check_that_fails_is_no_verdict_for_the_rule(file: RuleFile) -> None:

@@ -42,7 +42,7 @@ def draw(
     bounds = index_bounds(sample)
     # from few numbers, so that the same ones meet in the operands of one operator
     pool = random.choice(_UNDEFINED_OR_SPECIAL, 3) if kind == "undefined" and random.random() < 0.5 else None
-    numbers = _numbers_of(sample) if kind in ("special", "large") else []
+    numbers = sorted(set(sample.numbers)) if kind in ("special", "large") else []  # at them a comparison flips
     elements: dict[str, Array] = {}
     for leaf in sample.named_leaves:
         dtype = dtypes.get(leaf.type.dtype, leaf.type.dtype)
@@ -58,13 +58,6 @@ def draw(
             drawn = _put_in(np.asarray(drawn), numbers, random)
             elements[leaf.name] = satisfy_facts(np.asarray(drawn), leaf)
     return elements
-
-
-def _numbers_of(sample: Sample) -> list[float]:
-    """The constants of a sample and the numbers among its attributes: at them a comparison changes its mind."""
-    constants = [x.type.value for x in sample.leaves if x.kind == "Full" and x.type.value is not None]
-    terms = (term for term in sample.subterms if isinstance(term, Term))
-    return sorted({*constants, *(a for term in terms for a in term.arguments if isinstance(a, float))})
 
 
 def _put_in(array: Array, numbers: list[float], random: np.random.Generator) -> Array:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import prod
 from random import Random
 
 from ....ir.operators import OPERATORS
@@ -14,8 +15,10 @@ from ....rules.commute import orders, variables
 from ....rules.records import Rule, parse_example
 from ....rules.sexpr import Atom, Form, Node
 from .by_key import name_operators
+from .conditions import Value
 from .coverage import choose_various, settings
 from .left_side import Contradiction, LeftSide, directions, names_operators, rename
+from .near_ties import decides_about_rounded
 from .samples import SAMPLES_PER_DIRECTION, Sample, draw_sample, left_sides
 from .scratch import Conflict, Fired, Scratch
 from .symbolic_sizes import instances, symbolic_variants, with_symbols
@@ -35,6 +38,11 @@ _ATTEMPTS = 400
 """In each round; a sample takes about half a millisecond."""
 _LONG = 3
 """Samples with a long axis."""
+_CONSTANTS = 128
+"""Choices of the constants of a rule that decides about rounded numbers: what decides otherwise at only one of thirty
+is missed once in eighty times."""
+_MOST_IN_A_CHOICE = 64
+"""Elements of such a sample."""
 _LONG_ATTEMPTS = 120
 
 
@@ -149,6 +157,27 @@ def _outgrowing_hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random
         samples += sorted(fitting, key=lambda each: not each.shortens)[:_OUTGROWING]
     outcomes = scratch.run(rule.text, rule.ruleset, samples) if samples else []
     return [Hit(s, outcome) for s, outcome in zip(samples, outcomes, strict=True) if outcome is not None]
+
+
+def hits_of_many_constants(rule: Rule, scratch: Scratch, found: Sequence[Hit]) -> list[Hit]:
+    """Samples that differ in their constants, which take all digits, where an operator of those that were `found`
+    decides about rounded numbers: at some constants rounding makes it decide otherwise than over the real numbers, at
+    most it does not."""
+    if not any(isinstance(h.outcome, Fired) and decides_about_rounded(h.sample, h.outcome) for h in found):
+        return []
+    result: list[Hit] = []
+    for i, facts in enumerate(facts_by_direction(rule)):
+        random = Random(seed(rule) + i)
+        ways = left_sides(facts, random)
+        samples: dict[tuple[Value, ...], Sample] = {}
+        for attempt in range(_ATTEMPTS if ways else 0):
+            sample = draw_sample(ways[attempt % len(ways)], random, floating=True, has_digits=True)
+            if sample is not None and 0 < sum(prod(leaf.type.shape) for leaf in sample.leaves) <= _MOST_IN_A_CHOICE:
+                samples.setdefault(sample.numbers, sample)
+                if len(samples) == _CONSTANTS:
+                    break
+        result += _run(rule, scratch, list(samples.values())) if len(samples) > 1 else []
+    return result
 
 
 def _has_axis(sample: Sample, size: int) -> bool:

@@ -120,7 +120,8 @@ def near_ties(sample: Sample, fired: Fired, random: np.random.Generator) -> Iter
 
 def _numbers(sample: Sample, fired: Fired) -> list[float]:
     """The usual numbers, and sums, products, quotients and small multiples of the rule's."""
-    own = sorted({abs(number) for number in _mentioned(sample, fired) if isfinite(number)})
+    made = (a for nodes in fired.classes.values() for node in nodes for a in node.arguments if isinstance(a, float))
+    own = sorted({abs(number) for number in (*sample.numbers, *made) if isfinite(number)})
     of_pairs = (x for a, b in combinations(own, 2) for x in (a + b, abs(a - b), a * b, _over(a, b), _over(b, a)))
     multiples = (x for a in own for n in range(1, _MOST_MULTIPLES + 1) for x in (a * n, a / n, _over(n, a)))
     every = dict.fromkeys((*_USUAL, *own, *of_pairs, *multiples))
@@ -129,17 +130,6 @@ def _numbers(sample: Sample, fired: Fired) -> list[float]:
 
 def _over(a: float, b: float) -> float:
     return a / b if b else 0.0
-
-
-def _mentioned(sample: Sample, fired: Fired) -> Iterator[float]:
-    """The numbers that stand in the terms of both sides."""
-    for part in sample.subterms:
-        if isinstance(part, Leaf) and part.kind == "Full" and part.type.value is not None:
-            yield float(part.type.value)
-        elif isinstance(part, Term):
-            yield from (a for a in part.arguments if isinstance(a, float))
-    for node in (node for nodes in fired.classes.values() for node in nodes):
-        yield from (a for a in node.arguments if isinstance(a, float))
 
 
 def _near(

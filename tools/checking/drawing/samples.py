@@ -47,6 +47,8 @@ _FACTORS_BEYOND = (94906267.0, 3037000499.0, 2.0**53 - 1, 2.0**53 - 2)
 """Whole numbers whose products, or whose sums with others, float64 does not hold."""
 _EXTREME_SHARE = 0.3
 """Share of the samples whose integer constants are mostly near the ends of their types."""
+_DIGITS_SHARE = 0.75
+"""Share of the floats that take all digits of their type, in samples that are to have such ones."""
 _INVERSE_SHARE = 0.2
 """Share of the permutations that undo another one of the sample."""
 _TRIES = 12
@@ -93,6 +95,16 @@ class Sample:
         return tuple(found.values())
 
     @property
+    def numbers(self) -> tuple[float, ...]:
+        """The floats among its constants and attributes, with repetitions."""
+        return tuple(
+            number
+            for part in self.subterms
+            for number in ((part.type.value,) if isinstance(part, Leaf) else part.arguments)
+            if isinstance(number, float)
+        )
+
+    @property
     def heads(self) -> set[str]:
         """The constructors of the terms."""
         return {part.head for part in self.subterms if isinstance(part, Term)}
@@ -131,6 +143,8 @@ class _Builder:
     dtype: str
     most: int = MAX_ELEMENTS
     is_extreme: bool = False
+    has_digits: bool = False
+    """Whether floats among constants and attributes take all digits of their type."""
     environment: Environment = field(default_factory=Environment)
     terms: dict[str, Term | Leaf] = field(default_factory=dict)
     types: dict[Term, Type] = field(default_factory=dict)
@@ -225,6 +239,8 @@ class _Builder:
     def _number_of_constant(self, dtype: str) -> float:
         """A number that stands in the rule or beside one, a usual one, or for integers one near the end of the type."""
         if np.dtype(dtype).kind == "f":
+            if self.has_digits and self.random.random() < _DIGITS_SHARE:
+                return float(np.dtype(dtype).type(self._number_of_all_digits()))
             largest = float(np.finfo(dtype).max)
             written = (number for number in self.left_side.numbers if abs(number) <= largest)
             return self.random.choice((*written, *(float(np.dtype(dtype).type(number)) for number in _CONSTANTS)))
@@ -236,6 +252,10 @@ class _Builder:
         if self.is_extreme and self.random.random() < 0.8:
             numbers = (*map(float, ends), *_FACTORS_BEYOND * 2)
         return self.random.choice([n for n in numbers if n.is_integer() and limits.min <= n <= limits.max] or [1.0])
+
+    def _number_of_all_digits(self) -> float:
+        """A number of ordinary size whose last bits are any."""
+        return self.random.choice((-1.0, 1.0, 1.0)) * self.random.uniform(1.0, 2.0) * 2.0 ** self.random.randint(-3, 3)
 
     def _build_constructor(self, variable: str, application: Application, wish: Type) -> None:
         """Make a leaf that the rule writes as one, or an output of an operator."""
@@ -348,6 +368,8 @@ class _Builder:
         """Any value, with the elements that conditions give it if it is a vector. A number is often one of the rule:
         near such a number a condition begins to hold."""
         choice = _choose(draft, name)
+        if isinstance(choice, float) and self.has_digits and self.random.random() < _DIGITS_SHARE:
+            return self._number_of_all_digits()
         if isinstance(choice, float) and self.left_side.numbers and self.random.random() < 0.5:
             return self.random.choice(self.left_side.numbers)
         if draft.head == "Transpose" and self.random.random() < _INVERSE_SHARE:
@@ -420,9 +442,17 @@ def left_sides(facts: Sequence[Node], random: Random, count: int = 8) -> list[Le
 
 
 def draw_sample(
-    left_side: LeftSide, random: Random, floating: bool = False, *, long_in: str = "", size: int = 0
+    left_side: LeftSide,
+    random: Random,
+    floating: bool = False,
+    *,
+    has_digits: bool = False,
+    long_in: str = "",
+    size: int = 0,
 ) -> Sample | None:
     """One attempt at a sample of a left side, in float32 or any type; None where the choices do not fit together.
+
+    With `has_digits`, most floats among its constants and attributes take all digits of their type.
 
     With `long_in`, an element type, the rule's results are wished to have a long axis, and that type; with `size`, too,
     the axis has this size and all others size 1.
@@ -431,7 +461,7 @@ def draw_sample(
         dtype = long_in or ("float32" if floating else random.choice(_possible_types(left_side)))
         most = max(MAX_LONG_ELEMENTS, size) if long_in else MAX_ELEMENTS
         is_extreme = random.random() < _EXTREME_SHARE
-        builder = _Builder(left_side, random, dtype, most, is_extreme)
+        builder = _Builder(left_side, random, dtype, most, is_extreme, has_digits)
         wish = Type(long_shape(random, size), dtype) if long_in else None
         for variable in (*left_side.roots(), *left_side.tensors):
             builder.build(variable, wish)

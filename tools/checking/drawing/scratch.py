@@ -72,8 +72,7 @@ class EgglogPanicError(Exception):
 
 
 EGGLOG_ADVICE = (
-    "a fault of egglog, which fails where a condition computes with a variable that only a later one binds (write that "
-    "one first), and where vec-set or vec-remove is out of range (ask vec-get for the same index before)"
+    "a fault of egglog, which fails where vec-set or vec-remove is out of range (ask vec-get for the same index)"
 )
 
 

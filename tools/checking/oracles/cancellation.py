@@ -8,7 +8,7 @@ any sum whose order changes, and are no reason to refuse a rule.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,10 +47,11 @@ _TRIALS = 3
 """How often the left side is rounded at random."""
 
 
+@dataclass(kw_only=True)
 class _RoundedEvaluation(Evaluation):
-    """An evaluation in extended precision whose operators round like float32, to either side at random."""
+    """An evaluation in extended precision whose operators round like float32, to either side at `random`."""
 
-    random: np.random.Generator = np.random.default_rng(0)
+    random: np.random.Generator
 
     def _compute(self, head: str, arguments: list[Elements | Value]) -> Elements:
         value = super()._compute(head, arguments)
@@ -110,9 +111,9 @@ def _compare(
         real = list(exact.comparisons())
         if not all(map(_is_in_range, exact.left if sound == "real" else exact.intermediate)):
             return None
-        rounded = [_RoundedEvaluation(sample, fired, wide, {"float32": "longdouble"}) for _ in range(_TRIALS)]
+        names = {"float32": "longdouble"}
+        rounded = [_RoundedEvaluation(sample, fired, wide, names, random=random) for _ in range(_TRIALS)]
         for each in rounded:
-            each.random = random
             each.left_sides()
     except Unsupported:
         return None

@@ -6,7 +6,7 @@ are: between two draws about which an operator decides otherwise, the last two n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -18,8 +18,10 @@ from ..drawing.near_ties import jumps
 from ..drawing.samples import Sample
 from ..drawing.scratch import Fired
 
-_ENDS: tuple[Range, ...] = ("ordinary", "ordinary", "large", "large")
+ENDS: tuple[Range, ...] = ("ordinary", "ordinary", "large", "large")
 """How the elements are drawn of which every two are the ends of a bisection."""
+FEW_ENDS: tuple[Range, ...] = ("ordinary", "large", "large")
+"""The same where there are many samples of a kind."""
 _STEPS = 80
 """Halvings at most: enough for two numbers of float64 and what lies between them, unless that is near zero."""
 _NEIGHBOURS = 4
@@ -29,37 +31,41 @@ _FARTHEST = 2
 
 
 def beside_flips(
-    sample: Sample, fired: Fired, dtypes: dict[str, str], random: np.random.Generator
+    sample: Sample, fired: Fired, dtypes: dict[str, str], random: np.random.Generator, ends: Sequence[Range] = ENDS
 ) -> Iterator[dict[str, Array]]:
-    """Elements for every leaf beside flips of operators of the left side; `dtypes` renames element types."""
+    """Elements for every leaf beside flips of operators of the left side, between each two draws of the ranges `ends`;
+    `dtypes` renames element types."""
 
-    def decide(elements: dict[str, Array]) -> Array:
+    def decide(elements: dict[str, Array]) -> Array | None:
+        """The decisions of all operators that decide, None where an operator has no meaning."""
         evaluation = Evaluation(sample, fired, elements, dtypes)
         try:
             with np.errstate(all="ignore"):
                 evaluation.left_sides()
         except Unsupported:
-            return np.zeros(0)
+            return None
         decided = [evaluation.terms[t] for t in evaluation.terms if jumps(t.head, t.arguments)]
         return np.concatenate([np.zeros(0), *(np.ravel(each).astype(float) for each in decided)])  # type: ignore[arg-type]
 
     leaves = {leaf.name: leaf for leaf in sample.named_leaves}
-    drawn = [draw(sample, kind, dtypes, random) for kind in _ENDS]
-    ends = [{n: each[n] if is_float(array) else array for n, array in drawn[0].items()} for each in drawn]
-    decisions = [decide(each) for each in ends]
-    for one, other in combinations(range(len(ends)), 2):
-        before, after = decisions[one], decisions[other]
+    drawn = [draw(sample, kind, dtypes, random) for kind in ends]
+    starts = [{n: each[n] if is_float(array) else array for n, array in drawn[0].items()} for each in drawn]
+    decided = [(each, decisions) for each in starts if (decisions := decide(each)) is not None]
+    for (low, before), (high, after) in combinations(decided, 2):
         places = np.flatnonzero(before != after) if before.shape == after.shape else ()
         if not len(places):
             continue
         place = random.choice(places)
-        low, high = ends[one], ends[other]
         for _ in range(_STEPS):
             middle = {n: satisfy_facts(_between(array, high[n]), leaves[n]) for n, array in low.items()}
             if all(np.all((array == low[n]) | (array == high[n])) for n, array in middle.items()):
                 break
-            now = decide(middle)[place]
-            if abs(now - before[place]) <= abs(now - after[place]):
+            now = decide(middle)
+            if now is None or now.shape != before.shape:
+                break
+            with np.errstate(invalid="ignore"):  # decisions may be infinite
+                is_low = abs(now[place] - before[place]) <= abs(now[place] - after[place])
+            if is_low:
                 low = middle
             else:
                 high = middle

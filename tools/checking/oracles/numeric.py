@@ -18,7 +18,7 @@ from ..drawing.placement import Placement
 from ..drawing.samples import Sample
 from ..drawing.scratch import Fired
 from ..drawing.terms import readable
-from .flips import beside_flips
+from .flips import FEW_ENDS, beside_flips
 from .maxima import zeros_in_maxima
 from .onnx_oracle import Disagreement, Oracle
 
@@ -64,7 +64,9 @@ class _Draw:
     arithmetic: Arithmetic = NUMBERS
 
 
-def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Generator, oracle: Oracle) -> NumericTest:
+def test_sample(
+    sample: Sample, fired: Fired, sound: str, random: np.random.Generator, oracle: Oracle, *, only_flips: bool
+) -> NumericTest:
     """Compare all ways to compute the classes that the rule touched.
 
     ``exact``: equal bit by bit, the sign of zero and NaN included, for all elements; on ordinary ones in ONNX Runtime,
@@ -78,13 +80,15 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
 
     A right side that has no meaning where the left side has one is a counterexample. One in numbers counts only where
     `oracle` gives the left side the same value. Implementations do not agree on which of two zeros is the larger one:
-    both are tried. Raises Unsupported where the left side never has a meaning.
+    both are tried. With `only_flips`, the draws are those beside a few flips of decisions. Raises Unsupported where the
+    left side never has a meaning.
     """
     tested = False
     failed: Unsupported | None = None
     uncovered: dict[str, None] = {}
     underflows: list[str] = []
-    for each, elements in _drawn(sample, fired, sound, random):
+    drawn = _beside_flips if only_flips else _drawn
+    for each, elements in drawn(sample, fired, sound, random):
         underflows.clear()
         with np.errstate(all="ignore", under="call", call=lambda kind, _: underflows.append(kind)):
             evaluation = Evaluation(sample, fired, elements, each.dtypes, each.arithmetic)
@@ -154,6 +158,14 @@ def _drawn(
         dtypes, precision = _precisions(sample, sound)[0]
         near = chain(near_ties(sample, fired, random), beside_flips(sample, fired, dtypes, random))
         yield from ((_Draw("near", dtypes, precision), elements) for elements in near)
+
+
+def _beside_flips(
+    sample: Sample, fired: Fired, sound: str, random: np.random.Generator
+) -> Iterator[tuple[_Draw, dict[str, Array]]]:
+    dtypes, precision = _precisions(sample, sound)[0]
+    found = beside_flips(sample, fired, dtypes, random, FEW_ENDS)
+    yield from ((_Draw("near", dtypes, precision), elements) for elements in found)
 
 
 def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:

@@ -1,0 +1,98 @@
+"""The order in which the conditions of a rule are computed: what binds a variable stands before what computes with it.
+
+egglog computes conditions in the order in which they are written. Where one computes with a variable that only a later
+one binds, it panics or crashes at the first match, and so it does where `vec-set` or `vec-remove` is out of range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+from .commute import is_variable, variables
+from .sexpr import Atom, Form, Node, walk
+from .vocabulary import PRIMITIVES
+
+Preference = Callable[[Sequence[Node], Node], Any]
+"""A key for what may be the next condition after others: the least one is."""
+ABORTING = ("vec-set", "vec-remove")
+"""Primitives that end the process on an index out of range."""
+
+
+def place_of_conditions(rule: Form) -> int | None:
+    """The place among the items of a rule at which its list of conditions stands, or the facts of a ``rule``."""
+    options = [item.text if isinstance(item, Atom) else "" for item in rule.items]
+    place = 1 if rule.head == "rule" else options.index(":when") + 1 if ":when" in options else len(options)
+    return place if place < len(options) and isinstance(rule.items[place], Form) else None
+
+
+def in_order_of_binding(rule: Form, preference: Preference = lambda ordered, condition: 0) -> Form:
+    """The rule with its conditions in an order in which each finds its variables bound; the rule itself where they
+    stand so. Of those that can be next the first is, or the one that is preferred."""
+    place = place_of_conditions(rule)
+    if place is None:
+        return rule
+    written: Form = rule.items[place]  # type: ignore[assignment]
+    sides = () if rule.head == "rule" else rule.items[1 : 3 if rule.head == "birewrite" else 2]
+    bound = set[str]().union(*map(bound_by_tables, written.items))
+    if sides:
+        bound |= set.intersection(*(set(bound_by_tables(side)) for side in sides))
+    rest: list[Node] = list(written.items)
+    ordered: list[Node] = []
+    while rest:
+        ready = [fact for fact in rest if not any(True for _ in unbound_in(fact, bound))]
+        safe = [fact for fact in ready if not _waits_for(fact, ordered, rest)]
+        following = min(safe or ready or rest, key=lambda fact: preference(ordered, fact))
+        bound |= bound_by(following, bound)
+        rest.remove(following)
+        ordered.append(following)
+    if tuple(ordered) == written.items:
+        return rule
+    facts = Form(tuple(ordered), written.start, written.end)
+    return Form((*rule.items[:place], facts, *rule.items[place + 1 :]), rule.start, rule.end)
+
+
+def bound_by_tables(node: Node) -> Iterator[str]:
+    """Variables that get a value from a table: arguments of constructors, functions and relations, and what equals
+    one of those."""
+    if isinstance(node, Atom):
+        return
+    is_table = node.head not in PRIMITIVES
+    equals_table = node.head == "=" and any(isinstance(i, Form) and i.head not in PRIMITIVES for i in node.items)
+    for item in node.items[1:]:
+        if isinstance(item, Form):
+            yield from bound_by_tables(item)
+        elif (is_table or equals_table) and is_variable(item):
+            yield item.text
+
+
+def unbound_in(fact: Node, bound: Collection[str]) -> Iterator[Atom]:
+    """The variables that a fact computes with and that are not bound; both sides of an equation between
+    unknown ones."""
+    sides = _variable_sides(fact)
+    computed = [item for item in fact.items[1:] if item not in sides] if isinstance(fact, Form) and sides else [fact]
+    if computed:
+        yield from (v for item in computed for v in variables(item) if v.text not in bound and v.text != "_")
+    elif not any(side.text in bound for side in sides):
+        yield from sides
+
+
+def bound_by(fact: Node, bound: Collection[str]) -> set[str]:
+    """The variables that a fact gives a value by what it computes from bound ones: sides of an equation."""
+    return set() if any(True for _ in unbound_in(fact, bound)) else {side.text for side in _variable_sides(fact)}
+
+
+def _variable_sides(fact: Node) -> list[Atom]:
+    """The sides of an equation that are variables."""
+    if not isinstance(fact, Form) or fact.head != "=":
+        return []
+    return [item for item in fact.items[1:] if isinstance(item, Atom) and is_variable(item)]
+
+
+def _waits_for(fact: Node, ordered: Sequence[Node], rest: Sequence[Node]) -> bool:
+    """Whether one of the `rest`, and none before it, looks up an index at which a fact changes a vector, or the length
+    of the vector."""
+    changes = (part for part in walk(fact) if isinstance(part, Form) and part.head in ABORTING and len(part.items) > 2)
+    asked = [(f"(vec-get {each.items[1]} {each.items[2]})", f"(vec-length {each.items[1]})") for each in changes]
+    before, later = (" ".join(map(str, facts)) for facts in ((*ordered, fact), rest))
+    return any(not any(a in before for a in either) and any(a in later for a in either) for either in asked)
