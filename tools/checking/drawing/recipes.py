@@ -186,8 +186,9 @@ def _normalization(draft: OperatorDraft, name: str) -> Choice:
 
 
 def _scale_shape(draft: OperatorDraft, axis: int) -> tuple[int, ...]:
-    """The axes that are normalized, at times fewer: a scale broadcasts to them."""
-    return draft.shape[axis if draft.chance(0.8) else draft.random.randrange(axis, draft.rank) :]
+    """The axes that are normalized, at times fewer, or of size 1: a scale broadcasts to them."""
+    shape = draft.shape[axis if draft.chance(0.8) else draft.random.randrange(axis, draft.rank) :]
+    return tuple(1 for _ in shape) if draft.chance(0.2) else shape
 
 
 def _reduction(draft: OperatorDraft, name: str) -> Choice:
