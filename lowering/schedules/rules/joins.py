@@ -49,7 +49,7 @@ class _Join:
 
 def joins(draft: Draft) -> Iterator[Tiled]:
     """The rule: matches a function without reductions that joins tensors, or reads one from the middle of an axis."""
-    if not inline_pointwise(draft):
+    if all(_is_along(block, draft.device.lanes) for block in draft.blocks()) or not inline_pointwise(draft):
         return
     blocks = draft.blocks()
     joined = {block.name: join for block in blocks if (join := _find_join(draft, block)) is not None}
@@ -103,6 +103,14 @@ def _find_bound(condition: Expression, variables: Sequence[Variable]) -> tuple[i
         place += int(index.b) if isinstance(index, tirx.Sub) else -int(index.b)
         index = index.a
     return next((n for n, variable in enumerate(variables) if variable.same_as(index)), None), place
+
+
+def _is_along(block: BlockInfo, lanes: int) -> bool:
+    """Whether it selects nothing and reads along the last axis from its begin: inlining blocks that do so gives another
+    one, and would take most of the time of a long chain."""
+    indices = (index for read in block.reads for index in read.indices)
+    is_plain = all(isinstance(index, tirx.Var | tirx.IntImm) for index in indices)
+    return is_plain and not block.is_selective() and count_contiguous_axes(block, lanes) > 0
 
 
 def _is_shifted(block: BlockInfo, lanes: int) -> bool:

@@ -58,7 +58,7 @@ class Movement:
 
 def transposition(draft: Draft) -> Iterator[Tiled]:
     """The rule: matches a function that copies elements of four bytes, read along one axis, written along another."""
-    if not inline_pointwise(draft):
+    if not all(isinstance(block.value, ir.TensorLoad) for block in draft.blocks()) or not inline_pointwise(draft):
         return
     blocks = draft.blocks()
     movement = find_movement(draft, blocks[0]) if len(blocks) == 1 else None

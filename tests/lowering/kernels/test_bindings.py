@@ -17,11 +17,17 @@ from eqfuse.lowering.kernels.bindings import keep_in_memory
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.kernels.prim_funcs import lower_kernel
 from eqfuse.lowering.schedules import schedule
+from eqfuse.lowering.schedules.base.blocks import BlockInfo
+from eqfuse.lowering.schedules.base.draft import Draft
 
 from ..in_tvm import Call, in_tvm
 from ..schedules.functions import HOST
 from ..small_models import model
 
+SIDES = [("Relu", "Neg"), ("Relu", "Mul"), ("Tanh", "Sigmoid")]
+MOST_NODES = 800
+"""Nodes of a scheduled kernel for each level of diamonds: a value of at most MOST_REPEATED parts is written out
+wherever it is read."""
 SEVERAL_READS = (
     "Abs", "Asinh", "Atanh", "Celu", "Elu", "HardSwish", "LeakyRelu", "Log", "Selu", "Sign", "Sin",
     "Softplus", "Softsign", "Tanh", "ThresholdedRelu",
@@ -53,6 +59,49 @@ def test_bound_values_are_kept_in_memory_every_few_operators() -> None:
     assert kept[0] == 0
     assert 2 <= kept[1] <= 8
     assert abs(kept[2] - 2 * kept[1]) <= 1
+
+
+def test_each_operator_of_a_chain_is_inlined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes as long as the whole chain is long, so that no schedule rule tries it in vain."""
+    inlining: list[str] = []
+    inline = Draft.inline
+
+    def count_and_inline(draft: Draft, block: BlockInfo) -> None:
+        inlining.append(block.name)
+        inline(draft, block)
+
+    monkeypatch.setattr(Draft, "inline", count_and_inline)
+    inlined(["Neg", "Abs", "Sqrt", "Relu"] * 5)
+    assert len(inlining) == 19
+    assert len(set(inlining)) == 19
+
+
+def diamonds(depth: int, sides: tuple[str, str]) -> Call:
+    """Values that two operators read, whose sum is the next such value."""
+    nodes = []
+    for level in range(depth):
+        source, result = f"v{level}", f"v{level + 1}"
+        for side, op in zip("ab", sides, strict=True):
+            operands = [source] if op != "Mul" else [source, source]
+            nodes.append(helper.make_node(op, operands, [f"{side}{level}"]))
+        nodes.append(helper.make_node("Add", [f"a{level}", f"b{level}"], [result]))
+    x = np.zeros((4, 40), np.float32)
+    return Call(model(nodes, {"v0": x.shape}, {f"v{depth}": x.shape}), {"v0": x})
+
+
+@pytest.mark.parametrize(
+    "sides",
+    [("LeakyRelu", "Abs"), *(pytest.param(sides, marks=pytest.mark.conformance) for sides in SIDES)],
+)
+def test_what_is_read_twice_does_not_grow_by_its_depth(sides: tuple[str, str]) -> None:
+    """Written out wherever it is read, the innermost value would stand in a kernel 2^40 times."""
+    sizes = []
+    for depth in (8, 20, 40):
+        graph = diamonds(depth, sides).graph
+        scheduled = schedule(lower_kernel(graph, range(len(graph)), "k").prim_func, HOST).schedule.mod["main"]
+        sizes.append(count(keep_in_memory(scheduled.body), object))
+    assert sizes[1] <= MOST_NODES * 20
+    assert sizes[2] <= MOST_NODES * 40
 
 
 def test_short_chains_are_left_alone() -> None:
