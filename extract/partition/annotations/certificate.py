@@ -4,8 +4,8 @@ Written as JSON, groups by the names of their operators::
 
     {"version": 1, "method": "...", "graph": "<digest>", "groups": [{"order": 0, "operators": ["Conv_12", ...]}, ...]}
 
-A reader needs no solver: every edge between two groups must go up the order (`check`). proof.py has z3 check the same,
-and convexity without the order.
+A reader needs no solver: every edge between two groups must go up the order (`check`). proof.py has z3 find an order,
+whatever the certificate says, and check that each group is convex.
 """
 
 from __future__ import annotations
@@ -144,19 +144,23 @@ def crossings_of(graph: OperatorGraph, labels: Sequence[int]) -> tuple[Crossing,
     return tuple(crossings.values())
 
 
+def cycle_error(graph: OperatorGraph, steps: Sequence[Crossing]) -> PartitionError:
+    """The error of groups that form a cycle, by the crossings along it."""
+    names = operator_names(graph)
+    path = " -> ".join(f"g{step.tail} ({names[step.source]})" for step in steps)
+    return PartitionError(f"the groups form a cycle: {path} -> g{steps[0].tail}")
+
+
 def disproof(graph: OperatorGraph, certificate: Certificate, crossings: Sequence[Crossing]) -> PartitionError:
     """The error of a wrong certificate: a shortest cycle of the crossings, or one of them that goes down the order."""
-    names = operator_names(graph)
     edges: dict[int, list[int]] = {label: [] for label in range(len(certificate.groups))}
     for crossing in crossings:
         edges[crossing.tail].append(crossing.head)
     cycle = min(short_cycles(edges), key=len, default=())
     if cycle:
         by_pair = {(c.tail, c.head): c for c in crossings}
-        steps = (by_pair[pair] for pair in zip(cycle, [*cycle[1:], cycle[0]], strict=True))
-        path = " -> ".join(f"g{step.tail} ({names[step.source]})" for step in steps)
-        return PartitionError(f"the groups form a cycle: {path} -> g{cycle[0]}")
-    order = certificate.order
+        return cycle_error(graph, [by_pair[pair] for pair in zip(cycle, [*cycle[1:], cycle[0]], strict=True)])
+    order, names = certificate.order, operator_names(graph)
     wrong = next(c for c in crossings if order[c.tail] >= order[c.head])
     return PartitionError(
         f"groups[{wrong.tail}].order: {order[wrong.tail]} is not before {order[wrong.head]}, the order of "
