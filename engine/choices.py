@@ -1,14 +1,14 @@
-"""What users choose from by name: the command line and the options of the API offer the same. Light to import."""
+"""Names that users choose from: the command line and the options of the API offer the same. Light to import."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 CostName = Literal["roofline", "flops", "profile"]
-"""What the choice of a graph minimises."""
+"""The costs that the choice of a graph may minimise."""
 Extraction = Literal["exact", "greedy"]
-"""How the graph is chosen from the e-graph."""
+"""The methods by which the graph is chosen from the e-graph."""
 PartitionMethod = Literal["joint", "ago", "dnnfusion", "fuseops", "none"]
-"""How a graph is cut into sub-graphs: see extract/partition/search/methods.py."""
+"""The methods of partition into sub-graphs: see extract/partition/search/methods.py."""
 MAX_FUSE_DEPTH = 256
-"""Operators that FuseOps puts into one group at most, unless it is told otherwise, as in TVM."""
+"""The most operators that FuseOps puts into one group by default, as in TVM."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _MOST_ELEMENTS = 2**16
 """Larger constants are not computed; two stored ones are compared whatever their size."""
 _MOST_IN_ALL = 2**19
-"""Most elements that are computed, of the smallest constants first."""
+"""The most elements that are computed, of the smallest constants first."""
 _LEAVES = frozenset({"Weight", "Full"})
 _WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64"}
 _ROUNDING = {"float16": 3e-4, "bfloat16": 3e-3}
@@ -48,7 +48,7 @@ _GENEROUS = 100
 _TRIALS = 3
 """Draws of rounded operands, to see how far rounding moves a result."""
 _MOST_NAMED = 3
-"""Most rules that an error names, since it is one line."""
+"""The most rules that an error names, since it is one line."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def check_constants(
 def name_culprits(encoding: Encoding, selection: RuleSelection, budget: Budget) -> Iterator[None]:
     """Add the rules that united terms of different types to an UnsoundRuleError of the saturation of `encoding`.
 
-    The saturation is repeated with fewer rules for that, for at most the time of two saturations.
+    For this the saturation is repeated with fewer rules, for at most the time of two saturations.
     """
 
     def fails(worker: Worker, limited: Budget) -> bool:
@@ -323,7 +323,7 @@ def _find_culprits(
 ) -> str:
     """The places and names of a smallest set of `suspicious` users' rules with which a saturation fails.
 
-    Their files instead at the deadline (time.monotonic), and the shipped rules if it fails without users' rules.
+    At the deadline (time.monotonic) their files instead; the shipped rules if it fails without users' rules.
     """
     from ..rules.loader import load_selection
 

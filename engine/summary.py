@@ -28,8 +28,8 @@ class GraphSummary:
 
     `layers` counts the nodes that depend on an input of the graph; `operators` counts those by type;
     `intermediate_bytes` adds up their outputs, views apart; `weight_bytes` are those of initializers and of Constant
-    nodes. `predicted` is in `unit`, of the cost model. `assumed_sizes` are the sizes that symbolic dimensions of inputs
-    count in all of these figures. They count each node in the bodies of `counted_bodies` (If, Loop, Scan) once, and
+    nodes. `predicted` is in `unit`, of the cost model. `assumed_sizes` are the sizes that all of these figures assume
+    for symbolic dimensions of inputs. They count each node in the bodies of `counted_bodies` (If, Loop, Scan) once, and
     none in those of `uncounted_bodies`.
     """
 
@@ -63,7 +63,7 @@ class GraphSummary:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; `assumed_sizes` and the counts of bodies only where there are any."""
+        """Plain data for JSON; `assumed_sizes` and the counts of bodies only if there are any."""
         content = asdict(self)
         for name in ("assumed_sizes", "counted_bodies", "uncounted_bodies"):
             if not content[name]:
@@ -103,7 +103,7 @@ def _assume(type_: TensorType, sizes: Mapping[str, int]) -> TensorType:
 
 
 def _name_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Sizes by the names that the inputs give to their dimensions; the others have a name together."""
+    """Sizes by the names that the inputs give to their dimensions; the others share one name."""
     named = {str(d.value) for i in model.graph.inputs for d in i.shape or () if not isinstance(d, int) and d.value}
     return {
         name if name in named else "unnamed batches" if size == 1 else "unnamed dimensions": size
@@ -142,7 +142,7 @@ def _operation(node: ir.Node, model: Model, knowledge: Knowledge) -> Operation:
 def knowledge_of_result(result: Model, knowledge: Knowledge) -> Knowledge:
     """The knowledge of a rewritten model: values with old names have their old types, new values carry theirs.
 
-    Those that carry none, for a budget ended the rewriting before their types were derived, are inferred.
+    Types that a value does not carry, since a budget ended the rewriting before they were derived, are inferred.
     """
     types = dict(knowledge.types)
     constants = dict(knowledge.constants)

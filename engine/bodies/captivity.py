@@ -1,7 +1,7 @@
-"""Keeps what an iteration is called with inside its Loop or Scan.
+"""Keeps values that depend on the arguments of an iteration inside its Loop or Scan.
 
-Rules may find that a value outside a body equals one that is computed from what the body is called with. The value
-outside cannot be computed so.
+Rules may find that a value outside a body equals one that is computed from the arguments of the body. The value
+outside cannot be computed that way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Captors = frozenset[int]
 
 
 def without_captive_nodes(egraph: EGraph, encoding: Encoding, flat: FlatModel, graph: ir.Graph) -> EGraph:
-    """The e-graph without the e-nodes that exist in fewer scopes than others of their class; `graph` was encoded."""
+    """The e-graph of the encoded `graph` without e-nodes that exist in fewer scopes than others of their class."""
     if not flat.regions:
         return egraph
     formals = {name: region.scope for region in flat.regions for name in region.formals}

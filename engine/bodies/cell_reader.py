@@ -1,4 +1,4 @@
-"""Reads what a body computes of its rows: ``values of a flat graph -> cells.Value``."""
+"""Reads the function of its rows that a body computes: ``values of a flat graph -> cells.Value``."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .flatten import FlatModel, Region
 ACTIVATIONS: Mapping[str, Mapping[str, float]] = {
     "Sigmoid": {}, "Tanh": {}, "Relu": {}, "HardSigmoid": {"alpha": 0.2, "beta": 0.5}
 }  # fmt: skip
-"""Activations of cells, and the factors that ONNX gives them where a node does not."""
+"""Activations of cells, and the factors that ONNX gives them if a node does not."""
 
 
 @dataclass
 class CellReader:
-    """Reads values of the body of one Loop or Scan; None for what is no function of its rows' columns."""
+    """Reads values of the body of one Loop or Scan; None for a value that is no function of its rows' columns."""
 
     flat: FlatModel
     knowledge: Knowledge
     region: Region
     slices: Mapping[str, tuple[ir.Value, int]]
-    """By the formals of a Scan: what they are slices of, and the axis."""
+    """For each formal of a Scan the value that it is a slice of, and the axis."""
     counters: frozenset[str]
     """Formals that count iterations from 0."""
     values: dict[str, Value | None] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class CellReader:
         return None if reader is None else reader(self, node, value)
 
     def _read_slice(self, sequence: ir.Value, axis: int) -> Value | None:
-        """The matrix at a place along an axis: of a product with a constant the product of that of the factor."""
+        """The matrix at a place along an axis: for a product with a constant the product of that of the factor."""
         shape, node = self.shape(sequence), sequence.producer()
         if shape is None or len(shape) != 3 or axis not in (0, 1) or not isinstance(shape[2], int):
             return None
@@ -150,7 +150,7 @@ def _gemm(reader: CellReader, node: ir.Node, result: ir.Value) -> Value | None:
 
 
 def _operands(reader: CellReader, node: ir.Node) -> list[Value] | None:
-    """The operands of an operator by elements, none of which is repeated along columns but constants."""
+    """The operands of an operator by elements, of which only constants are repeated along columns."""
     values = [reader.read(value) for value in node.inputs]
     known = [value for value in values if value is not None]
     widths = {value.bias.size for value in known if not (value.is_constant and value.bias.size == 1)}

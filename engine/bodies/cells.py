@@ -1,4 +1,4 @@
-"""What a body computes of its rows, as functions of the columns: equal ones are equal, whatever operators write them.
+"""The values of a body as functions of the columns of its rows: equal functions are equal, however they are written.
 
     z = [x, h] W + b; i, f = split(sigmoid(z))  =>  i = sigmoid(x Wi + h Ri + bi), f = ...
 
@@ -22,8 +22,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Source:
-    """What an iteration begins with: the matrix at a place along an `axis` of a `sequence`, a state, or, with `atoms`,
-    their product."""
+    """The value with which an iteration begins: the matrix at a place along an `axis` of a `sequence`, a state, or,
+    with `atoms`, their product."""
 
     name: str
     width: int
@@ -47,7 +47,7 @@ class Atom:
         return Atom(name, factors, value, value.digest)
 
     def columns(self, first: int, end: int) -> Atom:
-        """The same of some columns."""
+        """The atom of some columns."""
         return Atom.of(self.value.columns(first, end), self.name, self.factors)
 
     @property
@@ -77,14 +77,14 @@ class Value:
 
     @cached_property
     def digest(self) -> str:
-        """Equal for equal values."""
+        """A key that is equal for equal values."""
         texts = [(s.name, m.shape, sha256((m + 0.0).tobytes()).hexdigest()) for s, m in self.matrices.items()]
         products = sorted(([(a.name, a.factors, a.digest) for a in p], c) for p, c in self.products.items())
         return sha256(repr((sorted(texts), (self.bias + 0.0).tobytes(), products)).encode()).hexdigest()
 
     @property
     def is_affine(self) -> bool:
-        """Whether it is of sources and a constant row alone."""
+        """Whether it is made of sources and a constant row alone."""
         return not self.products
 
     @property
@@ -93,7 +93,7 @@ class Value:
         return not self.products and not self.matrices
 
     def scale(self, factor: Array) -> Value | None:
-        """Each column times a number; None if that is not the same number in a product."""
+        """Each column times a number; None if that number differs within a product."""
         if self.products and np.ptp(factor):
             return None
         products = {p: c * float(factor.flat[0]) for p, c in self.products.items()} if factor.any() else {}
@@ -106,7 +106,7 @@ class Value:
         )
 
     def add(self, other: Value) -> Value:
-        """The sum, without what cancels."""
+        """The sum, without parts that cancel."""
         matrices, products = dict(self.matrices), dict(self.products)
         for source, matrix in other.matrices.items():
             matrices[source] = matrices[source] + matrix if source in matrices else matrix
@@ -118,7 +118,7 @@ class Value:
         )  # fmt: skip
 
     def multiply(self, other: Value) -> Value | None:
-        """The product element by element; None if it is none of few atoms."""
+        """The product element by element; None if it is no product of few atoms."""
         if other.is_constant:
             return self.scale(other.bias)
         if self.is_constant:
@@ -130,7 +130,7 @@ class Value:
         return result
 
     def transform(self, matrix: Array) -> Value:
-        """The product with a constant matrix; what is no sum of sources becomes one."""
+        """The product with a constant matrix; a value that is no sum of sources becomes a source."""
         matrices = {s: m @ matrix for s, m in self.matrices.items()}
         result = Value(matrices, self.bias @ matrix)
         for product, factor in self.products.items():
@@ -169,7 +169,7 @@ class Value:
 
 
 def _expand(product: Product, factor: float, width: int) -> Value:
-    """A product as a value: of no atoms a constant, of an affine one that itself."""
+    """A product as a value: without atoms a constant; with one affine atom that itself."""
     if not product:
         return Value({}, np.full(width, factor))
     if len(product) == 1 and not product[0].name:

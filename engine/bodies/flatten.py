@@ -2,7 +2,7 @@
 
 The nodes of all bodies move into the main graph. An If becomes ``If(condition, then..., else...)`` of the domain
 `BODY_DOMAIN`, an operator that computes only the operands that it returns. A Loop or Scan becomes an operator of that
-domain whose further operands are the values that its body returns; what the body is called with, its formals, are
+domain whose further operands are the values that its body returns; the arguments of the body, its formals, are
 inputs of the flat graph. `nest` is the way back: it computes each value where it is needed.
 """
 
@@ -23,18 +23,18 @@ from ..onnx.nodes import BODY_DOMAIN, FORMAL_KEY, is_standard
 _REGION = "region"
 """The attribute of a flat Loop or Scan that holds its number."""
 _SCAN_OPSET = 9
-"""Scan had another meaning before."""
+"""The first opset of Scan as it is today; before, it had another meaning."""
 MAIN = 0
 """The scope of the main graph. Each body has a number of its own."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """What a flat Loop or Scan does not say itself.
+    """Facts about a Loop or Scan that the flat node does not have.
 
-    `attributes` are its own but for the body; `formals` the names of the inputs of its body, `inputs` the number of
+    `attributes` are its own without the body; `formals` the names of the inputs of its body, `inputs` the number of
     operands before those that the body returns, `scope` that of its body. `declared` are values of the types that the
-    source declares for what the body returns: the runtime takes the shape of what no iteration computed from there.
+    source declares for the results of the body: the runtime takes from there the shape of a result of no iterations.
     """
 
     op_type: str
@@ -57,7 +57,7 @@ class Region:
 
     @property
     def first_state(self) -> int:
-        """The place of the first state among inputs and formals; among what a body of a Loop returns, it is 1 less."""
+        """The place of the first state among inputs and formals; among the results of a Loop's body, it is 1 less."""
         return 2 if self.op_type == "Loop" else 0
 
     @property
@@ -68,7 +68,7 @@ class Region:
 
 @dataclass
 class FlatModel:
-    """A model without bodies, but for those of operators that are not known here.
+    """A model without bodies, except those of operators that are not known here.
 
     `source` is the model with its bodies. `parents` gives the scope around each scope, `homes` the scope in which the
     source computes a value, `names` the names of the Ifs by their outputs, `branches` the scopes of their branches.
@@ -137,7 +137,7 @@ def make_region(number: int, region: Region, inputs: Sequence[ir.Value | None], 
 
 
 def drop_unused(flat: FlatModel) -> None:
-    """Remove what no output needs, formals of regions that are gone included."""
+    """Remove nodes that no output needs, and formals of regions that are gone."""
     RemoveUnusedNodesPass()(flat.model.ir)
     regions = [region_of(node, flat.regions) for node in flat.graph]
     formals = {name for region in regions if region is not None for name in region.formals}
@@ -147,7 +147,7 @@ def drop_unused(flat: FlatModel) -> None:
 
 
 def flatten(model: Model, regions: bool = True, kept: Collection[str] = ()) -> FlatModel:
-    """The model without its bodies, or with those of Loops and Scans where `regions` is false, and of the Ifs of which
+    """The model without its bodies, or with those of Loops and Scans if `regions` is false, and of the Ifs of which
     an output is `kept`.
 
     Raises ModelError if these are nested too deep, or read unknown values.

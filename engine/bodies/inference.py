@@ -1,13 +1,12 @@
-"""Types of a flat model's values: what iterations agree on.
+"""Types of a flat model's values, on which all iterations agree, and branches that can never run.
 
-What a Loop hands from one iteration to the next is taken to
-keep the shape it begins with, until its body returns another one: then the sizes that differ are unknown.
+The values that a Loop hands from one iteration to the next are assumed to keep the shape that they begin with, until
+its body returns another one: then the sizes that differ are unknown.
 
-Branches with which a model cannot run: the other branch is always taken.
-
-Exporters write an If where a framework drops an axis of one element if it has one. Its branches have different ranks,
-and what follows takes only one of them. A run in which the other branch is taken ends with an error. So does one that
-takes a branch with an operator for other sizes than the model has, as where a branch for each sampling rate is made.
+Exporters write an If for an axis that a framework drops only if it has one element. The branches of this If have
+different ranks, and the operators behind it take only one of them. A run that takes the other branch ends with an
+error. So does one that takes a branch with an operator for other sizes than the model has, such as a branch for another
+sampling rate. If one branch of an If cannot run, the other branch is always taken.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from .loops import origin, simplify_loops
 
 
 def resolve_constants(flat: FlatModel, knowledge: Knowledge) -> bool:
-    """Put branches in the place of Ifs of a constant condition, and the iteration in that of Loops that run once.
+    """Replace Ifs of a constant condition by the branch, and Loops that run once by the iteration.
 
     Changes the flat model. Returns whether there were any.
     """
@@ -53,7 +52,7 @@ def resolve_constants(flat: FlatModel, knowledge: Knowledge) -> bool:
 
 
 def replace_by_branch(flat: FlatModel, node: ir.Node, branch: int) -> None:
-    """Put the first or the second branch in the place of an If."""
+    """Replace an If by its first or second branch."""
     flat.open_scope(flat.branches[node.outputs[0].name or ""][branch])
     _replace(flat, node, branches(node)[branch])
 
@@ -133,7 +132,7 @@ Inference = Callable[[FlatModel], Knowledge]
 
 
 def refute_branches(flat: FlatModel, knowledge: Knowledge, infer: Inference) -> bool:
-    """Put the other branch in the place of an If where one leads to an operator that cannot run.
+    """Replace an If by the other branch if one leads to an operator that cannot run.
 
     Changes the flat model. Returns whether there were any. `infer` infers the types of a flat model that it may change.
     """
@@ -158,7 +157,7 @@ def refute_branches(flat: FlatModel, knowledge: Knowledge, infer: Inference) -> 
 
 
 def _refute_invalid_branch(flat: FlatModel, knowledge: Knowledge) -> bool:
-    """Put the other branch in the place of an If one of whose branches has an operator that cannot run, if any."""
+    """Replace an If one of whose branches has an operator that cannot run, if there is any, by the other branch."""
     choices = [(node, flat.branches[node.outputs[0].name or ""]) for node in filter(is_flat_if, flat.graph)]
     scopes = {scope for _, pair in choices for scope in pair}
     homes = ((_home(flat, node), node) for node in flat.graph)
@@ -229,7 +228,7 @@ Sizes = tuple[int | str | None, ...] | None
 
 
 def infer_flat(flat: FlatModel) -> Knowledge:
-    """Infer types and constants, and take out what they decide: Ifs of a constant condition, and Loops that run at most
+    """Infer types and constants, and remove all that they decide: Ifs of a constant condition, Loops that run at most
     once, and branches with which no run ends well. The flat model is still under construction, and changed in place.
 
     Raises ModelError if the ONNX checker refuses the model.
@@ -255,7 +254,7 @@ def _infer_resolved(flat: FlatModel) -> _Types:
 def infer_form(model: Model) -> tuple[Model, Knowledge]:
     """The model itself, or the flat form of one with bodies, with the types of its values.
 
-    A flat model may hold bodies, too: those that `flatten` leaves as they are.
+    A flat model may hold bodies, too: those that `flatten` does not change.
     """
     is_flat = any(node.domain == BODY_DOMAIN for node in model.graph)
     if not is_flat and any(has_body(node) for node in model.graph):
@@ -272,7 +271,7 @@ class _Types:
     """Whether ranks that are still unknown will stay so."""
 
     def infer(self) -> Knowledge:
-        """Repeat the inference until what it says of bodies agrees with what it took for granted.
+        """Repeat the inference until its results for bodies agree with its assumptions.
 
         A rank may be unknown only because the states of a region around it, or within, have not been declared yet.
         """
@@ -292,7 +291,7 @@ class _Types:
                 return knowledge
 
     def type_formals(self) -> None:
-        """Give what a body declares without a type, as ONNX allows, its type: that which a state begins with."""
+        """Give a value that a body declares without a type, as ONNX allows, the type that its state begins with."""
         for node in self.flat.graph:
             region = region_of(node, self.flat.regions)
             if region is not None:
@@ -303,7 +302,7 @@ class _Types:
                     formal.type = formal.type or type_
 
     def annotate(self) -> None:
-        """Write known types to values, for `nest` asks what can fail."""
+        """Write known types to values, for `nest` asks which operators can fail."""
         for value in (output for node in self.flat.graph for output in node.outputs):
             type_ = self.type_of(value)
             if type_ is not None and type_.is_static:
@@ -357,7 +356,7 @@ class _Types:
         return changes
 
     def length(self, node: ir.Node, region: Region) -> int | str | None:
-        """How often a Loop runs, where its condition never changes and its trips follow from sizes; else None."""
+        """How often a Loop runs, if its condition never changes and its trips follow from sizes; else None."""
         if region.op_type != "Loop" or not self.always_goes_on(node, region) or node.inputs[0] is None:
             return None
         trips = find_trips(self.knowledge, node.inputs[0].name or "")
@@ -434,7 +433,7 @@ def _axes(region: Region, name: str, count: int) -> Sequence[int]:
 
 
 def _merge(shapes: Sequence[Sizes]) -> Sizes:
-    """What shapes have in common."""
+    """The dimensions that shapes have in common."""
     ranked = [shape for shape in shapes if shape is not None]
     if len(ranked) < len(shapes) or len({len(shape) for shape in ranked}) != 1:
         return None

@@ -1,4 +1,4 @@
-"""What a Loop or Scan carries along for nothing: states that nobody reads or that never change, unread results."""
+"""States that nothing reads or that never change, and unread results, are removed from Loops and Scans."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .flatten import FlatModel, Region, drop_unused, make_region, region_of, rep
 
 
 def simplify_loops(flat: FlatModel) -> None:
-    """Drop unread results and states, and replace states that never change by what they begin with.
+    """Drop unread results and states, and replace states that never change by their initial values.
 
     Changes the flat model.
     """
-    for node in reversed(list(flat.graph)):  # outer ones first: what they drop may be all that an inner one is for
+    for node in reversed(list(flat.graph)):  # outer ones first: an inner one may only serve what they drop
         region = region_of(node, flat.regions)
         if region is not None:
             _simplify(flat, node, region)
@@ -38,7 +38,7 @@ def _simplify(flat: FlatModel, node: ir.Node, region: Region) -> None:
         reached = _reach([*leading, *compress(returned, kept)])
     slices = [formal in reached for formal in formals[count:]] if region.scan_inputs else []
     if slices and not any(slices):
-        slices[0] = True  # it says how many iterations there are
+        slices[0] = True  # it determines the number of iterations
     taken = [*[True] * first, *kept[:count], *slices]
     if all(taken) and all(kept):
         return
@@ -59,7 +59,7 @@ def _simplify(flat: FlatModel, node: ir.Node, region: Region) -> None:
 
 
 def _replace_fixed_states(flat: FlatModel, node: ir.Node, region: Region) -> list[bool]:
-    """Let what reads a state that never changes read what it begins with. Returns which states these are."""
+    """Let readers of a state that never changes read its initial value. Returns which states these are."""
     first = region.first_state
     fixed = []
     for index in range(region.states):
@@ -92,7 +92,7 @@ def _is_read(value: ir.Value) -> bool:
 
 
 def _reach(values: Iterable[ir.Value | None]) -> set[ir.Value]:
-    """All that values are computed from, they themselves included."""
+    """All values from which some values are computed, they themselves included."""
     reached: set[ir.Value] = set()
     stack = [value for value in values if value is not None]
     while stack:

@@ -1,8 +1,8 @@
 """One graph as nested graphs: the way back from `flatten`.
 
 A value is computed where it is needed: in the graph that reads it or, if several do, in the innermost one around them
-that needs it whatever happens. What both branches of an If compute is thus computed before it. What no iteration of a
-Loop changes is computed before the Loop if it was so in the source, or cannot fail. Of two graphs that may need a
+that always needs it. So operators that both branches of an If compute run before it. An operator that no iteration of a
+Loop changes runs before the Loop if it did so in the source, or cannot fail. If two graphs may need a
 value, but need not, each computes it by itself, unless the source computes it for both.
 """
 
@@ -39,7 +39,7 @@ def is_total(node: ir.Node) -> bool:
 class Body:
     """A body to be written: the attribute that holds it and the values that it returns.
 
-    `scope` is that of the region in the source, None for a branch of an If; `formals` are what it is called with.
+    `scope` is that of the region in the source, None for a branch of an If; `formals` are the arguments of the body.
     """
 
     attribute: str
@@ -90,7 +90,7 @@ class Placement:
             self._describe(node)
 
     def _describe(self, node: ir.Node) -> None:
-        """What a node depends on, and whether it can run anywhere."""
+        """The values that a node depends on, and whether it can run anywhere."""
         free: set[int | None] = set()
         total = is_total(node) or is_flat_if(node)
         for value in self.operands(node):
@@ -104,13 +104,13 @@ class Placement:
         self.total[node] = total
 
     def operands(self, node: ir.Node) -> tuple[ir.Value, ...]:
-        """What a node reads, and what its bodies return."""
+        """The values that a node reads and that its bodies return."""
         return (*self.reads[node], *(result for body in self.bodies[node] for result in body.results))
 
     def nodes_of(self, roots: Iterable[ir.Value], available: Set[ir.Node], bound: Set[int | None]) -> list[ir.Node]:
         """The nodes that a graph computes to return `roots`, in order; those around it have computed the `available`.
 
-        `bound` are the scopes of the regions around it, in whose formals it may be.
+        `bound` are the scopes of the regions around it, whose formals it may read.
         """
         here = self._always(roots, available)
         while True:
@@ -122,7 +122,7 @@ class Placement:
             here |= self._always((output for node in more for output in node.outputs), available)
 
     def _list_invariant(self, op: ir.Node, outside: Set[ir.Node], bound: Set[int | None]) -> Iterator[ir.Node]:
-        """What the body of a Loop reads and every iteration would compute anew."""
+        """Nodes that the body of a Loop reads and every iteration would compute anew."""
         for body in self.bodies[op]:
             if body.scope is None:
                 continue
@@ -141,7 +141,7 @@ class Placement:
         return home is not None and not self.flat.encloses(scope, home)
 
     def _find_shared(self, here: Set[ir.Node], outside: Set[ir.Node]) -> set[ir.Node]:
-        """What several bodies may read, and the source computes once for all."""
+        """Nodes that several bodies may read, and the source computes once for all."""
         readers: dict[ir.Node, list[ir.Node]] = {}
         for op in here:
             for body in self.bodies[op]:
@@ -161,7 +161,7 @@ class Placement:
         return next((self.flat.homes[o.name] for o in node.outputs if o.name and o.name in self.flat.homes), None)
 
     def _always(self, roots: Iterable[ir.Value], outside: Set[ir.Node]) -> set[ir.Node]:
-        """The nodes that have to run for values: also what both branches of an If compute."""
+        """The nodes that have to run for values: also those that both branches of an If compute."""
         here = self._closure(roots, outside)
         pending = list(here)
         while pending:
@@ -209,14 +209,14 @@ def nest(result: Model, flat: FlatModel) -> Model:
 
 @dataclass(frozen=True)
 class _Scope:
-    """A graph that is being written: its values by those of the flat graph, and what the graphs around it have."""
+    """A graph that is being written: its values by those of the flat graph, and the values of the graphs around it."""
 
     values: ChainMap[ir.Value, ir.Value]
     available: Set[ir.Node]
     bound: frozenset[int | None]
 
     def value(self, flat: ir.Value) -> ir.Value:
-        """The value in the place of one of the flat graph."""
+        """The value for one of the flat graph."""
         return self.values.get(flat, flat)
 
 
@@ -372,7 +372,7 @@ class _Nester:
         )  # fmt: skip
 
     def new_values(self, flat: Sequence[ir.Value], scope: _Scope) -> list[ir.Value]:
-        """Values of a graph in the place of flat ones, whose names they have unless other graphs have these too."""
+        """Values of a graph for flat ones, whose names they get unless other graphs have these too."""
         values = []
         for old in flat:
             name = self.fresh(old) if old.name in self.given else old.name
@@ -382,7 +382,7 @@ class _Nester:
         return values
 
     def fresh(self, value: ir.Value) -> str:
-        """A name that nothing has, like that of a value."""
+        """A new name like that of a value."""
         number = 1
         while (name := f"{value.name}.{number}") in self.taken:
             number += 1
@@ -432,7 +432,7 @@ class _Nester:
             target.register_initializer(value)
 
     def graphs_around(self, graph: ir.Graph | ir.Function | None) -> Iterator[ir.Graph | ir.Function | None]:
-        """A graph and those around it; nothing but the main graph for a body that is not written here."""
+        """A graph and those around it; only the main graph for a body that is not written here."""
         while graph is not self.graph and isinstance(graph, ir.Graph) and graph in self.operators:
             yield graph
             graph = self.operators[graph].graph

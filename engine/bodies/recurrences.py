@@ -3,7 +3,7 @@
     for t: i, f, o, g = gates of x[t] W + h R + b;  c = f c + i g;  h = o tanh(c);  H[t] = h
  => H, h, c = LSTM(X, W, R, b, h, c)
 
-`cells` says which function a body computes, so that it does not matter how an exporter writes it: which gate comes
+`cells` says which function a body computes, so it does not matter how an exporter writes it: which gate comes
 first, one product of both operands or two, `(1 - z) n + z h` or `n + z (h - n)`.
 """
 
@@ -31,7 +31,7 @@ _ORDERS = {"LSTM": "iofc", "GRU": "zrh", "RNN": "h"}
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell: for each gate in ONNX's order what it is an activation of, from the input and from the state.
+    """A cell: for each gate in ONNX's order the operands of its activation, from the input and from the state.
 
     `states` are the places of h, and of c for an LSTM, among those of the body.
     """
@@ -45,7 +45,7 @@ class Cell:
 
 
 def recognize_recurrences(flat: FlatModel, knowledge: Knowledge) -> bool:
-    """Put recurrent operators in the place of Loops and Scans that compute the same. Returns whether there were any.
+    """Replace Loops and Scans by recurrent operators that compute the same. Returns whether there were any.
 
     Changes the flat model, of which `knowledge` has the types.
     """
@@ -97,7 +97,7 @@ class _Recognition:
         return formal in operands and any(a is not None and a.size == 1 and a == 1 for a in operands.values())
 
     def replace(self) -> bool:
-        """Put the operator in the place of the region, if its body is a cell."""
+        """Replace the region by the operator, if its body is a cell."""
         directions = {*_integers(self.region, "scan_input_directions", self.region.scan_inputs)}
         directions |= {*_integers(self.region, "scan_output_directions", len(self.rows))}
         if len(directions) > 1 or any(value is None for value in (*self.initial, *self.returned, *self.rows)):
@@ -151,7 +151,7 @@ class _Recognition:
         return None
 
     def _find_gru(self, h: int) -> Cell | None:
-        """h' = (1 - z) n + z h, or with 1 - z in the place of z."""
+        """h' = (1 - z) n + z h, or with 1 - z for z."""
         (new,) = self._values(h)
         if new is None or new.bias.any():
             return None
@@ -220,7 +220,7 @@ class _Recognition:
         return Cell("RNN", (inputs,), (recurrent,), product, (h,))
 
     def _parts(self, value: Value, h: int) -> tuple[Value, Value]:
-        """What a gate gets from the input, with the constant, and from the state."""
+        """The operand of a gate from the input, with the constant, and from the state."""
         state = {s: m for s, m in value.matrices.items() if s.name == self.formals[h]}
         other = {s: m for s, m in value.matrices.items() if s not in state}
         return Value(other, value.bias), Value(state, np.zeros(value.bias.size))
@@ -243,7 +243,7 @@ class _Recognition:
         yield from (value for place in cell.states if (value := self.initial[place]) is not None)
 
     def _shape(self, value: ir.Value) -> tuple[int | str, ...] | None:
-        """The shape of a value, whose sizes mean something."""
+        """The shape of a value, with meaningful sizes."""
         shape = self.reader.shape(value)
         is_known = shape is not None and all(isinstance(d, int) or d in self.knowledge.symbols for d in shape)
         return shape if is_known else None
@@ -261,7 +261,7 @@ class _Recognition:
         return length == (self.knowledge.symbolic.dimension(trips) if trips.number is None else trips.number)
 
     def _emit(self, cell: Cell, sources: Sequence[Source], weights: Array, is_reverse: bool) -> None:
-        """The operator and what brings its operands and results into form, in front of the region."""
+        """The operator, and nodes that bring its operands and results into form, in front of the region."""
         dtype = np.dtype(self.knowledge.types[sources[0].sequence.name or ""].dtype) if sources[0].sequence else None
         hidden, insertion = cell.inputs[0].bias.size, Insertion(self.flat, self.node)
         state = Source(self.formals[cell.states[0]], hidden)

@@ -2,9 +2,9 @@
 
     If(c) { then } else { else } => If(c, then, else)
 
-What types and constants decide is decided: Ifs of a constant condition, branches with which no run ends well, Loops
-that run once. The other Ifs become operators that choose between two operands (`flatten`), so that kernels are cut from
-the branches as from the rest. Loops and Scans keep their bodies, as do Ifs whose branches return different sizes.
+Types and constants decide first: on Ifs of a constant condition, branches with which no run ends well, and Loops
+that run once. The other Ifs become operators that choose between two operands (`flatten`), so that kernels are formed
+in the branches as in the rest. Loops and Scans keep their bodies, as do Ifs whose branches return different sizes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .inference import infer_flat
 from .nest import nest
 
 _NESTED = 20
-"""How deep Ifs within Ifs get their types."""
+"""Levels of Ifs within Ifs that get their types."""
 
 
 def resolve_bodies(model: Model) -> Model:
@@ -47,7 +47,7 @@ def resolve_bodies(model: Model) -> Model:
 
 
 def _annotate(model: Model, kept: Mapping[str, TensorType]) -> None:
-    """Note the types of what bodies and branches return, where inference takes them from."""
+    """Note the types of the results of bodies and branches, for inference."""
     for output in (output for node in model.graph if has_body(node) for output in node.outputs):
         output.metadata_props[INFERRED_KEY] = ""
         type_ = kept.get(output.name or "")
@@ -59,7 +59,7 @@ def _annotate(model: Model, kept: Mapping[str, TensorType]) -> None:
 
 
 def _find_open_choices(model: Model) -> dict[str, TensorType]:
-    """The outputs of Ifs whose size depends on the branch that is taken, or on values, with what is known of them."""
+    """The outputs of Ifs whose size depends on the branch that is taken, or on values, with their known types."""
     if not any(map(is_flat_if, model.graph)):
         return {}
     knowledge = infer(model)
@@ -80,7 +80,7 @@ def _declare(value: ir.Value, type_: TensorType) -> None:
 
 
 def _annotate_choices(model: Model) -> bool:
-    """Note the type of Ifs whose branches have the same one, from where inference takes it; whether any is new."""
+    """Note the type of Ifs whose branches have the same one, for inference; returns whether any is new."""
     types, news = infer(model).types, False
     for node in filter(is_flat_if, model.graph):
         for output, then, otherwise in zip(node.outputs, *branches(node), strict=True):

@@ -4,8 +4,8 @@
     SequenceAt(SplitToSequence(x), i)         =>  Gather(x, i)
     ConcatFromSequence(SequenceConstruct(a, b))  =>  Concat(a, b)
 
-Exporters write lists of tensors so. A sequence whose elements are known, or are places along an axis of a tensor, is
-not needed; others stay.
+Exporters write lists of tensors like this. A sequence whose elements are known, or are places along an axis of a
+tensor, is not needed; others stay.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .loops import origin
 @dataclass(frozen=True)
 class Elements:
     """The elements of a sequence: `listed` ones, and then the places along an `axis` of `rows`, which have `rank` axes,
-    that one too where it is kept."""
+    that one included if it is kept."""
 
     listed: tuple[ir.Value, ...] = ()
     rows: ir.Value | None = None
@@ -36,7 +36,7 @@ class Elements:
 
 
 def replace_sequences(flat: FlatModel, knowledge: Knowledge) -> bool:
-    """Put tensors in the place of sequences where that is possible. Returns whether there were any.
+    """Replace sequences by tensors if that is possible. Returns whether there were any.
 
     Changes the flat model, of which `knowledge` has the types.
     """
@@ -55,11 +55,12 @@ class _Rewriting:
     elements: dict[str, Elements]
 
     def visit(self, node: ir.Node) -> bool:
-        """Note the elements of a sequence that a node makes, or replace a node that reads one; whether it did."""
+        """Note the elements of a sequence that a node makes, or replace a node that reads one; returns whether it
+        did."""
         region = region_of(node, self.flat.regions)
         if region is not None:
             places = range(region.first_state, region.first_state + region.states)
-            for place in reversed(places):  # which leaves the places of those before
+            for place in reversed(places):  # so that the places of those before stay
                 if (smaller := self._collect(node, region, place)) is not None:
                     return self.visit(smaller) or True
             return False
@@ -90,7 +91,7 @@ class _Rewriting:
         value = node.inputs[place] if len(node.inputs) > place else None
         return None if value is None else self.knowledge.constants.get(value.name or "")
 
-    # --- what makes sequences
+    # --- nodes that make sequences
 
     def _make(self, node: ir.Node) -> Elements | None:
         """The elements of the sequence that a node returns."""
@@ -142,7 +143,7 @@ class _Rewriting:
         return Elements(tuple(insertion.add_all("Split", [source], len(parts), split=parts, axis=axis)))
 
     def _collect(self, node: ir.Node, region: Region, place: int) -> ir.Node | None:
-        """The Loop with a tensor of rows in the place of a state to which each iteration appends."""
+        """The Loop with a tensor of rows for a state to which each iteration appends."""
         index = place - region.first_state
         begin, formal = self.of(node.inputs[place]), self.flat.inputs[region.formals[place]]
         returned, output = node.inputs[region.inputs + region.first_result + index], node.outputs[index]
@@ -177,7 +178,7 @@ class _Rewriting:
         self.elements[sequence.name or ""] = elements
         return loop
 
-    # --- what reads sequences
+    # --- nodes that read sequences
 
     def _can_read(self, node: ir.Node, elements: Elements) -> bool:
         """Whether a reader of rows needs no sequence."""
@@ -219,7 +220,7 @@ class _Rewriting:
         return insertion.add("Unsqueeze", [row], axes=[elements.axis]) if elements.is_kept else row
 
     def _join(self, insertion: Insertion, node: ir.Node, elements: Elements) -> ir.Value | None:
-        """The elements, one behind the other along an axis, that is new or one of theirs."""
+        """The elements, one behind the other along an axis, a new one or one of theirs."""
         axis, is_new = node.attributes.get_int("axis", 0), node.attributes.get_int("new_axis", 0) == 1
         parts: list[ir.Value] = list(elements.listed)
         if is_new:

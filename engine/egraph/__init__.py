@@ -1,1 +1,1 @@
-"""Models as terms, saturation in a process of its own, and terms as models again."""
+"""Models as terms, saturation in a separate process, and terms as models again."""

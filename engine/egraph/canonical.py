@@ -1,11 +1,9 @@
-"""ONNX nodes as calls of e-graph constructors, in one canonical form whatever the opset.
+"""ONNX nodes as calls of e-graph constructors, in one canonical form for every opset.
 
-Whatever does not fit (`canonical` returns None) is opaque: the encoder keeps such a node as it is.
+A node that fits no constructor (`canonical` returns None) is opaque: the encoder keeps it unchanged.
 
-The canonical form of the attributes of each operator that ONNX lets a model write in several ways.
-
-Each function takes the attributes of a node, with defaults for those it lacks, and returns those of the constructor;
-it raises NotEncodable if the constructor cannot hold them.
+For each operator that ONNX lets a model write in several ways, a function takes the attributes of a node, with defaults
+for those it lacks, and returns those of the constructor; it raises NotEncodable if the constructor cannot hold them.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from ..shapes.inference import Knowledge
 
 
 class NotEncodable(Exception):
-    """The node has something that the constructor cannot hold; the message says what."""
+    """The node has a part that the constructor cannot hold; the message names it."""
 
 
 @dataclass
@@ -44,11 +42,11 @@ class Site:
     keeps_auto_pad: bool = False
     """Whether pads may depend on the sizes of a call; then `auto_pad` says how, and pads are the largest ones."""
     follows_result: bool = False
-    """Whether an operand that says the shape of the result may be computed; then that shape says it."""
+    """Whether an operand that gives the shape of the result may be computed; then that shape replaces it."""
     auto_pad: str = ""
 
     def type_of(self, value: ir.Value | None) -> TensorType:
-        """The type of a value; NotEncodable where it is unknown."""
+        """The type of a value; NotEncodable if it is unknown."""
         type_ = self.knowledge.types.get(value.name or "") if value is not None else None
         if type_ is None:
             raise NotEncodable("an operand of unknown type")
@@ -73,7 +71,7 @@ class Site:
         return self.node.inputs[index] if index < len(self.node.inputs) else None
 
     def constant(self, index: int) -> np.ndarray[Any, Any] | None:
-        """The value of a constant input; None if it is absent, NotEncodable where it is computed."""
+        """The value of a constant input; None if it is absent, NotEncodable if it is computed."""
         value = self.input(index)
         if value is None:
             return None
@@ -83,7 +81,7 @@ class Site:
         return array
 
     def target(self, index: int) -> np.ndarray[Any, Any] | None:
-        """The value of an input that says the shape of the result; None if that shape says it."""
+        """The value of an input that gives the shape of the result; None if that shape replaces it."""
         value = self.input(index)
         if self.follows_result and value is not None and value.name not in self.knowledge.constants:
             self.output_shape()
@@ -112,7 +110,7 @@ def _axis(site: Site, literals: Literals) -> Literals:
 
 
 def _coerced_softmax(site: Site, literals: Literals) -> Literals:
-    """Before opset 13 Softmax flattened all axes from `axis` on: today's, where one of them is longer than 1."""
+    """Before opset 13 Softmax flattened all axes from `axis` on: it is today's if one of them is longer than 1."""
     explicit = "axis" in site.node.attributes
     axis = site.axis(literals["axis"] if explicit or site.opset >= 13 else 1)
     if site.opset < 13:
@@ -141,13 +139,13 @@ def _same_pads(site: Site, literals: Literals, lower: bool) -> tuple[int, ...]:
         _require(is_fixed or site.keeps_auto_pad, "auto_pad that depends on a symbolic dimension")
         site.auto_pad = site.auto_pad if is_fixed else "SAME_LOWER" if lower else "SAME_UPPER"
         begins.append(max(before))
-        # A free size takes the largest end: no window begins in it, and the last one ends where it has to.
+        # A dynamic size takes the largest end: no window begins in it, and the last one ends where it has to.
         ends.append(max(total - begin for total, begin in zip(totals, before, strict=True)))
     return (*begins, *ends)
 
 
 def _remainder(site: Site, dimension: Dimension, stride: int) -> int | None:
-    """What a dimension leaves when it is divided, from 1 to the divisor; None if that depends on the call."""
+    """The remainder of a dimension, from 1 to the divisor; None if it is dynamic."""
     size = site.knowledge.symbolic.declared.size_of(dimension)
     rest = None if size is None else (size - floor_divide(size, number(stride)).scale(stride)).number
     return None if rest is None else rest or stride
@@ -209,7 +207,7 @@ def _reduction(site: Site, literals: Literals) -> Literals:
 
 
 def _keep_axes(literals: Literals) -> Literals:
-    """ONNX keeps reduced axes where the attribute is 1, not where it is any other number than 0."""
+    """ONNX keeps reduced axes if the attribute is 1, not if it is any other number than 0."""
     return literals | {"keepdims": int(literals["keepdims"] == 1)}
 
 
@@ -250,7 +248,7 @@ def _transpose(site: Site, literals: Literals) -> Literals:
 
 
 _NO_END = 2**31 - 1
-"""Exporters write this end of a slice, or that of 64 bits, where it reaches the end of an axis of unknown size."""
+"""Exporters write this end of a slice, or that of 64 bits, if it reaches the end of an axis of unknown size."""
 
 
 def _slice(site: Site, literals: Literals) -> Literals:
@@ -282,7 +280,7 @@ def _slice(site: Site, literals: Literals) -> Literals:
 
 
 def _tile(site: Site, literals: Literals) -> Literals:
-    """Without repeats, where the shape of the result says them."""
+    """Without repeats, if the shape of the result gives them."""
     is_computed = literals["repeats"] is None and site.follows_result
     return literals | ({"repeats": ()} if is_computed else {})
 
@@ -390,7 +388,7 @@ class Call:
     operands: tuple[str | None, ...]
     attributes: tuple[Literal, ...]
     auto_pad: str = ""
-    """How the pads of a call follow from its sizes, where they do; `attributes` have the largest ones."""
+    """How the pads of a call follow from its sizes, if they do; `attributes` have the largest ones."""
 
 
 _ROWS = {(operator.domain, operator.op_type): operator for operator in OPERATORS.values()}
@@ -423,7 +421,7 @@ def canonical(
 _SAY_RESULT = frozenset({"shape", "ends", "repeats"})
 """Attributes that follow from the shape of the result: the target of a Reshape or Expand, the ends of a Slice."""
 _FURTHER_INPUTS = VARIADIC | {"Pad", "Resize"}
-"""Operators whose canonical form, or the encoder, deals with inputs beyond their signature."""
+"""Operators whose canonical form, or the encoder, handles inputs beyond their signature."""
 
 
 def _fits(node: ir.Node, operator: OperatorSchema) -> bool:

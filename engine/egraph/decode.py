@@ -105,7 +105,7 @@ class _Decoder:
             self.node(step)
 
     def constant(self, owner: int) -> ir.Value:
-        """The initializer of a constant class: the model's own where it has one."""
+        """The initializer of a constant class: the model's own if it has one."""
         names = self.names.get(owner, ())
         outputs = {o.name for o in self.graph.outputs}
         name = next((n for n in names if n not in outputs), None) or self.fresh("folded")
@@ -187,7 +187,7 @@ class _Decoder:
         return node
 
     def current(self, value: ir.Value) -> ir.Value:
-        """The new value in the place of a value of the original graph."""
+        """The new value for a value of the original graph."""
         name = value.name or ""
         owner = self.egraph.terms[self.encoding.values[name]]
         if owner not in self.values:  # the e-node holds this constant list as a literal
@@ -357,7 +357,7 @@ def decode(
     """Write the selected graph as a new model, in the forms of `runtime`, for which it was selected.
 
     Raises ModelError if a chosen constant cannot be evaluated, OutOfRangeError if its type cannot hold it, OutOfTime
-    where the constants are not evaluated before the `deadline` (time.monotonic).
+    if the constants are not evaluated before the `deadline` (time.monotonic).
     """
     origin = locate_origins(model.graph, encoding, egraph)
     plan = plan_steps(egraph, selection, origin)
@@ -388,7 +388,7 @@ def decode(
 
 
 def _write_apart(plan: Sequence[PlanStep], egraph: EGraph, runtime: Runtime) -> dict[int, str]:
-    """The operators of other names that classes are written with, so that the runtime does not fuse them."""
+    """The operators of other names as which classes are written, so that the runtime does not fuse them."""
     steps = {step.owner: step for step in plan}
     names: dict[int, str] = {}
     for step in plan:

@@ -56,7 +56,7 @@ def emit_node(
     runs: bool = False,
     runtime: Runtime = NO_RUNTIME,
 ) -> Emission | None:
-    """How to write `node` in ONNX; None if this opset cannot, or if `runs` is set and ONNX Runtime cannot run it.
+    """The ONNX node for `node`; None if this opset has none, or if `runs` is set and ONNX Runtime cannot run it.
 
     `absent` is the class of ``(Absent)``; `symbols` names the symbolic dimensions; `runtime` says which nodes
     stand for operators that the opset lacks.
@@ -191,7 +191,7 @@ def _reshape(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple
 
 def _plain_view(node: ENode, operands: Types, symbols: Mapping[int, str]) -> ENode | None:
     """A Reshape that only drops or only adds dimensions of 1, or joins all but the first, as the operator that does so
-    whatever the other sizes."""
+    for any other sizes."""
     source = operands[0].shape if node.op == "Reshape" and operands[0] is not None else None
     if source is None:
         return None

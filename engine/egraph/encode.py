@@ -263,7 +263,7 @@ class _Encoder:
         return term
 
     def _fill_number(self, node: ir.Node) -> float | None:
-        """The number that a node repeats, whatever the shape of its result is; None if it does something else."""
+        """The number that a node repeats, for any shape of its result; None if it does something else."""
         if not is_standard(node) or not node.inputs or node.inputs[0] is None:
             return None
         if node.op_type == "ConstantOfShape":
@@ -322,7 +322,7 @@ def encode(model: Model, knowledge: Knowledge, named: frozenset[str] = frozenset
         products={
             (encoder.number(a), encoder.number(b)): encoder.number(product)
             for (a, b), product in knowledge.products.items()
-            if all(isinstance(d, int) or d in symbols for d in (a, b, product))  # the others no term has
+            if all(isinstance(d, int) or d in symbols for d in (a, b, product))  # no term has the others
         },
         equal=tuple(encoder.equal),
     )

@@ -1,7 +1,7 @@
 """Evaluation of the constants that a chosen graph needs, by the shortest expressions over stored constants.
 
 Each expression is evaluated once, in float64, and cast. Operators that only move elements, and those of the model
-itself, run in their own element type: a runtime would have computed them so.
+itself, run in their own element type, as in a runtime.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _LEAVES = frozenset({"Weight", "Full"})
 _OPSET = 18
 """The opset of new constant expressions, whatever the model's opset: they never leave this process."""
 _INTERMEDIATE_BYTES = 64 << 20
-"""A constant on the way to a folded one may have this many bytes in a model of any size, or as many as all weights of
-the model: computing it takes under a second. A larger one, such as a Range of millions, stays in the graph."""
+"""The most bytes of a constant on the way to a folded one, or as many as all weights of the model: computing it takes
+under a second. A larger one, such as a Range of millions, stays in the graph."""
 _MOVEMENT = RESHAPES | {"Transpose", "Expand", "Tile", "Slice", "Gather", "Concat", "Split"}
 
 
@@ -251,7 +251,7 @@ class Folder:
 
 
 def compute(node: ENode, operands: Sequence[Value]) -> Value:
-    """The value of an e-node from those of its operands, None for one that is absent; None if no row says it."""
+    """The value of an e-node from those of its operands, None for an absent one; None if no row computes it."""
     if node.op not in OPERATORS:
         return None
     values, attributes = iter(operands), iter(node.attributes)
@@ -266,7 +266,7 @@ def compute(node: ENode, operands: Sequence[Value]) -> Value:
 
 
 def _operands(egraph: EGraph, owner: int, node: ENode) -> tuple[int, ...]:
-    """The classes that the value of a class is computed from by one of its e-nodes: none where it is uniform."""
+    """The classes from which one of its e-nodes computes the value of a class: none if it is uniform."""
     class_ = egraph.classes[owner]
     is_uniform = class_.uniform is not None and class_.type is not None and class_.type.shape is not None
     return () if is_uniform else node.children
@@ -293,7 +293,7 @@ def _is_float(array: Array) -> bool:
 
 
 def uniform_element(array: Array) -> Any | None:
-    """The element that all elements of an array of some size equal; None if they differ."""
+    """The element that all elements of a non-empty array equal; None if they differ."""
     if array.size < 32 or array.dtype.kind not in "fiub":
         return None
     first = array.flat[0]

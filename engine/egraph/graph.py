@@ -62,7 +62,7 @@ class Saturation:
 
     @property
     def budget_hit(self) -> bool:
-        """Whether a limit ended it while there was still something to rewrite."""
+        """Whether a limit ended it before the rules found nothing new."""
         return self.stop_reason != "saturated"
 
     @property

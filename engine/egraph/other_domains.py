@@ -1,7 +1,7 @@
 """Operators of other domains in rules: ``(Op "com.example.FusedSwish/beta=1.0" (Cons x (Nil)))``.
 
 A node that fits no constructor is opaque to rules, unless one names its operator. The key of such a term is the domain
-and type of the operator, then its attributes in alphabetical order. A rule that names an operator thereby says that
+and type of the operator, then its attributes in alphabetical order. By naming an operator, a rule states that
 equal operands give it equal results.
 """
 

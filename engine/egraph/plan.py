@@ -94,9 +94,9 @@ def plan_steps(egraph: EGraph, selection: Selection, origin: Origins) -> tuple[P
 
 
 def _flatten_chain(node: ENode, egraph: EGraph, selection: Selection) -> Iterator[int]:
-    """Operands of a node; of a link of a chain, those of the links below it with the same attributes.
+    """Operands of a node; for a link of a chain, those of the links below it with the same attributes.
 
-    A link that a chain reaches on several ways is an operand: doubled a dozen times, one would have thousands.
+    A link that a chain reaches in several ways is an operand: doubled a dozen times, one would have thousands.
     """
 
     def links(children: Sequence[int]) -> Iterator[tuple[int, ENode | None]]:

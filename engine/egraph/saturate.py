@@ -1,7 +1,7 @@
 """Equality saturation under budgets: ``Encoding -> EGraph``.
 
-The work happens in a process of its own (`saturation_worker`); this side enforces the time limit, keeps the last
-snapshot, and turns what comes back into an `EGraph`.
+The work happens in a separate process (`saturation_worker`); this side enforces the time limit, keeps the last
+snapshot, and turns its answers into an `EGraph`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ITERATION = SIMPLIFICATION + EXPLORATION
 _INTERNAL = ("analysis.", "freeze.", "(")
 """Prefixes of rules that rewrite nothing: they analyse, hide constants or load tables."""
 _OUT_OF_MEMORY = ("memory allocation of", "MemoryError")
-"""Messages of Rust and Python by which a worker without memory dies."""
+"""Messages of Rust and Python with which a worker without memory dies."""
 _GRACE = 1.0
 """Seconds that a worker over its time limit has to end its iteration by itself."""
 
@@ -66,7 +66,7 @@ def saturate(
 
     The time limit begins when the worker has loaded its rules. If time or memory ends before the first iteration does,
     the e-graph holds the encoding unchanged. Raises UnsoundRuleError if a rule contradicts the shape or dtype analysis,
-    RuleError if egglog refuses the rules, EqfuseError where its folder cannot be written.
+    RuleError if egglog refuses the rules, EqfuseError if its folder cannot be written.
     """
     facts, labels = write_facts(encoding, worker.folder)
     job = Job(facts, SIMPLIFICATION, EXPLORATION, budget.nodes, budget.seconds, budget.iterations)
@@ -95,7 +95,7 @@ class _Conversation:
         is_done = False
         while not is_done:
             left = seconds_left(self.deadline)
-            if left <= 0:  # messages that are there already come too late
+            if left <= 0:  # waiting messages come too late
                 self.progress.stop_reason = "time limit"
                 return
             try:

@@ -1,13 +1,11 @@
 """The process that runs egglog.
 
-A run of egglog cannot be interrupted and a panic in it ends the process, so it has a process of its own: the parent
+A run of egglog cannot be interrupted and a panic in it ends the process, so it is separate: the parent
 can stop it at any moment and keep the last snapshot. It starts before there is a job, so that loading the declarations
 overlaps with reading the model.
 
-The seconds of each rule, as exact as egglog measured them.
-
-egglog's bindings round durations down to whole milliseconds, and most rules take less in one iteration; the text of a
-report has the exact durations.
+The seconds of each rule come from the text of egglog's reports: its bindings round durations down to whole
+milliseconds, and most rules take less in one iteration.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ def rule_seconds(report: object) -> dict[str, float]:
 _ANALYSES = ("shape", "dtype", "value")
 _SORTS = ("T", "N")
 _READING = 25e-6
-"""Seconds that it takes to read one e-node and to cost it, at least."""
+"""The least seconds for reading one e-node and computing its cost."""
 _SNAPSHOT_SHARE = 0.05
 """The part of the time that may go into snapshots in the middle of a run; the first iteration always ends in one."""
 
@@ -61,7 +59,7 @@ class SaturationRun:
             yield "error", str(error)
 
     def load_rules(self, selection: RuleSelection) -> Iterator[Message]:
-        """Keep the program of the rules, of which a run loads what its e-graph can match."""
+        """Keep the program of the rules, of which a run loads those that its e-graph can match."""
         yield "stage", "rules"
         self.waiting = rule_program(selection).commands
 
@@ -104,21 +102,21 @@ class SaturationRun:
         self.progress.stop_reason = "iteration limit"
 
     def is_too_large(self) -> bool:
-        """Whether the last iteration made more than can still be read: the snapshot before it is the result then."""
+        """Whether the last iteration made more than can still be read: then the snapshot before it is the result."""
         if self.progress.stop_reason != "node limit" or not self.next_snapshot:
             return False
         left = self.job.time_limit - (time.monotonic() - self.started)
         return self.progress.growth[-1] * _READING > left
 
     def iterate(self) -> bool:
-        """One iteration; whether it added anything."""
+        """Run one iteration; returns whether it added anything."""
         updated = self.simplify()
         updated |= self.run(self.job.exploration)
         self.progress.iterations += 1
         return updated
 
     def simplify(self) -> bool:
-        """Whether anything changed; what rules made that were loaded before may let others match."""
+        """Whether anything changed; results of loaded rules may let others match."""
         updated = False
         self.load_ready()
         while self.run(self.job.simplification):
@@ -128,7 +126,7 @@ class SaturationRun:
         return updated
 
     def load_ready(self) -> bool:
-        """Load the rules that may match by now. Whether there were any.
+        """Load the rules that may match by now. Returns whether there were any.
 
         egglog takes longer to load a rule than to run most of them, and looks at each of them in every round.
         """

@@ -37,7 +37,7 @@ Source = Operand | Earlier | Attribute | float
 
 @dataclass(frozen=True)
 class Line:
-    """One node: what it reads, constants of one element among it, and the axes that it reduces, () for none."""
+    """One node: the values that it reads, constants of one element among them, and the axes that it reduces."""
 
     op_type: str
     inputs: tuple[Operand | Earlier | float, ...]
@@ -77,7 +77,7 @@ def _number(source: Source, literals: Mapping[str, object]) -> Operand | Earlier
 
 @cache
 def _parse(line: str, op: str) -> tuple[str, tuple[Source, ...], bool]:
-    """The operator of a line, what it reads, and whether it reduces over the axis of the operator that is spelled."""
+    """The operator of a line, the values it reads, and whether it reduces over the axis of the spelled operator."""
     op_type, *words = line.split()
     names = [operand.name for operand in OPERATORS[op].operands]
     sources: list[Source] = []

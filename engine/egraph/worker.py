@@ -15,11 +15,11 @@ from .messages import Job
 
 _ALLOCATION = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=65535")
 """glibc keeps the small objects that egglog frees at hand: a sixth less time to load rules. Others ignore it, and so
-does a copy of this process, which saves more time by what it need not import."""
+does a fork of this process, which saves more time by its imports."""
 _MEMORY = 2**30
 _MEMORY_PER_NODE = 2_000
-"""Bytes of data that the process may have, and the bytes for each e-node that is allowed: one iteration can square
-an e-graph, and the limit of e-nodes is looked at only between two. An e-node takes about 1,300."""
+"""Bytes of data that the process may have, and the bytes for each allowed e-node: one iteration can square the size of
+an e-graph, and the limit of e-nodes is checked only between iterations. An e-node takes about 1,300."""
 
 
 class Worker:
@@ -50,7 +50,7 @@ class Worker:
         self.stop()
 
     def stop(self) -> None:
-        """End the process and remove its folder; harmless when it is gone already."""
+        """End the process and remove its folder; harmless if it is gone already."""
         self._process.end()
         self._temporary.cleanup()
 

@@ -1,4 +1,4 @@
-"""Evaluation of constant nodes, by ONNX Runtime or, where it has no kernel, by onnx.reference."""
+"""Evaluation of constant nodes, by ONNX Runtime or, if it has no kernel, by onnx.reference."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def evaluate(
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Values of `outputs` in the nodes' own element types.
 
-    Nodes are in topological order. An output that neither evaluator can compute is left out, as is one of a body that
-    takes longer than ten seconds, or than the time until the `deadline` (time.monotonic).
+    Nodes are in topological order. Outputs that neither evaluator can compute are left out, and so are those of bodies
+    that take longer than ten seconds, or than the time until the `deadline` (time.monotonic).
     """
     if not outputs:
         return {}
@@ -61,10 +61,10 @@ def evaluate(
 
 
 _LIMIT = 10.0
-"""Seconds that bodies may run to compute constants: a Loop may go on for days, and nothing ends native code but the end
-of its process."""
+"""Seconds that bodies may run to compute constants: a Loop may go on for days, and only the end of its process ends
+native code."""
 _LEAST_SECONDS = 1.0
-"""Seconds that they may run even where the deadline has come: most bodies end at once."""
+"""Seconds that they may run even after the deadline: most bodies end at once."""
 _POOL = WorkerPool(lambda: WorkerProcess(f"{__name__}:_run_serialized", forks=True))
 
 
@@ -136,7 +136,7 @@ def evaluate_by_reference(
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Like `evaluate`, but node by node in onnx.reference, whose kernels follow their operands' element types.
 
-    With float64 operands it computes in float64, whatever the model's own type.
+    With float64 operands it computes in float64, whichever type the model has.
     """
     from onnx.reference import ReferenceEvaluator
 

@@ -1,6 +1,6 @@
 """ONNX files in and out.
 
-A `Model` is read by path and never loads what it does not need: weights in external data stay memory-mapped,
+A `Model` is read by path and loads only the parts that it needs: weights in external data stay memory-mapped,
 and a result is written to a temporary file beside its destination and moved there when it is complete.
 """
 
@@ -28,7 +28,7 @@ from .node_order import sort_nodes
 from .wellformed import UNKNOWN_SIZE, check_well_formed
 
 _MOST_ELEMENTS = 1 << 29
-"""Elements of a dense tensor at most, 2 GiB of float32: a few bytes of a file must not fill the memory."""
+"""The most elements of a dense tensor, 2 GiB of float32: a few bytes of a file must not fill the memory."""
 
 
 def with_dense_constants(model: onnx.ModelProto, label: str) -> onnx.ModelProto:
@@ -113,7 +113,7 @@ class Model:
 
     @property
     def source(self) -> Path | onnx_ir.Model:
-        """The model as a runtime takes it: its file, unless that holds another model."""
+        """The model for a runtime: its file, unless that holds another model."""
         return self.ir if self.path is None or self.is_changed else self.path
 
     @property
@@ -123,13 +123,13 @@ class Model:
 
     @property
     def opset(self) -> int:
-        """Version of the standard domain; 1 where the model imports none."""
+        """Version of the standard domain; 1 if the model imports none."""
         imports = self.ir.opset_imports
         return next((imports[d] for d in ONNX_DOMAINS if d in imports), 1)
 
     @property
     def label(self) -> str:
-        """How messages call this model."""
+        """The name of this model in messages."""
         return str(self.path) if self.path else (self.graph.name or "model")
 
     @property
@@ -188,7 +188,7 @@ def _constant_node_tensor(node: ir.Node) -> ir.TensorProtocol | None:
 
 
 def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model | Model) -> Model:
-    """Read a model by path, or copy one from memory. A `Model` is returned as it is.
+    """Read a model by path, or copy one from memory. A `Model` is returned unchanged.
 
     Raises ModelError if the file is missing, a folder, empty or not ONNX, or if external data is missing.
     """
@@ -274,7 +274,7 @@ def _forget_unknown_sizes(model: Model) -> None:
 
 
 class _ForeignTensor(serde.TensorProtoTensor):
-    """A tensor of a caller's message, which stays as it is: onnx-ir writes a new name into the message itself."""
+    """A tensor of a caller's message, which must not change: onnx-ir writes a new name into the message itself."""
 
     @property
     def name(self) -> str:

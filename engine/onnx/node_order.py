@@ -23,7 +23,7 @@ def body_graphs(node: ir.Node) -> Iterator[ir.Graph]:
 
 
 def sort_nodes(model: ir.Model, label: str) -> bool:
-    """Sort the nodes of all graphs and functions of a model, in place; whether any was in the wrong place.
+    """Sort the nodes of all graphs and functions of a model, in place; returns whether any was in the wrong place.
 
     Raises ModelError for nodes that read each other's results in a circle.
     """
@@ -38,7 +38,7 @@ def sort_nodes(model: ir.Model, label: str) -> bool:
 
 
 def _is_sorted(scope: ir.Graph | ir.Function, made: set[ir.Node]) -> bool:
-    """Whether each node, in bodies too, reads only what nodes in front of it make: those in `made`, which grows."""
+    """Whether each node, in bodies too, reads only results of nodes in front of it: those in `made`, which grows."""
     for node in scope:
         if any(producer not in made for producer in _read_from(node)):
             return False
@@ -55,7 +55,7 @@ def _read_from(node: ir.Node) -> Iterator[ir.Node]:
 
 
 def _describe_circle(scope: ir.Graph | ir.Function) -> str:
-    """The nodes of a circle of a scope that has one; what a node reads in bodies counts as read by the node itself."""
+    """The nodes of a circle of a scope that has one; reads in bodies count as reads of the node itself."""
     needed: dict[ir.Node, set[ir.Node]] = {}
     for node in scope.all_nodes():
         inner = (n for body in body_graphs(node) for n in body.all_nodes())

@@ -18,7 +18,7 @@ RANDOM_OPERATORS = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
 BODY_DOMAIN = "eqfuse.body"
-"""The domain of If, Loop and Scan without bodies, which no model has but a flat one (engine/bodies)."""
+"""The domain of If, Loop and Scan without bodies, which only a flat model has (engine/bodies)."""
 FORMAL_KEY = "eqfuse.formal"
 """On inputs of a flat graph that a Loop or Scan gives to its body: in the metadata."""
 INFERRED_KEY = "eqfuse.inferred"
@@ -34,7 +34,7 @@ def is_standard(node: ir.Node) -> bool:
 
 
 def is_inferable(node: ir.Node) -> bool:
-    """Whether ONNX infers shapes of a node, so that what the model declares of its results is not taken."""
+    """Whether ONNX infers shapes of a node, so that declarations of the model for its results are not used."""
     return is_standard(node) or (node.domain, node.op_type) in _LIKE
 
 
@@ -72,7 +72,7 @@ def has_body(node: ir.Node) -> bool:
 
 
 def is_flattened(node: ir.Node) -> bool:
-    """Whether rules see what a node does in the flat form of a model only: it has bodies, or reads a sequence."""
+    """Whether rules see the meaning of a node in the flat form of a model only: it has bodies, or reads a sequence."""
     return has_body(node) or node.op_type in ("SequenceAt", "SequenceLength", "ConcatFromSequence")
 
 
@@ -116,7 +116,7 @@ def is_flat_if(node: ir.Node) -> bool:
 
 
 def branches(node: ir.Node) -> tuple[tuple[ir.Value, ...], tuple[ir.Value, ...]]:
-    """What the two branches of a flat If return."""
+    """The values that the two branches of a flat If return."""
     values = tuple(value for value in node.inputs[1:] if value is not None)
     half = len(values) // 2
     return values[:half], values[half:]

@@ -1,4 +1,4 @@
-"""Metadata in which a model that eqfuse wrote says how it was made."""
+"""Metadata of a model that eqfuse wrote about its making."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOOSENESS: tuple[Precision, ...] = get_args(Precision)
 @dataclass(frozen=True)
 class Provenance:
     """The making of a result: its precision, the number of rules that matched, the device whose costs decided with the
-    digest of its figures ("" in models that do not say), and the names of the rule files that were used unchecked."""
+    digest of its figures ("" in models without them), and the names of the rule files that were used unchecked."""
 
     precision: Precision
     rules: int

@@ -1,4 +1,4 @@
-"""Models in ONNX Runtime as they are written, and arrays into it and out of it: those of the element types that its
+"""Models in ONNX Runtime without changes, and arrays into it and out of it: those of the element types that its
 numpy bridge lacks pass as raw bytes."""
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from onnx import shape_inference
 from ...ir.types import Dimension, TensorType
 
 NAMELESS = "?"
-"""The dimension of a type that nothing is known of; one is not equal to another."""
+"""The dimension of a type of which nothing is known; one is not equal to another."""
 _FAILURES = (onnx.checker.ValidationError, onnx.defs.SchemaError, RuntimeError, KeyError, ValueError)
-"""The errors of onnx where it infers nothing from the types of a node's operands."""
+"""The errors of onnx if it infers nothing from the types of a node's operands."""
 
 
 def dtype_name(dtype: ir.DataType) -> str:
@@ -57,7 +57,7 @@ def infer_outputs(
 ) -> dict[str, TensorType] | None:
     """The types of the tensors that a node of ONNX returns; None if ONNX refuses the types of its operands.
 
-    `types` and `constants` are those of the operands, by name. {} where nothing follows from them.
+    `types` and `constants` are those of the operands, by name. {} if nothing follows from them.
     """
     data = {name: onnx.numpy_helper.from_array(constants[name], name) for name in types if name in constants}
     imports = [onnx.helper.make_opsetid("", opset)]
@@ -72,7 +72,7 @@ def infer_outputs(
 
 
 def _dimension(dimension: onnx.TensorShapeProto.Dimension) -> Dimension:
-    """A size or a symbol. A negative size, as inference gives a window larger than its map, is none."""
+    """A size or a symbol. A negative size, which inference gives a window larger than its operand, is none."""
     if dimension.HasField("dim_value") and dimension.dim_value >= 0:
         return int(dimension.dim_value)
     return str(dimension.dim_param) or NAMELESS

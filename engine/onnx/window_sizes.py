@@ -1,11 +1,11 @@
-"""Sizes behind windows for which shape inference says something else than runtimes compute.
+"""Sizes behind windows for which shape inference disagrees with runtimes.
 
 A pool with ``ceil_mode``: no window may begin in the pad at the end. ONNX says so since opset 22, and runtimes never
 had such windows, but shape inference counts them in the older operators. Inference gets such pools without
 ``ceil_mode``.
 
-A ConvTranspose with SAME padding: what exceeds ``size * stride`` is cut off, output padding included, and nothing is
-added where less is there; shape inference adds the output padding. One with an ``output_shape`` below the size of its
+A ConvTranspose with SAME padding: elements beyond ``size * stride`` are dropped, output padding included, and nothing
+is added if there are fewer; shape inference adds the output padding. One with an ``output_shape`` below the size of its
 operand gets no shape at all. Inference gets both with the pads that follow.
 """
 
@@ -22,7 +22,7 @@ from .model import ONNX_DOMAINS
 _POOLS = frozenset({"AveragePool", "MaxPool", "LpPool"})
 _SAME = ("SAME_UPPER", "SAME_LOWER")
 _REPLACED = frozenset({"auto_pad", "ceil_mode", "output_shape", "pads"})
-"""Attributes in whose place the pads stand."""
+"""Attributes that the pads replace."""
 
 
 def correct_window(nodes: Iterable[onnx.NodeProto], types: Mapping[str, TensorType]) -> bool:
@@ -45,7 +45,7 @@ def correct_window(nodes: Iterable[onnx.NodeProto], types: Mapping[str, TensorTy
 
 
 def share_transposed_padding(totals: Sequence[int], auto_pad: str) -> list[int]:
-    """The pads of a ConvTranspose, begins and ends, that cut `totals` off its axes.
+    """The pads of a ConvTranspose, begins and ends, that drop `totals` elements of its axes.
 
     ONNX Runtime gives an odd one's larger half to the begin unless ``auto_pad`` is SAME_UPPER.
     """
@@ -61,7 +61,8 @@ def transposed_padding(
     extra: Sequence[int],
     results: Sequence[int] = (),
 ) -> list[int]:
-    """What a ConvTranspose cuts off each axis so that `results` are left, or `sizes` times the strides at most.
+    """The elements that a ConvTranspose drops of each axis so that `results` are left, or at most `sizes` times
+    strides.
 
     Below 0 if windows do not reach the result. For SAME padding it is the same for all sizes.
     """

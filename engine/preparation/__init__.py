@@ -1,1 +1,1 @@
-"""What becomes of a model before its analysis: ``Model -> Model``, each step as far as a command needs it."""
+"""Changes to a model before its analysis: ``Model -> Model``, each step as far as a command needs it."""

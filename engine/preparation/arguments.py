@@ -1,12 +1,13 @@
-"""Arguments that a model computes from sizes, in their simplest form: what means the same for every size is a constant.
+"""Arguments that a model computes from sizes, in their simplest form: one that means the same for every size is a
+constant.
 
-Reshape's target gets 0 for a dimension of its operand and -1 for another free one, Expand's 1 for a dimension that
-stays, Slice's bounds are counted from the end of the axis, Resize gets scales in place of sizes. Values that equal an
-earlier one for every size give way to it. So rules can look into these operators, and what computed their arguments
-dies.
+Reshape's target gets 0 for a dimension of its operand and -1 for another dynamic one, Expand's 1 for a dimension that
+stays, Slice's bounds are counted from the end of the axis, Resize gets scales instead of sizes. Values that equal an
+earlier one for every size are replaced by it. So rules can look into these operators, and the nodes that computed their
+arguments disappear.
 
-A Reshape by 0 and -1 cannot tell the sizes of an empty tensor. Where the dimension that is copied may be 0 only because
-nothing is known of it, it counts as at least 1, unless the user says otherwise (`--dim "N>=0"`).
+A Reshape by 0 and -1 cannot tell the sizes of an empty tensor. A copied dimension that may be 0 only because nothing is
+known of it counts as at least 1, unless the user says otherwise (`--dim "N>=0"`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _Arguments = dict[int, _Array | None]
 def simplify_arguments(model: Model, knowledge: Knowledge) -> tuple[Model, Knowledge]:
     """The model with computed arguments in their simplest form, and the knowledge of its values.
 
-    The same two if nothing changes; never the given model with changes.
+    Both are the given ones if nothing changes; the given model itself is never changed.
     """
     simplified = {
         position: arguments
@@ -97,7 +98,7 @@ def _find_twins(graph: ir.Graph, knowledge: Knowledge) -> dict[str, str]:
 
 
 def _simplify(node: ir.Node, knowledge: Knowledge) -> _Arguments:
-    """New arguments for a node; {} where they stay."""
+    """New arguments for a node; {} if they stay."""
     rule = _RULES.get(node.op_type)
     names = [value.name if value is not None else "" for value in node.inputs]
     if rule is None or not names or all(not name or name in knowledge.constants for name in names[1:]):
@@ -131,7 +132,7 @@ class _Call:
         return self.knowledge.symbolic.shapes.get(self.node.outputs[0].name or "")
 
     def integers(self, index: int, default: list[int]) -> list[int] | None:
-        """The elements of a constant input, the default where it is absent; None if it is computed."""
+        """The elements of a constant input, the default if it is absent; None if it is computed."""
         value = self.node.inputs[index] if index < len(self.node.inputs) else None
         if value is None:
             return default
@@ -195,19 +196,19 @@ def _slice(call: _Call) -> _Arguments:
 
 
 def _bound(call: _Call, size: Size | None, bound: Size | None) -> int | None:
-    """A number that bounds a slice along an axis of `size` where `bound` does; None if there is none."""
+    """A number that bounds a slice along an axis of `size` as `bound` does; None if there is none."""
     if bound is None or bound.number is not None or size is None:
         return None if bound is None else bound.number
     if call.bounds.is_ordered(size, bound):
         return _END
-    distance = (size - bound).number  # the bound counts from the end, where it is never before the begin
+    distance = (size - bound).number  # the bound counts from the end, if it is never before the begin
     if distance is not None and distance > 0 and call.bounds.is_at_least(bound, 0):
         return -distance
     return None
 
 
 def _resize(call: _Call) -> _Arguments:
-    """Scales in place of sizes that are multiples of the operand's."""
+    """Scales instead of sizes that are multiples of the operand's."""
     content = call.contents.get(3)
     policy = call.node.attributes.get_string("keep_aspect_ratio_policy", "stretch")
     if content is None or "axes" in call.node.attributes or policy != "stretch":
@@ -222,5 +223,5 @@ def _resize(call: _Call) -> _Arguments:
 
 
 _LARGEST_SCALE = 64
-"""Sizes times such a scale are exact in float32 up to 2^18, and whatever their size where it is a power of two."""
+"""Sizes times such a scale are exact in float32 up to 2^18, and for every size if it is a power of two."""
 _RULES = {"Reshape": _reshape, "Expand": _expand, "Slice": _slice, "Resize": _resize}

@@ -1,4 +1,4 @@
-"""The batch of a model: which dimensions of its inputs count samples, and a free one in the place of a fixed 1."""
+"""The batch of a model: the dimensions of its inputs that count samples, and a dynamic one for a fixed 1."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ..shapes.inference import infer
 from .overrides import dimension_names, override_shapes
 
 BATCH = "batch"
-"""The name that a free batch gets."""
+"""The name that a dynamic batch gets."""
 
 
 def find_batches(model: Model) -> tuple[str, ...]:
-    """The dynamic dimensions of inputs that count samples: those that costs take for 1."""
+    """The dynamic dimensions of inputs that count samples: those that costs count as 1."""
     given = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
     return tuple(name for name, size in assume_sizes(map(dimension_names, given)).items() if size == 1)
 
 
 def free_batch(model: Model) -> Model:
-    """The model with inputs of any number of samples, where it is fixed to 1: the first axis of those with more axes.
+    """The model with inputs of any number of samples, which is fixed to 1: the first axis of those with more axes.
 
-    A Reshape to a fixed first dimension of 1 takes over its operand's. Nothing says yet that each sample is computed as
-    before. Raises UsageError if no input has such an axis, or where an output has no batch then.
+    A Reshape to a fixed first dimension of 1 takes that of its operand. Whether each sample is computed as before has
+    still to be checked. Raises UsageError if no input has such an axis, or if an output has no batch then.
     """
     shapes = {
         value.name or "": (BATCH, *names[1:])

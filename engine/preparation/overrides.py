@@ -65,10 +65,10 @@ def override_shapes(model: Model, shapes: Mapping[str, tuple[int | str, ...]]) -
 
 
 def state_dimensions(model: Model, facts: Sequence[str]) -> Model:
-    """The model with what the user says of the dynamic dimensions of its inputs: `H=32k` (any name for the factor, and
+    """The model with the user's facts about the dynamic dimensions of its inputs: `H=32k` (any name for the factor, and
     `32*k + 16` is possible, too), `N=4`, `N>=1`.
 
-    A dimension takes the name of the expression that it equals, so that whatever draws inputs keeps to it. Raises
+    A dimension takes the name of the expression that it equals, so that drawn inputs keep to it. Raises
     UsageError for a fact of another form, or about a dimension that no input has.
     """
     lowest = dict(model.lowest)

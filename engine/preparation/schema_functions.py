@@ -1,22 +1,20 @@
 """Operators that ONNX defines by other ones, as local functions: ``Model -> Model``.
 
 Attention, losses, windows and others are functions in ONNX's standard. Those that no row of the operator table
-describes become calls of local functions, which are put in place like those of the model itself. So do some operators
-of classical machine learning.
+describes become calls of local functions, which are inlined like those of the model itself.
 
-Operators of classical machine learning as those of ONNX: ``node -> function``.
+Some operators of classical machine learning become functions of ONNX's operators in the same way, so that tables
+of labels, linear models and encodings are kernels, and rules see them:
 
     LinearRegressor(X) => Gemm(X, coefficients, intercepts); ArrayFeatureExtractor(X, i) => Gather(X, i)
 
-So tables of labels, linear models and encodings are kernels, and rules see them.
-
-Einsum as matrix products: ``equation, shapes -> function``.
+An Einsum becomes matrix products:
 
     bhls,bshp->blhp: Y[b, l, h, p] = sum over s of A[b, h, l, s] * B[b, s, h, p]
  => A, Transpose(B): MatMul of [b, h, l, s] and [b, h, s, p]; Transpose
 
-Operands are joined two by two in the order of numpy's `einsum_path`. What both have and the rest needs is a batch, what
-both have and nobody needs is summed, and several axes that only one has become one by a Reshape.
+Operands are joined two by two in the order of numpy's `einsum_path`. An axis of both that the rest needs is a batch, an
+axis of both that nothing else needs is summed, and several axes that only one has become one by a Reshape.
 """
 
 from __future__ import annotations
@@ -103,7 +101,7 @@ def _letters_of(equation: str, ranks: Sequence[int]) -> tuple[list[str], str] | 
 
 
 def _order(terms: Sequence[_Term], result: str, sizes: dict[str, Dimension]) -> list[tuple[int, ...]]:
-    """The places of the operands that are joined one after the other; the result of each is the last operand then."""
+    """The places of the operands that are joined one after the other; each result becomes the last operand."""
     shapes = [tuple(size if isinstance(size := sizes[x], int) else _FREE for x in term.letters) for term in terms]
     arrays = [np.broadcast_to(np.float32(0), shape) for shape in shapes]
     equation = ",".join(term.letters for term in terms) + "->" + result
@@ -122,7 +120,7 @@ class _Parts:
     nodes: list[onnx.NodeProto] = field(default_factory=list)
 
     def join(self, left: _Term, right: _Term, needed: str) -> _Term:
-        """The product of two operands, summed over what they share and nothing else needs."""
+        """The product of two operands, summed over the axes that they share and nothing else needs."""
         left, right = self.sum_out(left, right.letters + needed), self.sum_out(right, left.letters + needed)
         shared = [x for x in left.letters if x in right.letters]
         batch = "".join(x for x in shared if x in needed)
@@ -211,7 +209,7 @@ class _Parts:
 _LEAST_OPSET = 13
 """The version since which axes of Unsqueeze and ReduceSum are inputs."""
 _TRANSFORMS = {"NONE": "Identity", "LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
-"""What becomes of scores."""
+"""Transforms of scores."""
 
 
 def is_expandable_classical(node: ir.Node) -> bool:
@@ -248,7 +246,7 @@ def _attribute(node: ir.Node, name: str, default: Any) -> Any:
 
 
 def _extract(node: ir.Node, rank: int) -> Nodes:
-    """The columns of indices, of which ONNX Runtime takes any number; a row of them where the operand has one axis."""
+    """The columns of indices, of which ONNX Runtime takes any number; a row of them if the operand has one axis."""
     del node
     nodes = [_constant_node("all", [-1], "int64"), helper.make_node("Reshape", ["x1", "all"], ["places"])]
     nodes.append(helper.make_node("Gather", ["x0", "places"], ["columns"], axis=-1))
@@ -273,7 +271,7 @@ def _scores(node: ir.Node, rows: int) -> Nodes | None:
 
 
 def _regress(node: ir.Node, rank: int) -> Nodes | None:
-    """Without a transform: of one target, ONNX Runtime takes none but PROBIT."""
+    """Without a transform: for one target, ONNX Runtime takes none but PROBIT."""
     del rank
     scores = _scores(node, _attribute(node, "targets", 1))
     if scores is None or _attribute(node, "post_transform", "NONE") != "NONE":
@@ -282,7 +280,7 @@ def _regress(node: ir.Node, rank: int) -> Nodes | None:
 
 
 def _classify(node: ir.Node, rank: int) -> Nodes | None:
-    """Of a row of coefficients for each label: one row alone has a threshold."""
+    """A row of coefficients for each label; a single row has a threshold."""
     del rank
     labels = _attribute(node, "classlabels_ints", ())
     scores = _scores(node, len(labels)) if len(labels) > 1 else None
@@ -296,7 +294,7 @@ def _classify(node: ir.Node, rank: int) -> Nodes | None:
 
 
 def _encode(node: ir.Node, rank: int) -> Nodes | None:
-    """A column for each category; none is 1 for what is of no category."""
+    """A column for each category; none is 1 for a value of no category."""
     del rank
     categories = _attribute(node, "cats_int64s", ())
     if not len(categories) or not _attribute(node, "zeros", 1):
@@ -312,7 +310,7 @@ def _encode(node: ir.Node, rank: int) -> Nodes | None:
 
 
 def _impute(node: ir.Node, rank: int) -> Nodes | None:
-    """Another number in the place of NaN, or of the one that stands for nothing."""
+    """Another number for NaN, or for the one that stands for missing values."""
     del rank
     values = _attribute(node, "imputed_value_floats", ())
     replaced = _attribute(node, "replaced_value_float", 0.0)
@@ -338,7 +336,7 @@ _WRITERS: dict[str, Callable[[ir.Node, int], Nodes | None]] = {
 DOMAIN = "eqfuse.expanded"
 EINSUM, CLIP, STFT, NORMALIZATION = "Einsum", "Clip", "STFT", "MeanVarianceNormalization"
 _LONGEST_FRAME = 2048
-"""Elements of a frame of an STFT at most whose waves are constants: 17 MB of them."""
+"""The most elements of a frame of an STFT whose waves are constants: 17 MB of them."""
 _BOUNDS = (("Max", "min"), ("Min", "max"))
 """The operators that a Clip before opset 11 stands for, each with its attribute."""
 _BROADCASTING = 8
@@ -348,7 +346,7 @@ _MEAN_AXES_INPUT = 18
 _AXES_INPUT = 13
 """The opset since which Constant takes lists of integers, and all operators have the forms used here."""
 _KEPT = RANDOM_OPERATORS | {"DynamicQuantizeLinear", "Range", "SequenceMap"}
-"""Operators that stay: their parts are of no use to anyone."""
+"""Operators that stay: their parts are of no use."""
 
 
 def list_expandable(model: Model) -> list[ir.Node]:
@@ -365,7 +363,7 @@ def expand_operators(model: Model, types: Mapping[str, TensorType]) -> Model:
             continue
         function.domain, function.name = DOMAIN, f"{node.op_type}_{number}"
         computed = {output for inner in function.node for output in inner.output}
-        while function.output and function.output[-1] not in computed:  # what this node does not ask for
+        while function.output and function.output[-1] not in computed:  # outputs that this node does not ask for
             del function.output[-1]
         if not computed.issuperset(function.output):
             continue
@@ -476,7 +474,7 @@ def _constant(node: ir.Node, place: int) -> np.ndarray[Any, Any] | None:
 
 def _normalization_of(node: ir.Node, opset: int) -> onnx.FunctionProto:
     """A normalisation to the mean 0 and the variance 1 as ONNX Runtime computes it: `d / sqrt(mean(d * d))` of the
-    deviations `d` from the mean, where ONNX's own function subtracts squares, and loses most digits by that."""
+    deviations `d` from the mean; ONNX's own function subtracts squares, and loses most digits by that."""
     axes = list(node.attributes["axes"].as_ints()) if "axes" in node.attributes else list(_NORMALIZED_AXES)
     make, mean_inputs, attributes = onnx.helper.make_node, ["axes"], dict[str, Any]()
     steps = [make("Constant", [], ["axes"], value=onnx.numpy_helper.from_array(np.asarray(axes, np.int64)))]
@@ -496,7 +494,7 @@ def _normalization_of(node: ir.Node, opset: int) -> onnx.FunctionProto:
 
 
 _NORMALIZED_AXES = 0, 2, 3
-"""What a MeanVarianceNormalization takes together if it does not say."""
+"""The axes that a MeanVarianceNormalization takes together by default."""
 
 
 def _clip_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
@@ -515,7 +513,7 @@ def _clip_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx
 
 
 def _fits(function: onnx.FunctionProto, opset: int) -> bool:
-    """Whether the operators of a function mean the same in the model's version; it is then said to be of this one."""
+    """Whether the operators of a function mean the same in the model's version; then it gets this version."""
     for entry in function.opset_import:
         if entry.domain:
             continue
@@ -530,7 +528,7 @@ def _fits(function: onnx.FunctionProto, opset: int) -> bool:
 
 
 def _type(value: ir.Value | None, types: Mapping[str, TensorType]) -> onnx.TypeProto | None:
-    """The type of an input, an empty one where it is absent; None if it is not known."""
+    """The type of an input, an empty one if it is absent; None if it is not known."""
     if value is None:
         return onnx.TypeProto()
     type_ = types.get(value.name or "")

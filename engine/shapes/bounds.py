@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...ir.sizes import ZERO, Atom, Size, exact_quotient, extremum, floor_divide, number, rebuild, symbol
 
 _DEEPEST = 6
-"""Floors, mins and maxes that are taken apart for one bound; each doubles the work."""
+"""Floors, mins and maxes that are expanded for one bound; each doubles the work."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ class Bounds:
 
 
 def _least(size: Size, depth: int) -> int | None:
-    """A lower bound where every symbol is 0 or more.
+    """A lower bound if every symbol is 0 or more.
 
-    An atom is taken apart before those inside of it, of which some may then be left out: `X - min(X, 3)` is `X - X`.
+    An atom is expanded before those inside of it, of which some may then cancel: `X - min(X, 3)` is `X - X`.
     """
     apart = {factors[0]: c for factors, c in size.terms if len(factors) == 1 and factors[0].kind != "symbol"}
     inside = {inner for atom in apart for part in atom.parts for inner in part.atoms()}

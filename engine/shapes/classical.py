@@ -1,4 +1,4 @@
-"""The types of what operators of classical machine learning return: ONNX infers few of them.
+"""The types of the results of operators of classical machine learning: ONNX infers few of them.
 
     Scaler(X[N, C]) -> float32[N, C]; TreeEnsembleRegressor(X[N, C]) -> float32[N, targets]
 """
@@ -18,12 +18,12 @@ _FLOATS = frozenset(
 )
 """Operators that return float32 for every type of operand."""
 _TABLES = {"LabelEncoder": "values_", "Imputer": "imputed_value_"}
-"""How the attribute begins whose entries become elements."""
+"""The beginning of the attribute whose entries become elements."""
 _TARGETS = {"LinearRegressor": "targets", "TreeEnsembleRegressor": "n_targets", "TreeEnsemble": "n_targets"}
 """The attribute of regressors with the number of columns."""
 _CLASSIFIERS = frozenset({"LinearClassifier", "TreeEnsembleClassifier", "SVMClassifier"})
 _ENTRIES = {"strings": "string", "int64s": "int64", "ints": "int64", "floats": "float32"}
-"""The element type of entries by how the attribute that lists them ends."""
+"""The element type of entries by the end of the attribute that lists them."""
 
 
 def is_classical(node: ir.Node) -> bool:

@@ -1,4 +1,4 @@
-"""What operators compute on small tensors whose elements depend on dynamic dimensions."""
+"""The results of operators on small tensors whose elements depend on dynamic dimensions."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _limit_size(result: Contents) -> Contents:
 
 
 def _each(function: Callable[..., Element], *tensors: Contents) -> Contents:
-    """A function of elements, where all of them are known, on tensors that broadcast."""
+    """A function of elements, if all of them are known, on tensors that broadcast."""
     if math.prod(np.broadcast_shapes(*(tensor.shape for tensor in tensors))) > MOST:
         raise Undecided
     lifted = np.frompyfunc(lambda *e: None if any(x is None for x in e) else function(*e), len(tensors), 1)

@@ -1,7 +1,7 @@
-"""Shapes of what operators of a runtime's own domains return.
+"""Shapes of the results of operators of a runtime's own domains.
 
-ONNX Runtime infers most of them by itself, so it is asked; sizes that it cannot compute from free ones follow from the
-rules of the operators of ONNX that these are like.
+ONNX Runtime infers most of them by itself, so it is asked; sizes that it cannot compute from dynamic ones follow from
+the rules of similar operators of ONNX.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 DOMAIN = "com.microsoft"
 _MOST_ANSWERS = 4096
-"""Answers that are kept: networks ask the same of many of their nodes."""
+"""Answers that are kept: networks ask the same for many of their nodes."""
 _CONCATENATED = 2, 3
 """Where the operands of a QLinearConcat begin, and how many inputs each has: itself, its scale and its zero point."""
 
 
 def contributed_shapes(site: Site) -> list[Shape]:
-    """The shapes of a node's outputs, where sizes are computed. Raises Undecided for operators that compute none."""
+    """The shapes of a node's outputs, if sizes are computed. Raises Undecided for operators that compute none."""
     rule = _RULES.get(site.node.op_type) if site.node.domain == DOMAIN else None
     if rule is None or site.attribute("channels_last", 0):
         raise Undecided
@@ -66,7 +66,7 @@ def infer_by_runtime(
     constants: Mapping[str, np.ndarray[Any, Any]],
     opsets: Mapping[str, int],
 ) -> dict[str, TensorType]:
-    """The types of the tensors that a node returns, as ONNX Runtime infers them; {} where it infers none.
+    """The types of the tensors that a node returns, as ONNX Runtime infers them; {} if it infers none.
 
     `types` and `constants` are those of the operands, by name. Names of sizes are those of the operands' types.
     """

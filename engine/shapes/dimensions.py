@@ -1,4 +1,4 @@
-"""The shapes that operators give their outputs, where these are not simply dimensions of their operands.
+"""The shapes that operators give their outputs, if these are not simply dimensions of their operands.
 
 Sizes are those of every run that ends without an error: a window that does not fit in its input has no size.
 """
@@ -16,7 +16,7 @@ from .windows import convolution, global_pool, pool, transposed_convolution
 _INFINITE = 2**31 - 1
 """A bound of a slice of this size or more means the end of the axis; -_INFINITE or less, its begin."""
 _LARGEST = 2**36
-"""Most elements of a tensor: no machine runs a model with larger ones."""
+"""The most elements of a tensor: no machine runs a model with larger ones."""
 
 
 def compute_shapes(site: Site) -> list[Shape]:
@@ -179,7 +179,7 @@ def cut(site: Site, size: Size, start: Size, end: Size, step: int) -> Size:
 
 
 def place(site: Site, size: Size, bound: Size) -> Size:
-    """Where a bound of a slice that goes upwards lies, from 0 to `size`. Raises Undecided if its sign is unknown."""
+    """The place of a bound of a slice that goes upwards, from 0 to `size`. Raises Undecided if its sign is unknown."""
     value = bound.number
     if value is not None and abs(value) >= _INFINITE:
         return size if value > 0 else ZERO
@@ -307,7 +307,7 @@ def _scale_axes(site: Site, shape: list[Size | None], axes: list[int], scales: l
 
 
 def _largest(site: Site) -> list[Shape]:
-    """Of a TopK: as many elements as are asked for, which the axis has at least."""
+    """For a TopK: as many elements as are asked for, which the axis has at least."""
     shape, axis = list(site.shape()), site.axis(site.attribute("axis", -1))
     count = site.attribute("k")
     kept = require_size(site.content(1).flat[0]) if count is None else number(count)
@@ -332,7 +332,7 @@ def _space_to_depth(site: Site) -> Shape:
 
 
 def _evenly(size: Size, parts: Size) -> Size:
-    """The quotient by what divides the size in every run without an error. Raises Undecided for parts of size 0."""
+    """The quotient by a divisor of the size in every valid run. Raises Undecided for parts of size 0."""
     if not parts.terms:
         raise Undecided
     return floor_divide(size, parts)
@@ -390,5 +390,5 @@ _RULES: dict[str, Callable[[Site], Shape | list[Shape]]] = {
 
 
 def has_rule(op_type: str) -> bool:
-    """Whether a rule here says what shapes an operator's outputs have."""
+    """Whether a rule here gives the shapes of an operator's outputs."""
     return op_type in _RULES

@@ -29,7 +29,7 @@ Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 
 
 _FAILURES = (Undecided, TooComplex, ValueError, IndexError, TypeError, ZeroDivisionError)
-"""Nothing follows, or attributes and operands do not fit the operator, which others report."""
+"""Exceptions if nothing follows, or if attributes and operands do not fit the operator, which others report."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Declared:
     bounds: Bounds = field(default_factory=Bounds)
 
     def find_windows(self, nodes: Iterable[ir.Node], types: Mapping[str, TensorType]) -> dict[str, int]:
-        """That a dimension over which a convolution slides is not empty, by its symbol: no runtime computes that."""
+        """Note that a dimension over which a convolution slides is not empty: no runtime computes that."""
         windowed = {
             dimension
             for node in nodes
@@ -53,7 +53,7 @@ class Declared:
         return {atom.text: 1 for atom in symbols if atom is not None and atom.kind == "symbol"}
 
     def with_lowest(self, lowest: Mapping[str, int]) -> Declared:
-        """The same, and that symbols are never below these numbers, unless the user says otherwise."""
+        """The declarations with these lower bounds of symbols, unless the user says otherwise."""
         return replace(self, bounds=Bounds({**lowest, **self.bounds.lowest}))
 
     def size_of(self, dimension: Dimension) -> Size | None:
@@ -71,7 +71,7 @@ class Declared:
 
 @dataclass
 class SymbolicShapes:
-    """What evaluation finds: a shape for each value of known rank, contents of small integer tensors."""
+    """The results of the evaluation: a shape for each value of known rank, contents of small integer tensors."""
 
     declared: Declared = field(default_factory=Declared)
     equations: Equations = field(default_factory=Equations, repr=False)
@@ -93,7 +93,7 @@ class SymbolicShapes:
         return self.names[size]
 
     def dimension(self, size: Size | None) -> Dimension:
-        """A size as a dimension of a type: a number, its name, or `NAMELESS` where nothing is known of it."""
+        """A size as a dimension of a type: a number, its name, or `NAMELESS` if nothing is known of it."""
         if size is None or is_unknown(size):
             return NAMELESS
         return self.name_of(size) if size.number is None else size.number
@@ -148,9 +148,9 @@ def evaluate_shapes(
     graph: ir.Graph, types: Mapping[str, TensorType], constants: Arrays, declared: Declared, opset: int
 ) -> SymbolicShapes:
     """Evaluate a graph in order. `types` are those that are known already; a name in them that `declared` lacks
-    says nothing.
+    has no meaning.
 
-    Operators that take some sizes only tell that sizes are equal (Concat, MatMul) or large enough (Gather, Conv); then
+    Operators that take some sizes only show that sizes are equal (Concat, MatMul) or large enough (Gather, Conv); then
     evaluation begins again.
     """
     equations, certain = Equations(), always_computed(graph)
@@ -178,7 +178,7 @@ def evaluate_shapes(
 
 
 _MOST_PASSES = 4
-"""Evaluations of a graph: sizes that are found to be equal in the last one only stay different, which is no error."""
+"""Evaluations of a graph: sizes that are found equal in the last one only stay different, which is no error."""
 
 
 def _evaluate_node(
@@ -217,7 +217,7 @@ def _shapes_of_outputs(site: Site, types: Mapping[str, TensorType]) -> list[Shap
 def _shapes_of_others(
     site: Site, result: SymbolicShapes, types: Mapping[str, TensorType], opsets: Mapping[str, int]
 ) -> list[Shape | None]:
-    """The shapes of the outputs of a node that ONNX infers nothing of."""
+    """The shapes of the outputs of a node for which ONNX infers nothing."""
     if not is_of_another_domain(site.node):
         return _shapes_of_branches(site.node, result)
     try:
@@ -227,7 +227,7 @@ def _shapes_of_others(
 
 
 def _shapes_of_branches(node: ir.Node, result: SymbolicShapes) -> list[Shape | None]:
-    """What both branches of an If say of its outputs, where their ranks agree."""
+    """The outputs of an If as both branches give them, if their ranks agree."""
     shapes: list[Shape | None] = []
     for then, otherwise in zip(*branches(node), strict=True) if is_flat_if(node) else ():
         one, other = result.shapes.get(then.name or ""), result.shapes.get(otherwise.name or "")
@@ -239,7 +239,7 @@ def _shapes_of_branches(node: ir.Node, result: SymbolicShapes) -> list[Shape | N
 
 
 def _complete(result: SymbolicShapes, types: Mapping[str, TensorType], value: ir.Value, computed: Shape | None) -> None:
-    """Join what types and evaluation say of a value's dimensions; what neither knows gets a symbol of its own."""
+    """Join the dimensions of a value's type and of the evaluation; unknown ones get a symbol of their own."""
     name = value.name or ""
     type_ = types.get(name)
     typed = None

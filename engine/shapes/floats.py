@@ -1,7 +1,7 @@
 """Sizes in floating-point arithmetic, as models compute them that scale sizes or divide them with a remainder.
 
 An element is a Size, or a Ratio that stands for the exact quotient. For dimensions below 2^18 these are, bit by bit,
-what a runtime computes in float32 and float64; where it would round, an element is unknown (None). Nothing here is -0.
+the results of a runtime in float32 and float64; if it would round, an element is unknown (None). Nothing here is -0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Real = Size | Ratio
 
 
 def real(value: float) -> Real | None:
-    """A number of a floating-point tensor; None for -0 and where the denominator is too large."""
+    """A number of a floating-point tensor; None for -0 and if the denominator is too large."""
     if value != value or value in (float("inf"), -float("inf")) or str(value) == "-0.0":
         return None
     numerator, denominator = float(value).as_integer_ratio()
@@ -127,4 +127,4 @@ ARITHMETIC: dict[str, Callable[..., Real | None]] = {
     "Ceil": _ceil,
     "Round": _round,
 }
-"""What operators compute of elements. Each takes the bounds of sizes, and the elements."""
+"""The results of operators on elements. Each takes the bounds of sizes, and the elements."""

@@ -1,8 +1,8 @@
 """The types of a model's values, and the small constants that shapes depend on.
 
 Shape inference and constant folding feed each other (a Reshape's target is computed from a Shape), so they
-alternate until neither adds anything. Weights take part by their types only. Where sizes stay free, the symbolic
-evaluation of `engine/shapes/` takes over: what it finds to be the same for all sizes is a constant like any other.
+alternate until neither adds anything. Weights take part by their types only. If sizes stay dynamic, the symbolic
+evaluation of `engine/shapes/` takes over: results that are the same for all sizes are constants like any other.
 
 Shape inference of a whole graph stops at a Reshape whose target is computed. Therefore folding also infers the types of
 single nodes: node by node, in order, such a target is known before its Reshape comes, however many follow each other.
@@ -45,11 +45,11 @@ from .contributed import infer_by_runtime, is_of_another_domain
 from .evaluation import Declared, SymbolicShapes, evaluate_shapes
 
 SMALL = 4096
-"""Most elements of a constant that is evaluated here; larger ones stay expressions until the graph is chosen."""
+"""The most elements of a constant that is evaluated here; larger ones stay expressions until the graph is chosen."""
 _LONGEST = 1 << 20
-"""Most elements of a vector from which ONNX may make a list of dimensions; each takes some 50 bytes."""
+"""The most elements of a vector from which ONNX may make a list of dimensions; each takes some 50 bytes."""
 _LARGEST = 1 << 36
-"""Most elements of a tensor that ONNX may flatten to a vector: no machine runs a model with larger ones."""
+"""The most elements of a tensor that ONNX may flatten to a vector: no machine runs a model with larger ones."""
 _INTEGERS = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
 _GROWING = frozenset({"ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "Pad", "Resize", "Upsample"})
 
@@ -58,10 +58,10 @@ _GROWING = frozenset({"ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "P
 class Knowledge:
     """Types of the main graph's values, values of its small constants, and the names of sizes that are not fixed.
 
-    A dimension of unknown size is a symbol of `symbols` (equal names mean equal sizes) or any other name, which means
-    nothing. Symbols are those that inputs declare, and expressions of these; `symbolic` is what they come from, and
-    `products` what two sizes are multiplied, one of them a symbol. `nonempty` are the symbols that are never 0,
-    `empty` those that may be 0 although nothing is that could not be.
+    A dimension of unknown size is a symbol of `symbols` (equal names mean equal sizes) or any other name, which has no
+    meaning. Symbols are those that inputs declare, and expressions of these; `symbolic` is the evaluation that found
+    them, and `products` the products of two sizes, one of them a symbol. `nonempty` are the symbols that are never 0,
+    `empty` those that may be 0 although their own symbols are not.
     """
 
     types: Mapping[str, TensorType]
@@ -73,7 +73,7 @@ class Knowledge:
     empty: Set[str] = frozenset()
 
     def without_computed_sizes(self) -> Knowledge:
-        """The same, but sizes that are computed from those of inputs mean nothing."""
+        """The knowledge without a meaning of sizes that are computed from those of inputs."""
         return replace(self, symbols=self.symbols & self.symbolic.declared.symbols.keys(), products={})
 
 
@@ -139,7 +139,7 @@ def _serialize(node: ir.Node) -> onnx.NodeProto:
 
 
 def _element_types(graph: ir.Graph) -> Iterator[onnx.ValueInfoProto]:
-    """The element types of values of which neither the model nor ONNX says anything."""
+    """The element types of values that neither the model nor ONNX gives."""
     for node in graph:
         for output, dtype in zip(node.outputs, classical_dtypes(node) if is_classical(node) else (), strict=False):
             if output.name and output.type is None and dtype is not None:
@@ -221,8 +221,8 @@ class _Skeleton:
             raise ModelError(f"{self._model.label}: fails the ONNX checker: {first_line(error)}") from None
 
     def ask_runtime(self, types: Mapping[str, TensorType], constants: Arrays) -> bool:
-        """Note the types that ONNX Runtime infers where ONNX does not, as of operators of its own domains; whether any
-        is new."""
+        """Note the types that ONNX Runtime infers and ONNX does not, such as for operators of its own domains; returns
+        whether any is new."""
         opsets, functions = self._model.ir.opset_imports, self._model.ir.functions
         others = [
             node
@@ -250,7 +250,7 @@ class _Skeleton:
         return bool(news)
 
     def _declare(self, name: str, type_: TensorType) -> None:
-        """Say the type of a value that inference does not know."""
+        """Give the type of a value that inference does not know."""
         info = onnx.ValueInfoProto(name=name, type=type_proto(type_))
         for dimension in info.type.tensor_type.shape.dim:
             if dimension.dim_param == NAMELESS:
@@ -339,7 +339,7 @@ def infer_node_types(
 
 @cache
 def _lacks_inference(op_type: str, opset: int) -> bool:
-    """Whether ONNX infers nothing of a standard operator; its function, if it has one, is not looked into."""
+    """Whether ONNX infers nothing for a standard operator; its function, if it has one, is not looked into."""
     if not onnx.defs.has(op_type, opset, ""):
         return False
     schema: Any = onnx.defs.get_schema(op_type, opset, "")
@@ -349,7 +349,8 @@ def _lacks_inference(op_type: str, opset: int) -> bool:
 def _infer_from(
     node: ir.Node, types: Mapping[str, TensorType], constants: Arrays, opset: int
 ) -> dict[str, TensorType]:
-    """What ONNX infers for a node of operands whose sizes may be symbols; {} where the type of one is not known."""
+    """The types that ONNX infers for a node of operands whose sizes may be symbols; {} if the type of one is
+    unknown."""
     names = [value.name for value in node.inputs if value is not None and value.name]
     if any(name not in types or types[name].shape is None for name in names):
         return {}
@@ -367,7 +368,7 @@ def _is_typed(types: Mapping[str, TensorType], value: ir.Value, symbols: Set[str
 
 
 def _says_more(type_: TensorType, known: TensorType | None, symbols: Set[str]) -> bool:
-    """Whether a type tells more sizes than what is known."""
+    """Whether a type gives more sizes than the known one."""
     if known is None or (known.shape is None and type_.shape is not None):
         return True
     return type_.shape is not None and _count_open(type_, symbols) < _count_open(known, symbols)

@@ -21,7 +21,7 @@ Contents = np.ndarray[Any, Any]
 
 
 MOST = 256
-"""Most elements of a tensor that is followed; shapes and paddings have far fewer."""
+"""The most elements of a tensor that is followed; shapes and paddings have far fewer."""
 FOLLOWED = FLOATS | {"int32", "int64", "bool"}
 """Element types whose contents are known: in smaller ones sizes may wrap around, or are rounded."""
 
@@ -31,10 +31,10 @@ class Undecided(Exception):
 
 
 class Equations:
-    """What holds of sizes in every run that ends without an error: some are equal, although their forms differ, and
-    symbols are never below what is `lowest` for them.
+    """Facts about sizes in every valid run: some are equal, although their forms differ, and symbols are never below
+    their `lowest` number.
 
-    `plainest` of equal ones is a number where there is one, then what has a name, then the shortest.
+    `plainest` of equal ones is a number if there is one, then one with a name, then the shortest.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Equations:
         return size
 
     def equal(self) -> tuple[tuple[Size, Size], ...]:
-        """The pairs of sizes that are equal though their forms differ, and follow from those of inputs."""
+        """The pairs of sizes that are equal although their forms differ, and follow from those of inputs."""
         pairs = ((size, self.plainest(size)) for size in self._plainer)
         return tuple(pair for pair in pairs if not any(map(is_unknown, pair)))
 
@@ -62,7 +62,7 @@ class Equations:
         return copy
 
     def require(self, size: Size, least: int) -> None:
-        """Note that a size is never below a number, if that says something of one symbol: `(H + 3)//4` is at least 8
+        """Note that a size is never below a number, if that bounds one symbol: `(H + 3)//4` is at least 8
         if H is at least 29."""
         (factors, coefficient), *more = (size - number(size.constant)).terms or (((), 0),)
         if more or len(factors) != 1 or coefficient < 0:
@@ -74,7 +74,7 @@ class Equations:
             self.require(factors[0].parts[0], least * divisor)
 
     def equate(self, sizes: Iterable[Size | None]) -> Size | None:
-        """Note that sizes are equal. Returns what stands for them; None if all are unknown."""
+        """Note that sizes are equal. Returns the one that stands for them; None if all are unknown."""
         plain = sorted({self.plainest(size) for size in sizes if size is not None}, key=_plainness)
         numbers = [size for size in plain if size.number is not None]
         if len(numbers) < 2:  # different numbers are an error of the model, which is found elsewhere
@@ -88,7 +88,7 @@ def _plainness(size: Size) -> tuple[bool, bool, int, str]:
 
 
 UNKNOWN = "\0"
-"""How the symbol of a dimension that nothing is known of begins: only equal to itself, and without a name."""
+"""The beginning of the symbol of an unknown dimension, which is equal to itself only and has no name."""
 
 
 def is_unknown(size: Size) -> bool:
@@ -173,7 +173,7 @@ class Site:
         return axis % rank
 
     def require(self, size: Size | None, least: int) -> None:
-        """Note that a size is never below a number in a run that ends without an error."""
+        """Note that a size is never below a number in a valid run."""
         if size is not None and not self.bounds.is_at_least(size, least):
             self.equations.require(size, least)
 
@@ -201,7 +201,7 @@ class Site:
         return longest * self.bounds.minimum(*definite, ONE)  # none are left of 1 and 0
 
     def _is_capped(self, size: Size, whole: Size) -> bool:
-        """Whether a size is the least of another and of some of at least 2: where both broadcast, they are equal."""
+        """Whether a size is the least of another and of some of at least 2: if both broadcast, they are equal."""
         constant = number(size.constant)
         least = (size - constant).atom
         if least is None or least.kind != "min":

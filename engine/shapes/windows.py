@@ -29,13 +29,13 @@ def _slid(site: Site, is_pool: bool) -> Shape:
         if padding in ("SAME_UPPER", "SAME_LOWER"):
             return floor_divide(size + number(stride - 1), number(stride))
         begin, end = (0, 0) if padding == "VALID" else (begin, end)
-        # the only window of a pool may reach beyond the map, by less than a stride
+        # the only window of a pool may reach beyond its operand, by less than a stride
         site.require(size, max(1, extent - begin - end - (stride - 1 if is_pool else 0)))
         room = size + number(begin + end - extent + stride)
         if is_ceil:  # one window more if something is left, but none that begins in the pad at the end
             room = size + number(begin + min(end - extent + stride, 0) + stride - 1)
         count = floor_divide(room, number(stride))
-        is_demanded = stride == 1 and count.number is None  # that it is 1 at least, by what the size has to be
+        is_demanded = stride == 1 and count.number is None  # that it is 1 at least, as the size must be
         return site.bounds.maximum(count, ONE) if is_pool and not is_demanded else count
 
     return dimensions(slide, site.shape()[2:], extents, strides, before, behind)
@@ -70,7 +70,7 @@ def transposed_convolution(site: Site) -> Shape:
     padding = site.attribute("auto_pad", "NOTSET")
 
     def spread(size: Size, extent: int, stride: int, pads: int, extra: int) -> Size:
-        if padding in ("SAME_UPPER", "SAME_LOWER"):  # what exceeds size * stride is cut off, and nothing is added
+        if padding in ("SAME_UPPER", "SAME_LOWER"):  # elements beyond size * stride are dropped, and none is added
             return size.scale(stride) + number(min(0, extent + extra - stride))
         return (size - ONE).scale(stride) + number(extent + extra - (0 if padding == "VALID" else pads))
 

@@ -1,4 +1,4 @@
-"""Verification that two ONNX models compute the same: run both, compare, and name where they part.
+"""Verification that two ONNX models compute the same: run both, compare, and name the first value that differs.
 
 The package stands alone: it reads ONNX models and knows nothing of rules, e-graphs or extraction.
 """

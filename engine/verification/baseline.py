@@ -3,10 +3,9 @@
 Ordinary inputs suit the operators that read them. Stress inputs reveal results that are wrong elsewhere: below zero
 under Sqrt, at zero, beyond the limits of a Clip. More are drawn while a branch of some operator is not covered.
 
-Operators that choose between values, and the sides that no run reached.
-
-Probes, which are additional outputs, give the least and the largest of the numbers by which each such operator decides.
-A side that no run reaches was not compared: a Where whose condition always holds, or a Clip that never clips.
+Probes, which are additional outputs, give the least and the largest of the numbers by which each operator that chooses
+between values (Where, Clip, ...) decides. A side that no run reaches was not compared: a Where whose condition always
+holds, or a Clip that never clips.
 """
 
 from __future__ import annotations
@@ -169,7 +168,7 @@ _RETRY_SCALES = (0.1, 0.01, 10.0)
 """Input scales to try if no output reacts to its inputs: a saturated softmax often reacts at another scale."""
 
 _MORE_DRAWS = (2, 3)
-"""Seeds of more ordinary inputs for models that choose by values: nearly equal ones may say nothing on some inputs."""
+"""Seeds of more ordinary inputs for models that choose by values: with nearly equal ones some inputs do not judge."""
 
 _REFERENCE_PLANS = 4
 """Plans that the slow reference evaluator tries."""
@@ -177,11 +176,12 @@ _REFERENCE_PLANS = 4
 _UNVERIFIED = "nothing was verified, the original"
 _ELEMENT_BYTES = 4
 _LARGEST_BYTES = 2 << 30
-"""Most bytes of one value: tensors of real models are smaller, those of damaged models often not."""
+"""The most bytes of one value: tensors of real models are smaller, those of damaged models often not."""
 
 _ENOUGH_ELEMENTS = 256
+"""With fewer elements in all inputs together some values that matter are missing, so inputs are drawn more often."""
 _MOST_DRAWS = 16
-"""Small inputs do not hold all values that matter, so they are drawn again until there are enough elements."""
+"""The most draws for small inputs."""
 _FEW_WEIGHTS = 1_000_000
 """Models with at most this many weights run fast enough for repeated draws."""
 
@@ -288,8 +288,8 @@ def run_ordinary(backend: Backend, structure: Structure, specs: Sequence[InputSp
 
 
 def draw_typical(path: Path, samples: Sequence[Sample], seed: int) -> Feeds:
-    """Inputs to time a model on: the first sample if there are any, else drawn ones that the model accepts, symbolic
-    dimensions of a typical size (128, a leading one 1) where it accepts that.
+    """Inputs on which a model is timed: the first sample if there are any, else drawn ones that the model accepts, with
+    the usual size of symbolic dimensions (128, a leading one 1) if it accepts that.
 
     Raises RunError if ONNX Runtime does not run the model on any of the tried inputs.
     """
@@ -302,7 +302,8 @@ def draw_typical(path: Path, samples: Sequence[Sample], seed: int) -> Feeds:
 
 
 def draw_accepted(source: Source, structure: Structure, seed: int, shapes: Mapping[str, tuple[int, ...]]) -> Feeds:
-    """Inputs of these shapes, symbolic dimensions that they leave open of a typical size where the model accepts that.
+    """Inputs of these shapes, with the usual size of symbolic dimensions that they leave open if the model accepts
+    that.
 
     Raises RunError if ONNX Runtime runs the model on none of the inputs tried.
     """

@@ -1,4 +1,4 @@
-"""Where two models part: the earliest value, in topological order, that both name and that differs."""
+"""The place where two models part: the earliest value, in topological order, that both name and that differs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Judge = Callable[[str, Value, Value], Difference | None]
 
 
 def tolerance_judge(tolerance: Tolerance) -> Judge:
-    """The judge for whom a value differs if it is out of tolerance."""
+    """The judge for which a value differs if it is out of tolerance."""
 
     def judge_by_tolerance(_: str, expected: Value, actual: Value) -> Difference | None:
         difference = compare(expected, actual, tolerance)
@@ -47,7 +47,7 @@ def tolerance_judge(tolerance: Tolerance) -> Judge:
 
 
 def judge_bits(_: str, expected: Value, actual: Value) -> Difference | None:
-    """A judge for whom a value differs if any of its bits does."""
+    """A judge for which a value differs if any of its bits does."""
     return None if measure_effect(expected, actual).is_identical else compare(expected, actual, Tolerance())
 
 
@@ -56,7 +56,7 @@ def first_divergence(
 ) -> Divergence | None:
     """Run both with their common values as outputs, in batches that bound the memory, and stop at the first difference.
 
-    ``structure`` is the original's. None when no common value differs or the models cannot be run this way.
+    ``structure`` is the original's. None if no common value differs or the models cannot be run this way.
     """
     operators = {name: node.op_type for node in original.graph.node for name in node.output}
     for batch in _batches(common_values(original, candidate, structure), structure.shapes):

@@ -43,8 +43,7 @@ class Effect:
     thousandth of the largest, do not count: their units are so small that any rounding is millions of them. None for
     types without such units, infinite if only one side is infinite or not a number. ``original_error`` and
     ``result_error`` are None without a float64 run: nothing differs, the output is no float of 32 bits or less,
-    or none is possible.
-    Since float64 is slow, they need not cover every run.
+    or none is possible. Since float64 is slow, they need not cover every run.
     """
 
     elements: int = 0

@@ -33,8 +33,8 @@ _NARROW_FLOATS = frozenset({"float32", "float16", "bfloat16"})
 class ComparedOutput:
     """One output over all runs.
 
-    ``is_informative``: the output reacts to the inputs and is not saturated, or it has no elements, so that its shape
-    is all there is to compare. ``broken_run`` is the index of the first run in which it differs; ``convicted`` when
+    ``is_informative``: the output reacts to the inputs and is not saturated, or it has no elements, so that only its
+    shape can be compared. ``broken_run`` is the index of the first run in which it differs; ``convicted`` if
     only the oracle says so.
     """
 
@@ -59,7 +59,7 @@ _PASSED = _Ruling(True)
 
 @dataclass(frozen=True)
 class Demands:
-    """The strictness of a comparison. ``oracle``: float64 runs decide about doubtful differences. ``bits``: only
+    """The strictness of a comparison. ``oracle``: float64 runs judge doubtful differences. ``bits``: only
     identical bits pass.
 
     ``errors``: differences of any size are also measured against float64, in at least one run.
@@ -246,7 +246,7 @@ class Comparison:
         """Whether rounding explains how far an output is from the original's float64 run.
 
         A model in float64, the candidate or the one that compiled code was made from, may differ from the original by
-        what rounding does to stored numbers. In its own type the candidate may differ by what rounding does to all
+        the effect of rounding stored numbers. In its own type the candidate may differ by the effect of rounding all
         numbers, element by element or over the whole output; compiled code also if it is no farther than the original,
         or not much farther than the model that it was made from is in ONNX Runtime, which approximates some functions.
         """
@@ -273,7 +273,7 @@ class Comparison:
         return whole.explains_overall(name, expected, actual) or self._is_near_rewritten(name, index)
 
     def _is_open(self, name: str, index: int) -> bool:
-        """Whether only elements have other bits at which the original gives what ONNX leaves open."""
+        """Whether bits differ only in elements for which the original gives a value that ONNX leaves open."""
         if not self._structure.casts_to_uint32:
             return False
         expected, actual = self.baseline.runs[index].outputs[name], self._results[index][name]
@@ -288,8 +288,8 @@ class Comparison:
 
     def _explains(self, sensitivity: Sensitivity, name: str, index: int, other: Value, spread: float | None) -> bool:
         """Whether rounding explains the distances of a value from the original's float64 run beyond a few units in the
-        last place of the largest element. Elements at which the original itself is off by a good part of its range say
-        nothing of results that are rounded as it is.
+        last place of the largest element. Elements at which the original itself is off by a large part of its range do
+        not judge results that are rounded like it.
         """
         expected, far = self.baseline.runs[index].outputs[name], []
         silence = silence_of(expected, self._tolerance, spread, chooses=self._structure.chooses)
@@ -319,14 +319,14 @@ class Comparison:
         try:
             self._runtime = self._runtime or OnnxRuntime(self._rewritten)
             own = measure_distance(run.outputs[name], self._runtime.run(run.feeds)[name])
-            self._own_truth(name, index)  # without it, nothing says that this model is right
+            self._own_truth(name, index)  # without it, this model may itself be wrong
         except RunError:
             return False
         effect = self._sensitivity(index, Extent.INPUTS).effect(name)
         return own is not None and own.worst(effect).allow(run.outputs[name], self._results[index][name])
 
     def _is_silent(self, name: str, index: int, spread: float | None) -> bool:
-        """Whether rounding moves most elements of an output by a good part of its range."""
+        """Whether rounding moves most elements of an output by a large part of its range."""
         expected, truth = self.baseline.runs[index].outputs[name], self._truth(name, index)
         if not has_shapes_of(expected, truth):
             return True

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Question:
     """Two model files and how to compare them; the options are those of `verify`.
 
-    `running` is a file that says which of the models runs; if the process crashes, that model is the culprit.
+    `running` is a file that names the model that runs; if the process crashes, that model is the culprit.
     """
 
     original: Path
@@ -32,7 +32,7 @@ class Question:
     measure: bool
 
     def note_running(self, role: Literal["original", "candidate", ""]) -> None:
-        """Say which of the models runs next; empty for neither or both."""
+        """Note which of the models runs next; empty for neither or both."""
         self.running.write_text(role)
 
     def last_running(self) -> str:

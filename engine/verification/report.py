@@ -19,7 +19,7 @@ class OutputReport:
 
     ``max_abs`` is the largest absolute difference, in the output's own unit. ``max_rel`` is the largest difference
     relative to the element, where elements below a thousandth of the largest one count as that thousandth.
-    Either is infinite when the values cannot be subtracted (other shape, type or kind, NaN on one side only).
+    Either is infinite if the values cannot be subtracted (other shape, type or kind, NaN on one side only).
     ``depends_on_inputs`` is false if other inputs did not change the output: its equality then proves little.
     ``passed`` is the verdict on the numbers alone. ``note`` is a remark for the reader.
     ``effect`` says how the numbers changed, whether or not that is within tolerance.
@@ -44,7 +44,7 @@ class Verification:
     difference. ``unverified``: the original itself does not run here, so nothing was compared.
     ``first_divergent`` names the earliest value, in topological order, that differs beyond tolerance.
     ``provenance`` is that of a candidate that eqfuse wrote. ``unmeasured`` says why a float64 run failed, if one did.
-    ``one_sided`` has a line for each operator that chooses (Where, If, Clip, Relu, ...) and saw only one of its sides.
+    ``one_sided`` has a line for each operator that chooses (Where, If, Clip, Relu, ...) and took only one branch.
     """
 
     status: Status
@@ -97,7 +97,7 @@ class Verification:
 
     @property
     def coverage(self) -> str:
-        """One line for a terminal: the operators with unreached sides; empty if every side was reached."""
+        """One line for a terminal: the operators with uncovered branches; empty if every branch was covered."""
         if len(self.one_sided) < 2:
             return "".join(self.one_sided)
         first, _, _ = self.one_sided[0].partition(": ")

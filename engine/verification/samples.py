@@ -13,7 +13,7 @@ from .runs.values import RunError
 
 
 def find_mixed_samples(original: Path, freed: Path, batch: str, seed: int) -> str:
-    """How the model whose inputs begin with a free `batch` differs in ONNX Runtime; "" if it does not.
+    """How the model whose inputs begin with a dynamic `batch` differs in ONNX Runtime; "" if it does not.
 
     Both run on the same samples, the original on one after the other.
     """

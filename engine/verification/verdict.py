@@ -1,6 +1,6 @@
 """The verdict on whether a candidate computes the same as the original.
 
-It runs in a process of its own: it may crash in a kernel or never end, and its parent ends it then.
+It runs in a separate process: it may crash in a kernel or never end, and its parent ends it then.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def verdict(question: Question) -> Verification:
 
 
 class _Check:
-    """One verification at work."""
+    """One verification in progress."""
 
     def __init__(self, question: Question) -> None:
         self.started = time.perf_counter()

@@ -44,14 +44,14 @@ def verify(
 
     Each model is a path, an ``onnx.ModelProto`` or an ``onnx_ir.Model``. Both run on the ``samples`` (see
     ``inputs.read_samples``), else on inputs that are random from ``seed``: under two seeds, of shapes and values that
-    suit their use in the original (``shapes`` fixes the shape of inputs), once more with larger sizes where dimensions
-    are symbolic, and on stress inputs (see ``baseline``). A given ``atol`` or ``rtol`` is final, and then those
-    are left out; with the default tolerance and ``precise``, a float64 oracle decides about floats that differ by more
+    suit their use in the original (``shapes`` fixes the shape of inputs), once more with larger sizes if dimensions
+    are symbolic, and on stress inputs (see ``baseline``). A given ``atol`` or ``rtol`` is final, and then stress inputs
+    are left out. With the default tolerance and ``precise``, a float64 oracle judges floats that differ by more
     than a few units in the last place (see ``oracle``; seconds on a large model), and quantised models are compared in
     steps of their scales (see ``quantization``). ``precision`` is that of the rewriting (None: that of the
     candidate's provenance, else "real"): with "exact" and the default tolerance, outputs must be the same bits (see
-    ``effect``) where ONNX Runtime runs the models, and NaN and infinities are among the inputs. With ``measure`` the
-    oracle also says how accurate both are wherever bits differ.
+    ``effect``) if ONNX Runtime runs the models, and NaN and infinities are among the inputs. With ``measure`` the
+    oracle also measures how accurate both are if bits differ.
     ``limit`` is in seconds: a model of gigabytes takes one minute, its float64 oracle a few more.
 
     Raises UsageError for a file that is no model and for inputs the model lacks, VerificationError if there is no

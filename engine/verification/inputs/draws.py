@@ -20,7 +20,7 @@ _SEQUENCE_LENGTH = 2
 _GENERATED_BYTES = 8
 """Random numbers are doubles before they are cast."""
 _LARGEST_BYTES = 1 << 30
-"""Most bytes of all inputs together: several versions of each are in memory, with the results of both models."""
+"""The most bytes of all inputs together: several versions of each are in memory, with the results of both models."""
 
 _EDGES = (0.0, 0.0, -0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.0, -2.5, 6.0)
 """Numbers at which Round, Floor, Relu, Clip and comparisons change over; zeros are the most frequent in practice."""
@@ -38,7 +38,7 @@ stay finite."""
 
 
 def generate(specs: Iterable[InputSpec], plan: Plan, seed: int) -> Feeds:
-    """Values for every input; the same seed gives the same values, whatever the order of the inputs.
+    """Values for every input; the same seed gives the same values, for any order of the inputs.
 
     Raises RunError for an input of a type that cannot be generated, and if the inputs would take too much memory.
     """

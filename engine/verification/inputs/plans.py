@@ -20,19 +20,20 @@ _SIZES = ((2, 8), (1, 8), (2, 32), (1, 32), (1, 64), (1, 224), (1, 1), (2, 2), (
 """Sizes tried for symbolic dimensions: (leading axis, every other axis). Leading 2 first: size 1 hides broadcasting."""
 
 _TYPICAL_SIZES = ((1, 128), (1, 224), (1, 256), (1, 64), (1, 32), *_SIZES)
-"""Sizes tried where the time of a run matters: the first are those that costs assume."""
+"""Sizes tried if the time of a run matters: the first are those that costs assume."""
 
 _WIDE_SIZES = (50, 64)
-"""Sizes of maps that are halved four or five times and still have several elements, so that a window reads more than
-its middle; the second for models that ask for multiples of 32."""
+"""Sizes of feature maps that are halved four or five times and still have several elements, so that a window reads more
+than its middle; the second for models that ask for multiples of 32."""
 
 _MOST_SUMS = 32
-"""Sums of two dimensions that are tried at most: all of those of up to five dimensions."""
+"""The most sums of two dimensions that are tried: all of those of up to five dimensions."""
 _SUM_SIZES = 2
 """Pairs of sizes that are tried with each of the sums."""
 
 _MOST_MODES = 8
-"""Numbers that a model compares an integer with that are tried at most as its value, as sampling rates are."""
+"""The most numbers that are tried as the value of an integer because the model compares it with them (sampling
+rates)."""
 
 _DRAWN_SIZES = (*range(1, 17), *range(18, 65, 2), *range(21, 64, 7), 77, 96, 100, 112, 160, 192, 196, 197, 384)
 """Sizes drawn for each dimension by itself if the model runs on none of the others: multiples of small numbers,
@@ -55,12 +56,12 @@ class Temper(Enum):
     NEGATIVE = auto()
     POSITIVE = auto()
     SPECIAL = auto()
-    """Those of EDGES, and NaN, infinities, subnormal and the largest numbers."""
+    """Values of EDGES, and NaN, infinities, subnormal and the largest numbers."""
 
 
 @dataclass(frozen=True)
 class InputSpec:
-    """An input to be fed. ``dims`` holds sizes, symbols (or expressions of symbols); None when the rank is unknown.
+    """An input to be fed. ``dims`` holds sizes, symbols (or expressions of symbols); None if the rank is unknown.
 
     ``container`` is "tensor", "sequence" (of such tensors), "optional" or "other" (nothing that can be generated).
     ``steers``: shapes, loops or integer divisors follow from its values, so only ordinary ones are drawn.
@@ -133,7 +134,7 @@ def _dimension(axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
 def plans(
     specs: Iterable[InputSpec], shapes: Mapping[str, tuple[int, ...]], *, typical: bool = False
 ) -> Iterator[Plan]:
-    """Plans in the order to try them, those of ``typical`` sizes first or small ones; ``shapes`` are binding.
+    """Plans in the order to try them, first those of the ``typical`` sizes or small ones; ``shapes`` are binding.
 
     Raises UsageError if a shape does not fit the rank of its input.
     """
@@ -176,14 +177,14 @@ def plans(
 
 
 def _sums(symbols: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """A dimension and two others that it may be the sum of, as that of an attention mask over what is in a cache and
-    what is new."""
+    """A dimension and two others of which it may be the sum, like that of an attention mask over cached and new
+    positions."""
     return itertools.islice((sum_ for sum_ in itertools.permutations(symbols, 3) if sum_[1] < sum_[2]), _MOST_SUMS)
 
 
 def _with_inner_batches(specs: Iterable[InputSpec], shapes: Mapping[str, tuple[int, ...]]) -> list[InputSpec]:
-    """The inputs with free dims, if no free dim has a name and some input has its first one, which may be the batch, at
-    another axis than the first, as states of recurrent layers do; else none."""
+    """The inputs with dynamic dims, if no dynamic dim has a name and some input has its first one, which may be the
+    batch, at another axis than the first, like states of recurrent layers; else none."""
     free = {spec: axes for spec in specs if spec.name not in shapes and (axes := _free_axes(spec))}
     names = {str((spec.dims or ())[axis]) for spec, axes in free.items() for axis in axes}
     is_unnamed = all(name.startswith("?") for name in names)
@@ -195,7 +196,7 @@ def _free_axes(spec: InputSpec) -> list[int]:
 
 
 def _shape_by_order(spec: InputSpec, first: int, other: int) -> tuple[int, ...]:
-    """The shape with its first free dim as the batch, whatever its axis."""
+    """The shape with its first dynamic dim as the batch, at any axis."""
     batch = _free_axes(spec)[0]
     return tuple(
         dim if isinstance(dim, int) else first if axis == batch else other for axis, dim in enumerate(spec.dims or ())
@@ -203,8 +204,8 @@ def _shape_by_order(spec: InputSpec, first: int, other: int) -> tuple[int, ...]:
 
 
 def enlarge(plan: Plan, specs: Iterable[InputSpec], has_windows: bool) -> Iterator[Plan]:
-    """The plan with larger free sizes, in the order to try them: for a model with windows, sizes at which these have
-    neighbours to read; then all larger by about a half. Nothing where no size is free."""
+    """The plan with larger dynamic sizes, in the order to try them: for a model with windows, sizes at which these have
+    neighbours to read; then all larger by about a half. Nothing if no size is dynamic."""
     fixed = dict(_bindings(specs, plan.shapes))
     free = {symbol: size for symbol, size in plan.sizes.items() if symbol not in fixed}
     if not free:
@@ -232,7 +233,7 @@ def _bindings(specs: Iterable[InputSpec], shapes: Mapping[str, tuple[int, ...]])
 
 
 def _symbols(specs: Iterable[InputSpec], fixed: Mapping[str, int]) -> dict[str, bool]:
-    """Free symbols, and whether one of their axes is the first. Expressions of other symbols are not symbols."""
+    """Dynamic symbols, and whether one of their axes is the first. Expressions of other symbols are not symbols."""
     leading: dict[str, bool] = {}
     for spec in specs:
         for axis, dim in enumerate(spec.dims or ()):

@@ -42,7 +42,7 @@ class Purpose:
     """A role; ``bound`` is the exclusive upper bound of an INDEX if the graph determines it.
 
     ``compared`` are the constants that the graph compares the input with. ``wraps``: it is an integer that only
-    arithmetic of integers reads, so that the ends of its type, where that wraps around, are values like others.
+    arithmetic of integers reads, so that it may take the ends of its type, where that wraps around.
     """
 
     role: Role
@@ -112,7 +112,7 @@ _INTEGER_ARITHMETIC = frozenset(
     {"Add", "Sub", "Mul", "Abs", "Neg", "Sign", "Min", "Max", "Clip", "Where", *MATRIX_PRODUCTS}
     | {"BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"}
 )
-"""Operators that may take any integers, of which they make others."""
+"""Operators that may take any integers, from which they compute others."""
 _WRAPPING_OPERANDS = frozenset(
     (operator, 0)
     for operator in ("BitShift", "CumSum", "ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin")
@@ -167,7 +167,7 @@ def _is_integer_arithmetic(structure: Structure, use: Use) -> bool:
     if operator == "Cast":
         return any(item.name == "to" and item.i in _INTEGERS | _BYTES for item in use.node.attribute)
     if operator in ("Div", "Mod"):
-        divisor = structure.constant(use.node.input[1])  # a processor stops where the least number is divided by -1
+        divisor = structure.constant(use.node.input[1])  # a processor stops if the least number is divided by -1
         return use.index == 0 and divisor is not None and not np.isin(divisor, (0, -1)).any()
     is_moved = operator in TRANSPARENT_OPERATORS and (use.index == 0 or operator == "Concat")
     return is_moved or operator in _INTEGER_ARITHMETIC or (operator, use.index) in _WRAPPING_OPERANDS

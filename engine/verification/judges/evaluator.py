@@ -1,11 +1,11 @@
-"""The evaluator that runs a float64 model: onnx's, with other kernels where that is wrong or has none.
+"""The evaluator that runs a float64 model: onnx's, with other kernels for operators that it lacks or gets wrong.
 
 Which kernel computes an operator follows from three rules, in this order:
 
 1. The kernels of `float64_kernels.py`, for operators where onnx's own is wrong, too slow, or
    rounds to float32. `tests/engine/verification/test_evaluators.py` shows for each of them what is wrong or why.
 2. onnx's own kernel. The bodies of operators that ONNX defines as functions are widened like the model.
-3. Where that fails, what the operator table computes (`ir/operators`), and then ONNX Runtime's kernel for the same
+3. If that fails, the operator table (`ir/operators`), and then ONNX Runtime's kernel for the same
    types, which are float64 here.
 
 It can also round as float32 would (Monte Carlo arithmetic, D. S. Parker 1997; Verificarlo, C. Denis et al. 2016): see

@@ -451,7 +451,7 @@ def _contributed_kernel(row: OperatorSchema) -> type[OpRun]:
 
 
 def literal_of(attribute: Attribute, value: Any) -> Any:
-    """An attribute as the operator table takes it, its default where the node has none."""
+    """An attribute as the operator table takes it, its default if the node has none."""
     if value is None:
         return attribute.default
     return tuple(value) if isinstance(value, list) else value

@@ -1,19 +1,19 @@
 """The float64 oracle: is a difference rounding, or another computation?
 
-The original is widened to float64 (weights exactly, computation in double) and run as `evaluator.py` says; its
-result stands in for the exact one, and the original's own distance from it measures what rounding does in this model.
+The original is widened to float64 (weights exactly, computation in double) and run by `evaluator.py`; its
+result stands for the exact one, and the original's own distance from it measures the effect of rounding in this model.
 
-- Beyond the tolerance, the candidate is acquitted when its distance is at most ``ACQUITTAL_FACTOR`` times the
+- Beyond the tolerance, the candidate is acquitted if its distance is at most ``ACQUITTAL_FACTOR`` times the
   original's, both at the worst element and in the root mean square, plus a few units in the last place.
-- It is acquitted, too, when it is no farther than the original, however far that is: in a network of large activations
+- It is acquitted, too, if it is no farther than the original, however far that is: in a network of large activations
   rounding may do more than any tolerance allows. Since an oracle that computes something else would be far from both,
   the candidate in float64 must then be as near to the oracle.
-- Within the tolerance but beyond a few units in the last place, it is convicted when its distance is more than
+- Within the tolerance but beyond a few units in the last place, it is convicted if its distance is more than
   ``CONVICTION_FACTOR`` times the original's: a tolerance wide enough for deep networks would let an epsilon that is
   ten times too large pass.
 
-The first and the last only while the original's own error is small against how far the output moves between inputs: an
-original that is itself noise proves little. Without an oracle, the tolerance decides.
+The first and the last rule hold only while the original's own error is small against how far the output moves between
+inputs: an original that is itself noise proves little. Without an oracle, the tolerance decides.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ ACQUITTAL_FACTOR = 4.0
 """A reordered sum may round worse than the original order by a small factor; a wrong weight does so by far more."""
 
 CONVICTION_FACTOR = 10.0
-"""Larger, since the tolerance speaks for the candidate."""
+"""Larger than the other factor, since the tolerance speaks for the candidate."""
 
 LARGEST_WEIGHTS_BYTES = 1 << 30
-"""Larger weights would need too much memory as float64: the tolerance alone decides."""
+"""The most weights that are widened: more would need too much memory as float64, and the tolerance alone decides."""
 
 _MAX_ORIGINAL_ERROR = 1e-2
 """Largest error of the original at which it may serve as the measure: a fraction of the spread of a float output, or
@@ -71,7 +71,7 @@ class Oracle:
     """The original in float64."""
 
     def __init__(self, source: Source) -> None:
-        """Widen the model. Raises RunError when it is too large or cannot be loaded by the evaluator."""
+        """Widen the model. Raises RunError if it is too large or cannot be loaded by the evaluator."""
         if 4 * sum(math.prod(tensor.dims) for tensor in source.graph.initializer) > LARGEST_WEIGHTS_BYTES:
             raise RunError("the weights are too large for a float64 copy")
         try:
@@ -118,7 +118,7 @@ class Oracle:
 
 
 def judge(exact: Value, original: Value, candidate: Value, spread: float | None) -> Judgement:
-    """Apply the rule of this module to one value; without a ``spread``, its root mean square takes that place."""
+    """Apply the rule of this module to one value; without a ``spread``, its root mean square replaces that."""
     truths, firsts, seconds = leaves(exact), leaves(original), leaves(candidate)
     shapes = [leaf.shape for leaf in truths]
     is_text = any(leaf.dtype.kind in "OUS" for leaf in (*truths, *firsts, *seconds))

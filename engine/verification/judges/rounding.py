@@ -1,12 +1,12 @@
 """How far rounding moves values: a float64 run in which numbers are rounded at random.
 
 Each float that float32 would have to round changes by a few units in the last place, up or down at random (Monte Carlo
-arithmetic, D. S. Parker 1997). What follows moves as it does between two right ways to compute the same. Numbers that
-need less than half of the mantissa, such as 0, 0.5 and 6, are exact and stay as they are: half of 5 is a tie in every
+arithmetic, D. S. Parker 1997). Values that depend on it move like those of two right ways to compute the same. Numbers
+that need less than half of the mantissa, such as 0, 0.5 and 6, are exact and do not change: half of 5 is a tie in every
 right model.
 
 Floats that a uint32 cannot hold become another one in each run: of these, ONNX Runtime casts the last elements of a
-tensor one by one, with other results than it has for those that it casts by vectors.
+tensor one by one, with other results than by vectors.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ UNITS = 4.0
 """Units in the last place by which a number changes. One rounding is half a unit; the sum of a product of matrices is
 rounded as often as it has terms."""
 UNITS_OF_INPUTS = 32.0
-"""The same for inputs where their rounding stands for that of a whole network. On a text detector with inputs of 10 to
+"""As above, for inputs if their rounding stands for that of a whole network. On a text detector with inputs of 10 to
 10,000, compiled code was off by 0.25 to 1 times the effect of it, ONNX Runtime by 0.1 to 0.3 times."""
 
 _OPEN_CASTS = np.array([0, 1 << 31, (1 << 32) - 1, 0x5A827999], np.uint32)
-"""What stands for a float that a uint32 cannot hold: the ends that processors stop at, the least signed word, and a
-number of other bits, as the last 32 bits of a large number are."""
+"""The values for a float that a uint32 cannot hold: the ends at which processors stop, the least signed word, and a
+number of other bits, like the last 32 bits of a large number."""
 
 
 class Extent(Enum):
@@ -41,19 +41,19 @@ class Extent(Enum):
 
     NONE = auto()
     OPEN = auto()
-    """None, but casts to uint32 are drawn where ONNX leaves them open, as they are with all that follow."""
+    """None, but casts to uint32 are drawn if ONNX leaves them open, in this extent as in all that follow."""
     CONSTANTS = auto()
-    """Stored ones, which rewriting computes anew."""
+    """Stored numbers, which rewriting computes anew."""
     INPUTS = auto()
-    """These and the inputs, which stand for what a whole network rounds."""
+    """These and the inputs, which stand for the rounding of a whole network."""
     ALL = auto()
-    """These and all that nodes compute from the inputs."""
+    """These and all numbers that nodes compute from the inputs."""
 
 
 @dataclass(frozen=True)
 class RoundedValues:
     """The values of a main graph that may be rounded, by name: those that depend on the inputs, and the constants that
-    are computed with these. None determines a shape or how often a loop runs. `others` stay as they are.
+    are computed with these. None determines a shape or how often a loop runs. `others` do not change.
     """
 
     inputs: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class RoundedValues:
 
     @staticmethod
     def of(structure: Structure) -> RoundedValues:
-        """Those of a model."""
+        """The values of a model."""
         dependent, nodes = structure.input_dependent, structure.graph.node
         steering = steering_values(structure, divisors=False)
         computed = (node for node in nodes if not dependent.isdisjoint(node.output))
@@ -92,7 +92,7 @@ class Rounding:
     def round_outputs(
         self, node: onnx.NodeProto, inputs: Sequence[Value], outputs: tuple[Value, ...]
     ) -> tuple[Value, ...]:
-        """What a node gave for its inputs, rounded if its numbers are."""
+        """The results of a node for its inputs, rounded if its numbers are."""
         if self.extent is Extent.NONE:
             return outputs
         if node.op_type in ("Cast", "CastLike"):
@@ -101,7 +101,7 @@ class Rounding:
         return tuple(self.round(value, self._units(name, node)) for name, value in pairs)
 
     def _draw_open_casts(self, numbers: Value, cast: Value) -> Value:
-        """The cast numbers, in place of those that a uint32 cannot hold another one of `_OPEN_CASTS` in each draw."""
+        """The cast numbers; those that a uint32 cannot hold become another one of `_OPEN_CASTS` in each draw."""
         if not (isinstance(numbers, np.ndarray) and isinstance(cast, np.ndarray)):
             return cast
         if numbers.dtype.kind != "f" or cast.dtype != np.uint32:

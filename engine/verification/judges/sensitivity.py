@@ -1,10 +1,10 @@
 """Which differences rounding explains, element by element.
 
-A model runs in float64 several times, its numbers rounded at random (`rounding.py`). An element that moves by a good
-part of its range says nothing at these inputs, whatever a candidate gives there: it is the sine of a large number, the
-index of one of two equal scores, or a value that was gathered by such an index. Any other element may be off by a few
-times as much as it moves. Where even the number of elements changes, as that of boxes does whose overlap is at the
-limit, the whole output says nothing.
+A model runs in float64 several times, its numbers rounded at random (`rounding.py`). An element that moves by a large
+part of its range is silent: no value of a candidate can be judged at these inputs. It is the sine of a large number,
+the index of one of two equal scores, or a value that was gathered by such an index. Any other element may be off by a
+few times as much as it moves. If even the number of elements changes, like that of boxes whose overlap is at the limit,
+the whole output is silent.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Array = NDArray[Any]
 MARGIN = 4.0
 """An element may be off by this many times the farthest that it moved: few draws seldom find the farthest."""
 SILENT_SHARE = 0.1
-"""An element that moves by this part of the range of an output, and by more than the tolerance, says nothing."""
+"""An element that moves by this part of the range of an output, and by more than the tolerance, is silent."""
 _FEWEST_DRAWS = 4
 _MOST_DRAWS = 16
-"""More than the fewest are drawn while that explains more elements, or few are left."""
+"""More draws than the fewest are made while that explains more elements, or few are left."""
 _FEW_LEFT = 16
 """As few unexplained elements may belong to ties whose order no draw has changed yet."""
 
@@ -37,7 +37,7 @@ _FEW_LEFT = 16
 @dataclass
 class Sensitivity:
     """How far the outputs of one run of a model move. `draw` runs it by a seed, the numbers of `extent` rounded, and
-    `exact` are its outputs where nothing is rounded."""
+    `exact` are its outputs without rounding."""
 
     exact: Mapping[str, Value]
     draw: Callable[[int], Mapping[str, Value]]
@@ -50,9 +50,9 @@ class Sensitivity:
         self._changes_layout: set[str] = set()
 
     def explains(self, name: str, far: Sequence[Array], silent_at: Sequence[Array]) -> bool:
-        """Whether rounding explains how `far` an output is off; 0 stands where there is nothing to explain.
+        """Whether rounding explains how `far` an output is off; 0 stands for elements with nothing to explain.
 
-        Both have an array for each of the output's. Elements that move by more than `silent_at` say nothing.
+        Both have an array for each of the output's. Elements that move by more than `silent_at` are silent.
         """
         left: list[int] = []
         for draws in range(1, _MOST_DRAWS + 1):
@@ -82,7 +82,7 @@ class Sensitivity:
         return self._effects.get(name, Steps(0.0, 0.0))
 
     def silent(self, name: str, silent_at: Sequence[Array]) -> list[Array]:
-        """The elements that say nothing, of each array of an output."""
+        """The silent elements of each array of an output."""
         if name in self._changes_layout:
             return [np.ones(leaf.shape, bool) for leaf in leaves(self.exact[name])]
         return [np.asarray(move > limit) for move, limit in zip(self._moves_of(name), silent_at, strict=True)]
@@ -99,7 +99,7 @@ class Sensitivity:
         return False
 
     def _draw(self, count: int) -> None:
-        """Make sure that there are this many draws. One on which the original does not run is none."""
+        """Make sure that there are this many draws. One on which the original does not run does not count."""
         while self._draws < count:
             try:
                 outputs = self.draw(self._draws)
@@ -123,7 +123,7 @@ class Sensitivity:
 
 
 def silence_of(expected: Value, tolerance: Tolerance, spread: float | None, *, chooses: bool = False) -> list[Array]:
-    """The moves at which an element of an output says nothing, for each of its arrays.
+    """The moves at which an element of an output is silent, for each of its arrays.
 
     The range of an output is how far it moves between inputs, or the root mean square of its elements. If the model
     `chooses` by values, an element that moves by more than the tolerance may be another one, however near that is.
@@ -143,7 +143,7 @@ def _silence_of(array: Array, tolerance: Tolerance, spread: float | None, share:
 
 
 def distances_of(one: Array, other: Array) -> Array:
-    """The distance of each pair of elements; of text 1 where it differs."""
+    """The distance of each pair of elements; for text 1 if it differs."""
     if "O" in (one.dtype.kind, other.dtype.kind) or one.dtype.kind in "US":
         return np.asarray(one != other, np.float64)
     return distances(to_double(one), to_double(other))

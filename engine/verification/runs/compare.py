@@ -50,7 +50,7 @@ _SMALL_ELEMENT = 1e-3
 class Tolerance:
     """The rule of a comparison. A given ``atol`` (absolute) or ``rtol`` replaces the default and lifts the spread cap.
 
-    ``coarsest`` names the coarsest float type that the model computes in, whatever its outputs are.
+    ``coarsest`` names the coarsest float type in which the model computes, for any type of its outputs.
     """
 
     atol: float | None = None
@@ -58,7 +58,7 @@ class Tolerance:
     coarsest: str | None = None
 
     def precision(self, dtype: np.dtype[Any]) -> Precision | None:
-        """The default figures for a type; None when it compares exactly."""
+        """The default figures for a type; None if it compares exactly."""
         own = _PRECISIONS.get(_COMPLEX_PARTS.get(dtype.name, dtype.name))
         model = _PRECISIONS.get(self.coarsest or "")
         if own is None or model is None:
@@ -136,8 +136,8 @@ def compare(
 
     ``is_saturated``: they are the ends of the range of a Sigmoid. ONNX Runtime computes it with the absolute error of
     numbers near 1, also where it is nearly 0, so smaller differences prove nothing. ``may_lack_shape``: they come from
-    what a Loop collects. If that never ran, ONNX Runtime gives it the shape that its body declares, with 0 for
-    unknown dimensions, or [0] where it declares none; the sum of which is a number.
+    rows that a Loop collects. If that never ran, ONNX Runtime gives them the shape that its body declares, with 0 for
+    unknown dimensions, or [0] if it declares none; their sum is then a number.
     """
     wanted, results = leaves(expected), leaves(actual)
     if len(wanted) != len(results):

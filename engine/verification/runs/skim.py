@@ -2,7 +2,7 @@
 
 The file is mapped and walked at the level of protobuf's wire format (protobuf.dev, "Encoding"): messages that may hold
 large tensors are entered, the data of large tensors is left out, everything else is copied and then parsed as usual.
-A model of any size thus costs no more than its structure.
+So a model of any size costs no more than its structure.
 """
 
 from __future__ import annotations

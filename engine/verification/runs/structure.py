@@ -120,7 +120,7 @@ class Structure:
 
     @cached_property
     def casts_to_uint32(self) -> bool:
-        """Whether it makes numbers of 32 bits without a sign of others, maybe in a body: ONNX leaves open the results
+        """Whether it makes unsigned numbers of 32 bits from others, maybe in a body: ONNX leaves open the results
         for floats that these cannot hold."""
         return any(map(_casts_to_uint32, self.graph.node))
 
