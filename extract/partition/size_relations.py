@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...ir.graph import Operator, OperatorGraph
+from ...ir.index_maps import Axis, Reduction
 from ...ir.operation import dimension_size
-from ...ir.operators import FILTERS, OPERATORS, POOLS, RECURRENT, VIEWS
+from ...ir.operators import FILTERS, MATRIX_PRODUCTS, OPERATORS, POOLS, RECURRENT, VIEWS
+from ...ir.operators.graph_maps import index_maps_of
 from ...ir.size_names import dimension_as_size, elements
 from ...ir.size_relations import MOST_ELEMENTS, Relation, RelationName
-from ...ir.sizes import Size, number, symbol
+from ...ir.sizes import ONE, Size, number, symbol
 from ...ir.types import TensorType
 
 _OTHER_SIZES = (64, 32, 16, 256, 512, 96, 48, 224, 8, 4, 2, 1)
@@ -106,6 +108,9 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
         yield from _sequences(operator, shapes)
     elif operator.op in FILTERS or operator.op in POOLS:
         yield from _windows(operator, shapes[0])
+        yield from _parameters(operator, graph, shapes, output)
+    elif row.category == "normalization":
+        yield from _parameters(operator, graph, shapes, output)
     elif operator.op in VIEWS and types[0] is not None and result is not None:
         before, after = elements(types[0]), elements(result)
         if before is not None and after is not None:
@@ -123,10 +128,37 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
             for place, (own, whole) in enumerate(zip(shape or (), output, strict=False)):
                 if place != axis:
                     yield own, "equal", whole
-    elif operator.op == "MatMul" and shapes[0] and shapes[1]:
-        yield shapes[0][-1], "equal", shapes[1][-2 if len(shapes[1]) > 1 else 0]
-        for shape in shapes[:2]:
-            yield from _broadcast((shape or ())[:-2], output[: len(output) - sum(len(s or ()) > 1 for s in shapes[:2])])
+    elif operator.op in MATRIX_PRODUCTS and shapes[0] and shapes[1]:
+        left, right = shapes[0], shapes[1]
+        depth = left[-2 if operator.attributes.get("transA", 0) else -1]
+        yield depth, "equal", right[-2 if len(right) > 1 and not operator.attributes.get("transB", 0) else -1]
+        for shape in (left, right):
+            yield from _broadcast(shape[:-2], output[: len(output) - (len(left) > 1) - (len(right) > 1)])
+        for shape in shapes[2:]:
+            yield from _broadcast(shape, output)
+
+
+def _parameters(
+    operator: Operator, graph: OperatorGraph, shapes: Sequence[tuple[Size, ...] | None], output: tuple[Size, ...]
+) -> Pairs:
+    """Weights, scales and biases are as long as the axes of the result, and of the data, along which they are read.
+
+    A scale of which that is not certain has no index map: it is aligned with the last axes.
+    """
+    maps = index_maps_of(graph, operator)
+    if maps is None:
+        for shape in shapes[1:]:
+            for size, whole in zip(reversed(shape or ()), reversed(output), strict=False):
+                if size != ONE:
+                    yield size, "equal", whole
+        return
+    summed: dict[int, Size] = {}
+    for place, (operand, shape) in enumerate(zip(maps.operands, shapes, strict=False)):
+        for index, size in zip(operand or (), shape or (), strict=False):
+            if isinstance(index, Axis) and place:
+                yield size, "equal", output[index.number]
+            elif isinstance(index, Reduction):
+                yield size, "equal", summed.setdefault(index.number, size)
 
 
 def _sequences(operator: Operator, shapes: Sequence[tuple[Size, ...] | None]) -> Pairs:

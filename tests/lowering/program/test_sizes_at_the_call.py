@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,6 +141,32 @@ def test_results_inside_of_kernels_are_counted() -> None:
     proto = model(nodes, {"x": ["N"]}, {"y": ["N"]}, first=np.array([0]), second=np.array([1]))
     texts = [requirement.text for requirement, _ in list_requirements(graph_of(proto).at_call)]
     assert "a size of N*N is above 2147483647" in " ".join(texts)
+
+
+@pytest.mark.parametrize(
+    ("operator", "attributes", "inputs", "result", "expected"),
+    [
+        ("Gemm", {}, {"x": ["M", "K"], "w": ["K", "N"], "b": ["P"]}, ["M", "N"], "P is neither 1 nor N"),
+        (
+            "MatMul",
+            {},
+            {"x": ["B", "M", "K"], "w": ["P", "K", 4]},
+            ["B", "M", 4],
+            "P is neither 1 nor max(B, P)*min(1, B, P)",
+        ),
+        ("Conv", {"kernel_shape": [3]}, {"x": [1, "C", 8], "w": [4, "P", 3]}, [1, 4, 6], "P is not C"),
+        ("Conv", {"kernel_shape": [3]}, {"x": [1, 2, 8], "w": ["O", 2, 3], "b": ["P"]}, [1, "O", 6], "P is not O"),
+        ("LayerNormalization", {}, {"x": ["M", "K"], "s": ["P"]}, ["M", "K"], "P is not K"),
+        ("InstanceNormalization", {}, {"x": ["M", "C", 8], "s": ["P"], "b": ["C"]}, ["M", "C", 8], "P is not C"),
+    ],
+)
+def test_weights_and_biases_of_dynamic_sizes_fit(
+    operator: str, attributes: Any, inputs: Any, result: list[Any], expected: str
+) -> None:
+    """What a kernel reads along an axis of its result has as many elements: a shorter one would be read beyond."""
+    proto = model([helper.make_node(operator, list(inputs), ["y"], **attributes)], inputs, {"y": result})
+    texts = [requirement.text for requirement, _ in list_requirements(graph_of(proto).at_call)]
+    assert f"a size of {expected} " in "\n".join(texts)
 
 
 def test_tensors_that_32_bits_do_not_count_are_refused() -> None:
