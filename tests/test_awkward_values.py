@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import parser
 
 import eqfuse
+
+from .onnx_runtime import outputs_of
 
 NAN, INF = float("nan"), float("inf")
 
@@ -131,11 +132,8 @@ CASES: dict[str, tuple[Any, str, list[float]]] = {
 }
 
 
-def outputs(model: onnx.ModelProto, x: np.ndarray) -> Sequence[Any]:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    results: Sequence[Any] = ort.InferenceSession(model.SerializeToString(), options).run(None, {"x": x})
-    return results
+def outputs(model: onnx.ModelProto, x: np.ndarray) -> Sequence[np.ndarray]:
+    return outputs_of(model, {"x": x}, as_written=True)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
@@ -20,6 +19,7 @@ from eqfuse.support.errors import VerificationError
 
 from .engine.models import model as build
 from .engine.models import value
+from .onnx_runtime import outputs_of
 
 
 def model(
@@ -36,8 +36,7 @@ def save(made: onnx.ModelProto, folder: Path, name: str = "in.onnx") -> Path:
 
 
 def run(path: Path, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {"x": x})[0])
+    return outputs_of(path, {"x": x})[0]
 
 
 def operators(path: Path) -> list[str]:
@@ -250,10 +249,5 @@ def test_exact_precision_is_bit_identical(tmp_path: Path) -> None:
     source = save(conv_with_norm(), tmp_path)
     eqfuse.optimize(source, tmp_path / "out.onnx", precision="exact")
     x = np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    first, second = (
-        ort.InferenceSession(p, options, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
-        for p in (source, tmp_path / "out.onnx")
-    )
+    first, second = (outputs_of(path, {"x": x}, as_written=True)[0] for path in (source, tmp_path / "out.onnx"))
     np.testing.assert_array_equal(first, second)

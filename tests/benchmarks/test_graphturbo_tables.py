@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-import onnxruntime
 import pytest
 
 from eqfuse.benchmarks.accelerators.graphturbo import TABLE1, TABLE2, TABLE3, TABLE4
@@ -18,6 +17,8 @@ from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.operators.linear import depth
 from eqfuse.lowering.base.interface import inputs_of
 from eqfuse.lowering.base.ports import random_inputs
+
+from ..onnx_runtime import outputs_of
 
 QUICK = ("G", "I", "J")
 SLOW = tuple(label for label in TABLE2 if label not in QUICK)
@@ -41,9 +42,7 @@ def inputs(label: str, batch: int, seed: int) -> dict[str, Array]:
 
 
 def output(label: str, batch: int, given: dict[str, Array]) -> Array:
-    model = built(label, batch).SerializeToString()
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, given)[0])
+    return outputs_of(built(label, batch), given)[0]
 
 
 @pytest.mark.parametrize("label", ALL)

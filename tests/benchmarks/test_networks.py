@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-import onnxruntime
 import pytest
 
 from eqfuse.benchmarks.networks import AGO, NETWORKS
@@ -19,6 +18,8 @@ from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.operators.linear import depth
 from eqfuse.lowering.base.interface import inputs_of
 from eqfuse.lowering.base.ports import random_inputs
+
+from ..onnx_runtime import outputs_of
 
 QUICK = tuple(name for name in NETWORKS if not name.endswith(("_112", "_224", "50")))
 SLOW = tuple(name for name in NETWORKS if name not in QUICK)
@@ -41,8 +42,7 @@ def built(name: str) -> onnx.ModelProto:
 
 
 def outputs(model: onnx.ModelProto, seed: int) -> list[npt.NDArray[Any]]:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return list(session.run(None, random_inputs(inputs_of(read(model)), seed)))
+    return outputs_of(model, random_inputs(inputs_of(read(model)), seed))
 
 
 def test_ago_has_four_convolutional_networks_at_three_sizes_and_two_more() -> None:

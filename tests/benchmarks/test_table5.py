@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-import onnxruntime
 import pytest
 
 from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.benchmarks.table5.figures import TABLE5
 from eqfuse.benchmarks.table5.network import Network
 from eqfuse.benchmarks.table5.transformers import TINYBERT, Language
+
+from ..onnx_runtime import outputs_of
 
 SMALL = ("efficientnet_b0", "mobilenet_ssd", "tinybert")
 LARGE = tuple(name for name in BUILDERS if name not in SMALL)
@@ -32,8 +33,7 @@ def feed(value: onnx.ValueInfoProto) -> npt.NDArray[Any]:
 
 
 def outputs(model: onnx.ModelProto) -> list[npt.NDArray[Any]]:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return list(session.run(None, {value.name: feed(value) for value in model.graph.input}))
+    return outputs_of(model, {value.name: feed(value) for value in model.graph.input})
 
 
 def test_every_model_has_a_printed_row() -> None:

@@ -10,7 +10,6 @@ from typing import IO
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper
 
@@ -20,6 +19,7 @@ from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.plan.manifest import KernelTrials, MeasurementSummary, Trial
 
+from ...onnx_runtime import outputs_of
 from ..command_line import CommandLine
 
 
@@ -39,8 +39,7 @@ def compiled(eqfuse: CommandLine) -> None:
 
 
 def ort(path: Path, x: np.ndarray) -> np.ndarray:
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {"x": x})[0])
+    return outputs_of(path, {"x": x})[0]
 
 
 # --- compile

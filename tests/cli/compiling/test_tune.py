@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper
 
@@ -27,6 +26,7 @@ from eqfuse.lowering.tuning.runners import builders
 from eqfuse.support.processes.program import ToolError
 
 from ...lowering.free_size_models import pictures
+from ...onnx_runtime import outputs_of
 from ..command_line import CommandLine
 
 SHAPE = (1, 16, 12, 12)
@@ -65,9 +65,8 @@ def test_a_search_from_the_first_trial_to_a_bundle(eqfuse: CommandLine, pair: Pa
     """Each search compiles two bundles and compares them, so there is one for all of it."""
     assert "tuning: 8 trials of" in tune(eqfuse, 8)
     x = np.random.default_rng(1).standard_normal(SHAPE, np.float32)
-    session = onnxruntime.InferenceSession(pair, providers=["CPUExecutionProvider"])
     result = package.load(eqfuse.folder / "build").run({"x": x})["y"]
-    np.testing.assert_allclose(result, session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(result, outputs_of(pair, {"x": x})[0], rtol=1e-4, atol=1e-4)
 
     found = read_manifest(eqfuse.folder / "build").tuning
     assert found is not None

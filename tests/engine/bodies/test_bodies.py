@@ -7,7 +7,6 @@ from collections import Counter
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime
 import pytest
 from onnx import parser
 
@@ -15,6 +14,8 @@ from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.engine.bodies.inference import infer_form
 from eqfuse.engine.onnx.model import read as read_model
+
+from ...onnx_runtime import outputs_of
 
 X = np.asarray([[1.0, -2.0, 3.0], [-4.0, 5.0, -6.0]], np.float32)
 TARGET = np.asarray(X.shape)
@@ -25,11 +26,6 @@ def read(text: str) -> onnx.ModelProto:
     return parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]>\nmain {text}')
 
 
-def run(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, {i.name: feed[i.name] for i in session.get_inputs()})  # type: ignore[no-any-return]
-
-
 def optimise(text: str) -> ir.Model:
     """The optimised model, after a comparison with the original."""
     model = read(text)
@@ -37,7 +33,7 @@ def optimise(text: str) -> ir.Model:
     proto = ir.to_proto(result)
     onnx.checker.check_model(proto, full_check=True)
     for feed in FEEDS:
-        for expected, output in zip(run(model, feed), run(proto, feed), strict=True):
+        for expected, output in zip(outputs_of(model, feed), outputs_of(proto, feed), strict=True):
             np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-6)
     return result
 
@@ -160,7 +156,7 @@ def test_a_branch_tells_nothing_of_sizes_outside() -> None:
     }""")
     result = ir.to_proto(optimize_model(model, None, Options(verify=False)).model)
     for feed in ({"x": X}, {"x": X[:1]}):
-        np.testing.assert_allclose(run(result, feed)[0], run(model, feed)[0], rtol=1e-6)
+        np.testing.assert_allclose(outputs_of(result, feed)[0], outputs_of(model, feed)[0], rtol=1e-6)
 
 
 SQUEEZE = """(float[a,b,d] x, bool c) => (float y) {{
@@ -186,7 +182,7 @@ def test_a_branch_with_which_the_model_cannot_run_is_never_taken() -> None:
     result = optimize_model(model, None, Options(verify=False)).model
     assert operators(result)["If"] == 0
     feed = {"x": X[:, :, None], "c": np.array(True)}
-    np.testing.assert_allclose(run(ir.to_proto(result), feed)[0], run(model, feed)[0], rtol=1e-6)
+    np.testing.assert_allclose(outputs_of(ir.to_proto(result), feed)[0], outputs_of(model, feed)[0], rtol=1e-6)
 
 
 def test_a_branch_for_other_sizes_than_the_model_has_is_never_taken() -> None:
@@ -203,7 +199,7 @@ def test_a_branch_for_other_sizes_than_the_model_has_is_never_taken() -> None:
     result = optimize_model(model, None, Options(verify=False)).model
     assert operators(result)["If"] == 0
     w = np.arange(1, 7, dtype=np.float32).reshape(3, 2)
-    outputs = run(ir.to_proto(result), {"x": X, "c": np.array(True)})
+    outputs = outputs_of(ir.to_proto(result), {"x": X, "c": np.array(True)})
     np.testing.assert_allclose(outputs[0], X @ w, rtol=1e-6)
 
 
@@ -218,7 +214,7 @@ def test_what_fails_in_another_branch_refutes_nothing() -> None:
     """).replace("y = ReduceSum<keepdims = 0>(p)", "o = ReduceSum<keepdims = 0>(p)  y = Add(o, r)"))  # fmt: skip
     result = ir.to_proto(optimize_model(model, None, Options(verify=False)).model)
     for feed in ({"x": X[:, :, None], "c": np.array(True)}, {"x": X[None], "c": np.array(False)}):
-        np.testing.assert_allclose(run(result, feed)[0], run(model, feed)[0], rtol=1e-6)
+        np.testing.assert_allclose(outputs_of(result, feed)[0], outputs_of(model, feed)[0], rtol=1e-6)
 
 
 LOOP = """(float[2,3] x, int64 n) => (float[2,3] y) {{

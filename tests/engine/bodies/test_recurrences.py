@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from eqfuse.engine.bodies.nest import nest
 from eqfuse.engine.bodies.recurrences import recognize_recurrences
 from eqfuse.engine.onnx.model import read
 
+from ...onnx_runtime import outputs_of
 from .random_cells import FLAWS, CellModel
 
 seeds = st.integers(0, 2**32)
@@ -32,14 +32,6 @@ def recognize(model: onnx.ModelProto) -> onnx.ModelProto | None:
     return ir.to_proto(nest(flat.model, flat).ir)
 
 
-def run(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    outputs: list[np.ndarray] = session.run(None, feed)
-    return outputs
-
-
 @given(seed=seeds, steps=st.integers(1, 6), batch=st.integers(1, 3))
 def test_cells_become_operators_that_compute_the_same(seed: int, steps: int, batch: int) -> None:
     cell = CellModel(seed)
@@ -51,7 +43,7 @@ def test_cells_become_operators_that_compute_the_same(seed: int, steps: int, bat
         cell.kind
     ]
     feed = cell.feed(steps, batch)
-    for one, other in zip(run(model, feed), run(result, feed), strict=True):
+    for one, other in zip(outputs_of(model, feed), outputs_of(result, feed), strict=True):
         assert one.shape == other.shape
         np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
 

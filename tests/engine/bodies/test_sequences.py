@@ -8,7 +8,6 @@ from itertools import product
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -17,6 +16,8 @@ from eqfuse.engine.bodies.inference import infer_flat
 from eqfuse.engine.bodies.nest import nest
 from eqfuse.engine.bodies.sequences import replace_sequences
 from eqfuse.engine.onnx.model import read
+
+from ...onnx_runtime import outputs_of
 
 value, node = helper.make_tensor_value_info, helper.make_node
 STORED = {"two": np.int64(2), "last": np.int64(-1), "sizes": np.array([1, 2, 1]), "always": np.array(True),
@@ -89,14 +90,11 @@ def operators(graph: onnx.GraphProto) -> set[str]:
 
 
 def run(proto: onnx.ModelProto, steps: int) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     random = np.random.default_rng(steps)
     feed = {"x": random.standard_normal((2, 4, 3)).astype(np.float32), "n": np.array(steps),
             "h": random.standard_normal((2, 4)).astype(np.float32)}  # fmt: skip
-    (result,) = session.run(None, {port.name: feed[port.name] for port in session.get_inputs()})
-    return np.asarray(result)
+    (result,) = outputs_of(proto, feed)
+    return result
 
 
 @pytest.mark.parametrize("proto", CASES, ids=range(len(CASES)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_ir import serde
@@ -14,6 +13,8 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.engine.preparation.schema_functions import expand_operators, list_expandable
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.annotations.local_functions import inline_functions
+
+from ...onnx_runtime import outputs_of
 
 X = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
 WEIGHTS = [0.5, -1.0, 2.0, 0.25, 1.5, -0.75]
@@ -34,11 +35,6 @@ def model_of(operator: str, inputs: list[np.ndarray[Any, Any]], **attributes: An
     graph = helper.make_graph([node], "one", [port], results, stored)
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
-
-
-def run(proto: Any, x: np.ndarray[Any, Any]) -> list[Any]:
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    return list(session.run(None, {"x": x}))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +63,8 @@ def test_the_parts_compute_the_same(operator: str, inputs: Any, attributes: Any)
     assert list_expandable(model)
     parts = serde.serialize_model(inline_functions(expand_operators(model, infer(model).types)).ir)
     assert operator not in {node.op_type for node in parts.graph.node}
-    for part, whole in zip(run(parts, inputs[0]), run(proto, inputs[0]), strict=True):
+    feeds = {"x": inputs[0]}
+    for part, whole in zip(outputs_of(parts, feeds), outputs_of(proto, feeds), strict=True):
         assert part.dtype == whole.dtype
         np.testing.assert_allclose(part, whole, rtol=1e-5, atol=1e-6)
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
+
+from ...onnx_runtime import outputs_of
 
 LINEAR = {"coefficients": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "intercepts": [0.5, -0.5]}
 STUMP = {
@@ -47,8 +48,7 @@ def test_types_are_those_of_onnx_runtime(operator: str) -> None:
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
     graph = helper.make_graph([node, *copies], "classical", [x], outputs)
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    results = session.run(None, {"x": np.ones((5, 3), np.float32)})
+    results = outputs_of(model, {"x": np.ones((5, 3), np.float32)})
     for port, result in zip(model.graph.output, results, strict=True):
         port.CopyFrom(helper.make_tensor_value_info(port.name, helper.np_dtype_to_tensor_dtype(result.dtype), None))
     types = infer(read(model)).types

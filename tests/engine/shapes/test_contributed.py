@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
@@ -16,6 +15,8 @@ import eqfuse
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.ir.size_names import parse_size
+
+from ...onnx_runtime import outputs_of
 
 SIZES = {"N": 2, "S": 5, "H": 9, "M": 3}
 """The sizes of dynamic dimensions with which the operators run."""
@@ -124,10 +125,7 @@ def computed(proto: onnx.ModelProto) -> list[np.ndarray[Any, Any]]:
         shape = [d.dim_value or SIZES[d.dim_param] for d in port.type.tensor_type.shape.dim]
         dtype = helper.tensor_dtype_to_np_dtype(port.type.tensor_type.elem_type)
         feeds[port.name] = np.random.default_rng(0).uniform(0, 2, shape).astype(dtype)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, feeds))
+    return outputs_of(proto, feeds)
 
 
 def declare(proto: onnx.ModelProto, arrays: list[np.ndarray[Any, Any]]) -> None:

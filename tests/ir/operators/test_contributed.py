@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
 from eqfuse.ir.operators import OPERATORS, STANDARD, Array, Operand, Value, evaluate
+
+from ...onnx_runtime import outputs_of
 
 WINDOWS: dict[str, Value] = {
     "kernel_shape": (3, 2), "pads": (1, 0, 1, 1), "strides": (2, 1), "dilations": (1, 2), "group": 2
@@ -64,9 +65,7 @@ def answers(head: str, operands: list[Array | None], attributes: dict[str, Value
     graph = helper.make_graph([node], "one", inputs, results)
     imports = [helper.make_opsetid("", 17), helper.make_opsetid(row.domain, 1)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=8)
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    results_: list[Any] = session.run(None, feeds)
-    return results_
+    return outputs_of(model, feeds)
 
 
 def test_every_contributed_operator_is_called_above() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper
 
@@ -18,6 +17,7 @@ from eqfuse.lowering.bundle.check import Tolerated, _check_rare_sizes, _verifica
 from eqfuse.support.errors import UsageError
 
 from ...engine.models import model, normal, value
+from ...onnx_runtime import outputs_of
 
 WEIGHTS = normal(256, 64)
 
@@ -41,8 +41,7 @@ class Candidate:
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run it in ONNX Runtime."""
-        session = onnxruntime.InferenceSession(self.proto.SerializeToString(), providers=["CPUExecutionProvider"])
-        return {"y": session.run(None, dict(inputs))[0]}
+        return {"y": outputs_of(self.proto, inputs)[0]}
 
 
 def reversed_sums() -> onnx.ModelProto:

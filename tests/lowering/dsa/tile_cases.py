@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
@@ -22,6 +21,8 @@ from eqfuse.lowering.dsa.network.boxes import Box, hull, shape_of, whole
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.tiles.compiled_kernels import RuntimeTile
 from eqfuse.lowering.dsa.tiles.local_graph import Tile
+
+from ...onnx_runtime import outputs_of
 
 Array = np.ndarray[Any, Any]
 X = (2, 4, 9, 8)
@@ -62,16 +63,7 @@ class Layer:
         random = np.random.default_rng(0)
         feeds = {f"x{i}": random.random(s, np.float32) + 0.5 for i, s in enumerate(self.shapes)}
         names = [o.name for o in self.proto.graph.output]
-        return {**self.stored, **feeds, **dict(zip(names, run(self.proto, feeds), strict=True))}
-
-
-def run(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return [np.asarray(found) for found in session.run(None, dict(feeds))]
+        return {**self.stored, **feeds, **dict(zip(names, outputs_of(self.proto, feeds, as_written=True), strict=True))}
 
 
 def part(array: Array, box: Box) -> Array:
