@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -41,7 +41,8 @@ NOT_LAYERS = frozenset({"tests", "benchmarks", "examples", "docs", "build", "dis
 
 @dataclass(frozen=True)
 class Import:
-    """One import of the package by itself: the importer, the line, and the absolute name of the imported module."""
+    """One import by a module of the package: the importer, the line, and the absolute name of what is imported. Where
+    only imports of the package by itself are meant, the name is relative to the package."""
 
     file: Path
     line: int
@@ -74,17 +75,23 @@ def absolute_names(node: ast.stmt, package: tuple[str, ...]) -> list[str]:
 
 
 @cache
-def own_imports(root: Path) -> tuple[Import, ...]:
-    """Every import of the package by one of its own modules, those inside functions included."""
+def all_imports(root: Path) -> tuple[Import, ...]:
+    """Every import by a module of the package, those inside functions included."""
     return tuple(each for path in source_files(root) for each in imports_of(path, root))
+
+
+@cache
+def own_imports(root: Path) -> tuple[Import, ...]:
+    """Those of the package by itself."""
+    names = ((each, *each.target.split(".", 1)) for each in all_imports(root))
+    return tuple(replace(each, target=rest[0]) for each, head, *rest in names if head == PACKAGE and rest)
 
 
 def imports_of(path: Path, root: Path) -> Iterator[Import]:
     package = (PACKAGE, *path.relative_to(root).parts[:-1])
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.stmt):
-            names = (name.split(".", 1) for name in absolute_names(node, package))
-            yield from (Import(path, node.lineno, rest[0]) for head, *rest in names if head == PACKAGE and rest)
+            yield from (Import(path, node.lineno, name) for name in absolute_names(node, package))
 
 
 def allowed(importer: str, target: str) -> bool:
@@ -330,10 +337,7 @@ def test_a_permitted_import_passes(tmp_path: Path, file: str, text: str) -> None
 
 
 def test_processes_are_started_in_one_place() -> None:
-    root, found = Path(eqfuse.__path__[0]), set[str]()
-    for path in source_files(root):
-        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        names = (name for node in nodes if isinstance(node, ast.stmt) for name in absolute_names(node, ()))
-        if {name.partition(".")[0] for name in names} & {"subprocess", "multiprocessing", "concurrent"}:
-            found.add(path.relative_to(root).as_posix())
-    assert {path for path in found if Path(path).parent != Path(PROCESSES)} == OWN_PROCESSES
+    root = Path(eqfuse.__path__[0])
+    libraries = {"subprocess", "multiprocessing", "concurrent"}
+    found = {each.path(root) for each in all_imports(root) if each.target.partition(".")[0] in libraries}
+    assert {path.as_posix() for path in found if path.parent != Path(PROCESSES)} == OWN_PROCESSES

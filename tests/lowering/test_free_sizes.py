@@ -34,6 +34,7 @@ def bundle_of(proto: onnx.ModelProto, folder: Path, **options: Any) -> tuple[Run
     compiled = eqfuse.load(folder / "bundle")
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = 4
+    settings.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
     return lambda feeds: list(compiled.run(feeds).values()), lambda feeds: session.run(None, dict(feeds))
 
