@@ -83,8 +83,9 @@ def all_imports(root: Path) -> tuple[Import, ...]:
 @cache
 def own_imports(root: Path) -> tuple[Import, ...]:
     """Those of the package by itself."""
-    names = ((each, *each.target.split(".", 1)) for each in all_imports(root))
-    return tuple(replace(each, target=rest[0]) for each, head, *rest in names if head == PACKAGE and rest)
+    own = f"{PACKAGE}."
+    found = (each for each in all_imports(root) if each.target.startswith(own))
+    return tuple(replace(each, target=each.target.removeprefix(own)) for each in found)
 
 
 def imports_of(path: Path, root: Path) -> Iterator[Import]:
