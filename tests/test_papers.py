@@ -55,7 +55,7 @@ beside them. The walkthrough of FuseOps numbers nothing, so its items are its fu
 
 PROCESSORS = {
     "measured": r"Zen \d|processor not recorded",
-    "counted": r"Cortex-A\d\d|Zen \d|any processor",
+    "counted": r"Cortex-A\d\d|Zen \d|device `x86-64-v\d`|any processor",
     "simulated": "stcp920",
     "predicted": r"device `\w+`",
 }

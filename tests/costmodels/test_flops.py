@@ -8,6 +8,11 @@ from eqfuse.costmodels.flops import flops
 from eqfuse.ir.operation import Attributes, Operation
 from eqfuse.ir.operators import OPERATORS
 from eqfuse.ir.types import TensorType
+from eqfuse.rules import sexpr
+from eqfuse.rules.sexpr import Atom, Node
+
+from ..extract.partition.graphs import Builder
+from ..tools.discovery.table4 import TABLE_4
 
 Shape = tuple[int, ...]
 
@@ -66,3 +71,47 @@ def test_an_idiom_counts_as_its_formula() -> None:
     ]
     formula = sum(count(op, {"axes": (1,)}, operands, output) for op, operands, output in steps)
     assert formula - 2 * 8 == count("LayerNormalization", {}, [x, channel, channel], x)
+
+
+ROWS, COLUMNS = 8, 16
+
+
+def count_rewriting(text: str) -> float:
+    """A side of Table 4 over matrices, terms that are equal counted once."""
+    builder, values = Builder(), dict[str, int]()
+
+    def value_of(node: Node) -> int:
+        key = str(node)
+        if key not in values:
+            if isinstance(node, Atom) or node.head == "Full":
+                values[key] = builder.input(*([ROWS, COLUMNS] if isinstance(node, Atom) else []))
+            elif node.head.startswith("Reduce"):
+                values[key] = builder.op(node.head, value_of(node.items[1]), shape=(ROWS, 1), axes=(1,), keepdims=1)
+            else:
+                operands = [value_of(item) for item in node.items[1:] if not str(item).startswith('"')]
+                values[key] = builder.op(node.head, *operands)
+        return values[key]
+
+    value_of(sexpr.read(text).forms[0])
+    return sum(map(flops, builder.graph().operations))
+
+
+@pytest.mark.parametrize(
+    ("row", "before", "after"),
+    [
+        ("1", (4, 0), (4, 0)),
+        ("2", (4, 0), (2, 0)),  # printed with 5 before: a term that occurs twice counts twice there
+        ("3", (4, 0), (3, 0)),
+        ("4", (4, 0), (3, 1)),  # 5
+        ("5", (3, 0), (2, 0)),
+        ("6", (2, 0), (2, 0)),
+        ("7", (4, 0), (3, 0)),  # 5
+        ("8", (1, 0), (1, 0)),
+        ("9", (2, 0), (1, 1)),
+        ("10", (2, 0), (1, 1)),
+    ],
+)
+def test_table_4_of_dnnfusion(row: str, before: tuple[int, int], after: tuple[int, int]) -> None:
+    """How often the elements of a matrix and those of a column are counted."""
+    for text, (elements, sums) in ((TABLE_4[row].left, before), (TABLE_4[row].right, after)):
+        assert count_rewriting(text) == elements * ROWS * COLUMNS + sums * ROWS
