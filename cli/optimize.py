@@ -138,7 +138,7 @@ def _closing_lines(result: Result) -> Iterator[str]:
         f"saturation: {saturation.stop_reason} after {saturation.iterations} iterations, "
         f"{result.classes} e-classes, {result.enodes} e-nodes"
     )
-    yield f"extraction: {result.proof}"
+    yield f"extraction: {', '.join(map(str, filter(None, (result.proof, result.acyclicity))))}"
     if result.cut_short:
         yield f"time limit: ended {', '.join(result.cut_short)}; the result is the best that was found before"
     yield from render.trusted_lines(result.trusted)
@@ -171,7 +171,10 @@ def _as_dict(result: Result) -> dict[str, Any]:
             "enodes": result.enodes,
             "rules": [asdict(rule) for rule in saturation.rules if rule.matches],
         },
-        "extraction": {name: getattr(extraction, name) for name in ("status", "cost", "lower_bound", "gap")},
+        "extraction": {
+            **{name: getattr(extraction, name) for name in ("status", "cost", "lower_bound", "gap")},
+            "acyclicity": asdict(result.acyclicity) if result.acyclicity else None,
+        },
         "verification": result.verification.as_dict() if result.verification else None,
         "partition": _partition_as_dict(result.partition) if result.partition else None,
         "measurement": result.timings.as_dict() if result.timings else None,

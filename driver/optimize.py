@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +15,20 @@ from ..costmodels.device import load_device
 from ..engine.constant_conflicts import blame_user_rules
 from ..engine.egraph.collector import pause_collection
 from ..engine.egraph.graph import Saturation, Selection
+from ..engine.egraph.loops import Acyclicity
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model, is_same_graph, write
-from ..engine.onnx.provenance import forget_partition, stamp
+from ..engine.onnx.provenance import ACYCLIC_KEY, forget_partition, stamp
 from ..engine.onnx.typing import drop_annotations, keep_declared_shapes
 from ..engine.shapes.inference import Knowledge
 from ..engine.summary import GraphSummary, knowledge_of_result, summarize
+from ..extract.extraction.problem import ExtractionError
 from ..support.custom_operators import custom_operators
 from ..support.deadlines import seconds_left
 from ..support.errors import UsageError, VerificationError
 from ..support.files import check_destination, write_text
 from ..support.options import option_class
+from ..support.orders import OrderQuestion, UndecidedOrderError
 from .clock import Clock, Observer
 from .extract import Chosen, criteria_for, extract_model, without_bodies
 from .options import MeasureOptions, Options
@@ -40,6 +45,10 @@ if TYPE_CHECKING:
     from .partition import Partitioned
 
 
+_ORDER_SECONDS = 10.0
+"""Seconds that z3 has for the order of a selection: a hundred classes take some milliseconds, six thousand a second."""
+
+
 @dataclass(frozen=True)
 class Typed:
     """A model with the types and constants of its values; its graph of operators can be made from these."""
@@ -54,7 +63,8 @@ class Result:
 
     `original` and `rewritten` are for reports; with `as_functions`, `rewritten` is from before its functions were made.
     `checked` says whether all constants that rules united were compared, `trusted` names the rule files that were used
-    without a check. `timings` has the candidates that were timed, if that was asked for.
+    without a check. `timings` has the candidates that were timed, if that was asked for. `acyclicity`
+    says why the chosen graph has no cycle; None if no graph was chosen.
     """
 
     model: ir.Model
@@ -73,6 +83,7 @@ class Result:
     checked: bool = True
     trusted: tuple[str, ...] = ()
     timings: Timings | None = None
+    acyclicity: Acyclicity | None = None
 
     @property
     def proto(self) -> onnx.ModelProto:
@@ -156,9 +167,11 @@ def optimize_model(
         saturated = saturate_model(source, output, options, started, clock)
         with blame_user_rules(options.selection, saturated.egraph):
             chosen, partition, timings = _choose_graph(saturated, options, measure, clock, lowering)
-            with clock.phase("summarize"):
-                recorded = partition if lowering is None else None
-                result = replace(_summarize(chosen, recorded, options, clock), partition=partition, timings=timings)
+            with _look_for_order(chosen.choice.selection, options, clock) as prove:
+                with clock.phase("summarize"):
+                    recorded = partition if lowering is None else None
+                    result = replace(_summarize(chosen, recorded, options, clock), partition=partition, timings=timings)
+                result = _record_acyclicity(result, prove())
             if options.verify:
                 with clock.phase("verify"):
                     verdict = _verify(saturated, result.model, options, seconds_left(clock.deadline))
@@ -223,6 +236,43 @@ def _choose_graph(
 
     choice, partition = partition_model(saturated, options.partition, options, clock, lowering)
     return Chosen(saturated, choice, options), partition, None
+
+
+@contextmanager
+def _look_for_order(selection: Selection, options: Options, clock: Clock) -> Iterator[Callable[[], Acyclicity]]:
+    """Have z3 look for an order of the classes of a selection in the loops of its e-graph; the function awaits it.
+
+    The process that will verify asks z3, unless this one has imported it for a partition. Raises ExtractionError if the
+    selection is cyclic.
+    """
+    question = OrderQuestion(selection.loops.reads, _ORDER_SECONDS)
+
+    def prove(await_cycle: Callable[[], tuple[int, ...]]) -> Acyclicity:
+        if not question.pairs:
+            return Acyclicity.of(selection.loops)
+        try:
+            with clock.phase("certify"):
+                cycle = await_cycle()
+        except UndecidedOrderError:
+            return Acyclicity.of(selection.loops, is_decided=False)
+        if cycle:
+            owners = [question.pairs[position][0] for position in cycle]
+            steps = " -> ".join(f"{selection.choice[n].op} (e-class {n})" for n in (*owners, owners[0]))
+            raise ExtractionError(f"extraction: the selection is cyclic: {steps}; please report this")
+        return Acyclicity.of(selection.loops)
+
+    if question.pairs and options.verify and options.partition == "none":
+        from ..engine.verification import look_for_order
+
+        with look_for_order(question) as await_cycle:
+            yield partial(prove, await_cycle)
+    else:
+        yield partial(prove, question.answer)
+
+
+def _record_acyclicity(result: Result, acyclicity: Acyclicity) -> Result:
+    result.model.metadata_props[ACYCLIC_KEY] = str(acyclicity)
+    return replace(result, acyclicity=acyclicity)
 
 
 def _record_partition(model: Model, partition: Partitioned | None, options: Options) -> Model:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ...ir.types import TensorType
+from .loops import NO_LOOPS, Loops
 
 Literal = int | float | str | tuple[int, ...]
 NONEMPTY_SYMBOLS = -1_000_000
@@ -110,7 +111,8 @@ class Selection:
     """One e-node chosen for every class that the outputs need.
 
     Invariant: the chosen nodes form an acyclic graph that reaches every root. `lower_bound` is proven: no choice is
-    cheaper. `out_of_time` says whether the time limit ended the search for the optimum.
+    cheaper. `out_of_time` says whether the time limit ended the search for the optimum. `loops` is where there could be
+    a cycle: what has to be proven of the choice.
     """
 
     choice: Mapping[int, ENode] = field(repr=False)
@@ -118,6 +120,7 @@ class Selection:
     lower_bound: float
     status: str
     out_of_time: bool = False
+    loops: Loops = NO_LOOPS
 
     @property
     def gap(self) -> float:

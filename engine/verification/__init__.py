@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from .report import OutputReport, Status, Verification
 from .runs.source import ModelLike
-from .verify import prepare, require_comparison, require_verdict, verify
+from .verify import look_for_order, prepare, require_comparison, require_verdict, verify
 
 __all__ = [
     "ModelLike",
     "OutputReport",
     "Status",
     "Verification",
+    "look_for_order",
     "prepare",
     "require_comparison",
     "require_verdict",

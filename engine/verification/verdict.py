@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...support.errors import UsageError
+from ...support.orders import OrderQuestion
 from ..onnx.provenance import provenance
 from .baseline import STRESS, Baseline, Request, run_original
 from .divergence import common_values, first_divergence, judge_bits, tolerance_judge
@@ -22,6 +23,11 @@ from .runs.run import Backend, OnnxRuntime, Reference
 from .runs.source import read_source
 from .runs.structure import Structure, interface_difference
 from .runs.values import RunError, Value
+
+
+def answer(question: Question | OrderQuestion) -> Verification | tuple[int, ...]:
+    """What this process is asked: the verdict on two models, or what z3 says about an order."""
+    return verdict(question) if isinstance(question, Question) else question.answer()
 
 
 def verdict(question: Question) -> Verification:

@@ -6,12 +6,13 @@ signal handler of this process could end that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...support.errors import VerificationError, VerificationProcessError
+from ...support.orders import OrderQuestion, UndecidedOrderError
 from ...support.processes.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from ...support.scratch import scratch_folder
 from .question import Question
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from ...rules.vocabulary import Precision
     from .inputs import Sample
 
-_POOL = WorkerPool(lambda: WorkerProcess(f"{__package__}.verdict:verdict", forks=True))
+_POOL = WorkerPool(lambda: WorkerProcess(f"{__package__}.verdict:answer", forks=True))
 """Idle processes stay, since starting one takes as long as verifying a small model."""
+_START_SECONDS = 60.0
+"""What the start of a process and the import of z3 may take on a busy machine."""
 
 
 def verify(
@@ -87,6 +90,25 @@ def require_comparison(verification: Verification) -> Verification:
     if verification.status == "unverified":
         raise VerificationError(verification.reason)
     return verification
+
+
+@contextmanager
+def look_for_order(question: OrderQuestion) -> Iterator[Callable[[], tuple[int, ...]]]:
+    """Have the process of a later verification ask z3 for an order while this one goes on; the function awaits what
+    `OrderQuestion.answer` returns.
+
+    It raises UndecidedOrderError if there is no answer.
+    """
+    with _POOL.ask_meanwhile(question, question.seconds + _START_SECONDS) as receive:
+
+        def await_answer() -> tuple[int, ...]:
+            try:
+                cycle: tuple[int, ...] = receive()
+            except WorkerDiedError as error:
+                raise UndecidedOrderError(f"the process of z3 {error}") from None
+            return cycle
+
+        yield await_answer
 
 
 def prepare() -> None:

@@ -15,6 +15,7 @@ from ...engine.egraph.emit import Emission, emit_node
 from ...engine.egraph.encode import Encoding, opaque_type
 from ...engine.egraph.folding import FOLD, find_foldable
 from ...engine.egraph.graph import EClass, EGraph, ENode, Selection
+from ...engine.egraph.loops import find_loops
 from ...engine.egraph.plan import Origins
 from ...ir.operation import VARIADIC, Operation
 from ...ir.operators import OPERATORS
@@ -259,7 +260,9 @@ def select(
             bound, (choice, solution) = solution.lower_bound, original
             solution = replace(solution, lower_bound=min(bound, solution.cost), status="feasible")
     out_of_time = method == "exact" and solution.status != "optimal"
-    return Selection(choice, solution.cost, solution.lower_bound, solution.status, out_of_time)
+    chosen = {owner: node.children for owner, node in choice.items()}
+    loops = find_loops(lambda owner: (node.children for node, _ in rows[owner]), egraph.roots, chosen)
+    return Selection(choice, solution.cost, solution.lower_bound, solution.status, out_of_time, loops)
 
 
 @pause_collection()

@@ -328,6 +328,28 @@ class WorkerPool:
         with self.borrow() as process:
             return process.ask(request, seconds)
 
+    @contextmanager
+    def ask_meanwhile(self, request: object, seconds: float) -> Iterator[Callable[[], Any]]:
+        """Hand a request to a process and go on: the function awaits the answer, for that many seconds at most.
+
+        It raises what `WorkerProcess.ask` raises. A process whose answer nobody awaited ends with the context.
+        """
+        with self.borrow() as process:
+            is_answered = False
+
+            def receive() -> Any:
+                nonlocal is_answered
+                answer = process.receive(seconds)
+                is_answered = True
+                return answer
+
+            try:
+                process.send(request)
+                yield receive
+            finally:
+                if not is_answered:
+                    process.end()
+
     def ask_all(
         self,
         ask: Callable[[WorkerProcess, _Request], _Answer],

@@ -91,6 +91,7 @@ def test_json_is_all_that_is_printed(eqfuse: CommandLine) -> None:
     assert content["output"] == "out.onnx"
     assert (content["before"]["layers"], content["after"]["layers"]) == (3, 2)
     assert content["saturation"]["stop_reason"] == "saturated"
+    assert content["extraction"]["acyclicity"] == {"proof": "no loops", "loops": 0, "classes": 0, "reads": 0}
     assert content["verification"]["status"] == "passed"
 
 

@@ -242,6 +242,19 @@ def test_a_pool_answers_all_requests_in_either_order(module: Path) -> None:
         assert list(pool.ask_all(WorkerProcess.ask, [], 2)) == []
 
 
+def test_a_pool_is_asked_while_other_work_goes_on(module: Path) -> None:
+    with WorkerPool(lambda: WorkerProcess("answering:answer")) as pool:
+        with pool.ask_meanwhile(21, 10.0) as receive:
+            assert receive() == 42
+        with pool.ask_meanwhile("refuse", 10.0) as receive, pytest.raises(UsageError, match="not this"):
+            receive()
+        with pool.ask_meanwhile("wait", 10.0):
+            pass
+        assert pool.ask(1, 10.0) == 2  # not what nobody awaited
+        with pool.ask_meanwhile("hang", 0.1) as receive, pytest.raises(WorkerDiedError, match="took too long"):
+            receive()
+
+
 def test_a_request_that_fails_ends_those_that_run_and_not_the_pool(module: Path) -> None:
     with WorkerPool(lambda: WorkerProcess("answering:answer")) as pool:
         with pytest.raises(UsageError, match="not this"):
