@@ -215,7 +215,7 @@ def floor_divide(dividend: Size, divisor: Size) -> Size:
 
 
 def _proper_fraction(rest: Size, steps: int) -> Size:
-    """`rest // steps` where every coefficient is from 0 to below `steps`."""
+    """`rest // steps` if every coefficient is at least 0 and below `steps`."""
     common = gcd(steps, *(c for f, c in rest.terms if f))
     if common > 1:
         rest = _normal({f: c // common for f, c in rest.terms})

@@ -80,7 +80,7 @@ class DatabaseFile:
     elsewhere: str
 
     def read(self, work: Work[Result], nothing: Result) -> Result:
-        """The result of `work`; `nothing` where there is no file. Makes no file; a damaged one is moved aside."""
+        """The result of `work`; `nothing` if there is no file. Makes no file; a damaged one is moved aside."""
         return self._with_repair(lambda: self._read(work, nothing))
 
     def write(self, work: Work[Result]) -> Result:

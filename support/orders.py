@@ -26,21 +26,21 @@ class UndecidedOrderError(EqfuseError):
 
 @dataclass(frozen=True)
 class OrderQuestion:
-    """Whether nodes have an order in which every pair ascends; z3 may take so many seconds."""
+    """Whether nodes have an order in which every pair ascends; z3 may take `seconds` to answer."""
 
     pairs: tuple[Pair, ...]
     seconds: float
 
     def answer(self) -> tuple[int, ...]:
-        """The positions of the pairs that form a cycle, along it; () where there is an order. Raises
+        """The positions of the pairs that form a cycle, along it; () if there is an order. Raises
         UndecidedOrderError."""
         return find_cycle(self.pairs, time.monotonic() + self.seconds)
 
 
 def find_cycle(pairs: Sequence[Pair], deadline: float) -> tuple[int, ...]:
-    """The positions of pairs that form a cycle, along it; () where z3 finds an order in which every pair ascends.
+    """The positions of pairs that form a cycle, along it; () if z3 finds an order in which every pair ascends.
 
-    Raises UndecidedOrderError where z3 has no answer by the deadline (time.monotonic).
+    Raises UndecidedOrderError if z3 has no answer by the deadline (time.monotonic).
     """
     if not pairs:
         return ()

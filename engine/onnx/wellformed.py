@@ -224,7 +224,7 @@ class _Check:
             entries = getattr(tensor, _LISTS.get(tensor.data_type, "int32_data"))
             size, wanted, unit = len(entries), _list_entries(tensor.data_type, elements), "elements"
         if size != wanted:
-            self.fail(where, f"holds {size} {unit} of data where its shape wants {wanted}")
+            self.fail(where, f"holds {size} {unit} of data, but its shape wants {wanted}")
 
     def _location(self, entries: dict[str, str], where: str) -> None:
         location = entries.get("location", "")

@@ -18,7 +18,7 @@ class OutputReport:
     """How one output of the two models compares, over every run.
 
     ``max_abs`` is the largest absolute difference, in the output's own unit. ``max_rel`` is the largest difference
-    relative to the element, where elements below a thousandth of the largest one count as that thousandth.
+    relative to the element; elements below a thousandth of the largest one count as that thousandth.
     Either is infinite if the values cannot be subtracted (other shape, type or kind, NaN on one side only).
     ``depends_on_inputs`` is false if other inputs did not change the output: its equality then proves little.
     ``passed`` is the verdict on the numbers alone. ``note`` is a remark for the reader.

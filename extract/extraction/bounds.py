@@ -2,7 +2,7 @@
 
 A class contains its must-set (see dominance.py), so the cheapest choices of that are a bound; so is the cheapest choice
 of the class together with the best bound of a child, plus whatever of the other children's must-sets cannot be below
-that child. Both hold where classes are shared, and both are far above the linear relaxation if the
+that child. Both hold if classes are shared, too, and both are far above the linear relaxation if the
 answer is small beside the e-graph. From the roots down, the same sums along the cheapest path bound every selection
 that contains a class. Choices whose two bounds together reach the cost of the answer at hand are dropped, as reduced
 costs fix variables in integer programming.

@@ -232,7 +232,7 @@ def layout_problem(
     fused: frozenset[str],
     reorder_cost: Callable[[TensorType], float],
 ) -> LayoutProblem | None:
-    """The extraction problem where a change of layout has a cost; None if nothing runs in blocks, or too much may.
+    """The extraction problem in which a change of layout has a cost; None if nothing runs in blocks, or too much may.
 
     `fused` are the operators that run in the kernel of a convolution before them.
     """

@@ -68,7 +68,7 @@ def _fused_conv(
     result = conv(arithmetic, x, w, b, kernel, pads, strides, dilations, group)
     if z is not None:
         if z.shape != result.shape:
-            raise Unsupported("what is added to a convolution has its shape")
+            raise Unsupported("the operand that is added to a convolution has the shape of its result")
         result = arithmetic.apply("add", result, z)
     return _activate(arithmetic, result, activation)
 

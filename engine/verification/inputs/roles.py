@@ -42,7 +42,7 @@ class Purpose:
     """A role; ``bound`` is the exclusive upper bound of an INDEX if the graph determines it.
 
     ``compared`` are the constants that the graph compares the input with. ``wraps``: it is an integer that only
-    arithmetic of integers reads, so that it may take the ends of its type, where that wraps around.
+    arithmetic of integers reads, so that it may take the ends of its type, at which that wraps around.
     """
 
     role: Role

@@ -2,8 +2,8 @@
 
 Which kernel computes an operator follows from three rules, in this order:
 
-1. The kernels of `float64_kernels.py`, for operators where onnx's own is wrong, too slow, or
-   rounds to float32. `tests/engine/verification/test_evaluators.py` shows for each of them what is wrong or why.
+1. The kernels of `float64_kernels.py`, for operators whose kernel in onnx is wrong, too slow, or
+   rounds to float32. `tests/engine/verification/test_evaluators.py` shows the fault or the reason for each.
 2. onnx's own kernel. The bodies of operators that ONNX defines as functions are widened like the model.
 3. If that fails, the operator table (`ir/operators`), and then ONNX Runtime's kernel for the same
    types, which are float64 here.

@@ -135,7 +135,7 @@ def compare(
     """Compare two values of any kind; ``spread`` is the root mean square move of the expected one between inputs.
 
     ``is_saturated``: they are the ends of the range of a Sigmoid. ONNX Runtime computes it with the absolute error of
-    numbers near 1, also where it is nearly 0, so smaller differences prove nothing. ``may_lack_shape``: they come from
+    numbers near 1, also if it is nearly 0, so smaller differences prove nothing. ``may_lack_shape``: they come from
     rows that a Loop collects. If that never ran, ONNX Runtime gives them the shape that its body declares, with 0 for
     unknown dimensions, or [0] if it declares none; their sum is then a number.
     """

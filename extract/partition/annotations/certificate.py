@@ -77,7 +77,7 @@ class Crossing:
 
 
 def operator_names(graph: OperatorGraph) -> tuple[str, ...]:
-    """A distinct name per operator: its own, with its index before it in a graph where two operators share a name."""
+    """A distinct name per operator: its own, with its index before it if any two share one."""
     names = tuple(operator.name for operator in graph.operators)
     if len(set(names)) == len(names):
         return names

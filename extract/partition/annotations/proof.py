@@ -46,9 +46,9 @@ class Proof:
 def certify(graph: OperatorGraph, certificate: Certificate, time_limit: float = 60.0) -> Proof:
     """Have z3 prove that the graph and its quotient graph are acyclic and every group is convex.
 
-    Raises CertificateError if the certificate is not of this graph, PartitionError where it is wrong: with the
+    Raises CertificateError if the certificate is not of this graph, PartitionError if it is wrong: with the
     cycle that z3 found, or the edge that goes against the order of the certificate or of the graph; and UndecidedError
-    where z3 does not answer in `time_limit` seconds.
+    if z3 does not answer in `time_limit` seconds.
     """
     labels = labels_of(graph, certificate)
     crossings = crossings_of(graph, labels)
@@ -76,7 +76,7 @@ def certify(graph: OperatorGraph, certificate: Certificate, time_limit: float = 
 
 
 def _require_topological(graph: OperatorGraph) -> None:
-    """Raise PartitionError where an operator stands before one that it reads."""
+    """Raise PartitionError if an operator stands before one that it reads."""
     names = operator_names(graph)
     for reader, sources in enumerate(graph.predecessors):
         if sources and sources[-1] >= reader:

@@ -20,7 +20,7 @@ Relax, which replaced Relay (checked against TVM 0.27), runs the same three pass
   shape. So the Conv of a squeeze-and-excitation gate is fused into the product that broadcasts its result. Here, as in
   Relay, the edge of an operand that is broadcast is BROADCAST, and a Conv stops before it;
 - tuples: the operands of a Concat are its direct operands and TUPLE never occurs. So element-wise nodes join a Concat
-  in pass 0, also across paths that pass through it, where a tuple would stop them;
+  in pass 0, also across paths that pass through it; a tuple would stop them;
 - constants: OPAQUE, as in Relay those that are not scalars; scalars are ELEMENTWISE in Relay, and count towards the
   depth of the group that they join. Constants are no nodes here;
 - kinds: see below.

@@ -96,11 +96,11 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "too little data": (
         lambda m: setattr(m.graph.initializer[0], "raw_data", b"1234"),
-        "initializer 'w': holds 4 bytes of data where its shape wants 12",
+        "initializer 'w': holds 4 bytes of data, but its shape wants 12",
     ),
     "no data": (
         lambda m: m.graph.initializer[0].ClearField("raw_data"),
-        "initializer 'w': holds 0 elements of data where its shape wants 3",
+        "initializer 'w': holds 0 elements of data, but its shape wants 3",
     ),
     "weight inside a branch": (
         lambda m: setattr(branch(m).initializer[0], "raw_data", b""),
