@@ -52,8 +52,10 @@ def resolve_constants(flat: FlatModel, knowledge: Knowledge) -> bool:
 
 
 def replace_by_branch(flat: FlatModel, node: ir.Node, branch: int) -> None:
-    """Replace an If by its first or second branch."""
-    flat.open_scope(flat.branches[node.outputs[0].name or ""][branch])
+    """Replace an If by its first or second branch; that of a model which was flat before has no scopes."""
+    scopes = flat.branches.get(node.outputs[0].name or "")
+    if scopes is not None:
+        flat.open_scope(scopes[branch])
     _replace(flat, node, branches(node)[branch])
 
 
@@ -158,7 +160,8 @@ def refute_branches(flat: FlatModel, knowledge: Knowledge, infer: Inference) -> 
 
 def _refute_invalid_branch(flat: FlatModel, knowledge: Knowledge) -> bool:
     """Replace an If one of whose branches has an operator that cannot run, if there is any, by the other branch."""
-    choices = [(node, flat.branches[node.outputs[0].name or ""]) for node in filter(is_flat_if, flat.graph)]
+    ifs = ((node, flat.branches.get(node.outputs[0].name or "")) for node in filter(is_flat_if, flat.graph))
+    choices = [(node, pair) for node, pair in ifs if pair is not None]
     scopes = {scope for _, pair in choices for scope in pair}
     homes = ((_home(flat, node), node) for node in flat.graph)
     failing = {home for home, node in homes if home in scopes and _is_invalid(node, knowledge, flat.model.opset)}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
+import onnx.parser
+import onnx_ir as ir
 from onnx import TensorProto, helper
 
 from eqfuse.engine.bodies.resolve import resolve_bodies
@@ -115,3 +118,34 @@ def test_a_loop_collects_as_many_rows_as_it_has_trips() -> None:
     assert rows_of(onwards, five) == 5
     assert rows_of(onwards, given) is None
     assert rows_of(stops, size) is None
+
+
+CHOICE_AND_LOOP = """
+<ir_version: 8, opset_import: ["" : 17]>
+graph (float[2, 3] x, bool c, int64 n) => (float[2, 3] y, float[2, 3] z) {
+    y = If (c) <
+        then_branch = yes () => (float[2, 3] r) { r = Relu(x) },
+        else_branch = no () => (float[2, 3] r) { r = Neg(x) }
+    >
+    z = Loop (n, c, y) <
+        body = iteration (int64 i, bool go, float[2, 3] s) => (bool on, float[2, 3] t) { on = Identity(go) t = Add(s, y) }
+    >
+}
+"""
+
+
+def test_a_model_that_keeps_a_loop_can_be_resolved_again() -> None:
+    """Its Ifs are flat already, and nobody knows the scopes of their branches any more."""
+    once = resolve_bodies(read(onnx.parser.parse_model(CHOICE_AND_LOOP)))
+    again = resolve_bodies(once)
+    assert [node.op_type for node in again.graph] == [node.op_type for node in once.graph]
+    assert [node.op_type for node in again.graph if is_flat_if(node) or has_body(node)] == ["If", "Loop"]
+
+
+def test_a_flat_if_is_gone_once_its_condition_is_known() -> None:
+    model = resolve_bodies(read(onnx.parser.parse_model(CHOICE_AND_LOOP)))
+    condition = next(value for value in model.graph.inputs if value.name == "c")
+    condition.const_value = ir.tensor(np.array(False), name="c")
+    model.graph.inputs.remove(condition)
+    model.graph.initializers.add(condition)
+    assert {node.op_type for node in resolve_bodies(model).graph} - {"Identity"} == {"Neg"}
