@@ -71,7 +71,8 @@ def _session(op: str, model: onnx.ModelProto) -> Any:
 
 def operator_model(graph: OperatorGraph, operator: Operator, opset: int | None) -> onnx.ModelProto:
     """An operator by itself. Raises DsaError if it cannot be written."""
-    is_strange = operator.is_opaque or operator.op not in OPERATORS
+    known = OPERATORS.get(operator.op)
+    is_strange = operator.is_opaque or known is None or len(operator.inputs) > len(known.operands)
     if operator.is_opaque and opset is None:
         raise DsaError(f"{operator.op}: this form of it cannot be run as a tile without the opset of its model")
     version = opset if is_strange and opset is not None else _OPSET
@@ -89,7 +90,8 @@ def _info(value: Value) -> onnx.ValueInfoProto:
 
 
 def _plain(graph: OperatorGraph, operator: Operator) -> onnx.NodeProto:
-    """A node with the attributes that it had in its model; what had others than numbers and texts is not complete."""
+    """A node with the attributes that it had in its model, of any number of operands; what had others than numbers and
+    texts is not complete."""
     if operator.is_opaque and operator.op not in OPERATORS:
         raise DsaError(f"{operator.op}: cannot be run as a tile, its attributes or its domain are not known")
     names = ["" if v is None else graph.values[v].name for v in operator.inputs]
@@ -100,10 +102,6 @@ def _plain(graph: OperatorGraph, operator: Operator) -> onnx.NodeProto:
 
 def _node(graph: OperatorGraph, operator: Operator, constants: list[onnx.TensorProto]) -> onnx.NodeProto:
     """A node of canonical attributes; those that are inputs in ONNX become constants."""
-    if operator.op == "Concat":
-        names = [graph.values[v].name for v in operator.inputs if v is not None]
-        outputs = [graph.values[v].name for v in operator.outputs]
-        return helper.make_node("Concat", names, outputs, axis=operator.attributes["axis"])
     found = _emission(graph, operator)
     inputs = []
     for source in found.inputs:

@@ -80,6 +80,12 @@ def test_a_whole_tile_is_the_layer() -> None:
     assert (local.op, local.attributes) == (operator.op, operator.attributes)
 
 
+def test_all_of_more_operands_than_rules_know_are_read() -> None:
+    layer = LAYERS["Max of three"]
+    tile = all_of(layer.network, (0,), layer.network.graph.operators[0].outputs[0])
+    assert_tile_is_part(layer.network, tile, local_graph(layer.network, tile), layer.values, layer.opset)
+
+
 def test_values_come_in_the_order_of_the_tile() -> None:
     layer = LAYERS["Split"]
     operator = layer.network.graph.operators[0]
