@@ -128,7 +128,7 @@ graph (float[2, 3] x, bool c, int64 n) => (float[2, 3] y, float[2, 3] z) {
         else_branch = no () => (float[2, 3] r) { r = Neg(x) }
     >
     z = Loop (n, c, y) <
-        body = iteration (int64 i, bool go, float[2, 3] s) => (bool on, float[2, 3] t) { on = Identity(go) t = Add(s, y) }
+        body = trip (int64 i, bool go, float[2, 3] s) => (bool on, float[2, 3] t) { on = Identity(go) t = Add(s, y) }
     >
 }
 """
