@@ -32,6 +32,7 @@ _SHOWN_KERNELS, _SHOWN_EMULATED = 25, 20
 _SHOWN_LEVELS = 2
 """Levels of caches in the table of --emulate; --json has all."""
 _SHOWN_OPERATORS = 5
+"""Operators of a kernel that its row names."""
 
 
 def bench(arguments: argparse.Namespace) -> int:

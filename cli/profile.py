@@ -64,7 +64,7 @@ def import_measurements(arguments: argparse.Namespace) -> int:
     """Add the measurements of a file, all of them or none."""
     database = open_database(arguments.database)
     read, kept = database.load(arguments.file)
-    older = f"; {read - kept} older than what is there, left out" if read > kept else ""
+    older = f"; {read - kept} older than those in the database, left out" if read > kept else ""
     content = {"file": arguments.file, "read": read, "imported": kept}
     render.report(arguments, content, f"{database.path}: {_measurements(kept)} imported{older}")
     return 0

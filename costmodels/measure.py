@@ -29,6 +29,7 @@ _PROBE_SECONDS = 60.0
 _LINKS = (50, 250)
 """Lengths of a short and a long chain: the difference of their times excludes the overhead of a whole run."""
 _ROUNDS = 15
+"""Runs of each chain, of which the median or the fastest counts."""
 _SHARE = 6
 """A tensor takes one sixth of a cache: two operands and a result of an Add fill half of it."""
 _LARGEST = 128 << 20

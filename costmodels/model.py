@@ -22,7 +22,9 @@ BYTE_FLOPS = 2.0**-20
 """FlopsCost's tie-break: FLOPs for a node and for a byte moved, far fewer than those of any tensor operator."""
 
 _FOLDED_FLOPS = 2.0**-20
+"""FLOPs of an operator of constants: above 0, so that the graph with fewer of them wins."""
 FOLDED_SECONDS = 1e-12
+"""Seconds of an operator of constants, for the same reason."""
 
 
 class CostModel(Protocol):

@@ -24,6 +24,7 @@ repeated."""
 SMALL_GROWTH = 4096
 """A result may always be this many bytes larger: names and shapes of a few new nodes, in a file of any size."""
 _ATTEMPTS = 5
+"""The most extractions: one whose constants do not fit their types, or whose file grows, is made again under limits."""
 
 
 @dataclass(frozen=True)

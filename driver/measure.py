@@ -81,6 +81,7 @@ the best."""
 _CANDIDATE_SHARE = 0.1
 """Share of the budget for timing one candidate for the first time."""
 _PROFILE_SHARE = 0.03
+"""Share of the budget for the times of single operators."""
 _FINALISTS, _ROUNDS = 3, 3
 _EXPLORING = "explore"
 """The ruleset of the rules that a cost model decides upon; the others are always an improvement."""

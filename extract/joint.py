@@ -24,6 +24,7 @@ from .partition.search.methods import SearchResult, refine_partition, search_par
 from .partition.templates.kernels import KernelModel
 
 _ROUNDS = 6
+"""The most rounds of extraction and partition."""
 _ENOUGH = 1e-4
 """A round that saves a smaller part than this is the last."""
 

@@ -28,6 +28,7 @@ Work = Callable[[sqlite3.Connection], Result]
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER = 100
+"""Bytes of the header of a SQLite file."""
 _APPLICATION_ID = slice(68, 72)
 """The place of the application's number in the header of the file."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -37,6 +38,7 @@ _NO_ACCESS = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_P
 _COMPANIONS = ("-wal", "-shm", "-journal", "")
 """The ends of a database's files, its own last: while that exists, others see that it is damaged."""
 _TRIES = 5
+"""Attempts at an access to a file that is damaged or replaced meanwhile."""
 
 
 class DatabaseError(EqfuseError):

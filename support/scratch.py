@@ -22,6 +22,7 @@ from secrets import token_hex
 _PREFIX = "eqfuse-scratch-"
 _STAGING = ".eqfuse-staging-"
 _TOKEN_BYTES = 8
+"""Random bytes in the name of a folder."""
 _FRESH = 10.0
 """Seconds for which a folder without a lock may be one that is just being made."""
 

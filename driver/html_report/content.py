@@ -29,10 +29,13 @@ from ..partition import Partitioned
 from .layered import Drawing, Edge, Network, Point, draw
 
 PADDING = 8.0
+"""Pixels between a frame and what it holds."""
 TITLE = 18.0
+"""Pixels of the line above a frame's content."""
 _TALL = 900.0
-"""A box taller than this, and than three times its width, is folded."""
+"""A box taller than this many pixels, and than three times its width, is folded."""
 _BOX_RATIO = 0.8
+"""Width over height to which a tall box is folded."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,9 @@ CATEGORIES = ("anchor", "element-wise", "moves or copies data", "other")
 _CHARACTER, _SMALL = 7.1, 6.2
 """Pixels of a letter in either line of a vertex, in a wide font."""
 _WIDEST = 176.0
+"""Pixels of the widest vertex."""
 _LONGEST_TEXT = 160
+"""Characters of a text that the page stores; a longer one ends in an ellipsis."""
 
 
 @dataclass(frozen=True)

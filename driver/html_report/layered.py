@@ -19,7 +19,9 @@ Edge = tuple[int, int]
 
 GAP_X, GAP_Y = 14.0, 24.0
 _LANE = 8.0
+"""Pixels in a row for an edge that passes it."""
 _SWEEPS = 10
+"""Passes over the rows, alternately down and up, that reorder and then place them."""
 _LONGEST = 60
 """An edge over more layers than this gets no places: it would push everything else aside."""
 
@@ -202,8 +204,11 @@ def _offsets(layers: Layers, row: Sequence[int]) -> Iterator[float]:
 # --- columns
 
 COLUMN_GAP = 56.0
+"""Pixels between two columns."""
 _MOST_COLUMNS = 30
+"""The most columns that are tried."""
 _TURN = 14.0
+"""Pixels to either side that an edge takes to turn from one column to the next."""
 
 
 @dataclass(frozen=True)

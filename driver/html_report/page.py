@@ -15,6 +15,7 @@ from .content import CATEGORIES, GraphCosts, operators_of, shape
 from .markup import Bar, Cell, bars, curve, element, pair, section, table
 
 _MOST_KERNELS = 24
+"""Only this many of the slowest kernels have a bar."""
 
 
 def header(

@@ -20,6 +20,7 @@ Value = Any
 
 
 _FATAL_ONLY = 4
+"""ONNX Runtime's level of messages."""
 _THREADS = 1
 """More threads spin while they wait for each other, which costs more than most of these runs."""
 

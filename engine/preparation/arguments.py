@@ -29,6 +29,7 @@ from ..shapes.inference import Knowledge
 from ..shapes.site import Contents, Shape
 
 _END = 2**63 - 1
+"""The end of a Slice that takes an axis to its last element."""
 _Array = np.ndarray[Any, Any]
 _Arguments = dict[int, _Array | None]
 """New inputs of a node, by position; None removes one."""

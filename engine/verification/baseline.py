@@ -30,6 +30,7 @@ from .runs.values import Feeds, RunError, Value, leaves
 
 _PREFIX = "eqfuse.probe."
 _MOST_GUARDS = 256
+"""The most operators that are probed in a model."""
 _LARGEST_FILE = 512 << 20
 """Larger models, in bytes, get no probes, since adding them reads the whole model into memory."""
 _BY_SIGN = frozenset({"Relu", "LeakyRelu", "PRelu"})
@@ -188,6 +189,7 @@ _FEW_WEIGHTS = 1_000_000
 _UNIT_RANGE = frozenset({"Softmax", "Sigmoid", "HardSigmoid"})
 _SIGNED_RANGE = frozenset({"Tanh", "Softsign"})
 _SATURATED = 1e-3
+"""An output this close to either end of its range counts as saturated."""
 
 
 STRESS = (Temper.EDGES, Temper.LARGE)

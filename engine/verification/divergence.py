@@ -14,9 +14,13 @@ from .runs.structure import Structure, TensorShape
 from .runs.values import Feeds, RunError, Value
 
 _BATCH_BYTES = 256 << 20
+"""The most bytes of values that one run returns."""
 _BATCH_VALUES = 512
+"""The most values that one run returns."""
 _UNKNOWN_DIM = 16
+"""The size that an unknown dimension is taken for in estimates of memory."""
 _UNKNOWN_BYTES = 1 << 20
+"""The bytes that a value of unknown rank is taken for."""
 _ELEMENT_BYTES = 4
 
 

@@ -21,6 +21,7 @@ from .milp import prove_by_milp
 from .problem import selected_children
 
 _FIRST_SIZE = 5
+"""Classes that are free in the first round; a round that is solved adds one, another takes one away."""
 _LEAST_SIZE = 3
 _EFFORT = 2.0
 """Frontiers that one round may expand for each class: rounds are many and short."""

@@ -173,6 +173,7 @@ _SHARES = (0.6, 0.75, 0.85, 1.0)
 tree alone, then a search over frontiers); the search of neighbourhoods, which helps if a proof takes long; and
 the search over frontiers and the program again with the better answer."""
 _REDUCTION_SHARE = 0.5
+"""Share of the time limit after which the reduction of the problem ends."""
 _WHOLE_SHARE = 0.05
 """The share of the time, beyond its end, for the greedy answer to the whole of an unproven problem: if the time ended
 the reduction, the answer of the components may be worse."""

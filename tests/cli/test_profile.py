@@ -68,7 +68,7 @@ def test_import_keeps_what_is_newer(eqfuse: CommandLine, database: ProfileDataba
     content["measurements"][0]["measured_at"] = "2025-01-01T00:00:00Z"
     eqfuse.write("out.json", json.dumps(content))
     outcome = eqfuse.run("profile", "import", "out.json")
-    assert outcome.out.endswith(": 1 measurement imported; 1 older than what is there, left out\n")
+    assert outcome.out.endswith(": 1 measurement imported; 1 older than those in the database, left out\n")
 
 
 def test_import_names_the_bad_field(eqfuse: CommandLine, database: ProfileDatabase) -> None:

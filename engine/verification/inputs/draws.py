@@ -17,6 +17,7 @@ from .roles import STRUCTURAL_ROLES, Role
 
 _WORDS = ("alpha", "beta", "Gamma", "delta 4", "", "épsilon")
 _SEQUENCE_LENGTH = 2
+"""Elements of an input that is a sequence."""
 _GENERATED_BYTES = 8
 """Random numbers are doubles before they are cast."""
 _LARGEST_BYTES = 1 << 30
@@ -25,9 +26,11 @@ _LARGEST_BYTES = 1 << 30
 _EDGES = (0.0, 0.0, -0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.0, -2.5, 6.0)
 """Numbers at which Round, Floor, Relu, Clip and comparisons change over; zeros are the most frequent in practice."""
 _EDGE_SHARE = 0.5
+"""Share of elements that are such numbers, or ends of an integer type."""
 _COMPARED_SHARE = 0.1
+"""Share of elements that are constants with which the graph compares the input."""
 _REPEATED_SHARE = 0.3
-"""Shares of the elements that are edges, constants of the model, and copies of their neighbours."""
+"""Share of elements that are copies of their neighbours."""
 _IEEE_FLOATS = ("float16", "float32", "float64")
 _LARGEST_EXPONENT = {"float16": 2.0}
 _USUAL_EXPONENT = 3.0

@@ -39,6 +39,7 @@ _DRAWN_SIZES = (*range(1, 17), *range(18, 65, 2), *range(21, 64, 7), 77, 96, 100
 """Sizes drawn for each dimension by itself if the model runs on none of the others: multiples of small numbers,
 and lengths and images that networks are made for."""
 _MOST_DRAWS = 128
+"""The most plans of such sizes."""
 
 _INTEGER_BOUNDS = (10, 2, 1)
 _UNKNOWN_RANKS = (2, 1, 0, 3, 4)

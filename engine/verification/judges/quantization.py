@@ -32,6 +32,7 @@ FACTOR = 1.5
 _SHARE = 0.01
 """Rounding in single precision moves fewer than one element in a thousand, a scale that is off by 1 % one in three."""
 _DRAWS = 4
+"""Runs with random steps, of which the largest effect on an output counts."""
 _PREFIX = "eqfuse.step."
 _QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
 

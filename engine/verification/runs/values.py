@@ -13,6 +13,7 @@ Value = Any
 Feeds = dict[str, Value]
 
 _LONGEST_MESSAGE = 240
+"""Characters that are kept of a message of another library."""
 
 
 class RunError(Exception):

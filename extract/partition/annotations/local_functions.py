@@ -30,6 +30,7 @@ DIGEST_KEY = "eqfuse.subgraph"
 _IR_VERSION = 8
 """The first ONNX IR version that has local functions."""
 _NAMED_OPERATORS = 4
+"""Operators in the name of a function; the name counts the others."""
 
 
 def as_functions(model: Model, partition: Partition, link_constants: bool = False) -> Model:
