@@ -22,6 +22,7 @@ from .greedy import extract_greedily, node_queue_selection
 from .milp import prove_by_milp
 from .neighbourhoods import improve_by_neighbourhoods
 from .options import Graph, extraction_ranks, strongly_connected_classes
+from .ordered import is_for_z3, prove_by_z3
 from .problem import (
     TOLERANCE,
     ExtractionError,
@@ -230,6 +231,8 @@ def _prove_thoroughly(core: Core, answer: Answer, kept: Kept, seconds: float) ->
     """The provers in turn, each on the choices that the ones before have left."""
     start = time.monotonic()
     ends = [start + seconds * share for share in _SHARES]
+    if is_for_z3(core, kept):
+        answer = prove_by_z3(core, answer, ends[0], kept)
     answer = prove_by_milp(core, answer, ends[0], kept, nodes=1)
     answer, kept = prove_by_frontiers(core, answer, ends[0], rounds=1, effort=_effort(_NEXT_EFFORT, core))
     answer = prove_by_milp(core, answer, ends[0], kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from fractions import Fraction
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from eqfuse.extract.extraction import ordered
+from eqfuse.extract.extraction.bounds import Kept, drop_unextractable_choices
 from eqfuse.extract.extraction.branch import prove_by_frontiers as prove_and_narrow
 from eqfuse.extract.extraction.cores import Answer, Choice, Core
 from eqfuse.extract.extraction.greedy import extract_greedily
@@ -28,7 +31,16 @@ def prove_by_frontiers(core: Core, answer: Answer, deadline: float) -> Answer:
     return prove_and_narrow(core, answer, deadline)[0]
 
 
-PROVERS = pytest.mark.parametrize("prove", [prove_by_frontiers, prove_by_milp])
+def prove_by_z3(core: Core, answer: Answer, deadline: float) -> Answer:
+    """The answer of z3 among all choices."""
+    return ordered.prove_by_z3(core, answer, deadline, all_choices(core))
+
+
+def all_choices(core: Core) -> Kept:
+    return drop_unextractable_choices(core, [range(len(choices)) for choices in core.classes])
+
+
+PROVERS = pytest.mark.parametrize("prove", [prove_by_frontiers, prove_by_milp, prove_by_z3])
 
 
 def core_of(problem: Problem) -> Core:
@@ -129,3 +141,52 @@ def test_integral_costs_are_exact(costs: list[float]) -> None:
 
 def test_integral_costs_have_no_common_divisor() -> None:
     assert as_integers([1.5, 3.0, 0.0]) == ([1, 2, 0], Fraction(3, 2))
+
+
+def looping_core(classes: int, seed: int, back: float) -> Core:
+    """Classes that are each built from some of the next five, in a cheaper way perhaps from earlier ones: the share
+    `back` of what the cheaper choices read."""
+    draw = random.Random(f"{classes} {seed} {back}")
+
+    def below(number: int) -> int:
+        return draw.randrange(number + 1, min(classes, number + 6))
+
+    def choice(number: int) -> Choice:
+        above = number and draw.random() < back
+        return Choice(1, draw.random(), (draw.randrange(max(0, number - 8), number) if above else below(number),))
+
+    rows: list[tuple[Choice, ...]] = []
+    for number in range(classes - 1):
+        later = [choice(number) for _ in range(draw.randint(1, 3))]
+        joined = [Choice(1, draw.random(), tuple(sorted({*choice(number).children, below(number)}))) for _ in range(2)]
+        first = Choice(0, 2.0 + draw.random(), tuple(sorted({below(number), below(number)})))
+        rows.append((first, *sorted(later + joined)))
+    return Core((*rows, (Choice(0, 1.0, ()),)), (0,))
+
+
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 1000), marks=pytest.mark.conformance)])
+def test_z3_and_the_search_prove_the_same_cost(seeds: range) -> None:
+    for seed in seeds:
+        core = looping_core(4 + seed % 14, seed, (0.1, 0.3, 0.6)[seed % 3])
+        greedy = extract_greedily(core)
+        by_search, by_z3 = (prove(core, greedy, later(60)) for prove in (prove_by_frontiers, prove_by_z3))
+        assert by_search.is_proven, seed
+        assert by_z3.is_proven, seed
+        assert by_z3.cost == pytest.approx(by_search.cost, rel=TOLERANCE), seed
+        assert is_acyclic(selected_children(core, by_z3.selection)), seed
+
+
+def test_z3_proves_a_loop_that_the_quick_search_leaves_open() -> None:
+    core = looping_core(44, 2, 0.3)
+    quick, kept = prove_and_narrow(core, extract_greedily(core), later(60), rounds=1, effort=24)
+    assert not quick.is_proven
+    assert ordered.is_for_z3(core, kept)
+    proven = ordered.prove_by_z3(core, quick, later(60), kept)
+    assert proven.is_proven
+    assert proven.cost <= quick.cost
+    assert ordered.prove_by_z3(core, quick, later(60), kept) == proven  # whatever it was asked before
+
+
+def test_z3_is_for_few_classes_with_a_large_loop() -> None:
+    cores = [looping_core(60, 0, 0.0), looping_core(60, 0, 0.3), looping_core(140, 0, 0.3)]
+    assert [ordered.is_for_z3(core, all_choices(core)) for core in cores] == [False, True, False]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,8 +16,9 @@ from hypothesis import strategies as st
 from eqfuse.extract.partition.annotations.certificate import certificate_of
 from eqfuse.extract.partition.annotations.proof import certify
 from eqfuse.extract.partition.groups import Partition, PartitionError, partition_of, unfused
+from eqfuse.extract.partition.search import cover
 from eqfuse.extract.partition.search.convex import Region, convex_sets, mask_of
-from eqfuse.extract.partition.search.cover import CoverProblem, cheapest_cover
+from eqfuse.extract.partition.search.cover import Cover, CoverProblem, cheapest_cover
 from eqfuse.extract.partition.search.windows import Cost, Limits, improve
 from eqfuse.extract.partition.structure import structure
 from eqfuse.ir.graph import OperatorGraph
@@ -306,6 +308,25 @@ def test_both_solvers_prove_the_cheapest_cover(widths: tuple[int, ...], region: 
     cover = cheapest_cover(problem, range(region.size), time.monotonic() + 60, widths)
     assert cover.proven
     assert sum(problem.costs[p] for p in cover.chosen) == pytest.approx(least_cover(problem))
+
+
+def test_z3_proves_the_cover_of_a_region_that_is_too_wide_for_ideals(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Between the ends of 24 operators side by side there are more sets of what may have run than the search keeps.
+    region = Region(26, tuple([(0, n) for n in range(1, 25)] + [(n, 25) for n in range(1, 25)]))
+    draw = random.Random(1)
+    sets = tuple(sorted(convex_sets(region, 3, 1000).masks))
+    problem = CoverProblem(region, sets, tuple(draw.uniform(0.5, 1.0) + mask.bit_count() / 3 for mask in sets))
+    single = [sets.index(1 << node) for node in range(26)]
+    asked = []
+
+    def ask_z3(*arguments: Any) -> Cover:
+        asked.append(arguments)
+        return search_by_z3(*arguments)
+
+    search_by_z3 = cover._search_by_z3
+    monkeypatch.setattr(cover, "_search_by_z3", ask_z3)
+    assert cheapest_cover(problem, single, time.monotonic() + 60).proven
+    assert len(asked) == 1
 
 
 def test_z3_rules_out_long_cycles() -> None:
