@@ -10,6 +10,7 @@ from eqfuse.benchmarks.accelerators.cell import Run
 from eqfuse.benchmarks.accelerators.graphturbo import TABLE1, TABLE2, TABLE3, TABLE4, Allocation, ScopeCounts
 
 TVM, ASTITCH, SCHEDULED, FULL = "tvm", "astitch", "graphturbo", "full"
+_UNITS = ("vector", "vme", "mme")
 STEPS = ("gb", "lb", "instances", "graphturbo", FULL)
 """Of the ablation, as variants; the last goes beyond the text's four."""
 PRINTED_SPEED_UPS = {TVM: 11.15, ASTITCH: 6.16}
@@ -98,6 +99,7 @@ def all_tables(results: Results) -> str:
         ("Tensors per scope, ours / Table 3", scopes_table),
         ("Seconds to compile, beside Table 4", seconds_table),
         ("Lower bound", bound_table),
+        ("Use of the units by samples, the text's scheduling (Fig. 16)", use_table),
         ("BERT-128 by batch, beside Table 1", batch_table),
         ("Failures", failure_lines),
     )
@@ -183,7 +185,7 @@ def scheduling(run: Run) -> float:
 def bound_table(results: Results) -> str:
     """How near the full variant is to what its work takes at least."""
     heads = ("model", "samples", "Mcycles", "lower bound", "bound by", "bound / cycles", "the kernels' bound / cycles",
-             "vector", "vme", "mme")  # fmt: skip
+             *_UNITS)  # fmt: skip
     rows = []
     for label in results.labels:
         run = results.best(label, FULL)
@@ -193,10 +195,15 @@ def bound_table(results: Results) -> str:
 
 
 def _bound_cells(run: Run) -> list[str]:
-    bound, occupied = run.figures["lower_bound"], run.figures["occupied"]
-    shares = [f"{occupied[unit]:.0%}" if unit in occupied else MISSING for unit in ("vector", "vme", "mme")]
+    bound = run.figures["lower_bound"]
     millions = [f"{cycles / 1e6:.2f}" for cycles in (run.cycles, bound["cycles"])]
-    return [*millions, limit(run), f"{bound['ratio']:.2f}", f"{kernels_ratio(run):.2f}", *shares]
+    return [*millions, limit(run), f"{bound['ratio']:.2f}", f"{kernels_ratio(run):.2f}", *_use(run)]
+
+
+def _use(run: Run) -> list[str]:
+    """The share of the time that the units of each kind work."""
+    occupied = run.figures["occupied"]
+    return [f"{occupied[unit]:.0%}" if unit in occupied else MISSING for unit in _UNITS]
 
 
 def limit(run: Run) -> str:
@@ -208,6 +215,17 @@ def limit(run: Run) -> str:
 def kernels_ratio(run: Run) -> float:
     """The bound that keeps the program's kernels, over its cycles."""
     return float(max(run.figures["scheduled_bound"].values()) / run.cycles)
+
+
+def use_table(results: Results) -> str:
+    """The units at each number of samples per cluster; empty where no model was tried with several."""
+    rows = []
+    for label in results.labels:
+        runs = [run for run in results.runs if (run.label, run.variant) == (label, SCHEDULED)]
+        if len(runs) > 1:
+            ordered = sorted(runs, key=lambda run: run.samples)
+            rows += [(_named(label), str(run.samples), f"{run.throughput:,.0f}", *_use(run)) for run in ordered]
+    return markdown(("model", "samples", "samples/s", *_UNITS), rows) if rows else ""
 
 
 def batch_table(results: Results) -> str:

@@ -31,6 +31,7 @@ from eqfuse.benchmarks.accelerators.tables import (
     scopes_table,
     seconds_table,
     throughput_table,
+    use_table,
 )
 from eqfuse.benchmarks.dsa import Cell, cells_of, chosen, last_line, read_results, run_process, samples_of, together
 from eqfuse.costmodels.dsa_device import load_dsa_device
@@ -139,6 +140,16 @@ def test_seconds_to_schedule_are_without_the_simulation() -> None:
 def test_bound_table_has_both_ratios_and_the_units() -> None:
     row = rows(bound_table(results(run("A", "full", 16, 1.0))))["A ResNet-50"]
     assert row[3:] == ["mme", "0.50", "0.75", "75%", "-", "60%"]
+
+
+def test_use_of_the_units_is_shown_by_samples() -> None:
+    found = results(run("A", "graphturbo", 16, 2.0), run("A", "graphturbo", 8, 1.0), run("B", "graphturbo", 8, 1.0))
+    lines = use_table(found).splitlines()[2:]
+    assert lines == ["| A ResNet-50 | 8 | 1 | 75% | - | 60% |", "| A ResNet-50 | 16 | 2 | 75% | - | 60% |"]
+
+
+def test_a_single_number_of_samples_makes_no_table_of_use() -> None:
+    assert use_table(results(run("A", "graphturbo", 16, 2.0), run("A", "full", 8, 2.0))) == ""
 
 
 @pytest.mark.parametrize(("mme", "name"), [(50.0, "mme"), (30.0, "traffic")])
