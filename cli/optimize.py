@@ -138,7 +138,7 @@ def _closing_lines(result: Result) -> Iterator[str]:
         f"saturation: {saturation.stop_reason} after {saturation.iterations} iterations, "
         f"{result.classes} e-classes, {result.enodes} e-nodes"
     )
-    yield f"extraction: {', '.join(map(str, filter(None, (result.proof, result.acyclicity))))}"
+    yield f"extraction: {result.proof}"
     if result.cut_short:
         yield f"time limit: ended {', '.join(result.cut_short)}; the result is the best that was found before"
     yield from render.trusted_lines(result.trusted)

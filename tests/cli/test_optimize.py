@@ -83,6 +83,11 @@ def test_more_is_said_on_demand(eqfuse: CommandLine) -> None:
     assert "Add " in long.out
 
 
+def test_the_summary_says_what_is_proven_of_the_choice(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    assert "\nextraction: proven optimal, acyclic (the e-graph has no loops)\n" in eqfuse.run("optimize", "in.onnx").out
+
+
 def test_json_is_all_that_is_printed(eqfuse: CommandLine) -> None:
     eqfuse.small()
     outcome = eqfuse.run("optimize", "in.onnx", "out.onnx", "--json")
