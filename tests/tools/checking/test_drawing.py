@@ -15,8 +15,9 @@ from eqfuse.rules.sexpr import read
 from eqfuse.tools.checking.drawing.conditions import Environment, Type
 from eqfuse.tools.checking.drawing.coverage import choose_various, settings
 from eqfuse.tools.checking.drawing.elements import draw, index_bounds
+from eqfuse.tools.checking.drawing.evaluation import Evaluation
 from eqfuse.tools.checking.drawing.samples import Sample, draw_sample, left_sides
-from eqfuse.tools.checking.drawing.scratch import EClass, Fired
+from eqfuse.tools.checking.drawing.scratch import EClass, Fired, ScratchNode
 from eqfuse.tools.checking.drawing.symbolic_sizes import instances, with_symbols
 from eqfuse.tools.checking.drawing.terms import Leaf, Term, leaves
 from eqfuse.tools.checking.drawing.types import admits
@@ -218,3 +219,24 @@ def test_constants_take_all_digits() -> None:
     numbers = [number for sample in drawn if sample is not None for number in sample.numbers]
     assert len(numbers) > 20
     assert sum(float(np.float32(number) * 2**10).is_integer() for number in numbers) < len(numbers) / 2
+
+
+@pytest.mark.parametrize(("kind", "is_lost"), [("Weight", True), ("Var", False)])
+def test_a_constant_that_its_type_cannot_hold_is_told_from_a_result(kind: str, is_lost: bool) -> None:
+    """`x * (a * b)` beside `(x * a) * b`, 300 times 300 in float16: no graph is chosen with that constant."""
+    x = _leaf("x", (1,), "float16")
+    a, b = (Leaf(kind, name, Type((1,), "float16")) for name in "ab")
+    sample = _sample(Term("Mul", (Term("Mul", (x, a)), b)))
+    root, product, *leaf_classes = map(EClass, range(5))
+    x_class, a_class, b_class = leaf_classes
+    classes = {
+        root: [ScratchNode("Mul", (x_class, product))],
+        product: [ScratchNode("Mul", (a_class, b_class))],
+        x_class: [ScratchNode("Var", ("n.x",))],
+        a_class: [ScratchNode(kind, ("n.a",))],
+        b_class: [ScratchNode(kind, ("n.b",))],
+    }
+    elements = {"x": np.float16([1e-3]), "a": np.float16([300]), "b": np.float16([300])}
+    evaluation = Evaluation(sample, Fired((root,), classes), elements, {})
+    assert [bool(np.isfinite(pair.right).all()) for pair in evaluation.comparisons() if not pair.is_of_one] == [False]
+    assert evaluation.has_lost_constant == is_lost

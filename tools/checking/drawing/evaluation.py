@@ -39,6 +39,11 @@ def is_float(array: Array) -> bool:
     return array.dtype.kind in "fV"
 
 
+def _is_finite(*values: Elements) -> bool:
+    arrays = (array for value in values for array in (value if isinstance(value, tuple) else (value,)))
+    return all(a is None or not is_float(a) or bool(np.all(np.isfinite(a))) for a in arrays)
+
+
 def is_identical(left: Array, right: Array) -> Array:
     """Where two arrays are the same bit by bit, all NaN counted as one."""
     same = left == right
@@ -83,6 +88,10 @@ class Evaluation:
     classes: dict[EClass, Elements] = field(default_factory=dict)
     terms: dict[Term, Elements] = field(default_factory=dict)
     intermediate: list[Array] = field(default_factory=list)
+    has_lost_constant: bool = False
+    """Whether finite constants make one that its type cannot hold. No graph is chosen with such a constant, so the
+    numbers that follow from it say nothing about a rule."""
+    _constants: set[EClass] = field(default_factory=set)
     _computed: dict[tuple[object, ...], Elements] = field(default_factory=dict)
     """By operator, literals and the ids of operands, all of which are kept here or among the elements."""
 
@@ -139,11 +148,20 @@ class Evaluation:
                     if node.head in _FOREIGN:
                         raise
                     raise MeaninglessError(str(error)) from None
+                self._note_constant(number, node, value)
                 if number in self.classes:
                     yield from self._compare(number, value, node)
                 else:
                     self.classes[number] = value
             waiting = later
+
+    def _note_constant(self, number: EClass, node: ScratchNode, value: Elements) -> None:
+        operands = [argument for argument in node.arguments if isinstance(argument, EClass)]
+        if node.head in ("Weight", "Full"):
+            self._constants.add(number)
+        elif operands and self._constants.issuperset(operands):
+            self._constants.add(number)
+            self.has_lost_constant |= _is_finite(*(self.classes[each] for each in operands)) and not _is_finite(value)
 
     def _compare(self, number: EClass, value: Elements, node: ScratchNode) -> Iterator[Comparison]:
         first = self.classes[number]

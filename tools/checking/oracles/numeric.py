@@ -247,7 +247,7 @@ def _limits(evaluation: Evaluation, sound: str, drawn: _Draw, underflows: Sequen
     calm."""
     loose = underflows and drawn.kind != "near"
     scale = np.inf if loose else _scale(evaluation.intermediate, evaluation.elements.values())
-    calm = evaluation.is_calm if sound == "approx" else evaluation.left_is_calm
+    calm = evaluation.is_calm if sound == "approx" else evaluation.left_is_calm and not evaluation.has_lost_constant
     if drawn.kind == "large" and drawn.precision == "longdouble":  # even extended precision overflows, as in exp(x * x)
         calm &= all(bool(np.all(np.isfinite(a))) for a in evaluation.intermediate if is_float(a))
     return scale, calm
