@@ -12,15 +12,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from ...ir import operators as semantics
 from ...ir.operators import Unsupported
+from ...ir.operators.numbers import element_type
 from ...rules import sexpr
 from ...rules.loader import prelude
 from ...rules.places import ANALYSIS, DIRECTORY
-from ...rules.records import Rule, RuleFile
+from ...rules.records import Rule, RuleFile, own_example, variants
 from ...rules.vocabulary import key_problem
 from ...support.errors import RuleError, describe_error
 from ...support.processes.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
@@ -35,15 +37,14 @@ from .drawing.samples import SAMPLES_PER_DIRECTION, Sample
 from .drawing.scratch import EGGLOG_ADVICE, Conflict, EgglogPanicError, Fired, Scratch
 from .drawing.symbolic_sizes import runs_at_other_sizes
 from .drawing.terms import readable
-from .example_match import makes_example
+from .drawing.types import TYPES
 from .lemmas import RuleExpansion, TooManyDerivations, expand_derived_facts
-from .mirrored import unlike_variants
 from .oracles.cancellation import find_cancellation
 from .oracles.extremes import find_lost_number
 from .oracles.numeric import Counterexample, test_sample
 from .oracles.onnx_oracle import Oracle
 from .proving.samples import SampleProofs, prove_samples
-from .right_side import describe_types, right_sides
+from .right_side import describe_types, makes_example, right_sides
 from .unbounded.rule_proof import EVERY_SHAPE, prove_rule
 from .verdict import KINDS, Kind, Verdict
 
@@ -77,7 +78,7 @@ def check_rule(
     declarations of the rule's file. `judge` makes the remark of an accepted rule.
     """
     verdict = _check_canonical(rule, scratch, judge, samples)
-    for variant in unlike_variants(rule) if verdict.accepted else ():
+    for variant in _unlike_variants(rule) if verdict.accepted else ():
         mirrored = _check_canonical(variant, scratch, None, samples)
         if mirrored.kind == "idle" and not mirrored.samples:  # it makes what is there, or asks for what cannot be
             continue
@@ -87,6 +88,39 @@ def check_rule(
         if KINDS.index(mirrored.kind) > KINDS.index(verdict.kind):
             verdict = replace(mirrored, rule=rule.name, remark=verdict.remark)
     return verdict
+
+
+def _unlike_variants(rule: Rule) -> Iterator[Rule]:
+    """The variants of a rule whose left sides do not compute what its own does, each with itself as its example.
+
+    A variant by operators that commute is true where the rule is.
+    """
+    if all(map(_commutes, rule.commutes)):
+        return
+    for variant in variants(rule, sexpr.read(rule.text).forms[0])[1:]:
+        example = own_example(sexpr.read(variant.text).forms[0])
+        yield replace(variant, commutes=(), example=example)
+
+
+@cache
+def _commutes(head: str) -> bool:
+    """Whether an operator of two operands makes the same of matrices in either order, in every type that it takes."""
+    random = np.random.default_rng(0)
+    for dtype in TYPES:
+        a, b = (random.integers(1, 4, (2, 2)).astype(element_type(dtype)) for _ in range(2))
+        if dtype != "bool" and not np.array_equal(_compute(head, a, b), _compute(head, b, a)):
+            return False
+        truths = (np.array([[False, False], [True, True]]), np.array([[False, True], [False, True]]))
+        if dtype == "bool" and not np.array_equal(_compute(head, *truths), _compute(head, *truths[::-1])):
+            return False
+    return True
+
+
+def _compute(head: str, *operands: Any) -> Any:
+    try:
+        return semantics.evaluate(head, list(operands))
+    except Unsupported:
+        return ()
 
 
 def _check_canonical(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> Verdict:

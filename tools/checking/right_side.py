@@ -1,23 +1,40 @@
-"""The right side of a rule on one of its samples, where the e-graph does not show it: it refuses what it is to make."""
+"""The right side of a rule on a sample: what the rule makes of it if the e-graph refuses the result, and whether the
+rule makes what its example shows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import isclose
+from typing import Any
 
 import numpy as np
 
 from ...ir.operators import Unsupported
 from ...ir.operators.numbers import element_type
 from ...rules import sexpr
-from ...rules.records import Rule
+from ...rules.commute import is_variable
+from ...rules.records import Rule, parse_example
 from ...rules.sexpr import Atom, Form, Node
-from .drawing.conditions import Failed, Type, Unbound, Unknown, evaluate
+from .drawing.conditions import Environment, Failed, Type, Unbound, Unknown, Value, evaluate
 from .drawing.evaluation import Evaluation
-from .drawing.left_side import TENSOR_SORTS, sorts_of
+from .drawing.hits import Hit
+from .drawing.left_side import LEAVES, TENSOR_SORTS, sorts_of
+from .drawing.placement import Placement
 from .drawing.samples import Sample
-from .drawing.scratch import Fired
+from .drawing.scratch import EClass, Fired
 from .drawing.terms import Argument, Leaf, Term
+
+_PRECISION = 1e-5
+"""Relative: an example may round a number that the rule computes."""
+_NAMED = frozenset(head for head, sorts in LEAVES.items() if sorts == ("String",))
+"""Leaves whose names begin with the number of their sample."""
+
+Bindings = dict[str, Argument | EClass]
+"""The values of an example's variables."""
+
+
+# --- what a rule makes of a sample
 
 
 class _Unmade(Exception):
@@ -76,3 +93,115 @@ def _types_of_roots(sample: Sample) -> Iterator[str]:
             continue
         for array in value if isinstance(value, tuple) else (value,):
             yield f"{array.dtype.name}[{','.join(map(str, array.shape))}]" if array is not None else "nothing"
+
+
+# --- whether it makes what its example shows
+
+
+def makes_example(rule: Rule, hits: Iterable[Hit]) -> bool:
+    """Whether on one of the samples of its example the rule made the right side equal to the (first) left side.
+
+    Variables of the left side have the same values on the right; others there may have any value, each one only.
+    """
+    example = parse_example(rule.example)
+    for hit in hits:
+        if isinstance(hit.outcome, Fired):
+            search = _ClassSearch(Placement(hit.sample, hit.outcome))
+            for term in hit.sample.subterms:
+                bound: Bindings = {}
+                number = search.placement.class_of(term) if _matches(example.lefts[0], term, bound) else None
+                if number is not None and any(True for _ in search.matches(example.right, number, bound)):
+                    return True
+    return False
+
+
+def _matches(pattern: Node, term: Argument, bound: Bindings) -> bool:
+    """Whether a term matches a pattern; binds the pattern's variables."""
+    if isinstance(pattern, Atom) and is_variable(pattern):
+        return bound.setdefault(pattern.text, term) == term
+    if isinstance(pattern, Form) and sorts_of(pattern.head) is not None:
+        arguments = _arguments(pattern.head, term)
+        return arguments is not None and all(
+            _matches(item, argument, bound) for item, argument in zip(pattern.items[1:], arguments, strict=True)
+        )
+    return not isinstance(term, (Term, Leaf)) and any(True for _ in _match_literal(pattern, term, bound))
+
+
+def _arguments(head: str, term: Argument) -> tuple[Argument, ...] | None:
+    """The arguments of a term that the constructor made; None where another one made it."""
+    if isinstance(term, Term):
+        return term.arguments if term.head == head else None
+    if not isinstance(term, Leaf) or term.kind != head:
+        return None
+    full = (term.type.shape, term.type.value or 0.0, term.type.dtype)
+    return {"Full": full, "Absent": ()}.get(head, (term.name,))
+
+
+def _match_literal(pattern: Node, value: Value, bound: Bindings) -> Iterator[Bindings]:
+    """The bindings under which an expression of literals has a value."""
+    if isinstance(pattern, Atom) and is_variable(pattern) and pattern.text not in bound:
+        yield {**bound, pattern.text: value}
+        return
+    literals = {name: v for name, v in bound.items() if not isinstance(v, (Term, Leaf, EClass))}
+    try:
+        if _is_close(evaluate(pattern, Environment(literals)), value):
+            yield bound
+    except Unbound:
+        if isinstance(pattern, Form) and pattern.head == "vec-of" and isinstance(value, tuple):
+            if len(pattern.items) == len(value) + 1:
+                yield from _match_all(_match_literal, pattern.items[1:], value, bound)
+        elif isinstance(pattern, Form):
+            yield bound  # computed from a variable that may have any value
+    except (Unknown, Failed):
+        return
+
+
+def _match_all(
+    match: Callable[[Node, Any, Bindings], Iterator[Bindings]],
+    patterns: Sequence[Node],
+    values: Sequence[EClass | Value],
+    bound: Bindings,
+) -> Iterator[Bindings]:
+    """The bindings under which each value matches its pattern."""
+    if not patterns:
+        yield bound
+        return
+    for more in match(patterns[0], values[0], bound):
+        yield from _match_all(match, patterns[1:], values[1:], more)
+
+
+def _is_close(one: Value, other: Value) -> bool:
+    if isinstance(one, float) or isinstance(other, float):
+        return (
+            isinstance(one, (int, float))
+            and isinstance(other, (int, float))
+            and isclose(one, other, rel_tol=_PRECISION)
+        )
+    return one == other
+
+
+@dataclass(frozen=True)
+class _ClassSearch:
+    """Looks for patterns in the e-graph of one sample."""
+
+    placement: Placement
+
+    def matches(self, pattern: Node, value: EClass | Value, bound: Bindings) -> Iterator[Bindings]:
+        """The bindings under which a class holds a term of the pattern, or a literal matches the pattern."""
+        if not isinstance(value, EClass):
+            yield from _match_literal(pattern, value, bound)
+        elif isinstance(pattern, Atom):
+            if pattern.text not in bound:
+                yield {**bound, pattern.text: value}
+            elif self._class(bound[pattern.text]) == value:
+                yield bound
+        else:
+            for node in self.placement.fired.classes[value]:
+                if node.head == pattern.head:
+                    arguments = (str(node.arguments[0]).partition(".")[2],) if node.head in _NAMED else node.arguments
+                    yield from _match_all(self.matches, pattern.items[1:], arguments, bound)
+
+    def _class(self, value: Argument | EClass) -> EClass | None:
+        if isinstance(value, (Term, Leaf)):
+            return self.placement.class_of(value)
+        return value if isinstance(value, EClass) else None

@@ -13,8 +13,17 @@ from .conditions import Type, Value
 from .left_side import LEAVES
 from .operator_draft import FACTORS, Choice, OperatorDraft, Recipe, image, one_axis, random_shape, some_axes
 from .recipe_layout import layout, split
-from .recipe_linear import ORDER_OF_CONTRIBUTED, contributed, conv, gemm, image_before, matmul, window
-from .recipe_recurrence import ORDER_OF_RECURRENCES, recurrence
+from .recipe_linear import (
+    ORDER_OF_CONTRIBUTED,
+    ORDER_OF_RECURRENCES,
+    contributed,
+    conv,
+    gemm,
+    image_before,
+    matmul,
+    recurrence,
+    window,
+)
 from .types import TYPES
 
 

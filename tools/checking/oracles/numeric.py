@@ -11,15 +11,14 @@ import numpy as np
 
 from ....ir.operators import NUMBERS, OPERATORS, Arithmetic, Array, Unsupported
 from ....ir.operators.numbers import FIRST_ZERO, element_type
-from ..drawing.elements import Range, draw
+from ..drawing.elements import Range, draw, satisfy_facts
 from ..drawing.evaluation import Comparison, Evaluation, MeaninglessError, is_float, is_identical
-from ..drawing.near_ties import decides, near_ties
+from ..drawing.near_ties import applications, decides, near_ties
 from ..drawing.placement import Placement
 from ..drawing.samples import Sample
 from ..drawing.scratch import Fired
 from ..drawing.terms import readable
 from .flips import FEW_ENDS, beside_flips
-from .maxima import zeros_in_maxima
 from .onnx_oracle import Disagreement, Oracle
 
 _ROUNDING = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52, "longdouble": 2.0**-50}
@@ -30,6 +29,9 @@ they are equal; in the others one side may be the more accurate, as a normalisat
 _FEW = 24
 """Samples with a leaf of fewer elements than this are drawn several times, so that each special value has its turn."""
 _REPETITIONS = 6
+_MAXIMA = frozenset({"Max", "Min", "ReduceMax", "ReduceMin", "MaxPool", "GlobalMaxPool"})
+_DRAWS_OF_ZEROS = 8
+"""Choices of elements for a sample, half of them for maxima and half for minima."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def test_sample(
         if not tested and (refusal := oracle.refusal(evaluation)):
             return NumericTest(_meaningless(evaluation, refusal))
         if not tested and sound == "exact" and difference is None:
-            for other in (evaluation, *zeros_in_maxima(sample, fired, random)):
+            for other in (evaluation, *_zeros_in_maxima(sample, fired, random)):
                 if bits := oracle.unequal_bits(other):
                     return NumericTest(_unequal_bits(other, *bits))
         tested = True
@@ -166,6 +168,24 @@ def _beside_flips(
     dtypes, precision = _precisions(sample, sound)[0]
     found = beside_flips(sample, fired, dtypes, random, FEW_ENDS)
     yield from ((_Draw("near", dtypes, precision), elements) for elements in found)
+
+
+def _zeros_in_maxima(sample: Sample, fired: Fired, random: np.random.Generator) -> Iterator[Evaluation]:
+    """Evaluations of elements among which zeros of both signs are the largest or the least ones, if an operator of
+    either side takes the largest or the least of several.
+
+    Which of the zeros it returns depends on the order in which it looks at the elements, and kernels of ONNX Runtime
+    look at several at a time.
+    """
+    if not any(each.head in _MAXIMA for each in applications(sample, fired)):
+        return
+    for number in range(_DRAWS_OF_ZEROS):
+        elements = draw(sample, "ordinary", {}, random)
+        for leaf in sample.named_leaves:
+            if is_float(elements[leaf.name]):
+                zeros = np.array([0.0, -0.0, -1.0 if number % 2 else 1.0], elements[leaf.name].dtype)
+                elements[leaf.name] = satisfy_facts(random.choice(zeros, leaf.type.shape), leaf)
+        yield Evaluation(sample, fired, elements, {})
 
 
 def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:
