@@ -38,8 +38,8 @@ def record_of(rule: Rule) -> dict[str, Any]:
 def example_as_onnx(rule: Rule, paths: Sequence[Path]) -> tuple[str, str] | None:
     """A sample on which the rule fires, before and after; None if no sample of its example makes it fire."""
     from ...tools.checking.check import rules_as_written, scratch_for
-    from ...tools.checking.drawing.hits import example_hits
     from ...tools.checking.rule_example import before_and_after  # the list needs no checker
+    from ...tools.checking.sampling.hits import example_hits
 
     files = load_rules(paths, precision="fast", domains=DOMAINS).files
     for file, candidate in rules_as_written(files):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.rules import sexpr
-from eqfuse.tools.checking.drawing.conditions import Environment, compile_tests, evaluate
+from eqfuse.tools.checking.sampling.conditions import Environment, compile_tests, evaluate
 
 from .conftest import Analyses
 

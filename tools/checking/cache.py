@@ -17,7 +17,7 @@ from ...rules.records import Rule, RuleFile
 from ...rules.sexpr import Atom, Form, Node, walk
 from ...rules.vocabulary import DECLARATIONS
 from ...support.store import Store, source_digest
-from .drawing.samples import SAMPLES_PER_DIRECTION
+from .sampling.samples import SAMPLES_PER_DIRECTION
 from .verdict import Verdict
 
 _PACKAGES = ("egglog", "numpy", "onnx", "onnxruntime", "z3-solver")

@@ -13,8 +13,8 @@ from ...rules.binding import in_order_of_binding
 from ...rules.commute import variables
 from ...rules.records import Rule, conditions, parse_example
 from ...rules.sexpr import Atom, Form, Node
-from .drawing.by_key import write_constructors
-from .drawing.left_side import rename
+from .sampling.by_key import write_constructors
+from .sampling.left_side import rename
 from .verdict import Verdict
 
 _NAME = '"rule"'

@@ -29,15 +29,6 @@ from ...support.processes.worker_process import WorkerDiedError, WorkerFailedErr
 from ...support.processor import available_cores
 from .cache import CacheKeys, load, store
 from .canonical import canonical
-from .drawing.by_key import key_misfit
-from .drawing.coverage import missing_settings, settings
-from .drawing.hits import Hit, example_hits, hits, hits_of_many_constants, seed
-from .drawing.near_ties import decides_about_rounded
-from .drawing.samples import SAMPLES_PER_DIRECTION, Sample
-from .drawing.scratch import EGGLOG_ADVICE, Conflict, EgglogPanicError, Fired, Scratch
-from .drawing.symbolic_sizes import runs_at_other_sizes
-from .drawing.terms import readable
-from .drawing.types import TYPES
 from .lemmas import RuleExpansion, TooManyDerivations, expand_derived_facts
 from .oracles.cancellation import find_cancellation
 from .oracles.extremes import find_lost_number
@@ -45,6 +36,15 @@ from .oracles.numeric import Counterexample, test_sample
 from .oracles.onnx_oracle import Oracle
 from .proving.samples import SampleProofs, prove_samples
 from .right_side import describe_types, makes_example, right_sides
+from .sampling.by_key import key_misfit
+from .sampling.coverage import missing_settings, settings
+from .sampling.hits import Hit, example_hits, hits, hits_of_many_constants, seed
+from .sampling.near_ties import decides_about_rounded
+from .sampling.samples import SAMPLES_PER_DIRECTION, Sample
+from .sampling.scratch import EGGLOG_ADVICE, Conflict, EgglogPanicError, Fired, Scratch
+from .sampling.symbolic_sizes import runs_at_other_sizes
+from .sampling.terms import readable
+from .sampling.types import TYPES
 from .unbounded.rule_proof import EVERY_SHAPE, prove_rule
 from .verdict import KINDS, Kind, Verdict
 

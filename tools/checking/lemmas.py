@@ -18,7 +18,7 @@ from ...rules.binding import in_order_of_binding, place_of_conditions
 from ...rules.commute import is_variable, variables
 from ...rules.records import Rule, option
 from ...rules.sexpr import Atom, Form, Node
-from .drawing.left_side import Derivation, derivations_in, substitute
+from .sampling.left_side import Derivation, derivations_in, substitute
 
 _MOST = 120
 """Ways to derive the facts of a rule that are checked: more take minutes."""

@@ -10,7 +10,7 @@ from ...rules import sexpr
 from ...rules.commute import is_variable, swappable, variables
 from ...rules.records import Rule, conditions
 from ...rules.sexpr import Atom, Form, Node
-from .drawing.left_side import rename
+from .sampling.left_side import rename
 
 COMMUTATIVE = frozenset(
     {"=", "Add", "Mul", "Min", "Max", "And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Equal"}

@@ -16,14 +16,14 @@ from ...rules import sexpr
 from ...rules.commute import is_variable
 from ...rules.records import Rule, parse_example
 from ...rules.sexpr import Atom, Form, Node
-from .drawing.conditions import Environment, Failed, Type, Unbound, Unknown, Value, evaluate
-from .drawing.evaluation import Evaluation
-from .drawing.hits import Hit
-from .drawing.left_side import LEAVES, TENSOR_SORTS, sorts_of
-from .drawing.placement import Placement
-from .drawing.samples import Sample
-from .drawing.scratch import EClass, Fired
-from .drawing.terms import Argument, Leaf, Term
+from .sampling.conditions import Environment, Failed, Type, Unbound, Unknown, Value, evaluate
+from .sampling.evaluation import Evaluation
+from .sampling.hits import Hit
+from .sampling.left_side import LEAVES, TENSOR_SORTS, sorts_of
+from .sampling.placement import Placement
+from .sampling.samples import Sample
+from .sampling.scratch import EClass, Fired
+from .sampling.terms import Argument, Leaf, Term
 
 _PRECISION = 1e-5
 """Relative: an example may round a number that the rule computes."""

@@ -13,12 +13,12 @@ from ...engine.egraph.emit import Emission, emit_node
 from ...engine.egraph.graph import ENode
 from ...ir.operators import Array, Unsupported
 from ...ir.types import TensorType
-from .drawing.elements import draw
-from .drawing.evaluation import Evaluation
-from .drawing.hits import Hit
-from .drawing.placement import Placement
-from .drawing.scratch import Fired
-from .drawing.terms import Leaf, Term
+from .sampling.elements import draw
+from .sampling.evaluation import Evaluation
+from .sampling.hits import Hit
+from .sampling.placement import Placement
+from .sampling.scratch import Fired
+from .sampling.terms import Leaf, Term
 
 _OPSET = 23
 

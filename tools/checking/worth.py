@@ -16,14 +16,14 @@ from ...ir.operation import Operation
 from ...ir.operators import OPERATORS, Operand, Unsupported
 from ...ir.types import TensorType
 from ...rules.records import Rule
-from .drawing.conditions import Value
-from .drawing.elements import draw
-from .drawing.evaluation import Evaluation
-from .drawing.hits import Hit
-from .drawing.left_side import LEAVES
-from .drawing.placement import Placement
-from .drawing.samples import Sample
-from .drawing.scratch import EClass, Fired, ScratchNode
+from .sampling.conditions import Value
+from .sampling.elements import draw
+from .sampling.evaluation import Evaluation
+from .sampling.hits import Hit
+from .sampling.left_side import LEAVES
+from .sampling.placement import Placement
+from .sampling.samples import Sample
+from .sampling.scratch import EClass, Fired, ScratchNode
 
 
 @cache

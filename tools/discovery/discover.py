@@ -16,11 +16,11 @@ from ...rules.places import shipped_files
 from ...rules.sexpr import Atom, Node, substitute
 from ...support.errors import UsageError
 from ..checking.check import check_rule
-from ..checking.drawing.conditions import Type
-from ..checking.drawing.scratch import Scratch, is_of_egglog
-from ..checking.drawing.terms import Leaf, facts, literal_text
 from ..checking.oracles.extremes import LEAVES_RANGE
 from ..checking.overlap import overlaps
+from ..checking.sampling.conditions import Type
+from ..checking.sampling.scratch import Scratch, is_of_egglog
+from ..checking.sampling.terms import Leaf, facts, literal_text
 from ..checking.verdict import Verdict
 from .candidates import Enumeration, Pair
 from .guards import Guards, Predictor, apply_guards, strengthen

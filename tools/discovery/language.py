@@ -17,9 +17,9 @@ from ...rules import sexpr
 from ...rules.commute import variables
 from ...rules.sexpr import Atom, Form, Node, substitute
 from ...support.errors import UsageError
-from ..checking.drawing.conditions import Type
-from ..checking.drawing.terms import literal_text
-from ..checking.drawing.types import admits
+from ..checking.sampling.conditions import Type
+from ..checking.sampling.terms import literal_text
+from ..checking.sampling.types import admits
 
 VARIABLES = ("a", "b", "c")
 _ATTRIBUTES = {"axes": "axes", "keepdims": "k", "direction": '"LEFT"'}

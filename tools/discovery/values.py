@@ -12,7 +12,7 @@ from ...ir import operators as semantics
 from ...ir.operators import OPERATORS, Array, Attribute, Unsupported
 from ...ir.operators.numbers import element_type
 from ...rules.sexpr import Atom, Form, Node
-from ..checking.drawing.conditions import literal
+from ..checking.sampling.conditions import literal
 from .language import VARIABLES
 
 Draw = Literal["positive", "mixed", "wide", "zeros", "special", "extreme"]

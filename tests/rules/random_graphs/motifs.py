@@ -15,10 +15,10 @@ from eqfuse.ir.operators import OPERATORS
 from eqfuse.ir.types import TensorType
 from eqfuse.rules.loader import load_rules
 from eqfuse.rules.records import Rule
-from eqfuse.tools.checking.drawing.hits import facts_by_direction
-from eqfuse.tools.checking.drawing.left_side import LeftSide
-from eqfuse.tools.checking.drawing.samples import Sample, draw_sample, left_sides
-from eqfuse.tools.checking.drawing.terms import Leaf, Term
+from eqfuse.tools.checking.sampling.hits import facts_by_direction
+from eqfuse.tools.checking.sampling.left_side import LeftSide
+from eqfuse.tools.checking.sampling.samples import Sample, draw_sample, left_sides
+from eqfuse.tools.checking.sampling.terms import Leaf, Term
 
 from .builder import Builder, Misfit, Shape
 from .layout import axes_operator

@@ -14,11 +14,11 @@ from eqfuse.ir.operators import OPERATORS, RECURRENT
 from eqfuse.ir.operators.resize import CROP, POLICIES, ROUNDINGS, TRANSFORMATIONS
 from eqfuse.ir.operators.schema import Attribute, OperatorSchema
 from eqfuse.rules.sexpr import read
-from eqfuse.tools.checking.drawing.recipe_linear import ACTIVATIONS, DIRECTIONS
-from eqfuse.tools.checking.drawing.recipes import STASH_TYPES
-from eqfuse.tools.checking.drawing.samples import draw_sample, left_sides
-from eqfuse.tools.checking.drawing.terms import Leaf, Term
-from eqfuse.tools.checking.drawing.types import TYPES
+from eqfuse.tools.checking.sampling.recipe_linear import ACTIVATIONS, DIRECTIONS
+from eqfuse.tools.checking.sampling.recipes import STASH_TYPES
+from eqfuse.tools.checking.sampling.samples import draw_sample, left_sides
+from eqfuse.tools.checking.sampling.terms import Leaf, Term
+from eqfuse.tools.checking.sampling.types import TYPES
 
 SAMPLES = 400
 Holds = Callable[[Any], bool]

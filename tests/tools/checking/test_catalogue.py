@@ -8,10 +8,10 @@ import pytest
 from eqfuse.rules.places import shipped_files
 from eqfuse.rules.records import Rule, RuleFile
 from eqfuse.tools.checking.check import check_rule, rules_as_written, scratch_for
-from eqfuse.tools.checking.drawing.hits import example_hits, hits, seed
 from eqfuse.tools.checking.oracles.extremes import NEARLY_ALL, find_lost_number
 from eqfuse.tools.checking.oracles.numeric import Counterexample
 from eqfuse.tools.checking.overlap import count_distinct, overlaps
+from eqfuse.tools.checking.sampling.hits import example_hits, hits, seed
 
 CATALOGUE = rules_as_written(shipped_files())
 REPRESENTATIVES = {

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from eqfuse.rules import sexpr
 from eqfuse.rules.sexpr import Atom, Form, Node
-from eqfuse.tools.checking.drawing.conditions import Type, literal
-from eqfuse.tools.checking.drawing.scratch import Scratch
-from eqfuse.tools.checking.drawing.terms import Argument, Leaf, Term
+from eqfuse.tools.checking.sampling.conditions import Type, literal
+from eqfuse.tools.checking.sampling.scratch import Scratch
+from eqfuse.tools.checking.sampling.terms import Argument, Leaf, Term
 from eqfuse.tools.discovery.discover import Options, discover
 
 SCHEDULE = "(saturate analysis) (repeat 5 (seq simplify explore (saturate analysis)))"

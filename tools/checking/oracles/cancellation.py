@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from ....ir.operators import Array, Unsupported
-from ..drawing.conditions import Value
-from ..drawing.elements import draw, satisfy_facts
-from ..drawing.evaluation import Elements, Evaluation, is_float
-from ..drawing.hits import Hit
-from ..drawing.near_ties import rounds
-from ..drawing.samples import Sample
-from ..drawing.scratch import Fired
+from ..sampling.conditions import Value
+from ..sampling.elements import draw, satisfy_facts
+from ..sampling.evaluation import Elements, Evaluation, is_float
+from ..sampling.hits import Hit
+from ..sampling.near_ties import rounds
+from ..sampling.samples import Sample
+from ..sampling.scratch import Fired
 from .extremes import smallest_and_largest
 from .numeric import Counterexample, blank_counterexample
 from .onnx_oracle import Oracle

@@ -12,11 +12,11 @@ from itertools import combinations
 import numpy as np
 
 from ....ir.operators import Array, Unsupported
-from ..drawing.elements import Range, draw, satisfy_facts
-from ..drawing.evaluation import Evaluation, is_float
-from ..drawing.near_ties import jumps
-from ..drawing.samples import Sample
-from ..drawing.scratch import Fired
+from ..sampling.elements import Range, draw, satisfy_facts
+from ..sampling.evaluation import Evaluation, is_float
+from ..sampling.near_ties import jumps
+from ..sampling.samples import Sample
+from ..sampling.scratch import Fired
 
 ENDS: tuple[Range, ...] = ("ordinary", "ordinary", "large", "large")
 """How the elements are drawn of which every two are the ends of a bisection."""

@@ -11,13 +11,13 @@ import numpy as np
 
 from ....ir.operators import NUMBERS, OPERATORS, Arithmetic, Array, Unsupported
 from ....ir.operators.numbers import FIRST_ZERO, element_type
-from ..drawing.elements import Range, draw, satisfy_facts
-from ..drawing.evaluation import Comparison, Evaluation, MeaninglessError, is_float, is_identical
-from ..drawing.near_ties import applications, decides, near_ties
-from ..drawing.placement import Placement
-from ..drawing.samples import Sample
-from ..drawing.scratch import Fired
-from ..drawing.terms import readable
+from ..sampling.elements import Range, draw, satisfy_facts
+from ..sampling.evaluation import Comparison, Evaluation, MeaninglessError, is_float, is_identical
+from ..sampling.near_ties import applications, decides, near_ties
+from ..sampling.placement import Placement
+from ..sampling.samples import Sample
+from ..sampling.scratch import Fired
+from ..sampling.terms import readable
 from .flips import FEW_ENDS, beside_flips
 from .onnx_oracle import Disagreement, Oracle
 

@@ -17,12 +17,12 @@ from onnx import helper, numpy_helper, shape_inference
 
 from ....ir.operators import DOMAINS, OPERATORS, RECURRENT, Array, Attribute, OperatorSchema, full
 from ....ir.operators.numbers import element_type
-from ..drawing.conditions import Value
-from ..drawing.evaluation import Comparison, Evaluation, is_float, is_identical
-from ..drawing.placement import Placement
-from ..drawing.samples import Sample
-from ..drawing.scratch import Fired
-from ..drawing.terms import Argument, Leaf, Term, readable
+from ..sampling.conditions import Value
+from ..sampling.evaluation import Comparison, Evaluation, is_float, is_identical
+from ..sampling.placement import Placement
+from ..sampling.samples import Sample
+from ..sampling.scratch import Fired
+from ..sampling.terms import Argument, Leaf, Term, readable
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -9,15 +9,15 @@ from math import prod
 import numpy as np
 
 from ....ir.operators import OPERATORS, Array, Unsupported
-from ..drawing.coverage import choose_various, settings
-from ..drawing.elements import index_bounds
-from ..drawing.evaluation import Evaluation
-from ..drawing.hits import Hit
-from ..drawing.left_side import LEAVES
-from ..drawing.samples import Sample
-from ..drawing.scratch import Fired
-from ..drawing.terms import Leaf, readable
 from ..oracles.numeric import Counterexample
+from ..sampling.coverage import choose_various, settings
+from ..sampling.elements import index_bounds
+from ..sampling.evaluation import Evaluation
+from ..sampling.hits import Hit
+from ..sampling.left_side import LEAVES
+from ..sampling.samples import Sample
+from ..sampling.scratch import Fired
+from ..sampling.terms import Leaf, readable
 from .arithmetics import Bits, Reals
 from .equality import Assumption, EqualityProof, leaf_array, number_text, prove_equal
 

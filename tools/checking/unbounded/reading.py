@@ -12,7 +12,7 @@ from ....ir.operators import OPERATORS, Operand
 from ....rules import sexpr
 from ....rules.commute import is_variable
 from ....rules.sexpr import Atom, Form, Node
-from ..drawing.left_side import LEAVES, TENSOR_SORTS, sorts_of
+from ..sampling.left_side import LEAVES, TENSOR_SORTS, sorts_of
 from . import layout, reductions, vectors
 from .relations import LOOKUPS, PRIMITIVES, RELATIONS
 from .tensors import Count, Element, Expression, NoMeaning, Parameter, Side, Tensor, leaf

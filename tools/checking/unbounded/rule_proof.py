@@ -14,7 +14,7 @@ from ....rules import sexpr
 from ....rules.commute import is_variable, variables
 from ....rules.records import Rule, conditions
 from ....rules.sexpr import Atom, Form, Node
-from ..drawing.left_side import derivations, substitute
+from ..sampling.left_side import derivations, substitute
 from .comparison import ElementComparison
 from .reading import Reading, UnknownVariable
 from .relations import RELATIONS

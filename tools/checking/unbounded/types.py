@@ -11,7 +11,7 @@ from math import prod
 import onnx
 
 from ....ir.operators import OPERATORS
-from ..drawing.types import OPSET
+from ..sampling.types import OPSET
 from .world import Unproved
 
 CLASSES = {"float": "float32", "int": "int32", "uint": "uint8", "bool": "bool"}

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from eqfuse.ir.operators import OPERATORS, RECURRENT
 from eqfuse.ir.operators.numbers import FIRST_ZERO, NUMBERS
 from eqfuse.rules.sexpr import read
-from eqfuse.tools.checking.drawing.conditions import Environment, Type
-from eqfuse.tools.checking.drawing.coverage import choose_various, settings
-from eqfuse.tools.checking.drawing.elements import draw, index_bounds
-from eqfuse.tools.checking.drawing.evaluation import Evaluation
-from eqfuse.tools.checking.drawing.samples import Sample, draw_sample, left_sides
-from eqfuse.tools.checking.drawing.scratch import EClass, Fired, ScratchNode
-from eqfuse.tools.checking.drawing.symbolic_sizes import instances, with_symbols
-from eqfuse.tools.checking.drawing.terms import Leaf, Term, leaves
-from eqfuse.tools.checking.drawing.types import admits
 from eqfuse.tools.checking.oracles.flips import beside_flips
 from eqfuse.tools.checking.oracles.onnx_oracle import KernelMissing, Refused, infer_types, run_model, term_model
+from eqfuse.tools.checking.sampling.conditions import Environment, Type
+from eqfuse.tools.checking.sampling.coverage import choose_various, settings
+from eqfuse.tools.checking.sampling.elements import draw, index_bounds
+from eqfuse.tools.checking.sampling.evaluation import Evaluation
+from eqfuse.tools.checking.sampling.samples import Sample, draw_sample, left_sides
+from eqfuse.tools.checking.sampling.scratch import EClass, Fired, ScratchNode
+from eqfuse.tools.checking.sampling.symbolic_sizes import instances, with_symbols
+from eqfuse.tools.checking.sampling.terms import Leaf, Term, leaves
+from eqfuse.tools.checking.sampling.types import admits
 
 
 def _leaf(name: str, shape: tuple[int, ...], dtype: str = "float32") -> Leaf:
