@@ -32,7 +32,7 @@ from eqfuse.lowering.base.decisions import Decisions, DecisionSite
 from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
-from eqfuse.lowering.tuning.laboratory import Laboratory, open_laboratory
+from eqfuse.lowering.tuning.measurement_setup import MeasurementSetup, open_setup
 from eqfuse.lowering.tuning.settings import Settings
 from eqfuse.lowering.tuning.space import Space, key_of
 from eqfuse.lowering.tuning.tasks import Task, TaskTable
@@ -75,12 +75,12 @@ class Exhaustion:
     latter, and `sites` their traces.
     """
 
-    laboratory: Laboratory
+    setup: MeasurementSetup
     task: Task
     all_below: int
 
     def __post_init__(self) -> None:
-        records = self.laboratory.records(self.task)
+        records = self.setup.records(self.task)
         self.latencies = {key_of(r.decisions): inf if r.latency is None else r.latency for r in records}
         self.measured = set(self.latencies)
         self.sites: dict[tuple[tuple[str, str], ...], tuple[DecisionSite, ...]] = {}
@@ -109,7 +109,7 @@ class Exhaustion:
         """Of the best candidate."""
         key = key_of(self.best)
         if key not in self.sites:
-            (built,) = self.laboratory.build([(self.task, self.best)])
+            (built,) = self.setup.build([(self.task, self.best)])
             self.sites[key] = built.trace
         return Space(self.sites[key], {})
 
@@ -125,7 +125,7 @@ class Exhaustion:
         """Those that were not measured yet."""
         fresh = list({key_of(each): each for each in wanted if key_of(each) not in self.latencies}.values())
         for begin in range(0, len(fresh), BATCH):
-            for trial in self.laboratory.try_out([(self.task, each) for each in fresh[begin : begin + BATCH]]):
+            for trial in self.setup.try_out([(self.task, each) for each in fresh[begin : begin + BATCH]]):
                 seconds = inf if trial.latency is None else trial.latency
                 taken = key_of(trial.candidate.decisions)
                 self.latencies[key_of(trial.wanted)] = self.latencies.setdefault(taken, seconds)
@@ -135,13 +135,13 @@ class Exhaustion:
     def confirm(self) -> tuple[Decisions, float]:
         """The decisions that are faster than the analytic schedule by most in interleaved pairs, and how many times."""
         leaders = [dict(key) for key, _ in sorted(self.latencies.items(), key=lambda item: item[1])[:LEADERS] if key]
-        decisions = self.laboratory.choose_fastest(self.task, leaders)
+        decisions = self.setup.choose_fastest(self.task, leaders)
         if not decisions:
             return {}, 1.0
-        first, other = (each.kernel for each in self.laboratory.build([(self.task, {}), (self.task, decisions)]))
+        first, other = (each.kernel for each in self.setup.build([(self.task, {}), (self.task, decisions)]))
         assert first is not None
         assert other is not None
-        (pairs,) = self.laboratory.runner.compare(first, [other])
+        (pairs,) = self.setup.runner.compare(first, [other])
         return decisions, median(old / new for old, new in pairs)
 
 
@@ -154,10 +154,10 @@ def exhaust(model: Path, options: argparse.Namespace) -> tuple[list[Row], float]
     processor.prepare(chosen)
     graph, kernels = kernels_of(result := compilation.optimize(processor))
     table = TaskTable(ScheduleCheck(DistinctKernels.of(graph, kernels, Weights(result.rewritten.model)), target))
-    with open_laboratory(target, Settings(1), available_cores()) as laboratory:
-        laboratory.between = table.constant_bytes(kernels)
+    with open_setup(target, Settings(1), available_cores()) as setup:
+        setup.between = table.constant_bytes(kernels)
         calls = table.calls(kernels)
-        tasks = {key: Exhaustion(laboratory, table.tasks[key], options.all) for key in calls}
+        tasks = {key: Exhaustion(setup, table.tasks[key], options.all) for key in calls}
         for each in tasks.values():
             each.measure([{}])
         seconds = {key: calls[key] * each.latencies[()] for key, each in tasks.items()}

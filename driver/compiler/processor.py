@@ -126,10 +126,10 @@ class Processor:
 
     def check_search(self, tuning: Settings) -> None:
         """Raise EqfuseError if a search for schedules lacks something."""
-        from ...lowering.tuning.laboratory import check_laboratory
+        from ...lowering.tuning.measurement_setup import check_setup
 
         check_runs_here(self.target)
-        check_laboratory(self.target, tuning)
+        check_setup(self.target, tuning)
 
     def prepare(self, options: Options) -> None:
         """Start a process that compiles kernels, and one in which the compiled model is verified and timed."""

@@ -183,7 +183,7 @@ class _ScheduleSearch:
         With dynamic dimensions these are the kernels for the first sizes that the user names, otherwise those for all
         sizes.
         """
-        from ...lowering.tuning.laboratory import kernel_latencies, open_laboratory
+        from ...lowering.tuning.measurement_setup import kernel_latencies, open_setup
         from ...lowering.tuning.tasks import TaskTable
         from ...lowering.tuning.tuner import Tuner
 
@@ -197,10 +197,10 @@ class _ScheduleSearch:
             functions = DistinctKernels.of(at_sizes, self.cut.kernels, weights, last=functions.last)
         table = TaskTable(ScheduleCheck(functions, target))
         settings = replace(self.settings, intensive=self.settings.intensive and self.compilation.options.intensive)
-        with open_laboratory(target, settings, available_cores()) as equipment:
-            tuner = Tuner(table, self.cut.kernels, equipment, settings, lambda line: clock.tell("tune", line))
+        with open_setup(target, settings, available_cores()) as setup:
+            tuner = Tuner(table, self.cut.kernels, setup, settings, lambda line: clock.tell("tune", line))
             tuned = tuner.run()
-            self._keep_costs(kernel_latencies(tuner.kernels, table, equipment))
+            self._keep_costs(kernel_latencies(tuner.kernels, table, setup))
         return tuned
 
     def _keep_costs(self, costs: Iterable[Measurement]) -> None:

@@ -25,7 +25,7 @@ EXAMPLE = "eqfuse_example"
 """The name of the program."""
 PLUGIN = Path(__file__).parent / "plugin"
 REFUSED = 3
-"""The program's exit code where the model refuses the shapes of the inputs."""
+"""The program's exit code if the model refuses the shapes of the inputs."""
 NEWEST_QEMU = 8
 """The last major version of QEMU whose plugins have version 1 of the interface."""
 NEWEST_PROCESSOR = "max,sve=off"
@@ -33,7 +33,7 @@ NEWEST_PROCESSOR = "max,sve=off"
 BASELINE_PROCESSOR = "cortex-a53"
 """QEMU's name for a processor with nothing but Armv8.0-A."""
 _ANSWER_SECONDS = 60.0
-"""How long QEMU may take to list its processors."""
+"""Seconds that QEMU may take to list its processors."""
 WITHOUT_DC_ZVA = "GLIBC_TUNABLES=glibc.cpu.name=kunpeng920"
 """QEMU does not tell plugins what the instruction DC ZVA writes; this processor's memset does not use it."""
 
@@ -98,7 +98,7 @@ def count_regions(
 
 
 def find_counting_emulator() -> Path:
-    """The qemu-aarch64 that takes plugins. Raises ToolError if there is none or where it is too new."""
+    """The qemu-aarch64 that takes plugins. Raises ToolError if there is none or if it is too new."""
     emulator = find(Tool.COUNTING_EMULATOR)
     answer = emulate([emulator, "--version"], Path.cwd())
     version = re.search(r"version (\d+)\.(\d+)", answer)

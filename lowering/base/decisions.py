@@ -1,7 +1,7 @@
 """The decisions of a schedule as data: sites with options and their estimated costs.
 
 A rule asks the trace that it is given at each site. A trace without wanted decisions takes the cheapest option
-everywhere: the analytic schedule. Otherwise it takes the options that are wanted, where a site has them. It records
+everywhere: the analytic schedule. Otherwise it takes the wanted options, if a site has them. It records
 every site in order, so a search changes decisions and applies the rule again: the rules make every candidate.
 """
 

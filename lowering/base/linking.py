@@ -26,7 +26,7 @@ LANGUAGE = ("-std=gnu11", "-fwrapv")
 """The C of loops, in which integers wrap around as in ONNX. A C project has them as objects that are compiled here."""
 _COMPILERS = ("gcc", "clang", "cc", "g++", "clang++", "c++")
 _SECONDS = 60.0
-"""How long a compiler or linker may take."""
+"""Seconds that a compiler or linker may take before it counts as stuck."""
 _GUARD = """\
 /* A kernel that crashes ends its process as if all were well: TVM's RPC server does not outlive a session that fails.
  * The signals are Linux's SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV. */
@@ -98,7 +98,7 @@ class Linker:
 
 @cache
 def _compile_runtime(linker: Linker, name: str) -> bytes:
-    """The object, from the store of objects where an earlier process compiled the same sources."""
+    """The object, from the store of objects if an earlier process compiled the same sources."""
     sources = source_digest("lowering/base/runtime", suffixes=(".c", ".h"))
     store, key = Store.in_cache("objects"), sha256(repr((linker.program, name, sources)).encode()).hexdigest()
     stored = store.read_bytes(key)

@@ -31,7 +31,7 @@ class Port:
         return all(isinstance(extent, int) for extent in self.shape)
 
     def shape_for(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape where the sizes of a call are these; others, of which there are none in a static shape, are 1."""
+        """The shape for a call of these `sizes`; a size without a number, which no static shape has, is 1."""
         return tuple(_value(extent, sizes) for extent in self.shape)
 
     @property

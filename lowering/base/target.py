@@ -40,7 +40,7 @@ _TUNING = frozenset({"branchfusion", "macrofusion", "vzeroupper"})
 _ON_REQUEST = frozenset(
     {"clflushopt", "clwb", "clzero", "fsgsbase", "invpcid", "rdpid", "rdrand", "rdseed", "xsavec", "xsaveopt", "xsaves"}
 )
-"""What compilers use only where a program names the instruction, which kernels never do: no bundle needs them."""
+"""What compilers use only if a program names the instruction, which kernels never do: no bundle needs them."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def llvm_features(cpu: str, attributes: Iterable[str] = ()) -> frozenset[str]:
 
 
 def linux_name(word: str) -> str:
-    """What Linux calls an instruction set of x86-64 that LLVM calls `word`; the word itself where Linux has no name."""
+    """What Linux calls an instruction set of x86-64 that LLVM calls `word`; the word itself if Linux has no name."""
     renamed = _X86_WORDS.get(word, word)
     return renamed if renamed in _linux_names() else _spellings().get(_letters(word), word)
 

@@ -13,7 +13,7 @@ from ...support.scratch import scratch_root
 LIBRARIES = Path("/usr/aarch64-linux-gnu")
 """Where Debian's cross packages put the target's C library: the root of a dynamic executable under emulation."""
 _SECONDS = 600.0
-"""How long a compiler or an emulator may take."""
+"""Seconds that a compiler or an emulator may take before it counts as stuck."""
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
 """Nothing of the caller's: its size moves the stack, and with it the conflicts in the simulated caches."""
 

@@ -22,7 +22,7 @@ _PACKAGES = ("costmodels", "driver", "engine", "extract", "ir", "lowering", "rul
 
 
 def key_of(content: Mapping[str, Any], files: Iterable[Path] = ()) -> str:
-    """The key of a compilation: all that decides about its result, and this very version of eqfuse."""
+    """The key of a compilation: everything that its result depends on, and this very version of eqfuse."""
     key = sha256(json.dumps(content, sort_keys=True, default=str).encode())
     for file in files:
         key.update(file.read_bytes())
@@ -58,7 +58,7 @@ def fetch(key: str, folder: Path) -> bool:
 
 
 def keep(key: str, folder: Path) -> None:
-    """Keep a copy of a bundle, where that can be written."""
+    """Keep a copy of a bundle if the cache can be written."""
     _store().keep(key, lambda place: copy_bundle(folder, place))
 
 

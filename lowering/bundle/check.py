@@ -49,8 +49,8 @@ class Tolerated:
     """How far outputs may be off, by default as the element type says, and the inputs: given ones, or drawn by a seed.
 
     `stress`: if the tolerances are the default ones, stress inputs are drawn, too.
-    `may_overflow`: on these the compiled model may give NaN or an infinity where the original does not. `sizes` of free
-    dimensions are tried beside those that are drawn.
+    `may_overflow`: on these the compiled model may give NaN or an infinity even if the original does not. `sizes` of
+    dynamic dimensions are tried beside those that are drawn.
     """
 
     atol: float | None = None
@@ -82,7 +82,7 @@ def call_for_verdict(
     *arguments: Parameters.args,
     **named: Parameters.kwargs,
 ) -> Outcome:
-    """What a comparison with an original finds in a process of its own, where that may crash or never end.
+    """What a comparison with an original finds in a process of its own, which may crash or never end.
 
     Compiled code runs in yet another one. Raises VerificationError if there is no answer within `limit` seconds.
     """
@@ -172,7 +172,7 @@ def _fit_to_original(original: Path, ports: Sequence[Port], sizes: Mapping[str, 
 def verify_rare_sizes(
     original: ModelLike, compiled: Model, tolerated: Tolerated, deadline: float, sizes: Sequence[Mapping[str, int]]
 ) -> tuple[Verification | None, Model]:
-    """The verdict where the compiled model is wrong on one of these sizes of dynamic dimensions; None if on none.
+    """The verdict if the compiled model is wrong on one of these sizes of dynamic dimensions; None if on none.
 
     Sizes that one of the two refuses, on which the original crashes, or that are not reached before the `deadline`
     (time.monotonic) say nothing. Also returns the compiled model as the runs left it.
@@ -222,8 +222,8 @@ def _check_rare_sizes(
             compared = Comparison(source, structure, tolerance, baseline, results, demands).outputs()
             status, reason = status_of(compared, structure)
         if status == "failed":
-            where = ", ".join(f"{name}={size}" for name, size in each.items())
-            return verdict(started, status, f"where {where}: {reason}", compared), compiled
+            sizes_text = ", ".join(f"{name}={size}" for name, size in each.items())
+            return verdict(started, status, f"for {sizes_text}: {reason}", compared), compiled
     return None, compiled
 
 

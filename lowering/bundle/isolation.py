@@ -18,9 +18,9 @@ from ..base.errors import CrashError, LoweringError
 NO_LIMIT = inf
 """Seconds, for a call that the user can interrupt."""
 _START_SECONDS = 120.0
-"""How long the process may take to start, on a machine that is busy."""
+"""Seconds that the process may take to start, on a machine that is busy."""
 _IDLE_SECONDS = 60.0
-"""How long the process waits for another call before it frees its memory."""
+"""Seconds that the process waits for another call before it frees its memory."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -45,7 +45,7 @@ _POOL = WorkerPool(
 
 
 def prepare() -> None:
-    """Start a process now where none waits, so that the next call need not wait for it."""
+    """Start a process now unless one waits, so that the next call need not wait for it."""
     _POOL.prepare()
 
 
@@ -57,8 +57,8 @@ def call_isolated(
 ) -> Result:
     """Return what a function of some module returns, called in another process with arguments that can be pickled.
 
-    Raises the EqfuseError that it raises, LoweringError with the text of any other exception or where there is no
-    process to be had, and CrashError if the process died or the function took longer than `seconds`.
+    Raises the EqfuseError that it raises, LoweringError with the text of any other exception or if no process
+    can be started, and CrashError if the process died or the function took longer than `seconds`.
     """
     try:
         result: Result = _POOL.ask(FunctionCall(os.getcwd(), function, arguments, named), seconds)

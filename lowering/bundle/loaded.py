@@ -51,7 +51,7 @@ class LoadedModel(ABC):
         """Run once, with names in and out."""
 
     def bind_inputs(self, inputs: Mapping[str, Any]) -> Callable[[], Any]:
-        """A function that runs on these inputs, without copies in or out where that can be had: for measuring."""
+        """A function that runs on these inputs, if possible without copies in or out: for measuring."""
         return lambda: self.run(inputs)
 
     def _by_name(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ __all__ = [
 WIDTHS: dict[Floats, int] = {"float16": 2, "float32": 4, "float64": 8}
 """Bytes of the types that floats may be stored in."""
 _SIMULATION_SECONDS = 3600.0
-"""How long a simulation may take that verifies a program; beyond that what computes a tile is taken to hang."""
+"""Seconds that a simulation may take which verifies a program; beyond that a tile's computation is taken to hang."""
 _STORED_AS = {"float16": 2, "bfloat16": 4, "float32": 4, "float64": 8}
 
 

@@ -4,7 +4,7 @@
     n = NonZero(X); Y = f(Z, n) as loops  =>  n = NonZero(X); Y = kernel(Z, n)
 
 Each graph of a program of loops is cut like a model of its own: what it reads from the graphs around it are its inputs,
-and constants of these are known. A kernel stands in it as one node of the domain `KERNEL_DOMAIN`. Where an operator
+and constants of these are known. A kernel stands in it as one node of the domain `KERNEL_DOMAIN`. If an operator
 decides a size by values, whatever meets this size is a model of its own, of which the size is a dynamic dimension.
 """
 
@@ -50,7 +50,7 @@ from .prim_funcs import DistinctKernels, KernelCall, KernelFunction
 from .steps import Kernel, steps
 
 SEARCH_SECONDS = 5.0
-"""The longest that the kernels of one body are searched for."""
+"""Seconds that the search for the kernels of one body takes at most: a model may have many bodies."""
 _SMALLEST = 32
 """Elements of the largest tensor of a kernel without products: what touches fewer is as fast as a plain loop."""
 _BODIES = frozenset({"If", "Loop", "Scan"})
@@ -356,7 +356,7 @@ def _touched(graph: OperatorGraph, members: Iterable[int]) -> Iterator[int]:
 
 
 def _is_worthwhile(graph: OperatorGraph, typical: OperatorGraph, members: Collection[int]) -> bool:
-    """Whether operators have a lowering, and enough to do at typical sizes."""
+    """Whether operators have a lowering, and enough to do at the sizes that are optimised for."""
     if any(lowerable(graph.operators[member], graph) for member in members):
         return False
     if any(graph.operators[member].op in PRODUCTS | RECURRENT for member in members):

@@ -1,9 +1,9 @@
-"""Ifs whose branches are operands: which steps run only where a condition has a value, and in which order.
+"""Ifs whose branches are operands: which steps run only if a condition has a value, and in which order.
 
     Y = If(c, f(X), g(X))  =>  if (c) A = f(X); if (!c) B = g(X); Y = c ? A : B
 
-A step runs in a branch where everything that reads its results does. So what both branches read runs always, whichever
-of them the model wrote it in.
+A step runs in a branch if everything that reads its results does. So what both branches read always runs, whichever
+branch the model wrote it in.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...ir.graph import Operator, OperatorGraph
 from .steps import View
 
 Guard = tuple[int, bool]
-"""A value that is a condition, and what it is where a step runs."""
+"""A value that is a condition, and the truth value that it has when a step runs."""
 
 
 class Reader(Protocol):
@@ -34,7 +34,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Choice:
-    """An If: the values `outputs` are those of `then` where the value `condition` is true, else of `otherwise`."""
+    """An If: the values `outputs` are those of `then` if the value `condition` is true, else of `otherwise`."""
 
     members: tuple[int, ...]
     condition: int

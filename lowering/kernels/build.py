@@ -5,7 +5,7 @@ the 17 and more accumulators of a tile of 512-bit vectors to zero by a call of m
 the stack they go to registers.
 
 TVM compares and selects for the larger of two numbers. For x86 LLVM makes one instruction of that. Arm's has another
-result where numbers do not compare, so there it makes two, and of a Clip four.
+result if numbers do not compare, so LLVM makes two for Arm, and four of a Clip.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LARGEST_LOCAL = 4096
 _PIPELINE = "eqfuse"
 _FOR_ARM = f"{_PIPELINE}_arm"
 _EXTREMES = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
-"""LLVM's functions for operators of TVM: NaN where an operand is NaN."""
+"""LLVM's functions for operators of TVM: NaN if an operand is NaN."""
 _ON_STACK = "disable_lower_builtin"
 """TVM's annotation of a buffer that stays where it is declared."""
 

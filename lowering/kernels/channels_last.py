@@ -29,7 +29,7 @@ def channels_last_values(graph: OperatorGraph, steps: Iterable[Step]) -> frozens
     """The values to store so: feature maps that kernels make and read, and nobody outside sees.
 
     Inputs and outputs of the model, and both ends of a view, which moves nothing, stay as ONNX has them; so do the
-    states of recurrent networks, what an If chooses from, and maps of one pixel, where both are the same.
+    states of recurrent networks, what an If chooses from, and maps of one pixel, for which both are the same.
     """
     viewed = {value for step in steps if isinstance(step, View) for value in (step.source, step.result)}
     viewed |= {v for o in graph.operators if o.op == "If" for v in (*o.inputs, *o.outputs) if v is not None}
@@ -104,7 +104,7 @@ def channels_last(function: tirx.PrimFunc, parameters: Collection[int]) -> tirx.
 def _reorder(schedule: s_tir.Schedule, block: BlockInfo, moved: set[str]) -> None:
     """Put loops over the output in the order of memory; then those over a reduction, the one along the channels last.
 
-    TVM takes reduced iterators of extent 1 for others, so they are left out; where there are only such, nothing moves.
+    TVM takes reduced iterators of extent 1 for others, so they are left out; if there are only such, nothing moves.
     """
     long = [i for i in sorted(block.reduced) if block.extents[i] > 1]
     if block.reduced and not long:

@@ -4,8 +4,8 @@ Each kernel becomes a PrimFunc, those that are equal but for their weights the s
 a process of its own. Operators without a lowering, and kernels that TVM cannot compile, are plain C loops,
 or left to ONNX Runtime.
 
-Objects of kernels that were compiled before, for any model, come from a store. The key is a digest of all that decides
-about them: what the kernel computes, its name, the target, the device, threads, decisions, parameters that are parts,
+Objects of kernels that were compiled before, for any model, come from a store. The key is a digest of all that they
+depend on: what the kernel computes, its name, the target, the device, threads, decisions, parameters that are parts,
 and the versions of TVM and of the sources that schedule it.
 """
 
@@ -156,11 +156,11 @@ def compile_kernels(
 ) -> CompiledKernels:
     """Compile the kernels of a graph into `folder`, in several processes at once; those of the object store are copied.
 
-    `kernels` are the graph's operators in groups, in an order in which they can run; the device model decides about
-    their schedules where the `choices` do not. `lowered` keeps functions for other cuts of the graph.
+    `kernels` are the graph's operators in groups, in an order in which they can run; the device model chooses
+    their schedules unless the `choices` do. `lowered` keeps functions for other partitions of the graph.
     Values are stored as by the kernels `alike` if there are any, which are for calls of any size. The operators
     `refused` are kernels, whatever makes or reads their parts. Raises LoweringError if something has no fixed shape,
-    and where an operator without a lowering cannot run elsewhere either.
+    or if an operator without a lowering cannot run elsewhere either.
     """
     choices = choices or Choices()
     groups = [tuple(kernel) for kernel in kernels]

@@ -1,4 +1,4 @@
-"""Kernels without a lowering: each a small ONNX model, as plain C loops or, where it has none, in ONNX Runtime."""
+"""Kernels without a lowering: each a small ONNX model, as plain C loops or, if it has none, in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -339,7 +339,7 @@ def _compute_targets(
 
 
 def _target(node: onnx.NodeProto, graph: OperatorGraph, operator: Operator, weights: Weights) -> list[Extent]:
-    """What an input says that decides about the shape of a result."""
+    """What an input says that the shape of a result depends on."""
     shape = _extents(graph, operator.outputs[0])
     if node.op_type == "Tile" and operator.inputs[0] is not None:
         before = _extents(graph, operator.inputs[0])
@@ -366,8 +366,8 @@ def _extents(graph: OperatorGraph, value: int) -> tuple[Extent, ...]:
 
 
 _TARGETS = {**dict.fromkeys(TO_SHAPES, 1), "Resize": 3, "Range": 1, "Slice": 2, "Tile": 1}
-"""The input that decides about the shape of the result; kernels do without where it is computed. The end of a Range is
-its size where it counts from 0, as it does in kernels without."""
+"""The place of the input that the shape of the result depends on; kernels do without it if it is computed. The end of
+a Range is its size if it counts from 0, as it does in kernels without that input."""
 
 
 def _make_port(graph: OperatorGraph, value: int, name: str, anything: bool = False) -> onnx.ValueInfoProto:

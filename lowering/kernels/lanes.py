@@ -3,7 +3,7 @@
     C0 += broadcast(A[k]) * B[k..]; ...; C0 += broadcast(A[k + 3]) * B[k + 3..]
  => V = A[k..k + 3]; C0 += broadcast(V[0]) * B[k..]; ...; C0 += broadcast(V[3]) * B[k + 3..]
 
-Arm multiplies by a lane of a register, where x86 loads and broadcasts in one instruction. LLVM loads every number by
+Arm multiplies by a lane of a register; x86 loads and broadcasts in one instruction. LLVM loads every number by
 itself: 56 times in place of 14 in eight steps of a tile of 7 x 3 vectors.
 """
 

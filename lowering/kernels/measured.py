@@ -3,7 +3,7 @@
     n = NonZero(X); y = Gather(Z, n)  =>  (y, its sizes) = one program of loops, y at most as large as X has elements
 
 Between the loops of one program a tensor is as large as it is. Only what leaves the program, for whoever runs the
-model, gets a bound, in memory of which the sizes are measured that it has; where there is none, the memory grows.
+model, gets a bound, in memory of which the sizes are measured that it has; without a bound, the memory grows.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def measured_sizes(graph: onnx.GraphProto) -> dict[str, tuple[int, int]]:
 def find_bounds(model: onnx.ModelProto, trips: Mapping[str, Size] = MappingProxyType({})) -> dict[str, Size | None]:
     """The bound of each size that is measured, for dynamic sizes of the inputs; None if nothing says how large it gets.
 
-    `trips` says how often Loops run at most, by the names of their limits, where these are no constants.
+    `trips` says how often Loops run at most, by the names of their limits, if these are no constants.
 
     Sizes that an operator decides by values are symbols behind it, of which inference makes polynomials; these can be
     as large as the bounds of the symbols let them.
@@ -184,7 +184,7 @@ def _bound_branch(
 
 
 def _widest_branch(shape: Shape | None, branches: Sequence[Shape | None], bounds: Mapping[str, Size]) -> Shape | None:
-    """The shape of a result of an If with the larger size of either branch where they differ."""
+    """The shape of a result of an If with the larger size of either branch if they differ."""
     if shape is None or any(branch is None or len(branch) != len(shape) for branch in branches):
         return shape
     sizes = list(shape)

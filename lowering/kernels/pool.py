@@ -10,10 +10,10 @@ from ...support.processes.worker_process import WorkerDiedError, WorkerPool, Wor
 from .messages import Answer, Request
 
 SECONDS = 60.0
-"""How much of the processor's time a kernel may take; a schedule that takes longer to compile is given up for a plain
-one. Kernels of dynamic sizes take 10 s."""
+"""Seconds of the processor's time that a kernel may take; a schedule that takes longer to compile is given up for a
+plain one. Kernels of dynamic sizes take 10 s."""
 _IDLE_SECONDS = 60.0
-"""How long a process waits for another kernel before it frees its memory."""
+"""Seconds that a process waits for another kernel before it frees its memory."""
 _KERNELS_OF_A_PROCESS = 4
 """Each process gets at least this number of kernels: it takes as long to import TVM as to compile three."""
 

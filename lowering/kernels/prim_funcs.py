@@ -165,7 +165,7 @@ LoweredStep = View | InPlace | KernelCall | Choice | LoopCall | Fallback
 class DistinctKernels:
     """The kernels of a graph, each distinct one once. Make one by `of`; `last` are values with their channels last.
 
-    `lowered` keeps functions, or why there is none, for other cuts of the same graph.
+    `lowered` keeps functions, or why there is none, for other partitions of the same graph.
     """
 
     graph: OperatorGraph
@@ -190,7 +190,7 @@ class DistinctKernels:
         lowered: LoweredKernels | None = None,
         last: frozenset[int] | None = None,
     ) -> DistinctKernels:
-        """None yet; `kernels`, in running order, decide how feature maps are stored where `last`
+        """None yet; `kernels`, in running order, decide how feature maps are stored if `last`
         does not say.
 
         Constants that nodes compute get their types, which are known once they are computed.

@@ -31,7 +31,7 @@ _KINDS: dict[type, StepKind] = {
 
 
 def kernel_facts(prepared: CompiledKernels, target: Target) -> tuple[KernelFacts, ...]:
-    """The distinct kernels in the order of their first calls, with figures of typical sizes."""
+    """The distinct kernels in the order of their first calls, with figures of the sizes that are optimised for."""
     graph = prepared.graph.with_typical(prepared.graph.sizes)
     model = KernelModel(graph, target.device, threads=target.threads)
     calls: dict[str, list[KernelCall]] = {}

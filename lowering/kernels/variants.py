@@ -18,7 +18,7 @@ RUNTIME = "it measures faster there"
 """The reason of a kernel that could be compiled and is left to ONNX Runtime."""
 _FIELD = "variant"
 _ALGORITHM = "algorithm"
-"""How the sites are named where a schedule rule chooses between algorithms, not between tiles."""
+"""How the sites are named at which a schedule rule chooses between algorithms, not between tiles."""
 _WITHOUT_NEXT = frozenset({"fallback", "plain", "winograd"})
 """Rules of schedules without another rule behind them that is worth a try; of a convolution by Winograd's filters the
 other one is a decision."""

@@ -91,7 +91,7 @@ class FallbackEntry:
 @dataclass(frozen=True)
 class Trial:
     """Another way to compile a kernel that was tried: the seconds of a call, None if they were not measured; the
-    `problem` where it is wrong or failed."""
+    `problem` if it is wrong or failed."""
 
     variant: str
     seconds: float | None
@@ -121,7 +121,7 @@ class MeasurementSummary:
     which kernels were replaced. `problem` says why nothing, or no more, was timed.
 
     `fused` are the seconds of the kernels of one run, and `apart` those of the same operators as kernels by themselves:
-    measured where that was in doubt, and otherwise estimated, as many times as long as kernels usually are here."""
+    measured if that was in doubt, else predicted, times the usual ratio of measured to predicted times here."""
 
     timed: Count
     seconds: float
@@ -148,7 +148,7 @@ class TuningSummary:
     `trials` candidates were measured in all, `failed` of them could not be built or did not run, on `tasks` distinct
     kernels; `joined` of these are several kernels of one anchor op that run as one. `ratio` is the run time of the
     untuned model over the tuned one's, end to end, 0 if `problem` says why there is none; `kept` says which of the
-    two the bundle is. `learned` is false where candidates were chosen by estimates alone, for lack of xgboost.
+    two the bundle is. `learned` is false if candidates were chosen by estimates alone, for lack of xgboost.
     """
 
     trials: int

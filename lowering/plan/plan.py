@@ -19,7 +19,7 @@ from .sizes import Demand, Solution, names_in, solve_sizes
 CALLBACK = "eqfuse.fallback."
 """What the names of callbacks begin with, before their numbers."""
 LOOP = "loop_"
-"""What the names of plain loops begin with, where those of kernels begin otherwise."""
+"""What the names of plain loops begin with; those of kernels begin otherwise."""
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -33,7 +33,7 @@ class Buffer:
 
     Extents that are a `Size` are known at the call: their symbols follow from the shapes of the inputs, or from a step
     `Measure` before the first one that uses the buffer; then the memory is as large as the symbol's bound demands, and
-    grows where it has none.
+    grows if it has none.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Buffer:
 
 
 class SpecialCall(msgspec.Struct, frozen=True):
-    """The kernel of a call where the named `sizes` are these, with inputs of its own."""
+    """The kernel for calls with these `sizes`, by name; it has inputs of its own."""
 
     sizes: tuple[tuple[str, int], ...]
     kernel: str
@@ -72,9 +72,9 @@ class SpecialCall(msgspec.Struct, frozen=True):
 class Call(msgspec.Struct, frozen=True, tag="call"):
     """One kernel on buffers: TVM's packed function of that name takes the inputs, then the outputs.
 
-    `operators` are the types of the model's operators that it computes, for people. Where the sizes of a call are those
-    of one of the `special` ones, that runs in its place. `called` are the kernels that it calls itself: a loop does.
-    Of the outputs `parts` it fills some elements; other calls fill the rest.
+    `operators` are the types of the model's operators that it computes, for people. If the sizes of a call are those of
+    one of the `special` kernels, that one runs in its place. `called` are the kernels that it calls itself: a loop
+    does. Of the outputs `parts` it fills some elements; other calls fill the rest.
     """
 
     kernel: str
@@ -122,7 +122,7 @@ class Copy(msgspec.Struct, frozen=True, tag="copy"):
 
 
 class Choose(msgspec.Struct, frozen=True, tag="choose"):
-    """The bytes of the buffer `then` where the truth value `condition` is true, else those of `otherwise`."""
+    """The bytes of the buffer `then` if the truth value `condition` is true, else those of `otherwise`."""
 
     condition: int
     then: int
@@ -140,7 +140,7 @@ class Choose(msgspec.Struct, frozen=True, tag="choose"):
 
 @dataclass(frozen=True)
 class Branch:
-    """Steps from `first` to before `end` that run only where each of some buffers has a truth value."""
+    """Steps from `first` to before `end` that run only if each of some buffers has a given truth value."""
 
     first: int
     end: int
@@ -183,8 +183,8 @@ class View:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A relation that has to hold; `operator` is for people. With `conditions` only where each of these buffers has a
-    truth value: then in each branch under them."""
+    """A relation that has to hold; `operator` is for people. With `conditions` it has to hold only if each of these
+    buffers has the truth value that is given: then in each branch under them."""
 
     relation: Relation
     operator: str
@@ -192,7 +192,7 @@ class Requirement:
 
     @property
     def text(self) -> str:
-        """What is wrong where it does not hold."""
+        """What is wrong if it does not hold."""
         return f"{self.operator}: {self.relation.text} for these shapes of the inputs"
 
 

@@ -38,7 +38,7 @@ class SizeCode:
 
     @cached_property
     def _filled_in_branches(self) -> frozenset[int]:
-        """The buffers that have no sizes, in place of negative ones, where a branch is not taken."""
+        """The buffers that have no sizes, in place of negative ones, if a branch is not taken."""
         numbers = (number for branch in self.plan.branches for number in range(branch.first, branch.end))
         return frozenset(buffer for number in numbers for buffer in self.plan.steps[number].outputs)
 
@@ -120,7 +120,7 @@ class SizeCode:
 
 
 def holds(relation: Relation, variables: Mapping[str, str]) -> str:
-    """The C expression that is true where a relation holds."""
+    """The C expression that is true if a relation holds."""
     left, right = c_expression(relation.left, variables), c_expression(relation.right, variables)
     if relation.name in ("least", "most"):
         return f"{left} {'>=' if relation.name == 'least' else '<='} {right}"

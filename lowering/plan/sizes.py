@@ -58,7 +58,7 @@ def _c_atom(atom: Atom, variables: Mapping[str, str]) -> str:
 
 
 def upper_bound(extent: Extent, bounds: Mapping[str, Size]) -> Extent:
-    """The most that an extent can be where each size of `bounds` is from 0 to its bound, and others are as they are."""
+    """The most that an extent can be if each size of `bounds` is from 0 to its bound; other sizes stay symbols."""
     if isinstance(extent, int) or not extent.names() & bounds.keys():
         return extent
     return _bounds_of(extent, bounds)[1]

@@ -27,7 +27,7 @@ def emit_step(step: Step, sizes: SizeCode, first: int) -> str:
 
 @emit_step.register
 def _(step: Call, sizes: SizeCode, first: int) -> str:
-    """A special kernel where the sizes are its own, else the one for all calls."""
+    """A special kernel if the sizes are its own, else the one for all calls."""
     count = len(step.inputs) + len(step.outputs)
     texts, place = [], first + count
     for special in step.special:
@@ -84,7 +84,7 @@ MAXIMUM_STEPS = 65533
 """Steps are regions 1 to 65533 for the counting plugin."""
 BLOCK_BYTES = 1 << 24
 """How much of the weights is written at once: whole huge pages. The system keeps a file in memory in the pieces that it
-was written in: a model that reads 18 MB of weights took 1.02 to 1.09 times as long where each was written by itself
+was written in: a model that reads 18 MB of weights took 1.02 to 1.09 times as long if each was written by itself
 (AMD Zen 5)."""
 
 

@@ -84,7 +84,7 @@ class _Buffers:
         self.branches.append(Branch(first, len(self.steps), conditions))
 
     def _requirement(self, requirement: Requirement, guards: frozenset[Guard]) -> Requirement:
-        """The requirement with its conditions; without any where no steps run under all of them."""
+        """The requirement with its conditions; without any if no steps run under all of them."""
         conditions = tuple((self._read(value), when) for value, when in sorted(guards))
         is_in_branch = any(set(conditions) <= set(branch.conditions) for branch in self.branches)
         return replace(requirement, conditions=conditions) if is_in_branch else requirement
@@ -169,7 +169,7 @@ class _Buffers:
         self.weights[number] = array
 
     def _output(self, name: str, read: int, given: set[int]) -> int:
-        """The buffer of an output: the value's own, or a copy where others have its bytes."""
+        """The buffer of an output: the value's own, or a copy if others have its bytes."""
         storage = read
         for view in reversed(self.views):
             storage = view.of if view.buffer == storage else storage

@@ -30,7 +30,7 @@ _KERNEL_TOLERANCE = Tolerance()
 _ROUNDING = {"winograd": "right by itself, but minimal filters round more than products"}
 """Schedule rules whose kernels add larger numbers than their operators do, with the remark about such a kernel."""
 KERNEL_SECONDS = 60.0
-"""How long a call of a kernel may take; the largest ones take seconds."""
+"""Seconds that a call of a kernel may take; the largest ones take a few."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ def suspects(
     """The kernels of a library that are wrong, in running order, each distinct one once, only those `among` these if
     some are given. Slow: for explanations.
 
-    One is where the model crashed, whatever it does by itself. A kernel for certain sizes is tried at these, and
-    blamed by the name of the one for all sizes in whose place it runs. Where each kernel by itself is right, those that
-    round more than their operators are to blame: several in a row add up.
+    The kernel in which the model crashed is one, whatever it does by itself. A kernel for certain sizes is tried at
+    these, and blamed by the name of the one for all sizes in whose place it runs. If each kernel by itself is right,
+    those that round more than their operators are to blame: several in a row add up.
     """
     kernels = IsolatedKernels(library, threads, KERNEL_SECONDS)
     generator = np.random.default_rng(0)
@@ -74,7 +74,7 @@ def suspects(
             seen.add(call.symbol)
             difference = _difference(version, call, kernels, generator)
             if difference is None and call.symbol == crashed_in:
-                difference = "crashed where the model runs it"
+                difference = "crashed inside the model"
             rule = version.answers[call.symbol].rule.partition(" ")[0]
             if difference is not None:
                 is_explained = True
@@ -90,7 +90,7 @@ def _versions(prepared: CompiledKernels) -> Iterator[tuple[CompiledKernels, str]
     yield prepared, ""
     for special in prepared.special:
         sizes = ", ".join(f"{name}={size}" for name, size in special.sizes.items())
-        yield special.kernels, f" (where {sizes})"
+        yield special.kernels, f" (for {sizes})"
 
 
 def _difference(
@@ -118,7 +118,7 @@ def _difference(
     names = (info.name for info in original.model.graph.input)
     try:
         expected = session.run(None, dict(zip(names, (given[value] for value in original.inputs), strict=True)))
-    except Exception:  # whatever ONNX Runtime raises: operators of a branch that is not taken at the typical sizes
+    except Exception:  # whatever ONNX Runtime raises: of a branch not taken at the sizes that are optimised for
         return None
     for value, wanted in zip(original.outputs, expected, strict=True):
         result = results[call.outputs.index(value)][_find_part(prepared, value)]
@@ -154,7 +154,7 @@ def _typical_type(graph: OperatorGraph, value: int) -> TensorType:
 
 
 def _typical_shape(graph: OperatorGraph, shape: Iterable[Dimension]) -> tuple[int, ...]:
-    """At the typical sizes of the graph."""
+    """The shape at the sizes that the graph is optimised for."""
     return tuple(dimension_size(extent, graph.sizes) for extent in shape)
 
 

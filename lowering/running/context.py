@@ -24,7 +24,7 @@ SMALL = 1 << 14
 _UNBOUNDED = ctypes.c_size_t(-1).value
 """EQFUSE_UNBOUNDED: the bytes of an output whose size nothing bounds."""
 _REFUSED = 1
-"""EQFUSE_REFUSED: what a run returns where a branch cannot run on these shapes of the inputs."""
+"""EQFUSE_REFUSED: what a run returns if a branch cannot run on these shapes of the inputs."""
 Fallback = tuple[int, Callable[[list[Array], list[Array]], None]]
 """Operators that this process runs for the library: the number of their inputs, and a function of the arrays of these
 and of those to fill."""
@@ -138,7 +138,7 @@ class Context:
             self._taken[slot.number] = slot.address
 
     def _cut(self, memory: Array, slot: _OutputSlot) -> Array:
-        """The output in its memory, which may be larger, or is the context's where nothing bounds its size."""
+        """The output in its memory, which may be larger, or is the context's if nothing bounds its size."""
         if slot.is_unbounded:
             own, place = allocate(slot.extents, slot.dtype)
             if own.size:
@@ -214,5 +214,5 @@ class _OutputSlot(_Slot):
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """The shape that it has now: before a run the largest, where it follows from values."""
+        """The shape that it has now: before a run the largest, if it follows from values."""
         return tuple(self._extents[:])

@@ -25,7 +25,7 @@ from .turns import Runs, time_in_turns
 
 
 class IsolatedModel(LoadedModel):
-    """A bundle that another process loads and runs. Where the compiled code crashes, CrashError says in which kernel.
+    """A bundle that another process loads and runs. If the compiled code crashes, CrashError says in which kernel.
 
     A run may take `seconds`.
     """

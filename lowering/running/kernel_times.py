@@ -1,4 +1,4 @@
-"""Where the time of a compiled model goes: each call of a kernel timed where it stands, beside the roofline.
+"""Where the time of a compiled model goes: each call of a kernel, timed inside the running model, beside its roofline.
 
 A stopwatch in the library looks at the clock between two steps of a run, so memory and caches hold what they hold in
 any run of the model.
@@ -90,7 +90,7 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 @dataclass(frozen=True)
 class CallTime:
     """The seconds of a call of a kernel, or of a part in ONNX Runtime: the median of `runs` runs of the model, and
-    their interquartile range. Where the model has several calls of it, the mean of these."""
+    their interquartile range. If the model calls it several times, these are the means over the calls."""
 
     seconds: float
     spread: float

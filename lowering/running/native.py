@@ -115,7 +115,7 @@ class NativeLibrary:
     def bind_kernel(self, symbol: str, arrays: Sequence[Array]) -> Callable[[], None]:
         """A function that calls a kernel with arrays that are `aligned`: its inputs, then its outputs.
 
-        Raises LoweringError if there is no such kernel; the function does where the kernel refuses the arrays.
+        Raises LoweringError if there is no such kernel; the function does if the kernel refuses the arrays.
         """
         try:
             kernel: Any = self.functions[f"__tvm_ffi_{symbol}"]
@@ -144,7 +144,8 @@ def load_library(path: Path) -> NativeLibrary:
 def own_path(library: Path) -> Iterator[Path]:
     """A path to load a library by: at one that was loaded before, the system takes what was there.
 
-    It is a hard link where that can be had: a library that replaces the first one meanwhile does not change the link.
+    It is a hard link if the file system has them: a library that replaces the first one meanwhile does not change the
+    link.
     """
     with scratch_folder("load") as folder:
         own = Path(folder) / library.name

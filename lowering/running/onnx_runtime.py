@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...engine.verification.inputs import Sample
 
 _TURN = 2e-3
-"""Seconds that a turn takes at least, of several runs where one is shorter: clocks and interrupts weigh less."""
+"""Seconds that a turn takes at least, of several runs if one is shorter: clocks and interrupts weigh less."""
 _MOST_RUNS = 200
 """Runs of a turn at most."""
 _MOST_PAIRS = 400
@@ -35,7 +35,7 @@ _PROFILED_RUNS = 15
 _HALF_TICK = 0.5e-6
 """Seconds. A profile has whole microseconds, rounded down, which takes half of one away on average."""
 _LEAST_SECONDS = 1e-7
-"""Of an operator, where a profile says less than what profiling takes."""
+"""Seconds of an operator for which a profile has less than what profiling itself takes."""
 _WITH_BODIES = frozenset({"If", "Loop", "Scan"})
 """Operators whose times are those of the kernels in their bodies, which a profile has too."""
 _OVERTIME = 120.0
@@ -72,7 +72,8 @@ def _session(path: Path, options: onnxruntime.SessionOptions) -> onnxruntime.Inf
 
 
 class RuntimeContest:
-    """Times models beside an original, all on the same inputs: the first sample, else drawn ones of typical sizes.
+    """Times models beside an original, all on the same inputs: the first sample, else drawn ones, of the
+    sizes that are optimised for.
 
     A context, whose process ends with it.
     """
@@ -97,7 +98,7 @@ class RuntimeContest:
         clock on several.
 
         It ends after `seconds`, or once the median is known well, or known to be above `limit`. Raises EqfuseError
-        where the model does not run, or ends the process.
+        if the model does not run, or ends the process.
         """
         ratios: tuple[float, ...] = self._ask(seconds + _OVERTIME, "time_pairs", model.absolute(), seconds, limit)
         return ratios
@@ -142,7 +143,7 @@ class _Contest:
         return {name: value.shape for name, value in self.feeds.items() if hasattr(value, "shape")}
 
     def time_pairs(self, model: Path, seconds: float, limit: float) -> tuple[float, ...]:
-        """Both are loaded anew each time: where their memory lies makes a difference of a percent."""
+        """Load both anew each time: the place of their memory makes a difference of a percent."""
         original, other = (bind_onnx_runtime(path, self.threads, self.feeds) for path in (self.original, model))
         original()
         other()
@@ -175,7 +176,7 @@ class _Contest:
         return subtract_profiling(times, runs, median(whole))
 
     def _time_runs(self, session: onnxruntime.InferenceSession, seconds: float) -> list[float]:
-        """CPU seconds of each of some runs, for about so long, after one that does not count."""
+        """CPU seconds of each run, for about `seconds` in all, after a first run that does not count."""
         fed = {value.name: self.feeds[value.name] for value in session.get_inputs()}
         session.run(None, fed)
         end = time.perf_counter() + seconds

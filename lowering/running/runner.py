@@ -95,7 +95,7 @@ class CompiledModel(LoadedModel):
                 return NativeLibrary(own)
         except FileNotFoundError:
             raise missing_file(library) from None
-        except (OSError, AttributeError) as error:  # the system's, and where functions are missing
+        except (OSError, AttributeError) as error:  # the system's, and one for missing functions
             reason = " ".join(str(error).split())[-200:]
             raise BundleError(f"{library}: cannot be loaded: {reason}") from error
 

@@ -26,9 +26,9 @@ from ..base.decisions import DecisionSite, Option
 from .records import Record, RecordDatabase
 
 FEWEST_ROWS = 8
-"""With fewer there is nothing to learn."""
+"""Rows below which nothing is learned."""
 MOST_ROWS = 6000
-"""The newest ones are learned from."""
+"""Rows that are learned from at most, the newest: learning from all would take longer with every batch."""
 WORST_SCORE = -3.0
 """Whatever is slower than the best by more than a factor of 20 is as bad as what failed."""
 _FAILED_WEIGHT = 0.2
@@ -198,7 +198,7 @@ class Learner:
     def open(cls, database: RecordDatabase, device: str, runner: str) -> Learner:
         """With the database's records of a device and a runner, and the model that was learned from them.
 
-        That is kept beside the database; where it cannot be read, it is learned anew. Raises DatabaseError if the
+        That is kept beside the database; if it cannot be read, it is learned anew. Raises DatabaseError if the
         database cannot be read.
         """
         name = sha256(f"{device}\n{runner}".encode()).hexdigest()[:16]
@@ -213,7 +213,7 @@ class Learner:
         return learner
 
     def learn(self, records: Iterable[Record]) -> CostModel:
-        """Add what was measured, and learn again from all; the model is also kept in its file, where possible."""
+        """Add what was measured, and learn again from all; the model is also kept in its file, if possible."""
         self._take(records)
         self._learn()
         return self.model
@@ -244,7 +244,7 @@ class Learner:
 
 @dataclass(frozen=True, eq=False)
 class _Row:
-    """A record, its features as values of columns; no latency where it failed."""
+    """A record, its features as values of columns; no latency if it failed."""
 
     group: _Group
     columns: np.ndarray[tuple[int], np.dtype[np.intp]]
@@ -298,7 +298,7 @@ def _keep(store: Store, key: str, model: LearnedModel) -> None:
 
 
 def _load(path: Path) -> LearnedModel | None:
-    """The model in the file; None if there is none, or where it is not as it was written."""
+    """The model in the file; None if there is none, or if it was changed since it was written."""
     try:
         line, _, trees = path.read_bytes().partition(b"\n")
         head = msgspec.json.decode(line, type=_Head)

@@ -184,7 +184,7 @@ class TaskSearch:
         return fresh
 
     def _promising(self, model: CostModel, random: Random) -> list[Decisions]:
-        """Candidates that the model puts first: of all there are where these are few, else of those that evolve."""
+        """Candidates that the model puts first: of all that exist if these are few, else of those that evolve."""
         spaces = list(self._spaces.values())
         if sum(space.size for space in spaces) <= POPULATION * GENERATIONS:
             scored = _score([(space, genome) for space in spaces for genome in space.everything()], model, {})

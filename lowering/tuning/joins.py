@@ -1,7 +1,7 @@
 """SPLIT and JOIN (AGO, section V): kernels of one anchor op, by CLUSTER, and which run as one if that is faster.
 
 A `Join` replaces some kernels of one anchor op by one that has several, by intensive fusion (section III-B), and by
-what it leaves over. Each is tuned apart first; where they are stable, the joined kernel begins with their schedules,
+what it leaves over. Each is tuned apart first; once they are stable, the joined kernel begins with their schedules,
 composed.
 """
 
@@ -20,8 +20,8 @@ from ..kernels.prim_funcs import ScheduleCheck
 from .tasks import Members
 
 WORTH_TRYING = 1.1
-"""Two kernels are joined on trial if that is priced to take at most this many times as long: measured times are seldom
-farther from their prices, and every joined kernel takes trials from all others."""
+"""Two kernels are joined on trial if the joined one is estimated to take at most this many times as long: measured
+times are seldom farther from their estimates, and every joined kernel takes trials from all others."""
 SCHEDULED_APART = "tile"
 """The site that every product or window of a kernel has."""
 
@@ -40,7 +40,7 @@ class Join:
         return (self.whole, *self.rest)
 
     def saving(self, seconds: Callable[[Members], float]) -> float:
-        """Seconds that are saved, by those of each kernel; minus infinity where one of the joined never ran."""
+        """Seconds that are saved, by those of each kernel; minus infinity if one of the joined never ran."""
         together = sum(map(seconds, self.together))
         return sum(map(seconds, self.apart)) - together if together < inf else -inf
 
@@ -48,7 +48,7 @@ class Join:
 def split_kernels(fits: ScheduleCheck, kernels: Sequence[Members]) -> tuple[tuple[Members, ...], tuple[Join, ...]]:
     """The kernels, those of several anchor ops cut into ones of one, and the joins that undo these cuts.
 
-    They are cut into the mini-sub-graphs of CLUSTER, or into the kernels of the price model where these are cheaper.
+    They are cut into the mini-sub-graphs of CLUSTER, or into the kernels of the cost model if these are cheaper.
     """
     conventional = _price_kernels(fits, intensive=False)
 
@@ -113,7 +113,7 @@ def order_kernels(graph: OperatorGraph, kernels: Sequence[Members]) -> list[Memb
 
 
 def compose_schedules(sites: Sequence[DecisionSite], parts: Sequence[Decisions]) -> dict[str, str]:
-    """The schedule of a joined kernel that is composed of those of its parts: where their decisions are options.
+    """The schedule of a joined kernel that is composed of those of its parts, at the sites that offer their decisions.
 
     `sites` are those of the joined kernel, named by scopes (``first.tile``); `parts` are what was decided for the
     products and windows of the parts, in their order: that of the scopes' names, whichever a rule asks first. A tile is

@@ -64,13 +64,13 @@ class Space:
         return dict(sorted((name, labels[index]) for (name, labels), index in taken if index))
 
     def genome(self, decisions: Decisions) -> Genome:
-        """The candidate that these decisions give: the cheapest option where they name none that there is."""
+        """The candidate that these decisions give: the cheapest option if they name none of a site's."""
         return tuple(
             labels.index(decisions[name]) if decisions.get(name) in labels else 0 for name, labels in self.labels
         )
 
     def translate(self, other: Space, genome: Genome) -> Genome:
-        """The candidate of this space that takes the options of the other's; the cheapest where it has none."""
+        """The candidate of this space that takes the options of the other's; the cheapest if it has none."""
         if other.labels == self.labels:
             return genome
         taken = zip(other.labels, genome, strict=True)
@@ -80,9 +80,9 @@ class Space:
         """The features that the candidate will have, as far as this trace tells (see `cost_model.features_of`)."""
         row = dict(self._task_row)
         ratios = 1.0
-        for rows, prices, index in zip(self._rows, self._ratios, genome, strict=True):
+        for rows, costs, index in zip(self._rows, self._ratios, genome, strict=True):
             row.update(rows[index])
-            ratios *= prices[index]
+            ratios *= costs[index]
         row[TOTAL] = math.log(ratios)
         return row
 

@@ -13,14 +13,15 @@ from ..plan.kernel_facts import KernelFacts
 from ..running.kernel_times import CallTime
 
 SLOW = 2.0
-"""A kernel is slow that takes more than this many times its estimate (times what a quarter of the model's kernels are
-within of theirs, where that is above 1: a device file may hope too much of a machine, or its clock be low just now),"""
+"""A kernel is slow if it takes more than this many times its estimate. The estimate is multiplied by the lower quartile
+of measured over estimated times of the model's kernels, if that is above 1: a device file may promise more than the
+machine can do, or its clock may be low just now."""
 SLOW_JOINED = 1.3
-"""The same for a kernel of several anchor ops: its parts may be faster by themselves,"""
+"""The same factor for a kernel of several anchor ops: its parts may be faster by themselves."""
 NOTICEABLE_SHARE = 0.02
-"""and more than this share of the model's time,"""
+"""A slow kernel is only looked at if it takes more than this share of the model's time."""
 LEAST_LOSS = 10e-6
-"""and loses at least this many seconds in a run: trying costs about a second of compilation."""
+"""Seconds that a slow kernel has to lose in a run to be looked at: trying costs about a second of compilation."""
 JOINED = frozenset(template.name for template in TEMPLATES if template.is_intensive)
 """Templates of kernels with several anchor ops."""
 DOUBTED_SHARE = 0.01
@@ -116,7 +117,7 @@ def _sum_seconds(rows: Sequence[Row]) -> float:
 
 @dataclass(frozen=True)
 class _UsualRatios:
-    """How many times as long as predicted kernels take here: the median of all, and of those of each schedule rule."""
+    """The measured over the predicted times of kernels here: the median of all, and of those of each schedule rule."""
 
     all: float
     of_rules: Mapping[str, float]
@@ -132,8 +133,8 @@ class _UsualRatios:
         return _UsualRatios(median(whole) if whole else 1.0, often)
 
     def __call__(self, facts: KernelFacts) -> float:
-        """That of a kernel: most of the time goes to its anchor, whose rule is the same without the operators around
-        it, unless there are several."""
+        """The ratio for a kernel: most of the time goes to its anchor, whose rule is the same without the operators
+        around it, unless there are several."""
         return self.all if facts.template in JOINED else self.of_rules.get(facts.rule, self.all)
 
 

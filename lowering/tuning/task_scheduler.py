@@ -42,7 +42,7 @@ class Progress:
 
     @property
     def latency(self) -> float:
-        """The best so far; infinite where there is none."""
+        """The best latency so far; infinite if there is none."""
         return self.history[-1] if self.history else math.inf
 
     @property

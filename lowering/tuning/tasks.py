@@ -32,7 +32,8 @@ class Task:
 
     `key` names it for ever (64 hex digits of what it computes, on which tensors); `prim_func` is TVM's JSON of it.
     `parameters` are its inputs, those at the places `constants` known beforehand, and then its `outputs` outputs, all
-    before any packing; their dynamic dimensions have typical sizes, at which the kernel for all sizes is measured.
+    before any packing; their dynamic dimensions have the sizes that are optimised for, at which the kernel
+    for all sizes is measured.
     `features` tell a learned model what the kernel is (operations, bytes, extents of loops).
     """
 

@@ -17,7 +17,7 @@ from ..base.decisions import Decisions, DecisionSite
 from .cost_model import Learner
 from .evolution import TaskSearch
 from .joins import SCHEDULED_APART, Join, best_joins, compose_schedules, other_joins, split_kernels, with_joins
-from .laboratory import Laboratory, Trial
+from .measurement_setup import MeasurementSetup, Trial
 from .settings import Settings, trials_for
 from .space import decisions_of
 from .task_scheduler import Progress, next_turn
@@ -73,7 +73,7 @@ class Tuner:
 
     table: TaskTable
     whole: tuple[Members, ...]
-    laboratory: Laboratory
+    setup: MeasurementSetup
     settings: Settings
     observer: Observer = lambda line: None
     searches: dict[str, TaskSearch] = field(default_factory=dict)
@@ -87,11 +87,11 @@ class Tuner:
     _joined_starts: dict[str, tuple[Join, tuple[DecisionSite, ...]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        laboratory = self.laboratory
+        setup = self.setup
         self._random = Random(self.settings.seed)
-        self._learner = Learner.open(laboratory.database, laboratory.device, laboratory.runner.name)
+        self._learner = Learner.open(setup.database, setup.device, setup.runner.name)
         self._base, self._waiting = self._first_kernels()
-        laboratory.between = self.table.constant_bytes(self._base)
+        setup.between = self.table.constant_bytes(self._base)
 
     def run(self) -> Tuned:
         """Search until the trials or the time are used up, or nothing is left to try."""
@@ -110,7 +110,7 @@ class Tuner:
                     break
                 self._release(self._waiting)
                 continue
-            self._observe(self.laboratory.try_out(wanted))
+            self._observe(self.setup.try_out(wanted))
             self._report(started, before)
         return self._result()
 
@@ -129,7 +129,7 @@ class Tuner:
         for key in keys:
             if key not in self.searches:
                 task = self.table.tasks[key]
-                self.searches[key] = TaskSearch(task.features, self.laboratory.records(task))
+                self.searches[key] = TaskSearch(task.features, self.setup.records(task))
                 self.traces[key] = {}
         self._retrace()
 
@@ -139,7 +139,7 @@ class Tuner:
             lost = {key: w for key, s in self.searches.items() if (w := s.wanted_trace) is not None}
             if not lost:
                 return
-            for candidate in self.laboratory.build([(self.table.tasks[key], wanted) for key, wanted in lost.items()]):
+            for candidate in self.setup.build([(self.table.tasks[key], wanted) for key, wanted in lost.items()]):
                 key = candidate.task.key
                 trace = candidate.trace if candidate.kernel is not None else None
                 self.searches[key].observe_trace(lost[key], trace)
@@ -172,7 +172,7 @@ class Tuner:
     def _has_records(self, join: Join) -> bool:
         """Whether an earlier run had joined it: its trials count, and what they found holds."""
         key = self.table.key(join.whole)
-        return key is not None and bool(self.laboratory.records(self.table.tasks[key]))
+        return key is not None and bool(self.setup.records(self.table.tasks[key]))
 
     def _is_stable(self, kernel: Members) -> bool:
         key = self.table.key(kernel)
@@ -185,7 +185,7 @@ class Tuner:
         fresh = {key: join for key, join in new.items() if key not in self.searches}
         self._begin(fresh)
         whole = {key: join for key, join in fresh.items() if key == self.table.key(join.whole)}
-        for candidate in self.laboratory.build([(self.table.tasks[key], {}) for key in whole]):
+        for candidate in self.setup.build([(self.table.tasks[key], {}) for key in whole]):
             key = candidate.task.key
             self.searches[key].observe_trace({}, candidate.trace if candidate.kernel is not None else None)
             self._joined_starts[key] = (whole[key], candidate.trace)
@@ -283,7 +283,7 @@ class Tuner:
         return sum(seconds) if len(seconds) == len(bests) else None
 
     def _report(self, started: float, before: int) -> None:
-        """Say how far the search is after the trials `before` it, and note it where all kernels have run."""
+        """Say how far the search is after the trials `before` it, and note it once all kernels have run."""
         trials, seconds, latency = self._count_trials(), time.monotonic() - started, self._latency()
         if latency is not None:
             self.curve.append(Point(trials, seconds, latency))
@@ -307,7 +307,7 @@ class Tuner:
             leaders = [each for each in self.searches[key].leaders(LEADERS) if each] if key in self.searches else []
             if leaders:
                 self.observer(f"confirming {self.table.tasks[key].name}")
-                changed[key] = self.laboratory.choose_fastest(self.table.tasks[key], leaders)
+                changed[key] = self.setup.choose_fastest(self.table.tasks[key], leaders)
         failed = sum(search.failed for search in self.searches.values())
         joined = {join.whole: task for join in self.joins if (task := self.table.key(join.whole)) is not None}
         decisions = {key: decisions for key, decisions in changed.items() if decisions}

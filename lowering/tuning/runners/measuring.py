@@ -21,9 +21,9 @@ from .sampling import Run, compare_calls, time_calls
 MOST_BETWEEN = 96 << 20
 """Bytes of constants that are enough to push others out of the caches of one processor."""
 COMPARISON = 4.0
-"""How many times as long as a measurement a comparison may take."""
+"""A comparison may take this many times as long as a measurement."""
 _START_SECONDS = 60.0
-"""How long a process may take to start; it imports TVM."""
+"""Seconds that a process may take to start; it imports TVM."""
 _SEED = 0
 
 
@@ -91,7 +91,7 @@ def example_tensors(types: Sequence[TensorType]) -> list[NDArray[Any]]:
     """Arrays to run a kernel on: floats between 0.5 and 1.5, the same every time, and zeros of other types.
 
     With these floats nothing overflows or is denormal. Zeros are indices that exist everywhere. Raises ValueError
-    where a shape is not known.
+    if a shape is not known.
     """
     random = np.random.default_rng(_SEED)
     arrays: list[NDArray[Any]] = []

@@ -41,7 +41,7 @@ from .sampling import Run
 
 _LAST_PORT = 65535
 _SECONDS = 5.0
-"""How long the tracker may take to answer in all; TVM's own client would wait for a minute or for ever."""
+"""Seconds that the tracker may take to answer in all; TVM's own client would wait for a minute or for ever."""
 _LARGEST = 1 << 24
 """Bytes of an answer: a line for each of many thousand servers."""
 _SOMETHING_ELSE = "something else listens there"
@@ -113,7 +113,7 @@ class Tracker:
         return servers
 
     def session(self, seconds: float) -> Any:
-        """A session with one of them, which the server ends after so long. Waits until one is free."""
+        """A session with a server, which ends it after that time. Waits until a server is free."""
         from tvm import rpc
 
         return rpc.connect_tracker(self.host, self.port).request(self.key, session_timeout=seconds)

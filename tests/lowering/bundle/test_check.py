@@ -182,7 +182,7 @@ class Rows:
         return {"y": np.sqrt(inputs["x"]) * (len(inputs["x"]) != 1)}
 
 
-@pytest.mark.parametrize(("rows", "refuses", "reason"), [(0, False, ""), (1, False, "where N=1: "), (1, True, "")])
+@pytest.mark.parametrize(("rows", "refuses", "reason"), [(0, False, ""), (1, False, "for N=1: "), (1, True, "")])
 def test_rare_sizes_on_which_compiled_code_is_wrong(rows: int, refuses: bool, reason: str, tmp_path: Path) -> None:
     onnx.save(model([helper.make_node("Sqrt", ["x"], ["y"])], [value("x", ["N", 4])], ["y"]), tmp_path / "m.onnx")
     wrong, _ = _check_rare_sizes(tmp_path / "m.onnx", Rows(refuses), Tolerated(), [{"N": rows}])

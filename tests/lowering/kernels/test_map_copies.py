@@ -130,7 +130,7 @@ def test_a_kernel_for_certain_sizes_is_blamed_as_the_one_in_whose_place_it_runs(
     assert list(suspects(replace(free, special=(SpecialKernels({"N": 4}, fixed),)), tmp_path / "model.so", 1)) == []
     (suspect,) = suspects(replace(free, special=(wrong,)), tmp_path / "model.so", 1)
     assert suspect.symbol == free.calls[0].symbol != fixed.calls[0].symbol
-    assert suspect.difference.endswith("(where N=4)")
+    assert suspect.difference.endswith("(for N=4)")
 
 
 def negate(proto: onnx.ModelProto) -> onnx.ModelProto:

@@ -20,7 +20,7 @@ from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.messages import Answer, Request
 from eqfuse.lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
 from eqfuse.lowering.schedules import Trace, schedule
-from eqfuse.lowering.tuning.laboratory import Laboratory
+from eqfuse.lowering.tuning.measurement_setup import MeasurementSetup
 from eqfuse.lowering.tuning.records import RecordDatabase
 from eqfuse.lowering.tuning.runners.local_runner import LOCAL
 from eqfuse.lowering.tuning.runners.measuring import KernelObject, Timing
@@ -98,8 +98,8 @@ class Bench:
 
     def search(self, runner: MadeUp, settings: Settings) -> Tuned:
         database = RecordDatabase.open(self.folder / "tuning.db")
-        laboratory = Laboratory(TARGET, Schedules(), runner, database, self.folder)
-        return Tuner(self.table, self.kernels, laboratory, settings).run()
+        setup = MeasurementSetup(TARGET, Schedules(), runner, database, self.folder)
+        return Tuner(self.table, self.kernels, setup, settings).run()
 
     def elsewhere(self, folder: Path) -> Bench:
         return replace(self, folder=folder)
@@ -250,7 +250,7 @@ def test_a_kernel_whose_constants_come_from_farther_is_another_task(bench: Bench
     """On this machine, where they are as far away as in the model."""
     database = RecordDatabase.open(tmp_path / "tuning.db")
     near, far = (
-        Laboratory(TARGET, Schedules(), MadeUp(1.0, name=LOCAL), database, tmp_path, between=size)
+        MeasurementSetup(TARGET, Schedules(), MadeUp(1.0, name=LOCAL), database, tmp_path, between=size)
         for size in (100_000, 50_000_000)
     )
     key = bench.table.key(bench.kernels[0])

@@ -1,4 +1,4 @@
-"""Where candidates are built and measured, with a record of each: ``(Task, Decisions) -> Trial``."""
+"""The set-up in which candidates are built, measured and recorded: ``(Task, Decisions) -> Trial``."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from .tasks import Members, Task, TaskTable
 NOTICEABLE = 0.99
 """A schedule counts as faster if it takes at most this share of the analytic one's time."""
 _SCHEDULES = ("lowering/schedules", "lowering/compute", "costmodels/devices")
-"""The packages that decide which code decisions give."""
+"""The packages that the code of given decisions depends on."""
 
 
 @contextmanager
-def open_laboratory(target: Target, settings: Settings, processes: int) -> Iterator[Laboratory]:
-    """A laboratory whose processes and sessions end with the context. Raises EqfuseError if a part is missing."""
+def open_setup(target: Target, settings: Settings, processes: int) -> Iterator[MeasurementSetup]:
+    """A set-up whose processes and sessions end with the context. Raises EqfuseError if a part is missing."""
     with (
         scratch_folder("tuning") as scratch,
         closing(_runner(target, settings)) as runner,
         closing(PoolBuilder(processes) if settings.cluster is None else ClusterBuilder(settings.cluster)) as builder,
     ):
-        yield Laboratory(target, builder, runner, RecordDatabase.open(), Path(scratch))
+        yield MeasurementSetup(target, builder, runner, RecordDatabase.open(), Path(scratch))
 
 
-def check_laboratory(target: Target, settings: Settings) -> None:
+def check_setup(target: Target, settings: Settings) -> None:
     """Raise EqfuseError if a part is missing that a search will need, or nothing can be written to its database."""
-    with open_laboratory(target, settings, processes=1) as laboratory:
-        laboratory.database.check()
+    with open_setup(target, settings, processes=1) as setup:
+        setup.database.check()
 
 
 def _runner(target: Target, settings: Settings) -> Runner:
@@ -100,7 +100,7 @@ class Trial:
 
 
 @dataclass
-class Laboratory:
+class MeasurementSetup:
     """Builds candidates in a folder, and measures and records them for a target.
 
     `between`: bytes of constants that a run of the model reads between two calls of a kernel.
@@ -122,7 +122,7 @@ class Laboratory:
 
     @property
     def software(self) -> dict[str, str]:
-        """What decides which code decisions give, and what runs it."""
+        """The software that the code of given decisions depends on, and that runs it."""
         device = sha256(repr((self.target.device, self.target.cpu)).encode()).hexdigest()
         return {**versions(), "schedules": source_digest(*_SCHEDULES)[:12], "device": device[:12]}
 
@@ -173,7 +173,7 @@ class Laboratory:
         return trials
 
     def choose_fastest(self, task: Task, leaders: Sequence[Decisions]) -> Decisions:
-        """The leader that is faster than the analytic schedule by most, in interleaved pairs; {} where none is."""
+        """The leader that is faster than the analytic schedule by most, in interleaved pairs; {} if none is."""
         incumbent, *challengers = self.build([(task, {}), *((task, decisions) for decisions in leaders)])
         able = [(each.decisions, each.kernel) for each in challengers if each.kernel is not None]
         if incumbent.kernel is None or not able:
@@ -219,20 +219,20 @@ def _packed_types(parameters: Sequence[TensorType], answer: Answer) -> Iterable[
         yield TensorType(type_.dtype, shape)
 
 
-def kernel_latencies(kernels: Iterable[Members], table: TaskTable, laboratory: Laboratory) -> Iterator[Measurement]:
+def kernel_latencies(kernels: Iterable[Members], table: TaskTable, setup: MeasurementSetup) -> Iterator[Measurement]:
     """For the profile database: each distinct kernel that ran with the latency of its best schedule.
 
-    A search for several threads has none, for prices are those of one thread, and neither has a search for this
+    A search for several threads has none, for costs are those of one thread, and neither has a search for this
     machine's code on another one. A launch is added, for a latency in the profile database has one, and a kernel that
     is called in a loop has none.
     """
-    target = laboratory.target
-    if target.threads != 1 or (target.is_library and laboratory.runner.name != LOCAL):
+    target = setup.target
+    if target.threads != 1 or (target.is_library and setup.runner.name != LOCAL):
         return
-    graph, device = table.fits.kernels.graph, laboratory.target.device
+    graph, device = table.fits.kernels.graph, setup.target.device
     for kernel in {table.key(kernel): kernel for kernel in kernels}.values():
         key, name = table.key(kernel), subgraph_key(graph, kernel)
-        records = laboratory.records(table.tasks[key]) if key is not None else ()
+        records = setup.records(table.tasks[key]) if key is not None else ()
         ran = [record for record in records if record.latency is not None]
         if not ran or name is None:
             continue
@@ -243,7 +243,7 @@ def kernel_latencies(kernels: Iterable[Members], table: TaskTable, laboratory: L
             latency=(best.latency or 0.0) + device.launch_overhead,
             spread=best.spread,
             runs=best.runs,
-            versions={**laboratory.software, "runner": laboratory.runner.name},
+            versions={**setup.software, "runner": setup.runner.name},
             schedule=canonical_json(dict(best.decisions)),
             subgraph=subgraph_text(graph, kernel),
         )
