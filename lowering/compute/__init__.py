@@ -2,11 +2,11 @@
 
 ``ir/operators`` says what an operator computes; here it is cut into stages that a schedule can move. Every
 stage carries its operator as the block attribute `OPERATOR`, the one that multiplies in a product or convolution also
-`ANCHOR`. A stage is named after its node, and its operator where the node's name does not say it; where an operator has
+`ANCHOR`. A stage is named after its node, and its operator if the node's name does not say it; if an operator has
 several, all but the last have the part at the end:
 
-- ``_pad`` (Conv and pooling, where there is padding), ``_spread`` (ConvTranspose), ``_product`` (the anchor of Conv,
-  ConvTranspose and Gemm where a bias or a factor follows, which is then the last stage);
+- ``_pad`` (Conv and pooling, if there is padding), ``_spread`` (ConvTranspose), ``_product`` (the anchor of Conv,
+  ConvTranspose and Gemm if a bias or a factor follows, which is then the last stage);
 - ``_max``, ``_exp``, ``_sum``, ``_factor`` (Softmax); ``_sum``, ``_squares``, ``_factor`` (normalisations over axes);
   ``_factor`` (BatchNormalization); ``_sum``, ``_max`` (reductions and pooling that compute on); ``_part0``, ...
   (Split).
@@ -57,7 +57,7 @@ def compute(
     """The results of an operator of `graph`, perhaps without those at the end that nothing reads.
 
     `inputs` are in the order of the operator, None if one is absent.
-    Raises NotLowered, naming the node, where `lowerable` gives a reason, or a size does not follow from the `extents`.
+    Raises NotLowered, naming the node, if `lowerable` gives a reason, or a size does not follow from the `extents`.
     """
     reason = _obstacle(operator, graph)
     if reason is None:

@@ -102,7 +102,8 @@ def _broadcast_index(size: Extent, index: Expr, whole: Extent) -> Expr:
 
 @dataclass(frozen=True)
 class TensorCall:
-    """An operator, its operands (None: absent) and the types of its results, known where anything reads them."""
+    """An operator, its operands (None: absent) and the types of its results; a type is known if anything reads the
+    result."""
 
     operator: Operator
     sources: tuple[Operand | None, ...]

@@ -1,6 +1,6 @@
 """Elementary functions of one number, as expressions that vectorise: TVM has calls of the C library for most.
 
-In float32 they are within a few units of the last place; other types take TVM's own. What decides on the speed is the
+In float32 they are within a few units of the last place; other types take TVM's own. Their speed depends on the
 count of vector instructions: products are added by fused instructions, bounds keep NaN without a comparison, and the
 nearest integer comes out of an addition. A division is one instruction beside which the others run. Sines, cosines and
 tangents take off whole turns in float64, by the bits of 2/pi that count for a float of its size (Payne and Hanek,
@@ -96,7 +96,7 @@ def single(value: float) -> Expr:
 
 
 def _at_least(x: Expr, low: float) -> Expr:
-    """The larger one, NaN for NaN: one instruction, where TVM's own loses NaN."""
+    """The larger one, NaN for NaN: one instruction; TVM's own loses NaN."""
     return tirx.call_llvm_pure_intrin(dtype_of(x), "llvm.maximum", x, tirx.const(low, dtype_of(x)))
 
 
@@ -106,7 +106,7 @@ def _at_most(x: Expr, high: float) -> Expr:
 
 
 def round_even(x: Expr) -> Expr:
-    """The nearest integer, the even one of two: one instruction, where TVM's own is a call for each element."""
+    """The nearest integer, the even one of two: one instruction; TVM's own is a call for each element."""
     return tirx.call_llvm_pure_intrin(dtype_of(x), "llvm.roundeven", x)
 
 
@@ -137,7 +137,7 @@ def exp_below_88(x: Expr) -> Expr:
 
 
 def _split(x: Expr, period: float, body: Callable[[Expr, Expr], Expr]) -> Expr:
-    """`body` of r and 2^n, where x = n period ln(2) + r and |r| <= period ln(2)/2.
+    """`body` of r and 2^n for x = n period ln(2) + r and |r| <= period ln(2)/2.
 
     2^n is right for -126 <= n <= 127; it is 0 for -127 and infinity for 128.
     """
@@ -371,7 +371,7 @@ def tan(x: Expr) -> Expr:
 
 
 def _take_off_turns(x: Expr, body: Callable[[Expr, Expr], Expr]) -> Expr:
-    """`body` of r and the last bits of n, where x = n pi/2 + r and |r| <= pi/4."""
+    """`body` of r and the last bits of n for x = n pi/2 + r and |r| <= pi/4."""
     return bound(x, lambda t: bound(t.astype("float64"), lambda wide: _count_turns(t, wide, body)))
 
 

@@ -51,12 +51,12 @@ def _is_unsigned(x: Expr) -> bool:
 
 
 def _at_least(x: Expr, bound: Expr) -> Expr:
-    """The larger one; NaN where x is NaN, for of two operands that do not compare the processor takes the second."""
+    """The larger one; NaN if x is NaN, for of two operands that do not compare the processor takes the second."""
     return tirx.Max(bound, x) if _is_float(x) else integers.larger(bound, x)
 
 
 def _at_most(x: Expr, bound: Expr) -> Expr:
-    """The smaller one; NaN where x is NaN."""
+    """The smaller one; NaN if x is NaN."""
     return tirx.Min(bound, x) if _is_float(x) else integers.smaller(bound, x)
 
 
@@ -144,7 +144,7 @@ def _power(call: TensorCall, x: Expr, y: Expr) -> Expr:
 
 
 def _shift(call: TensorCall, x: Expr, y: Expr) -> Expr:
-    """Nothing is left where all bits are shifted out."""
+    """Nothing is left if all bits are shifted out."""
     if not _is_unsigned(x):
         raise NotLowered("a shift of signed integers")
     return (integers.shift_left if call.text("direction") == "LEFT" else integers.shift_right)(x, y)

@@ -52,7 +52,7 @@ class Extents:
         return {str(value.name): size for value, size in values if isinstance(value, tirx.Var)}
 
     def typical_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """The numbers that the variables count where the dynamic dimensions have these `sizes`, or assumed ones."""
+        """The numbers that the variables count if the dynamic dimensions have these `sizes`, or assumed ones."""
         return {name: dimension_size(str(size), sizes) for name, size in self.variables.items()}
 
     def shape(self, type_: TensorType | None) -> tuple[Extent, ...]:

@@ -58,7 +58,7 @@ def _room_behind(call: TensorCall, windows: Windows, axis: int, size: Extent, co
 
 
 def _clamp_windows(call: TensorCall) -> Windows:
-    """The windows without the padding that every one of them covers; `before` is negative where that is more.
+    """The windows without the padding that every one of them covers; `before` is negative if they cover more.
 
     Exporters write windows of any size for "everything".
     """
@@ -115,9 +115,9 @@ class _Count:
 
     @staticmethod
     def of(call: TensorCall, windows: Windows, axis: int) -> _Count | int:
-        """A number where all windows count as many. Raises NotLowered if one counts nothing.
+        """A number if all windows count as many. Raises NotLowered if one counts nothing.
 
-        Padding counts where the operator says so, but never the room for the last window alone.
+        Padding counts if the operator says so, but never the room for the last window alone.
         """
         size, before, after = sizes(call.source(0))[2 + axis], windows.begins(call)[axis], windows.after[axis]
         low, high = (0, size + before + after) if call.integer("count_include_pad", 0) else (before, size + before)

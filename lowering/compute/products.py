@@ -2,7 +2,7 @@
 
 Its axes in a product: batch axes, row, column, and one reduced axis. In a convolution: batch, output channel,
 positions; reduced: channel of a group (none if a group has one), kernel. Padding is a stage `..._pad` before it,
-the bias one after it, each only where there is any.
+the bias one after it, each only if there is any.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _conv_transpose(call: TensorCall) -> te.Tensor:
 
 
 def _convolve(call: TensorCall, x: Operand, windows: Windows, transposed: bool = False) -> te.Tensor:
-    """The anchor, and the bias added to it. Where the operator is `transposed`, so are its weights, and mirrored."""
+    """The anchor, and the bias added to it. If the operator is `transposed`, its weights are, too, and mirrored."""
     weights, bias, group = call.source(1), call.optional(2), call.integer("group", 1)
     first, second, *_ = call.numbers(1)
     channels, outputs = (first // group, second) if transposed else (second, first // group)
@@ -109,7 +109,7 @@ def _convolve_phases(call: TensorCall, windows: Windows) -> te.Tensor:
         Z[n, r, q, o] += X[n, c, q + j + (r + m) // s] * W[c, o, (r + m) % s + s * (k/s - 1 - j)]
         Y[n, o, p] = Z[n, p % s, p // s, o]                                    (m is what the padding leaves of s)
 
-    Both are written for one axis; there is a phase, and a place q, for each. Where strides do not divide the kernel,
+    Both are written for one axis; there is a phase, and a place q, for each. If strides do not divide the kernel,
     it is filled up with zeros.
     """
     x, weights, bias, group = call.source(0), call.source(1), call.optional(2), call.integer("group", 1)

@@ -22,7 +22,7 @@ def _reducer(function: Callable[..., Expr]) -> Reducer:
 
 reduce_sum = _reducer(te.sum)
 reduce_max = _reducer(te.comm_reducer(lambda a, b: te.max(a, b), lowest, name="max"))
-"""From -infinity, where TVM's own would not go below the lowest finite float."""
+"""From -infinity; TVM's own would not go below the lowest finite float."""
 reduce_min = _reducer(te.comm_reducer(lambda a, b: te.min(a, b), highest, name="min"))
 _reduce_product = _reducer(te.comm_reducer(lambda a, b: a * b, lambda dtype: tirx.const(1, dtype), name="product"))
 

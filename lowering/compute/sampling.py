@@ -64,7 +64,7 @@ def _place(said: Expr, extent: Expr, is_aligned: bool, padding: str) -> Expr:
 def _taps(
     mode: str, padding: str, place: Expr, extent: Extent
 ) -> Sequence[tuple[Expr, Expr | None, Expr | None]]:
-    """The pixels read along one axis: an index, whether it is inside where it may not be, and the weight (None: 1)."""
+    """The pixels read along one axis: an index, whether it is inside if it may not be, and the weight (None: 1)."""
     if mode == "nearest":
         index = tirx.nearbyint(place).astype("int32")
         return [_tap(padding, index, extent, None)]

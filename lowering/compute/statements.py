@@ -1,4 +1,4 @@
-"""Loops of TVM's tensor IR from functions of their variables, where no expression says what is computed."""
+"""Loops of TVM's tensor IR from functions of their variables, for what no expression computes."""
 
 from __future__ import annotations
 

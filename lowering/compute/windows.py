@@ -69,7 +69,7 @@ class Windows:
 def pad_around(
     call: TensorCall, x: Operand, before: Sequence[Extent], after: Sequence[Extent], fill: Expr, shape: Shape = ()
 ) -> Operand:
-    """A tensor with a number around its last axes; itself where there is nothing to add.
+    """A tensor with a number around its last axes; the tensor itself if there is nothing to add.
 
     Negative padding cuts elements off. A `shape` that is given is that of the result.
     """

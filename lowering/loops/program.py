@@ -7,7 +7,7 @@ Every value is a tensor of a context, in which it keeps its memory from run to r
 
 The element types of all values, in bodies too: ``model -> names to element types``.
 
-Loops need no shapes, and shape inference stops where a shape depends on data; element types never do.
+Loops need no shapes. Shape inference stops at a shape that depends on data; element types never depend on any.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _constant_type(attributes: Mapping[str, Any]) -> str:
 
 
 def _only_type(formal: defs.OpSchema.FormalParameter) -> str:
-    """The type of an output that has one by its schema, or float32 where it may choose."""
+    """The type of an output that has one by its schema, or float32 if it may choose."""
     names: Iterable[str] = formal.types
     tensors = {name[len("tensor(") : -1] for name in names if name.startswith("tensor(")}
     if not tensors:

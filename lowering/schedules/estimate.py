@@ -30,7 +30,7 @@ SELECTION = 2.0
 SHUFFLED = 0.25
 """Cycles of an element that is moved by a transposition in registers."""
 _SERIAL = 3.0
-"""How much worse than with the schedule's own vectors the compiler does if it looks for vectors by itself."""
+"""The factor by which loops take longer if the compiler looks for vectors by itself than with the schedule's own."""
 _ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Min, tirx.Max)
 _NEAREST = 8
 """Elements between two accesses up to which the compiler makes vectors of several, by shuffles."""

@@ -150,7 +150,7 @@ def _moves(draft: Draft, block: BlockInfo) -> bool:
 
 
 def _is_identity(draft: Draft, block: BlockInfo, read: BufferAccess) -> bool:
-    """Whether a block reads each element of a buffer where it writes one."""
+    """Whether a block reads each element of a buffer at the place where it writes one."""
     variables = [i.var for i in draft.schedule.get(block.block).iter_vars]
     pairs = zip(read.indices, variables, strict=False)
     return read.shape == block.extents and all(isinstance(i, tirx.Var) and i.same_as(v) for i, v in pairs)

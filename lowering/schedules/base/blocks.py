@@ -114,7 +114,7 @@ class BlockInfo:
         return tuple(read for read in self.reads if iterator in read.used)
 
     def has_booleans(self) -> bool:
-        """Whether it reads or writes booleans: TVM loads a vector of them as bits, where memory has bytes."""
+        """Whether it reads or writes booleans: TVM loads a vector of them as bits, but memory has bytes."""
         return any(str(access.buffer.dtype) == "bool" for access in (*self.reads, self.write))
 
     def is_pointwise(self) -> bool:

@@ -81,7 +81,7 @@ class Draft:
     def with_attribute(self, name: str, value: Any) -> Draft:
         """A draft of the function with an attribute. Blocks and loops of this one are not valid in it."""
         module = tvm.IRModule({FUNCTION: self.function.with_attr(name, value)})
-        return replace(self, schedule=s_tir.Schedule(module), inspected={})  # extents depend on typical sizes
+        return replace(self, schedule=s_tir.Schedule(module), inspected={})  # extents depend on the sizes in it
 
     def serial(self) -> Draft:
         """The same draft for one thread: for what stands inside of loops that threads share already."""
@@ -136,7 +136,8 @@ class Draft:
 
     def may_inline(self, block: BlockInfo) -> bool:
         """Whether TVM can inline the block: no output, no reduction; named parts (`Let`) go to one place only, and to
-        several places at most MOST_REPEATED parts: what is read twice by what is read twice would grow without end."""
+        several places at most MOST_REPEATED parts: an expression that is doubled again and again would grow
+        without end."""
         if block.reduced or self.is_output(block):
             return False
         parts = (part for user in self.schedule.get_consumers(block.block) for part in self._written(user))

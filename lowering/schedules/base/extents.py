@@ -1,6 +1,6 @@
-"""Extents as rules see them: numbers, and dynamic sizes, which count as a typical size in estimates.
+"""Extents as rules see them: numbers, and dynamic sizes, which count in estimates as the size that is optimised for.
 
-What holds for the typical size alone must not decide what is valid. So such an extent is equal to itself only, is
+A schedule must not be valid for that size alone. So such an extent is equal to itself only, is
 longer than 1, and divides by nothing but 1 and what its expression has as a factor; in an index it is its expression.
 """
 
@@ -19,11 +19,11 @@ from .rewriting import rebuild
 TYPICAL = "eqfuse.typical"
 """Attribute of a function: the numbers that its variables count, by their names."""
 _LEAST = 2
-"""The least typical size: 1 would pass for an axis that does not matter."""
+"""The least number that a dynamic size counts as: 1 would pass for an axis that does not matter."""
 
 
 class SymbolicExtent:
-    """An `expression` of the variables of a function, which counts as the number `typical`."""
+    """An `expression` of the variables of a function, which counts as `typical`, the size that is optimised for."""
 
     __slots__ = ("expression", "typical")
 
@@ -148,7 +148,8 @@ def estimate_extent(expression: Expression, function: Any) -> int:
 
 
 def extent_at_typical_sizes(expression: Expression, function: Any) -> int:
-    """The number that an extent of a function is when its variables have their typical sizes, 1 too."""
+    """The number that an extent of a function is when its variables have the sizes that are optimised for; it may be
+    1."""
     sizes = typical_sizes(function)
 
     def value_of(variable: Variable) -> Any:

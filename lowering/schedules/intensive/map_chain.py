@@ -207,7 +207,7 @@ def _find_border(padding: BlockInfo) -> Border | None:
 def _find_bounds(
     condition: Expression, variables: Sequence[Variable], extents: Sequence[int]
 ) -> dict[int, tuple[int, int]] | None:
-    """For rows and columns the first place, and the one behind the last, where the condition holds."""
+    """For rows and columns the first place, and the one behind the last, at which the condition holds."""
     analyzer = sym.Analyzer()
     inside = {axis: set(range(extents[axis])) for axis in (ROW, COLUMN)}
     for bound in conjuncts(condition):

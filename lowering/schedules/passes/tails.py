@@ -162,7 +162,7 @@ class _Tail:
         return term.factor % self.tile == 0 and bool(structural_equal(term.index, self.index))
 
     def move_back(self, expression: Expression) -> Expression | None:
-        """The sum with the tile's start at most where the last full tile starts; None if it has not that start."""
+        """The sum with the tile's start at most where the last full tile starts; None if it has no such start."""
         terms = _terms(expression)
         start = next((term for term in terms if self.is_start(term)), None)
         if start is None:

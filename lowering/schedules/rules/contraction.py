@@ -47,7 +47,8 @@ BLOCKS = (2, 4, 8, 16, 32)
 FEWER_ROWS = (1, 4)
 """Rows of the tiles for dynamic extents that are shorter than the usual tile."""
 LARGER = 2
-"""Times the typical rows and columns that a plane of dynamic size has when Winograd's filters are considered."""
+"""The factor by which rows and columns of a dynamic plane count larger than those that are optimised for when
+Winograd's filters are considered."""
 
 
 def contraction(draft: Draft) -> Iterator[Tiled]:
@@ -101,8 +102,8 @@ def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) 
 def _filter(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Tiled | None:
     """By Winograd's minimal filters, if these are estimated to be faster.
 
-    For a dynamic plane the estimate takes more rows and columns than the typical ones: a filter gains more on large
-    planes than it loses on small ones.
+    For a dynamic plane the estimate takes more rows and columns than those that are optimised for: a filter gains more
+    on large planes than it loses on small ones.
     """
     convolution = find_convolution(draft, anchor, epilogue)
     if convolution is None:
@@ -235,7 +236,7 @@ def _schedule(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePl
 
 
 def _split_blocks(draft: Draft, outer: list[Any], order: list[int], plan: TilePlan) -> list[Any]:
-    """The loops over tiles, where the first of rows and columns is cut into blocks that all of the other pass through.
+    """The loops over tiles; the first of rows and columns is cut into blocks that all of the other pass through.
 
     for row tile: for column tile: ...    =>    for block: for column tile: for row tile in the block: ...
     """
@@ -268,8 +269,8 @@ def order_tiles(draft: Draft, anchor: BlockInfo, plan: TilePlan, *, rows_first: 
     """The output's axes from the outermost to the innermost loop over tiles.
 
     Those that both operands share come first. Then either the columns' operand stays in the caches and the rows' is
-    streamed once per column tile, or the other way round (always if `rows_first`): what moves fewer bytes, each at the
-    rate of where it fits.
+    streamed once per column tile, or the other way round (always if `rows_first`): the way that moves fewer bytes, each
+    at the rate of the memory that they fit.
     """
     streamed = anchor.operands(plan.row)[0]
     kept = next(r for r in anchor.reads if r is not streamed)

@@ -75,7 +75,7 @@ def joins(draft: Draft) -> Iterator[Tiled]:
 
 
 def _find_join(draft: Draft, block: BlockInfo) -> _Join | None:
-    """How the block joins, if one of its iterators, compared with constants, decides about every selection."""
+    """How the block joins, if one of its iterators, compared with constants, decides every selection."""
     variables = [i.var for i in draft.schedule.get(block.block).iter_vars]
     selections = (part for part in walk(block.value) if is_selection(part))
     conditions = [condition for selection in selections for condition in conjuncts(selection.args[0])]

@@ -17,7 +17,7 @@ from .tiles import largest_divisor
 UNROLLED_PRODUCTS = 288
 """Vector multiply-adds in the unrolled body: enough to hide the loop, few enough for the instruction cache."""
 UNROLLED_BROADCASTS = 72
-"""The same where each of them broadcasts what it multiplies by. LLVM keeps broadcasts that several steps of a window
+"""The same if each of them broadcasts its factor. LLVM keeps broadcasts that several steps of a window
 share, and spills them: by 288, a 3x3 convolution of 3 to 24 channels took 526 us with AVX-512, by 144 or less 240."""
 UNROLL_BUDGETS = (36, UNROLLED_BROADCASTS, 144, UNROLLED_PRODUCTS, 576)
 """The budgets that a search tries, in the same unit."""

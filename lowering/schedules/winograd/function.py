@@ -33,7 +33,7 @@ from .match import FilteredConvolution, substitute
 INPUT, PRODUCT, COPY, OUTPUT = "winograd_input", "winograd_product", "winograd_copy", "winograd_output"
 """The blocks, by name."""
 LEAST_SLAB = 64
-"""Tiles of a slab, whatever the typical size is: larger planes would read the weights too often."""
+"""Tiles of a slab, for any size that is optimised for: larger planes would read the weights too often."""
 _TRUE = tirx.const(True, "bool")
 
 
@@ -42,7 +42,7 @@ class WinogradTiling:
     """A convolution cut in tiles of a filter's size, these in slabs, and its output channels in columns.
 
     `lanes` of the vectors along the channels of the input and of the output divide channels and columns; `rows` are
-    those of a register tile. Numbers of rows and tiles are typical ones if they are dynamic.
+    those of a register tile. Dynamic numbers of rows and tiles are those of the size that is optimised for.
     """
 
     filter: Filter
@@ -75,7 +75,7 @@ class WinogradTiling:
 
     @property
     def computed(self) -> int:
-        """Tiles that are computed of a slab, at typical sizes."""
+        """Tiles that are computed of a slab, at the sizes that are optimised for."""
         return min(self.slab, -(-self.tiles // self.rows) * self.rows)
 
     @property
