@@ -48,7 +48,7 @@ class Sizes:
         They name the dimensions that the user names, and batches. Sizes of a range on which the model does not run are
         left out. Raises UsageError for others on which it does not run.
         """
-        from ..extract.partition.size_relations import fit_sizes
+        from ..ir.operators.graph_relations import fit_sizes
 
         unsaid = [name for name in free if name not in self.typical]
         batches = [name for name in unsaid if graph.sizes.get(name) == 1]

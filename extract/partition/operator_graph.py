@@ -17,9 +17,9 @@ from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph, Value
 from ...ir.operation import NO_SIZES, VARIADIC, assume_sizes, dimension_size
 from ...ir.operators import OPERATORS
+from ...ir.operators.graph_relations import fit_sizes, raise_sizes
 from ...ir.sizes import ZERO, Size, symbol
 from ...ir.types import TensorType
-from .size_relations import fit_sizes, raise_sizes
 
 
 def operator_graph(

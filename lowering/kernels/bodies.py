@@ -27,11 +27,11 @@ from ...engine.onnx.typing import NAMELESS, dtype_of
 from ...engine.shapes.inference import infer
 from ...extract.partition.operator_graph import operator_graph
 from ...extract.partition.search.methods import search_partition
-from ...extract.partition.size_relations import find_relations
 from ...extract.partition.templates.kernels import KernelModel
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import OperatorGraph
 from ...ir.operators import PRODUCTS, RECURRENT
+from ...ir.operators.graph_relations import find_relations
 from ...ir.sizes import Size
 from ...ir.types import TensorType
 from ...support.errors import EqfuseError

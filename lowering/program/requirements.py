@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...extract.partition.size_relations import find_relations
 from ...ir.graph import OperatorGraph
+from ...ir.operators.graph_relations import find_relations
 from ...ir.size_relations import Relation
 from ..kernels.branches import Guard, operator_guards
 from ..plan.plan import Requirement

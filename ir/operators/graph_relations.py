@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ...ir.graph import Operator, OperatorGraph
-from ...ir.index_maps import Axis, Reduction
-from ...ir.operation import dimension_size
-from ...ir.operators import FILTERS, MATRIX_PRODUCTS, OPERATORS, POOLS, RECURRENT, VIEWS
-from ...ir.operators.graph_maps import index_maps_of
-from ...ir.size_names import dimension_as_size, elements
-from ...ir.size_relations import MOST_ELEMENTS, Relation, RelationName
-from ...ir.sizes import ONE, Size, number, symbol
-from ...ir.types import TensorType
+from ..graph import Operator, OperatorGraph
+from ..index_maps import Axis, Reduction
+from ..operation import dimension_size
+from ..size_names import dimension_as_size, elements
+from ..size_relations import MOST_ELEMENTS, Relation, RelationName
+from ..sizes import ONE, Size, number, symbol
+from ..types import TensorType
+from . import FILTERS, MATRIX_PRODUCTS, OPERATORS, POOLS, RECURRENT, VIEWS
+from .graph_maps import index_maps_of
 
 _OTHER_SIZES = (64, 32, 16, 256, 512, 96, 48, 224, 8, 4, 2, 1)
 """Sizes tried for a dimension, in this order, if a model does not run on the assumed one."""
