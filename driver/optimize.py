@@ -20,6 +20,7 @@ from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model, is_same_graph, write
 from ..engine.onnx.provenance import ACYCLIC_KEY, forget_partition, stamp
 from ..engine.onnx.typing import drop_annotations, keep_declared_shapes
+from ..engine.preparation.overrides import blame_input_shapes
 from ..engine.shapes.inference import Knowledge
 from ..engine.summary import GraphSummary, knowledge_of_result, summarize
 from ..extract.extraction.problem import ExtractionError
@@ -32,7 +33,6 @@ from ..support.orders import OrderQuestion, UndecidedOrderError
 from .clock import Clock, Observer
 from .extract import Chosen, criteria_for, extract_model, without_bodies
 from .options import MeasureOptions, Options
-from .refused_shapes import blame_input_shapes
 from .saturate import Saturated, saturate_model
 from .usage import cost_model_for
 
@@ -162,7 +162,13 @@ def optimize_model(
     with (
         custom_operators(options.custom_ops),
         worker or Worker(options.selection) as started,
-        blame_input_shapes(source, options),
+        blame_input_shapes(
+            source,
+            options.input_shapes,
+            verifies=options.verify,
+            seed=options.seed,
+            limit=options.verification_seconds,
+        ),
     ):
         prepare_verification(options)
         saturated = saturate_model(source, output, options, started, clock)

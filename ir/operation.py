@@ -10,6 +10,7 @@ from math import prod
 from types import MappingProxyType
 
 from .size_names import declared_sizes, parse_size
+from .sizes import Size, symbol
 from .types import Dimension, TensorType
 
 SYMBOL = 128
@@ -65,12 +66,13 @@ def _symbol_size(name: str, sizes: Mapping[str, int]) -> int:
     return sizes.get(name, 1 if name == "N" or name.lower() in ("batch", "batch_size", "bs") else SYMBOL)
 
 
-def assume_sizes(shapes: Iterable[Sequence[Dimension]]) -> dict[str, int]:
+def assume_sizes(shapes: Iterable[Sequence[Dimension]], equal: Iterable[tuple[Size, Size]] = ()) -> dict[str, int]:
     """The number that each symbolic dimension of the inputs counts: 1 for a batch, else `SYMBOL`.
 
     A batch is a dimension with such a name; the first dimension of an image or of a tensor with still more axes, unless
     it is another axis of one as well; and that of an input whose other axes are a whole sample, unless it is another
-    axis of any input.
+    axis of any input. The `equal` sizes, each pair with the plainer one last, add the dimensions that no shape names
+    any more.
     """
     shapes = [*shapes]
     images = [shape for shape in shapes if len(shape) >= _IMAGE_RANK]
@@ -83,8 +85,12 @@ def assume_sizes(shapes: Iterable[Sequence[Dimension]]) -> dict[str, int]:
             sizes[name] = 1 if name in batches else dimension_size(name)
         else:  # such as 32*k + 16
             factor = sum(coefficient for factors, coefficient in declared[name].terms if factors)
-            for symbol in declared[name].names():
-                sizes.setdefault(symbol, max(1, (SYMBOL - declared[name].constant) // max(1, factor)))
+            for free in declared[name].names():
+                sizes.setdefault(free, max(1, (SYMBOL - declared[name].constant) // max(1, factor)))
+    for side, plainer in equal:
+        for name in (side.names() | plainer.names()) - sizes.keys():
+            is_known = side == symbol(name) and plainer.names() <= sizes.keys()
+            sizes[name] = plainer.value(sizes.__getitem__) if is_known else dimension_size(name)
     return sizes
 
 

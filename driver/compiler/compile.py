@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...engine.onnx.model import read
+from ...engine.preparation.overrides import blame_input_shapes
 from ...lowering.base.target import check_linker, check_target, is_accelerator, target_of
 from ...lowering.base.threads import check_threads
 from ...lowering.bundle import bundle, cache
@@ -16,7 +17,6 @@ from ...support.custom_operators import custom_operators
 from ...support.options import OptionError, part_of
 from ..clock import Clock, Observer
 from ..options import Options
-from ..refused_shapes import blame_input_shapes
 from .compilation import BackEnd, Compilation, Compiled
 from .cross_project import CrossProject
 from .options import AcceleratorOptions, CompileOptions
@@ -39,7 +39,16 @@ def compile_model(source: Any, output: Path, wanted: CompileOptions, observer: O
         backend.check(compilation)
         if isinstance(backend, Processor) and tuning is not None:
             backend.check_search(tuning)
-        with blame_input_shapes(compilation.original, options), bundle.stage_bundle(output) as folder:
+        with (
+            blame_input_shapes(
+                compilation.original,
+                options.input_shapes,
+                verifies=options.verify,
+                seed=options.seed,
+                limit=options.verification_seconds,
+            ),
+            bundle.stage_bundle(output) as folder,
+        ):
             key = compilation.key(backend)
             is_kept = options.cost != "profile"  # the key does not have the measurements
             if tuning is None and is_kept and cache.fetch(key, folder):

@@ -4,9 +4,11 @@ outputs."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
+from typing import Any
 
 import onnx_ir as ir
 from onnx import version_converter
@@ -15,8 +17,8 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from ...ir.size_names import declared_sizes, parse_size
 from ...ir.sizes import number, symbol
-from ...support.errors import UsageError
-from ..onnx.model import Model, first_line
+from ...support.errors import EqfuseError, UsageError, VerificationError
+from ..onnx.model import Model, first_line, read
 from ..onnx.typing import NAMELESS, dtype_of
 from ..shapes.inference import infer
 
@@ -62,6 +64,50 @@ def override_shapes(model: Model, shapes: Mapping[str, tuple[int | str, ...]]) -
         if output.shape is not None and not output.is_graph_input():
             output.shape = ir.Shape([None] * len(output.shape))
     return replace(model, ir=clone, is_changed=True)
+
+
+@contextmanager
+def blame_input_shapes(
+    source: Any, shapes: Mapping[str, tuple[int | str, ...]], *, verifies: bool, seed: int, limit: float
+) -> Iterator[None]:
+    """Raise UsageError, within the context, for given input shapes on which the model does not run, but on its own.
+
+    They are tried after a failure; first if the work inside never `verifies`, since nothing else would find out. The
+    runs have inputs drawn from `seed` and take at most `limit` seconds.
+    """
+
+    def require_running() -> None:
+        model = read(source)
+        refusal = _find_refusal(override_shapes(model, shapes), seed, limit)
+        if refusal and not _find_refusal(model, seed, limit):
+            given = ", ".join(f"{name}:{','.join(map(str, shape))}" for name, shape in shapes.items())
+            raise UsageError(f"--input-shapes {given}: {model.label} cannot have these: {refusal}; give others")
+
+    if not shapes:
+        yield
+        return
+    if not verifies:
+        require_running()
+    try:
+        yield
+    except UsageError:
+        raise
+    except EqfuseError:
+        require_running()
+        raise
+
+
+def _find_refusal(model: Model, seed: int, limit: float) -> str:
+    """Why ONNX Runtime does not run a model on drawn inputs; "" if it does."""
+    from ..verification import verify  # it takes imports of its own
+
+    try:
+        verification = verify(model.source, model.source, seed=seed, precise=False, limit=limit)
+    except VerificationError as error:
+        return str(error)
+    if verification.status != "unverified":
+        return ""
+    return verification.reason.removeprefix("nothing was verified, ").partition("; give real ones")[0]
 
 
 def state_dimensions(model: Model, facts: Sequence[str]) -> Model:

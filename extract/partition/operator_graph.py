@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,10 +15,10 @@ from ...engine.onnx.typing import NAMELESS
 from ...engine.shapes.inference import Knowledge
 from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph, Value
-from ...ir.operation import NO_SIZES, VARIADIC, assume_sizes, dimension_size
+from ...ir.operation import NO_SIZES, VARIADIC, assume_sizes
 from ...ir.operators import OPERATORS
 from ...ir.operators.graph_relations import fit_sizes, raise_sizes
-from ...ir.sizes import ZERO, Size, symbol
+from ...ir.sizes import ZERO
 from ...ir.types import TensorType
 
 
@@ -31,7 +31,7 @@ def operator_graph(
     (`assume_sizes`) on which the model runs. A kernel gets its sizes with its tensors: a graph `for_kernels` has
     neither the operands that compute the shape of a result nor the nodes whose results only these read.
     """
-    results = {id(output) for output in model.graph.outputs}
+    results = {output.name for output in model.graph.outputs}
     variable = {i.name for i in model.graph.inputs} - (model.graph.initializers.keys() - model.overridable_initializers)
     operators: list[Operator] = []
     values: list[Value] = []
@@ -43,12 +43,12 @@ def operator_graph(
         return number[name]
 
     described = [_describe_node(node, model, knowledge, for_kernels) for node in layer_nodes(model)]
-    for node, attributes, names, is_opaque in _list_read(described, model) if for_kernels else described:
+    for node, attributes, names, is_opaque in _list_read(described, results) if for_kernels else described:
         for name in names:
             if name and name not in number:  # an input of the graph or a constant, as no operator made it
                 add_value(name, None, name not in variable, False)
         inputs = tuple(number[name] if name else None for name in names)
-        outputs = tuple(add_value(v.name, len(operators), False, id(v) in results) for v in node.outputs if v.name)
+        outputs = tuple(add_value(v.name, len(operators), False, v.name in results) for v in node.outputs if v.name)
         name = node.name or f"{node.op_type} of {next(v.name for v in node.outputs if v.name)}"
         last = max(position for position, v in enumerate(node.outputs) if v.name)
         absent = tuple(position for position, v in enumerate(node.outputs[:last]) if not v.name)
@@ -58,7 +58,7 @@ def operator_graph(
             add_value(unread.name or "", None, False, False)  # its shape may be that of a result
     given = (knowledge.types.get(i.name or "") for i in model.graph.inputs)
     said = knowledge.symbolic.equations
-    assumed = _assume_equal(assume_sizes(type_.shape or () for type_ in given if type_ is not None), said.equal())
+    assumed = assume_sizes((type_.shape or () for type_ in given if type_ is not None), said.equal())
     typical = assumed | dict(sizes)
     graph = OperatorGraph(tuple(operators), tuple(values), typical, said.equal(), dict(said.lowest))
     unsaid = [name for name in assumed if name not in sizes]
@@ -77,9 +77,9 @@ def _type_of(name: str, knowledge: Knowledge) -> TensorType | None:
     return replace(type_, shape=tuple(texts))
 
 
-def _list_read(described: Sequence[_Described], model: Model) -> list[_Described]:
-    """The nodes that make an output of the model, or a value that another of these nodes reads."""
-    read: set[str | None] = {output.name for output in model.graph.outputs}
+def _list_read(described: Sequence[_Described], outputs: Collection[str | None]) -> list[_Described]:
+    """The nodes that make one of these outputs, or a value that another of these nodes reads."""
+    read = set(outputs)
     kept = []
     for each in reversed(described):
         if any(output.name in read for output in each.node.outputs if output.name):
@@ -139,15 +139,6 @@ def _has_known_shape(node: ir.Node, knowledge: Knowledge) -> bool:
     type_ = knowledge.types.get(node.outputs[0].name or "")
     shape = None if type_ is None else type_.shape
     return shape is not None and all(isinstance(d, int) or d in knowledge.symbols for d in shape)
-
-
-def _assume_equal(sizes: dict[str, int], equal: Iterable[tuple[Size, Size]]) -> dict[str, int]:
-    """With the dimensions that no shape names any more, since they are equal to others."""
-    for side, plainer in equal:
-        for name in (side.names() | plainer.names()) - sizes.keys():
-            is_known = side == symbol(name) and plainer.names() <= sizes.keys()
-            sizes[name] = plainer.value(sizes.__getitem__) if is_known else dimension_size(name)
-    return sizes
 
 
 def _plain_attributes(node: ir.Node) -> dict[str, Any] | None:
