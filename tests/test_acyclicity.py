@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,12 @@ from onnx import helper
 from eqfuse.driver.optimize import Result, optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.engine.egraph.loops import Acyclicity, Loops, find_loops
+from eqfuse.engine.verification import verify
 from eqfuse.extract.extraction import select
 from eqfuse.extract.extraction.problem import ExtractionError
 from eqfuse.support import orders
+from eqfuse.support.errors import VerificationProcessError
+from eqfuse.support.processes.worker_process import WorkerPool, WorkerProcess
 
 from .engine.models import model, value
 
@@ -73,3 +78,17 @@ def test_without_an_answer_the_result_says_so(verify: bool, monkeypatch: pytest.
     monkeypatch.setattr("eqfuse.driver.optimize._ORDER_SECONDS", 0.0)
     result = optimized(turned(), verify=verify)
     assert result.acyclicity == Acyclicity("undecided", 1, 2, 1)
+
+
+class RefusedProcess(WorkerProcess):
+    """A process that the system does not start."""
+
+    def _launch(self) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def test_without_a_process_it_is_the_verification_that_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with WorkerPool(lambda: RefusedProcess("verdict:answer")) as pool:
+        monkeypatch.setattr(sys.modules[verify.__module__], "_POOL", pool)
+        with pytest.raises(VerificationProcessError, match="verification cannot be started: Permission denied"):
+            optimized(turned(), verify=True)

@@ -106,6 +106,10 @@ def look_for_order(question: OrderQuestion) -> Iterator[Callable[[], tuple[int, 
                 cycle: tuple[int, ...] = receive()
             except WorkerDiedError as error:
                 raise UndecidedOrderError(f"the process of z3 {error}") from None
+            except WorkerFailedError as error:
+                if error.kind == "MemoryError":
+                    raise UndecidedOrderError("the process of z3 ran out of memory") from None
+                raise
             return cycle
 
         yield await_answer

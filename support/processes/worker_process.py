@@ -332,7 +332,8 @@ class WorkerPool:
     def ask_meanwhile(self, request: object, seconds: float) -> Iterator[Callable[[], Any]]:
         """Hand a request to a process and go on: the function awaits the answer, for that many seconds at most.
 
-        It raises what `WorkerProcess.ask` raises. A process whose answer nobody awaited ends with the context.
+        It raises what `WorkerProcess.ask` raises, also if no process starts. A process whose answer nobody awaited ends
+        with the context.
         """
         with self.borrow() as process:
             is_answered = False
@@ -344,7 +345,8 @@ class WorkerPool:
                 return answer
 
             try:
-                process.send(request)
+                with suppress(WorkerDiedError):  # which `receive` finds out
+                    process.send(request)
                 yield receive
             finally:
                 if not is_answered:
