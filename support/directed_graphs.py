@@ -7,7 +7,7 @@ alone, never on hash seeds.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import rustworkx
@@ -84,6 +84,16 @@ def short_cycles(successors: Successors[int]) -> list[tuple[int, ...]]:
             first = cycle.index(min(cycle))
             cycles[cycle[first:] + cycle[:first]] = None
     return list(cycles)
+
+
+def find_short_cycle(edges: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """The positions of the edges of the shortest of `short_cycles`, along it; () if there is none."""
+    successors: dict[int, list[int]] = {}
+    for tail, head in edges:
+        successors.setdefault(tail, []).append(head)
+    cycle = min(short_cycles(successors), key=len, default=())
+    positions = {edge: position for position, edge in enumerate(edges)}
+    return tuple(positions[edge] for edge in zip(cycle, (*cycle[1:], *cycle[:1]), strict=True))
 
 
 def _shortest_cycle(start: int, members: set[int], successors: Successors[int]) -> tuple[int, ...]:

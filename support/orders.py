@@ -1,7 +1,7 @@
 """Orders of the nodes of a directed graph, asked of z3's difference logic.
 
 Each node has an integer that z3 is free to choose, its place in the order, and each pair of nodes says that the first
-has the lower one. A set of pairs that no places satisfy, and of which none can be left out, is a cycle.
+has the lower one. A set of pairs that no places satisfy has a cycle.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .directed_graphs import find_short_cycle
 from .errors import EqfuseError
 from .solvers import check_within, z3_context
 
@@ -51,7 +52,6 @@ def find_cycle(pairs: Sequence[Pair], deadline: float) -> tuple[int, ...]:
     context = z3_context("orders")
     solver = z3.SimpleSolver(ctx=context)
     solver.set("arith.solver", _DIFFERENCE_LOGIC)
-    solver.set("core.minimize", True)
     places = {node: z3.Int(f"place{node}", context) for node in sorted({node for pair in pairs for node in pair})}
     claims = [z3.Bool(f"pair{position}", context) for position in range(len(pairs))]
     for claim, (before, after) in zip(claims, pairs, strict=True):
@@ -61,19 +61,6 @@ def find_cycle(pairs: Sequence[Pair], deadline: float) -> tuple[int, ...]:
         raise UndecidedOrderError("z3 did not find in time whether there is an order")
     if status == z3.sat:
         return ()
-    return _along({pairs[position]: position for position in map(_position, solver.unsat_core())})
-
-
-def _position(claim: object) -> int:
-    return int(str(claim).removeprefix("pair"))
-
-
-def _along(cycle: dict[Pair, int]) -> tuple[int, ...]:
-    """The positions of the pairs of one cycle, from its least node on."""
-    following = {before: (after, position) for (before, after), position in cycle.items()}
-    node = start = min(following)
-    positions: list[int] = []
-    while not positions or node != start:
-        node, position = following[node]
-        positions.append(position)
-    return tuple(positions)
+    # z3 would look for a minimal core after its time limit: seconds for a cycle of thousands of pairs
+    core = [int(str(claim).removeprefix("pair")) for claim in solver.unsat_core()]
+    return tuple(core[position] for position in find_short_cycle([pairs[position] for position in core]))

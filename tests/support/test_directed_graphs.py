@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from eqfuse.support.directed_graphs import (
     CycleError,
     connected_components,
+    find_short_cycle,
     immediate_dominators,
     is_acyclic,
     short_cycles,
@@ -74,6 +75,9 @@ def test_cycles_are_found_if_and_only_if_a_node_reaches_itself(graph: Graph) -> 
     assert bool(cycles) != is_acyclic(graph)
     for cycle in cycles:
         assert all(following in graph[node] for node, following in zip(cycle, (*cycle[1:], cycle[0]), strict=True))
+    edges = [(node, following) for node in graph for following in graph[node]]
+    along = [edges[position][0] for position in find_short_cycle(edges)]
+    assert tuple(along) == min(cycles, key=len, default=())
 
 
 @given(GRAPHS)

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ....ir.graph import OperatorGraph
-from ....support.directed_graphs import short_cycles
+from ....support.directed_graphs import find_short_cycle
 from ..groups import Partition, PartitionError
 
 VERSION = 1
@@ -152,14 +152,10 @@ def cycle_error(graph: OperatorGraph, steps: Sequence[Crossing]) -> PartitionErr
 
 
 def disproof(graph: OperatorGraph, certificate: Certificate, crossings: Sequence[Crossing]) -> PartitionError:
-    """The error of a wrong certificate: a shortest cycle of the crossings, or one of them that goes down the order."""
-    edges: dict[int, list[int]] = {label: [] for label in range(len(certificate.groups))}
-    for crossing in crossings:
-        edges[crossing.tail].append(crossing.head)
-    cycle = min(short_cycles(edges), key=len, default=())
+    """The error of a wrong certificate: a short cycle of the crossings, or one of them that goes down the order."""
+    cycle = find_short_cycle([(crossing.tail, crossing.head) for crossing in crossings])
     if cycle:
-        by_pair = {(c.tail, c.head): c for c in crossings}
-        return cycle_error(graph, [by_pair[pair] for pair in zip(cycle, [*cycle[1:], cycle[0]], strict=True)])
+        return cycle_error(graph, [crossings[position] for position in cycle])
     order, names = certificate.order, operator_names(graph)
     wrong = next(c for c in crossings if order[c.tail] >= order[c.head])
     return PartitionError(

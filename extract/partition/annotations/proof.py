@@ -5,7 +5,7 @@ One question (support/orders.py): are there places of the operators and of the g
 place than each operator of its group that it reads, and a group a higher place than each group of which it reads an
 operator? Then the quotient graph is acyclic, and the graph is, for no cycle stays inside a group or leaves it. Every
 group is convex, too: a path that left a group and came back would lead to ever higher groups. If there are none, the
-minimal unsatisfiable core is a cycle, of groups or of operators.
+unsatisfiable core has a cycle, of groups or of operators.
 """
 
 from __future__ import annotations
