@@ -57,7 +57,8 @@ class CacheKeys:
         return digest.hexdigest()
 
     def _dependencies(self, rule: Form) -> list[Form]:
-        """The forms of the files that a verdict depends on: always those that derive facts of the shipped analyses."""
+        """The forms of the files that a verdict depends on; those that derive facts of the shipped analyses always
+        count."""
         names = _symbols(rule) & self._own
         while True:
             forms = [form for form, subject in self._declared if subject in names]
@@ -79,7 +80,7 @@ def _symbols(node: Node) -> set[str]:
 
 
 def load(key: str) -> Verdict | None:
-    """The stored verdict; None where there is none that can be read."""
+    """The stored verdict; None if there is none that can be read."""
     try:
         return msgspec.json.decode(_store().path(f"{key}.json").read_bytes(), type=Verdict)
     except (OSError, msgspec.MsgspecError):

@@ -21,9 +21,10 @@ _NAME = '"rule"'
 _OWN = re.compile(r"\b(?:variable|example)-\d+\b")
 """The names of variables in a canonical rule, and in its example."""
 _ANYTHING = "_"
-"""Each mention of it is a variable of its own."""
+"""A wildcard: each mention of it is a variable of its own."""
 _REFINEMENTS = 4
-"""Rounds: variables that nothing within so many conditions tells apart may change places."""
+"""Rounds of refinement: if no chain of this many conditions tells two variables apart, they may change places, and the
+rule with other names may get another canonical form. More rounds cost time and tell few more variables apart."""
 _ITSELF = "itself"
 _LAST_SIDE = 2
 """The place of the right side of a rewrite, and of the actions of a rule."""
@@ -61,8 +62,11 @@ class CanonicalRule:
 
 
 def canonical(rule: Rule) -> CanonicalRule:
-    """The rule with canonical names, in its example too, whose variables are not the rule's, with its conditions in a
-    canonical order, and with constructors in the place of keys of operators that have one."""
+    """The rule in the form that does not depend on its author's choices.
+
+    Its variables have canonical names, and so have those of its example, which are not the rule's. Its conditions are
+    in a canonical order. Constructors replace the keys of operators that have one.
+    """
     form = sexpr.read(rule.text).forms[0]
     sides = () if form.head == "rule" else form.items[1 : _LAST_SIDE + 1]
     uses = _uses(form)
@@ -80,8 +84,8 @@ def canonical(rule: Rule) -> CanonicalRule:
 
 
 def _newness(before: Sequence[Node], condition: Node, uses: dict[str, str]) -> tuple[bool, int, str]:
-    """A key that no name of a variable changes: the least condition mentions a variable of those `before`, and the
-    fewest others, which are told apart by their `uses`."""
+    """A sort key that does not depend on the names of variables: first come conditions that mention a variable of the
+    nodes `before` them, and of these the ones with the fewest new variables, which `uses` tells apart."""
     known = _numbered(before, "variable")
     mentioned = dict.fromkeys(v.text for v in variables(condition))
     new = len(mentioned.keys() - known.keys())
@@ -89,8 +93,8 @@ def _newness(before: Sequence[Node], condition: Node, uses: dict[str, str]) -> t
 
 
 def _uses(form: Form) -> dict[str, str]:
-    """By variable a word for the expressions of a rule that it is used in, which says nothing about names or the order
-    of conditions: colours of its variables, refined some times by those beside which they stand."""
+    """A word for each variable, made from the expressions of the rule that use it, whatever the names of variables and
+    the order of conditions are. As in colour refinement, each round adds the words of the variables beside it."""
     unordered = form.items[1].items if form.head == "rule" else conditions(form)  # type: ignore[union-attr]
     ordered = form.items[_LAST_SIDE].items if form.head == "rule" else form.items[1 : _LAST_SIDE + 1]  # type: ignore[union-attr]
     expressions = [("", node) for node in unordered] + [(str(place), node) for place, node in enumerate(ordered)]
@@ -124,7 +128,7 @@ def _expressions(form: Form) -> Iterator[Node]:
 
 
 def _is_list(form: Form, place: int) -> bool:
-    """Whether an item is a list of facts or actions, and no term."""
+    """Whether an item is a list of facts or actions rather than a term."""
     is_facts = str(form.items[place - 1]) == ":when" or (form.head == "rule" and place <= _LAST_SIDE)
     return is_facts and isinstance(form.items[place], Form)
 

@@ -1,6 +1,6 @@
 """The checker: samples of a rule's left side, a symbolic proof on the smallest, numbers on all.
 
-A rule is refuted by the first sample on which it is wrong. It is proved where every sampled shape is proved for all
+A rule is refuted by the first sample on which it is wrong. It is proved if every sampled shape is proved for all
 elements; a rule of element-wise operators is proved on scalars, and so for every shape. TASO (Jia et al.,
 SOSP 2019, section 4) verifies its operator properties likewise, on all small shapes.
 """
@@ -54,9 +54,9 @@ Judge = Callable[[Rule, Sequence[Hit]], str]
 
 _ENDLESS = "it never ends, each application makes another match; `simplify` runs until nothing changes"
 _SECONDS = 600.0
-"""How long the check of a rule may take: the slowest shipped ones take a few seconds."""
+"""Seconds that the check of a rule may take: the slowest shipped ones take a few."""
 _IDLE_SECONDS = 60.0
-"""How long a process waits for another rule before it frees its memory."""
+"""Seconds that a process waits for another rule before it frees its memory; a new one has to import z3 and egglog."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def check_rule(
     verdict = _check_canonical(rule, scratch, judge, samples)
     for variant in _unlike_variants(rule) if verdict.accepted else ():
         mirrored = _check_canonical(variant, scratch, None, samples)
-        if mirrored.kind == "idle" and not mirrored.samples:  # it makes what is there, or asks for what cannot be
+        if mirrored.kind == "idle" and not mirrored.samples:  # its result is there already, or it can never match
             continue
         if not mirrored.accepted:
             left = sexpr.read(variant.text).forms[0].items[1]
@@ -93,7 +93,7 @@ def check_rule(
 def _unlike_variants(rule: Rule) -> Iterator[Rule]:
     """The variants of a rule whose left sides do not compute what its own does, each with itself as its example.
 
-    A variant by operators that commute is true where the rule is.
+    If all operators by which they differ commute, the variants are as true as the rule, and none is returned.
     """
     if all(map(_commutes, rule.commutes)):
         return
@@ -104,7 +104,8 @@ def _unlike_variants(rule: Rule) -> Iterator[Rule]:
 
 @cache
 def _commutes(head: str) -> bool:
-    """Whether an operator of two operands makes the same of matrices in either order, in every type that it takes."""
+    """Whether an operator of two operands computes the same from matrices in either order, in every type that it
+    takes."""
     random = np.random.default_rng(0)
     for dtype in TYPES:
         a, b = (random.integers(1, 4, (2, 2)).astype(element_type(dtype)) for _ in range(2))
@@ -197,10 +198,10 @@ def _unused_derivation(derived: Mapping[RuleExpansion, Sequence[Hit]]) -> str:
 
 
 def _undefined_constructors(rule: Rule, scratch: Scratch) -> list[str]:
-    """Constructors in a rule that no operator defines: the rule unites everything under one key, and no sample has one
-    key twice.
+    """Constructors in a rule that no operator defines.
 
-    The shipped rules that have some are true by an argument of their own.
+    Such a rule unites everything under one key, and no sample has one key twice, so samples cannot test it. The shipped
+    rules that have such constructors are true by an argument of their own.
     """
     if DIRECTORY in rule.path.parents:
         return []
@@ -237,8 +238,8 @@ def _foreign_keys(every: Sequence[Hit]) -> list[str]:
 def _test_numbers(
     rule: Rule, every: Sequence[Hit], *, only_flips: bool
 ) -> tuple[Counterexample | None, int, tuple[str, ...]]:
-    """The first counterexample in numbers, the number of samples tested, and what could not be tested; with
-    `only_flips`, by numbers beside flips of decisions."""
+    """The first counterexample in numbers, the number of samples tested, and what could not be tested. With
+    `only_flips`, only numbers beside flips of decisions are tried."""
     random = np.random.default_rng(seed(rule))
     tested = 0
     uncovered: dict[str, None] = {}
@@ -279,9 +280,9 @@ def _explain_conflict(rule: Rule, sample: Sample, conflict: Conflict) -> Counter
 
 
 def _prove(blank: Verdict, rule: Rule, every: Sequence[Hit]) -> Verdict:
-    """The verdict on a rule that no number refutes: for every shape by one prover, else for sampled ones by the other.
+    """The verdict on a rule that no number refutes: one prover tries every shape, and then another the sampled ones.
 
-    A prover that fails is at fault, not the rule, which is then only tested.
+    If a prover fails, the fault is its own, and the rule counts as tested.
     """
     faults: list[str] = []
     has_facts = any(leaf.nonneg or leaf.nonzero for hit in every for leaf in hit.sample.leaves)
@@ -304,10 +305,10 @@ _Result = TypeVar("_Result")
 
 
 def _guard(prove: Callable[[], _Result], *, default: _Result, faults: list[str]) -> _Result:
-    """What a prover says, `default` where it fails."""
+    """The answer of a prover; `default` if it fails."""
     try:
         return prove()
-    except Exception as error:  # of whatever kind: no proof is lost but this one
+    except Exception as error:  # whatever its kind, only this proof is lost
         faults.append(f"{_FAULT} (a prover failed: {describe_error(error)})")
         return default
 

@@ -1,9 +1,9 @@
 """Rules of the user's files that derive facts, put into the rules that ask for these facts.
 
-A derived fact says no more than the conditions of the rule that derives it: a rewrite that asks for the fact is checked
-as a rewrite that asks for these conditions. Chains of derivations have any length: of every deriving rule, and of every
-place at which a rule asks for what it derives, there is one way that goes through it, and derives the rest by the
-fewest rules.
+A derived fact says no more than the conditions of the rule that derives it, so a rewrite that asks for the fact is
+checked as a rewrite that asks for these conditions. Chains of derivations may have any length: for every deriving rule,
+and every place at which a rule asks for the derived fact, one way goes through it and derives the rest by the fewest
+rules.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ...rules.sexpr import Atom, Form, Node
 from .sampling.left_side import Derivation, derivations_in, substitute
 
 _MOST = 120
-"""Ways to derive the facts of a rule that are checked: more take minutes."""
+"""Ways to derive the facts of a rule, at most: to check more takes minutes."""
 _MOST_TOGETHER = 16
-"""Derivations of several facts of one rule are combined with each other, up to this number of combinations."""
+"""Combinations of the derivations of several facts that are all checked; if there are more, only the shortest is."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class TooManyDerivations(Exception):
 
 
 def expand_derived_facts(rule: Rule, declarations: str) -> list[RuleExpansion]:
-    """The rule for each way to derive its facts by the rules among `declarations`; [] where it asks for none of
-    their facts. Raises TooManyDerivations."""
+    """The rule for each way to derive its facts by the rules among `declarations`; [] if it asks for none of their
+    facts. Raises TooManyDerivations."""
     forms = sexpr.read(declarations).forms
     lemmas = _Lemmas([*derivations_in(forms), *_values_set(forms)], frozenset(_functions(forms)))
     form = sexpr.read(rule.text).forms[0]
@@ -64,7 +64,7 @@ def _functions(forms: Sequence[Form]) -> Iterator[str]:
 
 
 def _values_set(forms: Sequence[Form]) -> Iterator[Derivation]:
-    """What rules say of functions, the value as one more argument."""
+    """The values that rules set for functions, as derivations of a fact with the value as one more argument."""
     for form in forms:
         actions = form.items[2] if form.head == "rule" else None
         for action in actions.items if isinstance(actions, Form) else ():
@@ -86,7 +86,7 @@ class _Lemmas:
     functions: frozenset[str]
     _fresh: Iterator[int] = field(default_factory=count)
     _flat: dict[int, tuple[Node, ...]] = field(default_factory=dict)
-    """By the id of a derivation its premises, with lookups of own functions as facts."""
+    """By the id of a derivation its premises, with lookups of the file's own functions as facts."""
 
     def __post_init__(self) -> None:
         heads = {d.conclusion.head for d in self.derivations}
@@ -96,7 +96,7 @@ class _Lemmas:
         self._cost = self._fewest_rules()
 
     def _flatten(self, facts: Sequence[Node]) -> tuple[Node, ...]:
-        """Facts in which no own function is looked up: ``(= v (f x))`` becomes ``(f x v)``."""
+        """Facts without lookups of the file's own functions: ``(= v (f x))`` becomes ``(f x v)``."""
         result: list[Node] = []
         for fact in facts:
             if isinstance(fact, Form) and fact.head == "=" and len(fact.items) == 3:
@@ -127,7 +127,7 @@ class _Lemmas:
     # --- which rules derive a fact
 
     def _fitting(self, fact: Node, facts: Sequence[Node]) -> list[Derivation]:
-        """The rules that derive the fact, but for those that derive it of other literals."""
+        """The rules that derive the fact, without those that derive it for other literals."""
         if not isinstance(fact, Form) or fact.head not in self._by_head:
             return []
         known = dict(_literal_equations(facts))
@@ -135,7 +135,8 @@ class _Lemmas:
         return [d for d in self._by_head[fact.head] if _fits(d.conclusion.items[1:], items)]
 
     def _fewest_rules(self) -> dict[int, float]:
-        """By the id of a derivation how many rules it takes with all that it needs; infinite where it has no end."""
+        """By the id of a derivation the number of rules that it takes, including those for its premises; infinite if it
+        has no end."""
         costs = {id(d): inf for d in self.derivations}
         for _ in self.derivations:
             for d in self.derivations:
@@ -160,8 +161,8 @@ class _Lemmas:
     # --- the ways to derive all facts
 
     def ways(self, facts: Sequence[Node]) -> Iterator[tuple[tuple[str, ...], tuple[Node, ...]]]:
-        """For each way the names of the rules, and the facts with the conditions of these in the place of derived
-        ones."""
+        """For each way the names of its rules, and the facts, with conditions of these rules in place of derived
+        facts."""
         facts = self._flatten(facts)
         steps = self._steps(facts)
         if not steps or not all(steps):
@@ -173,8 +174,8 @@ class _Lemmas:
             yield self._derive(facts, {path[0][0]: path})
 
     def _paths(self, facts: Sequence[Node]) -> Iterator[list[Step]]:
-        """A shortest path of derivations to each place where a rule asks for a fact, and on to each rule that derives
-        it."""
+        """A shortest path of derivations to each place at which a rule asks for a fact, and on to each rule that
+        derives it."""
         waiting: list[list[Step]] = [[step] for steps in self._steps(facts) for step in steps]
         seen: set[int] = set()
         for path in waiting:
@@ -187,7 +188,8 @@ class _Lemmas:
     def _derive(
         self, facts: Sequence[Node], paths: Mapping[int, Sequence[Step]]
     ) -> tuple[tuple[str, ...], tuple[Node, ...]]:
-        """The names of the rules, and the conditions, where derived facts follow these paths by their place."""
+        """The names of the rules, and the conditions, if the facts at the places in `paths` are derived along these
+        paths."""
         by: list[str] = []
         result: list[Node] = []
         firsts = {steps[0][0]: steps[0][1] for steps in self._steps(facts)}
@@ -216,7 +218,7 @@ def _literal_equations(facts: Sequence[Node]) -> Iterator[tuple[str, Atom]]:
 
 
 def _fits(own: Sequence[Node], items: Sequence[Node]) -> bool:
-    """Whether a conclusion and a fact have as many arguments, and no two different literals in one place."""
+    """Whether a conclusion and a fact have the same number of arguments, and no two different literals in one place."""
     pairs = zip(own, items, strict=False)
     return len(own) == len(items) and not any(
         isinstance(a, Atom) and isinstance(b, Atom) and not is_variable(a) and not is_variable(b) and a.text != b.text

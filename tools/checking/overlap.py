@@ -36,7 +36,7 @@ class _Signature:
 
 
 def overlaps(rules: Iterable[Rule]) -> list[Overlap]:
-    """Pairs of rewrites whose left sides are equal but for the names of variables and the order of commutative
+    """Pairs of rewrites whose left sides are equal except for the names of variables and the order of commutative
     operands."""
     seen: defaultdict[str, list[tuple[Rule, _Signature]]] = defaultdict(list)
     result = []
@@ -51,7 +51,7 @@ def overlaps(rules: Iterable[Rule]) -> list[Overlap]:
 
 
 def count_distinct(rules: Iterable[Rule]) -> int:
-    """The number of rules, where those with equal left and right sides count once: they write out the cases of one
+    """The number of rules; those with equal left and right sides count once, as they write out the cases of one
     rewrite. Names and the order of commutative operands make no difference."""
     seen: set[tuple[str, str] | str] = set()
     for rule in rules:

@@ -1,5 +1,5 @@
-"""The right side of a rule on a sample: what the rule makes of it if the e-graph refuses the result, and whether the
-rule makes what its example shows."""
+"""The right side of a rule on a sample: the result that the e-graph refuses, and whether the rule makes what its
+example shows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .sampling.scratch import EClass, Fired
 from .sampling.terms import Argument, Leaf, Term
 
 _PRECISION = 1e-5
-"""Relative: an example may round a number that the rule computes."""
+"""Relative error up to which numbers agree: an example may round a number that the rule computes."""
 _NAMED = frozenset(head for head, sorts in LEAVES.items() if sorts == ("String",))
 """Leaves whose names begin with the number of their sample."""
 
@@ -42,7 +42,7 @@ class _Unmade(Exception):
 
 
 def right_sides(rule: Rule, sample: Sample) -> list[Term | Leaf]:
-    """What the rule makes of the roots of a sample, as far as the sample says it."""
+    """The terms that the rule makes of the roots of a sample, as far as the sample determines them."""
     form = sexpr.read(rule.text).forms[0]
     if form.head == "rule":
         actions = form.items[2].items if isinstance(form.items[2], Form) else ()
@@ -101,7 +101,8 @@ def _types_of_roots(sample: Sample) -> Iterator[str]:
 def makes_example(rule: Rule, hits: Iterable[Hit]) -> bool:
     """Whether on one of the samples of its example the rule made the right side equal to the (first) left side.
 
-    Variables of the left side have the same values on the right; others there may have any value, each one only.
+    Variables of the left side have the same values on the right. Any other variable there may have any value, but only
+    one.
     """
     example = parse_example(rule.example)
     for hit in hits:
@@ -128,7 +129,7 @@ def _matches(pattern: Node, term: Argument, bound: Bindings) -> bool:
 
 
 def _arguments(head: str, term: Argument) -> tuple[Argument, ...] | None:
-    """The arguments of a term that the constructor made; None where another one made it."""
+    """The arguments of a term that the constructor made; None if another one made it."""
     if isinstance(term, Term):
         return term.arguments if term.head == head else None
     if not isinstance(term, Leaf) or term.kind != head:

@@ -24,7 +24,7 @@ _OPSET = 23
 
 
 def before_and_after(hit: Hit) -> tuple[str, str] | None:
-    """The two sides of a rule on one of its samples, a line for each node; None where ONNX cannot say one."""
+    """The two sides of a rule on one of its samples, a line for each node; None if ONNX cannot express one."""
     if not isinstance(hit.outcome, Fired):
         return None
     elements = draw(hit.sample, "ordinary", {}, np.random.default_rng(0))
@@ -62,7 +62,7 @@ class _Writer:
         return None if array is None else TensorType(array.dtype.name, array.shape)
 
     def _name(self, term: Term | Leaf) -> str:
-        """The name of a term, after the nodes that make it are written."""
+        """The name of a term; writes the nodes that make it first."""
         if isinstance(term, Leaf):
             return _leaf_text(term)
         if term.head == "Out":

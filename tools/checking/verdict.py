@@ -13,17 +13,19 @@ KINDS: tuple[Kind, ...] = ("proved", "proved-if", "tested", "assumed", "refuted"
 
 @dataclass(frozen=True)
 class Verdict:
-    """``proved``: equal for all elements; ``proved-if``: under `condition`, which the rule's own left side makes sure
-    of; ``tested``: equal on all numbers tried; ``assumed``: it fires, but makes an operator of another domain, of which
-    only its author knows what it computes; ``refuted``: not equal, or without end, see `counterexample`; ``idle``: no
-    sample made the rule fire, or not its example, so that little or nothing is known; ``unchecked``: the checker itself
-    failed, which says nothing about the rule.
+    """The kind of verdict, and what it rests on.
 
-    `scope` says for which shapes it is proved: ``every rank and size`` (see `unbounded`), ``any shape`` of
-    element-wise operators that do not broadcast, or how many sampled ones. `samples` counts the samples of the left
-    side that fired and were tested in numbers, `settings` the element types, ranks, sizes, attributes and the like that
-    they have between them. `example`: the rule fired on its own example. `uncovered` lists types,
-    ranks, attributes and elements that no sample has. `remark` is about a rule that is true.
+    ``proved``: both sides are equal for all elements. ``proved-if``: they are under `condition`, which the rule's own
+    left side guarantees. ``tested``: they are equal on all numbers tried. ``assumed``: the rule fires, but makes an
+    operator of another domain, and only its author knows what that computes. ``refuted``: the sides differ, or the rule
+    never ends; see `counterexample`. ``idle``: the rule fired on no sample, or not on its example, so that little or
+    nothing is known. ``unchecked``: the checker itself failed, and whether the rule is right stays open.
+
+    `scope` says for which shapes the rule is proved: ``every rank and size`` (see `unbounded`), ``any shape`` of
+    element-wise operators that do not broadcast, or a number of sampled shapes. `samples` counts the samples of the
+    left side on which the rule fired and that were tested in numbers, `settings` the element types, ranks, sizes,
+    attributes and so on of these samples together. `example`: the rule fired on its own example. `uncovered` lists
+    types, ranks, attributes and elements that no sample has. `remark` is about a rule that is true.
     """
 
     rule: str

@@ -1,4 +1,4 @@
-"""Whether a rule ever pays: the costs of its right side and its left, on the samples it fired on."""
+"""Whether a rule ever pays: the costs of its right and left side, on the samples on which it fired."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def _models() -> tuple[CostModel, ...]:
 def remark_on_worth(rule: Rule, hits: Sequence[Hit]) -> str:
     """A remark on the worth of a true rule, or "".
 
-    A rewrite whose right side costs more under every cost model, on every sample, is worse than nothing unless it opens
-    the way for another rule. A birewrite gets no remark.
+    A rewrite whose right side costs more under every cost model, on every sample, only helps if it opens the way for
+    another rule. A birewrite gets no remark.
     """
     fired = [(hit.sample, hit.outcome) for hit in hits if isinstance(hit.outcome, Fired)]
     if rule.text.startswith("(birewrite") or not fired:
         return ""
     try:
         worse = all(_costs_more(sample, outcome, model) for sample, outcome in fired for model in _models())
-    except Unsupported:  # numbers for which an operator has no meaning, which the verdict reports
+    except Unsupported:  # an operator has no meaning for these numbers, which the verdict reports
         return ""
     return "the right side costs more under every cost model" if worse else ""
 
@@ -85,7 +85,7 @@ class _Costs:
             array = value[0] if isinstance(value, tuple) else value
             self.types[number] = None if array is None else TensorType(array.dtype.name, array.shape)
         self.costs = dict.fromkeys(self.fired.classes, inf)
-        for _ in range(len(self.costs) + 1):  # by relaxation, for the classes of a rewrite may be cyclic
+        for _ in range(len(self.costs) + 1):  # by relaxation, because the classes of a rewrite may be cyclic
             for number, nodes in self.fired.classes.items():
                 if any(self._is_constant(node) for node in nodes):
                     self.constants.add(number)

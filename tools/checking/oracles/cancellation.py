@@ -1,8 +1,8 @@
 """A rule tested for cancellation: its right side may lose all digits of a number that its left side keeps.
 
-``2 sigmoid(2 x) - 1`` is tanh(x) over the real numbers, and zero in float32 where x is 1e-8. Inputs of any magnitude
-show it, each operand's apart from the others': numbers of different operands that happen to be nearly equal cancel in
-any sum whose order changes, and are no reason to refuse a rule.
+``2 sigmoid(2 x) - 1`` is tanh(x) over the real numbers, but zero in float32 if x is 1e-8. Inputs of any magnitude show
+this, drawn for each operand apart from the others: if numbers of different operands happen to be nearly equal, they
+cancel in any sum whose order changes, which is no reason to refuse a rule.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from .numeric import Counterexample, blank_counterexample
 from .onnx_oracle import Oracle
 
 CANCELS = "the right side loses all digits by cancellation where the left side keeps them"
-"""How the reason begins why a rule is refuted here."""
+"""The beginning of the reason for which this test refutes a rule."""
 _DRAWS = 32
 """Choices of elements for a sample."""
 _EXPONENTS = (-27.0, 20.0)
-"""Exponents of two of inputs: from those whose square float32 does not tell from zero beside 1, to a million."""
+"""Exponents of two of inputs: from numbers whose square vanishes beside 1 in float32, up to a million."""
 _WEIGHTS = (-5.0, 5.0)
-"""The same of stored constants."""
+"""Exponents of two of stored constants: weights of models are rarely smaller or larger."""
 _SPREAD = 1.0
 """How far the exponents of one operand lie apart in every second draw."""
 _LOST = 0.05
-"""Relative: a result this far from the real number has lost it."""
+"""Relative error: a result this far from the real number has lost its digits."""
 _KEPT = 0.002
-"""Relative: a result this near has its digits, and keeps them however its operators round."""
+"""Relative error: a result this near to the real number has kept its digits, however its operators round."""
 _LEAST = {"real": 2.0**-36, "approx": 2.0**-6}
-"""The least number that has to be kept, by what a rule claims."""
+"""The smallest number whose digits the right side has to keep, by the rule's claim."""
 _FARTHEST = 100
-"""The exponent of two up to which numbers lie far from the ends of the range of float32, and its opposite."""
+"""Exponent of two: numbers between its power and the reciprocal of that are far from the ends of float32's range."""
 _TRIALS = 3
 """How often the left side is rounded at random."""
 
@@ -68,7 +68,7 @@ class _RoundedEvaluation(Evaluation):
 def find_cancellation(hits: Sequence[Hit], sound: str, random: np.random.Generator) -> Counterexample | None:
     """Elements for which the right side of a rule loses a number by cancellation that the left side keeps.
 
-    It has to be lost in ONNX Runtime, too, or in numpy where that has no kernel.
+    ONNX Runtime has to lose it, too; if that has no kernel, numpy alone decides.
     """
     for hit in smallest_and_largest(hits):
         if not isinstance(hit.outcome, Fired):

@@ -1,9 +1,9 @@
-"""A rule tested near the ends of float types: what its right side computes on the way may overflow, or round to zero,
-where the left side stays an ordinary number.
+"""A rule tested near the ends of float types: an intermediate result of its right side may overflow, or round to zero,
+although the left side stays an ordinary number.
 
-The numbers of extended precision stand for the reals. Both sides are computed in it, once as they are and once with
-every result of an operator held to a range: the left side to magnitudes that are no matter for the type, the right side
-to all that the type has. So nothing but range can make a difference, and rounding never does.
+The numbers of extended precision stand for the reals. Both sides are computed in it twice, the second time with every
+result of an operator held to a range: the left side to magnitudes that are harmless for the type, the right side to the
+full range of the type. So only range can make a difference, and rounding never does.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from .numeric import Counterexample, blank_counterexample
 from .onnx_oracle import Oracle
 
 LEAVES_RANGE = "the right side leaves the range of"
-"""How the reason begins why a rule is refuted here."""
+"""The beginning of the reason for which this test refutes a rule."""
 _EXACT = 1e-6
-"""Relative: results of extended precision this near are the same number."""
+"""Relative error up to which results of extended precision are the same number."""
 _NEAR = 0.05
-"""Relative: a result of a float type this near to the real one has not lost its number to the range."""
+"""Relative error up to which a result of a float type has not lost its number to the range."""
 _DRAWS = 40
 """Choices of elements for a sample and a type."""
 _FEW = 2
-"""Small samples that are tried, and large ones."""
+"""How many small samples are tried, and how many large ones."""
 _ORDINARY_EXPONENTS = (-4.0, 7.0)
 """Exponents of two of the numbers that most functions are written for."""
 _END = 1 / 12
-"""The share of the exponents that are those of small numbers, and of large ones."""
+"""Share of the exponents, at either end of their range, that count as those of small and of large numbers."""
 _SHARE_OF_ORDINARY = 0.2
-"""The share of operands that have such numbers whatever the others are."""
+"""Share of operands that have numbers with ordinary exponents, whatever the other operands have."""
 
 
 @dataclass(frozen=True)
 class FloatRange:
     """Magnitudes of a float type at which a rule is tried, as exponents of two.
 
-    `inputs` are of what is read, `results` of what the left side computes, and `weights` how far the weights of a model
-    are from 1. A number that becomes zero is lost if it is at least `least_loss`. As many `operands` at a time are of
-    any magnitude, the others of an ordinary one.
+    `inputs` are the magnitudes of inputs, `results` those of all results of the left side, and `weights` says how far
+    the weights of a model are from 1. A number that becomes zero is lost if it is at least `least_loss`. At most
+    `operands` operands at a time have any magnitude, the others an ordinary one.
     """
 
     dtype: str
@@ -74,14 +74,15 @@ ORDINARY = (
     FloatRange("float32", inputs=(-80, 54), results=(-116, 100), least_loss=-36, weights=5, operands=2),
     FloatRange("float16", inputs=(-9, 7), results=(-9, 11), least_loss=-9, weights=2, operands=2),
 )
-"""From shares of a softmax to products of long sums, which operators make of inputs of any size. Two such numbers have
-a product that is no infinity, so that factors may change places. bfloat16 has the range of float32; that of float64 is
-as much wider as nothing computes."""
+"""From shares of a softmax to products of long sums, as operators make them from inputs of any size. The product of two
+such inputs is finite, so that factors may change places. bfloat16 has the range of float32; no model comes near the
+ends of float64."""
 NEARLY_ALL = (
     FloatRange("float32", inputs=(-116, 118), results=(-116, 118), least_loss=-116, weights=5, operands=99),
     FloatRange("float16", inputs=(-9, 11), results=(-9, 11), least_loss=-9, weights=2, operands=99),
 )
-"""All that stays a factor of 2^10, for float16 of 2^5, away from the least number of full precision and the largest."""
+"""All numbers that are a factor of 2^10, for float16 of 2^5, away from the smallest number of full precision and from
+the largest."""
 
 
 class _HeldEvaluation(Evaluation):
@@ -92,7 +93,8 @@ class _HeldEvaluation(Evaluation):
     in_every_order: bool = False
 
     def hold(self, low: float, high: float, in_every_order: bool = False) -> None:
-        """Hold what is computed from now on to a range; long products `in_every_order` of multiplying."""
+        """Hold all further results to a range; with `in_every_order`, also partial products of a long product in any
+        order."""
         self.low, self.high, self.in_every_order = low, high, in_every_order
         self._computed.clear()
 
@@ -103,7 +105,8 @@ class _HeldEvaluation(Evaluation):
         return tuple(map(self._held, value)) if isinstance(value, tuple) else self._held(value)
 
     def _held_product(self, product: Any, arguments: list[Any]) -> Array:
-        """The product where no order of multiplying leaves the range: ONNX says none."""
+        """The product if no order of multiplication leaves the range, since ONNX prescribes no order; else zero or
+        infinity."""
         size, ones = np.abs(arguments[0]), np.ones_like(arguments[0])
         largest, least = (
             super(_HeldEvaluation, self)._compute("ReduceProd", [part(size, ones), *arguments[1:]])
@@ -124,7 +127,7 @@ def find_lost_number(
 ) -> Counterexample | None:
     """Elements in `ranges` for which the right side of a rule loses a number that the left side keeps.
 
-    It has to be lost in ONNX Runtime, too, or in numpy where that has no kernel.
+    ONNX Runtime has to lose it, too; if that has no kernel, numpy alone decides.
     """
     chosen = smallest_and_largest(hits)
     for bounds in ranges:
@@ -141,8 +144,8 @@ def find_lost_number(
 
 
 def smallest_and_largest(hits: Sequence[Hit]) -> list[Hit]:
-    """Small samples, which say most where a rule is wrong, and large ones, which try many numbers at a time, of those
-    in which the most leaves may have any magnitude."""
+    """The smallest samples, which show best why a rule is wrong, and the largest, which try many numbers at a time,
+    among those with the most inputs."""
 
     def size(hit: Hit) -> int:
         return sum(prod(leaf.type.shape) for leaf in hit.sample.named_leaves)
@@ -219,7 +222,7 @@ def _compare(sample: Sample, fired: Fired, elements: dict[str, Array], bounds: F
 
 
 def _losses(left: Array, right: Array, bounds: FloatRange) -> Array:
-    """Where the left side is a number, and the right side another one, or none."""
+    """For each element whether the left side is a number, and the right side another one, or none."""
     if not is_float(left) or left.shape != right.shape:
         return np.zeros(left.shape, bool)
     counts = ~np.isfinite(right) | (np.abs(left) >= 2.0**bounds.least_loss)
@@ -235,7 +238,7 @@ def _confirm(
     real: Array,
     lost: Array,
 ) -> Counterexample | None:
-    """The counterexample where ONNX Runtime computes the left side in the float type, and loses the right side."""
+    """The counterexample, if ONNX Runtime computes the left side in the float type, and loses the right side."""
     narrow = {n: a.astype(bounds.dtype) if is_float(a) else a for n, a in elements.items()}
     evaluation = Evaluation(sample, fired, narrow, {"float32": bounds.dtype})
     try:

@@ -1,7 +1,8 @@
-"""Elements beside the places where a decision flips: neighbouring numbers that rounding decides about.
+"""Elements beside the places at which a decision flips: neighbouring numbers that rounding decides about.
 
-Near ties of usual numbers meet the flips that these have. Bisection finds those of any sample, whatever its constants
-are: between two draws about which an operator decides otherwise, the last two numbers about which it still does.
+Near ties of usual numbers only find flips at these numbers. Bisection finds the flips of any sample, whatever its
+constants are: it starts with two draws about which an operator decides differently, and ends with two neighbouring
+numbers about which it still does.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from ..sampling.samples import Sample
 from ..sampling.scratch import Fired
 
 ENDS: tuple[Range, ...] = ("ordinary", "ordinary", "large", "large")
-"""How the elements are drawn of which every two are the ends of a bisection."""
+"""How elements are drawn; every two of these draws are the ends of a bisection."""
 FEW_ENDS: tuple[Range, ...] = ("ordinary", "large", "large")
-"""The same where there are many samples of a kind."""
+"""The same for a rule with many samples of a kind."""
 _STEPS = 80
-"""Halvings at most: enough for two numbers of float64 and what lies between them, unless that is near zero."""
+"""Halvings at most: enough to reach neighbouring numbers of float64, unless these are near zero."""
 _NEIGHBOURS = 4
 """Choices of elements beside each flip."""
 _FARTHEST = 2
-"""By how many last bits elements beside a flip are off."""
+"""Distance of elements from a flip at most, in units of their last bit."""
 
 
 def beside_flips(
@@ -37,7 +38,7 @@ def beside_flips(
     `dtypes` renames element types."""
 
     def decide(elements: dict[str, Array]) -> Array | None:
-        """The decisions of all operators that decide, None where an operator has no meaning."""
+        """The decisions of all operators that decide; None if an operator has no meaning."""
         evaluation = Evaluation(sample, fired, elements, dtypes)
         try:
             with np.errstate(all="ignore"):

@@ -22,10 +22,11 @@ from .flips import FEW_ENDS, beside_flips
 from .onnx_oracle import Disagreement, Oracle
 
 _ROUNDING = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52, "longdouble": 2.0**-50}
-"""Relative, of one operation by type; literals have the precision of float64 in any type."""
+"""Relative rounding error of one operation by type; literals have the precision of float64 in any type."""
 _FACTORS = {"float16": 64.0, "float32": 4096.0, "float64": 4096.0, "longdouble": 256.0}
-"""How far two sides may lie apart, in roundings of the largest intermediate number. Extended precision tells whether
-they are equal; in the others one side may be the more accurate, as a normalisation that adds no constant first."""
+"""How far two sides may lie apart, in roundings of the largest intermediate number. Extended precision shows whether
+they are equal; in the other types one side may be more accurate, such as a normalisation that adds no constant
+first."""
 _FEW = 24
 """Samples with a leaf of fewer elements than this are drawn several times, so that each special value has its turn."""
 _REPETITIONS = 6
@@ -36,8 +37,8 @@ _DRAWS_OF_ZEROS = 8
 
 @dataclass(frozen=True)
 class Counterexample:
-    """Elements for which a rule is wrong: the sample, its leaves, and what the two sides are at one position. `made` is
-    what the rule makes of the sample, where that is known."""
+    """Elements for which a rule is wrong: the sample, its leaves, and the two sides at one position. `made` is the term
+    that the rule makes of the sample; "" if that is not known."""
 
     sample: str
     elements: Mapping[str, Any]
@@ -58,7 +59,7 @@ class NumericTest:
 
 @dataclass(frozen=True)
 class _Draw:
-    """One evaluation: how elements are drawn, which float type is computed as which, and that type."""
+    """One evaluation: how elements are drawn, which float type is computed as which, and the latter type."""
 
     kind: Range
     dtypes: dict[str, str] = field(default_factory=dict)
@@ -71,18 +72,22 @@ def test_sample(
 ) -> NumericTest:
     """Compare all ways to compute the classes that the rule touched.
 
-    ``exact``: equal bit by bit, the sign of zero and NaN included, for all elements; on ordinary ones in ONNX Runtime,
-    too, whose kernels may add in another order, and on both zeros, of which they take the one that comes first as the
-    larger one. ``real``: for finite elements
-    equal within rounding and finite together, as far as the wide exponents of extended precision show, and in any
-    precision finite where the left side stays far from overflow; for NaN and infinities equal wherever the left side
-    is finite, so that a guard against them still holds; constants of the model are finite. ``approx``: within rounding
-    where everything is finite. Where an operator decides about floats, ``exact`` and ``real`` rules have to decide
-    alike near ties, too.
+    ``exact``: both sides are equal bit by bit for all elements, including the sign of zero and NaN. They are so in ONNX
+    Runtime, too, whose kernels may add in another order, for ordinary elements and for both zeros, of which its kernels
+    take the first as the larger one.
 
-    A right side that has no meaning where the left side has one is a counterexample. One in numbers counts only where
-    `oracle` gives the left side the same value. Implementations do not agree on which of two zeros is the larger one:
-    both are tried. With `only_flips`, the draws are those beside a few flips of decisions. Raises Unsupported where the
+    ``real``: for finite elements both sides are equal within rounding and finite together, as far as the wide exponents
+    of extended precision show, and in any precision the right side is finite if the left side stays far from overflow.
+    For NaN and infinities they are equal wherever the left side is finite, so that a guard against them still works;
+    constants of the model are finite.
+
+    ``approx``: both sides are equal within rounding if everything is finite.
+
+    If an operator decides about floats, ``exact`` and ``real`` rules have to decide alike near ties, too.
+
+    A right side without a meaning is a counterexample if the left side has one. A difference in numbers counts only if
+    `oracle` gives the left side the same value. Implementations do not agree on which of two zeros is the larger one,
+    so both are tried. With `only_flips`, the draws are those beside a few flips of decisions. Raises Unsupported if the
     left side never has a meaning.
     """
     tested = False
@@ -124,8 +129,8 @@ def test_sample(
 
 
 def _beyond_own_error(evaluation: Evaluation, found: _Difference, drawn: _Draw) -> _Difference | None:
-    """The difference without the places at which rounding moves the left side itself about as far, as in a quotient by
-    the deviation of nearly equal numbers."""
+    """The difference without the places at which the rounding error of the left side itself is about as large, as in a
+    quotient by the deviation of nearly equal numbers."""
     left, right = found.pair.left, found.pair.right
     if found.pair.root < 0 or left.shape != right.shape or left.dtype != right.dtype or not is_float(left):
         return found
@@ -147,13 +152,14 @@ def _beyond_own_error(evaluation: Evaluation, found: _Difference, drawn: _Draw) 
 
 
 _OWN_SHARE = 0.25
-"""A difference counts that is more than four times the error of the left side."""
+"""Share of a difference up to which the rounding error of the left side may come: the difference counts if it is at
+least four times that error."""
 
 
 def _drawn(
     sample: Sample, fired: Fired, sound: str, random: np.random.Generator
 ) -> Iterator[tuple[_Draw, dict[str, Array]]]:
-    """Every draw of a sample with its elements: where an operator decides about floats, near ties too."""
+    """Every draw of a sample with its elements; near ties, too, if an operator decides about floats."""
     for each in _draws(sample, sound):
         yield each, draw(sample, each.kind, each.dtypes, random, finite_constants=sound != "exact")
     if sound != "approx" and not sample.is_empty and not sample.outgrows and decides(sample, fired):
@@ -242,7 +248,7 @@ class _Difference:
 def _first_difference(
     evaluation: Evaluation, sound: str, drawn: _Draw, underflows: Sequence[str]
 ) -> _Difference | None:
-    """The first difference. Where a number rounded to zero on the way (`underflows`), finite results may differ unless
+    """The first difference. If a number rounded to zero on the way (`underflows`), finite results may differ unless
     they are decisions."""
     pairs = [pair for pair in evaluation.comparisons() if not pair.is_of_one]
     limits: tuple[float, bool] | None = None
@@ -256,15 +262,15 @@ def _first_difference(
         limits = limits or _limits(evaluation, sound, drawn, underflows)
         wrong = _is_wrong(pair.left, pair.right, sound, drawn, *limits)
         if drawn.kind in ("raised", "high"):
-            wrong &= pair.left != 0  # a quotient by what overflowed on the left, too
+            wrong &= pair.left != 0  # zero is a quotient by a number that overflowed on the left, too
         if wrong.any():
             return _Difference(pair, [tuple(map(int, at)) for at in np.argwhere(wrong)], "values differ")
     return None
 
 
 def _limits(evaluation: Evaluation, sound: str, drawn: _Draw, underflows: Sequence[str]) -> tuple[float, bool]:
-    """The largest number of an evaluation, infinite where one rounded to zero, but not near ties; and whether it is
-    calm."""
+    """The largest number of an evaluation, or infinity if a number rounded to zero, except near ties; and whether the
+    evaluation is calm."""
     loose = underflows and drawn.kind != "near"
     scale = np.inf if loose else _scale(evaluation.intermediate, evaluation.elements.values())
     calm = evaluation.is_calm if sound == "approx" else evaluation.left_is_calm and not evaluation.has_lost_constant
@@ -284,7 +290,7 @@ def _scale(*groups: object) -> float:
 
 
 def _is_wrong(left: Array, right: Array, sound: str, drawn: _Draw, scale: float, calm: bool) -> Array:
-    """Where the right side is wrong, see `test_sample`."""
+    """For each element whether the right side is wrong; `test_sample` says when."""
     if sound == "exact" or not is_float(left):
         return np.asarray(~is_identical(left, right))
     same = (left == right) | (np.isnan(left) & np.isnan(right))
@@ -296,7 +302,7 @@ def _is_wrong(left: Array, right: Array, sound: str, drawn: _Draw, scale: float,
         return np.zeros(left.shape, bool)
     if sound == "approx":
         return np.asarray(~same & ~near)
-    # where both sides are undefined, either infinity may stand for that
+    # if both sides are undefined, either may be an infinity of any sign, or NaN
     return np.asarray((finite & ~near) | (np.isfinite(left) != np.isfinite(right)))
 
 
@@ -330,7 +336,7 @@ def _meaningless(evaluation: Evaluation, error: str) -> Counterexample:
 
 
 def blank_counterexample(evaluation: Evaluation, reason: str) -> Counterexample:
-    """A counterexample with the elements of the leaves, that says nothing about a position."""
+    """A counterexample with the elements of the leaves and the reason, but no position."""
     sample = evaluation.sample
     if sample.open_axes:
         places = ", ".join(f"axis {axis} of {name}" for name, axis in sample.open_axes)

@@ -1,6 +1,6 @@
 """The second oracle: ONNX Runtime and ONNX's shape inference, beside the meaning in numpy.
 
-One implementation may be at fault; two that agree are taken to be right. ONNX judges sampled terms as models.
+One implementation may be at fault; two that agree count as right. Sampled terms become models that ONNX judges.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import onnxruntime
 
 _CLOSE = 1e-3
-"""Two implementations of the left side agree within this share of the value, or of a thousandth of the largest number
-among the elements: that a rule is wrong shows in wider precision."""
+"""Two implementations of the left side agree if they differ by at most this share of the value, or of a thousandth of
+the largest number among the elements. The bound may be loose, because wider precision shows whether a rule is wrong."""
 _OPSET = 24
 _IR_VERSION = 10
 _STASH_TYPE = 1
@@ -40,7 +40,7 @@ _INPUTS_OF_RESIZE = {"roi": np.float32, "scales": np.float32, "sizes": np.int64}
 
 
 class Disagreement(Exception):
-    """The oracles do not give the left side one value, so that nothing follows from it."""
+    """The oracles do not give the left side the same value, so that nothing follows from it."""
 
 
 class _Inexpressible(Exception):
@@ -48,18 +48,18 @@ class _Inexpressible(Exception):
 
 
 class Refused(Exception):
-    """The model is no valid ONNX, or cannot be run on these elements."""
+    """The model is no valid ONNX, or cannot run on these elements."""
 
 
 class KernelMissing(Exception):
-    """ONNX Runtime implements no operator of the model for its element types."""
+    """ONNX Runtime lacks a kernel for an operator of the model and its element types."""
 
 
 @dataclass
 class Oracle:
-    """Judges one sample. `reasons` says what it could not judge; `alone`: it left a counterexample to numpy alone;
-    `computed`: the roots, and what the rule made of them, as ONNX Runtime computed them of the elements of `judged`,
-    where it has all kernels."""
+    """Judges one sample. `reasons` says what it could not judge. `alone` is true once numpy alone decided about a
+    counterexample. `computed` has the roots and the results of the rule, as ONNX Runtime computed them from the
+    elements of `judged`, if it has all kernels."""
 
     sample: Sample
     fired: Fired
@@ -70,13 +70,13 @@ class Oracle:
 
     @property
     def placement(self) -> Placement:
-        """Where the sample's terms are in the e-graph."""
+        """The classes of the sample's terms in the e-graph."""
         return Placement(self.sample, self.fired)
 
     def refusal(self, evaluation: Evaluation) -> str:
-        """Why ONNX refuses what the rule made while it takes the left side; "" where it takes both.
+        """Why ONNX refuses the result of the rule although it takes the left side; "" if it takes both.
 
-        That ONNX Runtime stops at an empty tensor, as some of its kernels do, is no fault of a rule.
+        If ONNX Runtime stops at an empty tensor, as some of its kernels do, that is no fault of the rule.
         """
         self.judged = evaluation
         if self._runs_at_once(evaluation):
@@ -102,8 +102,8 @@ class Oracle:
         return ""
 
     def _runs_at_once(self, evaluation: Evaluation) -> bool:
-        """Whether ONNX takes both sides as one model, and ONNX Runtime has computed them. Most do; only where they do
-        not it matters which side is at fault."""
+        """Whether ONNX takes both sides as one model, and ONNX Runtime has computed them. Most samples pass; if not,
+        each side is judged alone to find which is at fault."""
         sides = [[t for t in terms if t != Leaf("Absent")] for terms in (self.sample.roots, self.placement.after())]
         try:
             model = term_model([*sides[0], *sides[1]], evaluation.dtypes)
@@ -115,7 +115,7 @@ class Oracle:
         return True
 
     def unequal_bits(self, evaluation: Evaluation) -> tuple[Array, Array, tuple[int, ...]] | None:
-        """The two sides of a root, and a place at which ONNX Runtime computes other bits, all NaN being one."""
+        """The two sides of a root, and a place at which ONNX Runtime computes different bits; any two NaN are equal."""
         if self.computed is None or (evaluation is not self.judged and not self._runs_at_once(evaluation)):
             return None
         for left, right in zip(*self.computed, strict=True):
@@ -128,12 +128,12 @@ class Oracle:
     def confirm(
         self, evaluation: Evaluation, pair: Comparison, places: Sequence[tuple[int, ...]], sound: str
     ) -> tuple[int, ...]:
-        """The first of the places where two sides differ at which both oracles give the left side one value, and
-        neither gives the right side the same. Raises Disagreement where there is none.
+        """The first of the places at which both oracles give the left side the same value, and neither gives that value
+        to the right side. Raises Disagreement if there is none.
 
-        Of two zeros implementations return one or the other: there it is enough that each sees a difference. For a
-        rule that claims bits, ONNX's reference may see it in the place of ONNX Runtime, which rounds some casts twice,
-        and for any rule an overflow of float16, in which ONNX Runtime computes little itself.
+        Implementations return one or the other of two zeros, for which it is enough that each oracle sees a difference.
+        ONNX's reference may see it in place of ONNX Runtime: for a rule that claims equal bits, because ONNX Runtime
+        rounds some casts twice, and for any rule if float16 overflows, in which ONNX Runtime computes little itself.
         """
         if pair.root < 0 or pair.left.shape != pair.right.shape or pair.left.dtype != pair.right.dtype:
             return places[0]
@@ -168,15 +168,15 @@ class Oracle:
         raise Disagreement(f"the oracles disagree on the right side of {subject}")
 
     def sides(self, evaluation: Evaluation, pair: Comparison) -> tuple[Array | None, Array | None]:
-        """The two sides of a root by ONNX Runtime, or ONNX's reference; None where neither computes one."""
+        """The two sides of a root by ONNX Runtime, or by ONNX's reference; None if neither computes one."""
         term = self.placement.term(pair.node, self.fired.roots[pair.root])
         left = _compute(self.sample.roots[pair.root], evaluation)
         return left, None if left is None or term is None else _compute(term, evaluation)
 
 
 def _compute(term: Term | Leaf, evaluation: Evaluation, by_standard: bool = False) -> Array | None:
-    """The value of a term by ONNX Runtime, or by ONNX's reference where that has no kernel or `by_standard`; None for
-    neither."""
+    """The value of a term by ONNX Runtime, or by ONNX's reference if ONNX Runtime has no kernel or with `by_standard`;
+    None if neither computes it."""
     run = _run_reference if by_standard else run_model
     try:
         return run(term_model([term], evaluation.dtypes), evaluation.elements)[0]
@@ -187,9 +187,9 @@ def _compute(term: Term | Leaf, evaluation: Evaluation, by_standard: bool = Fals
 def _differ_by_standard(
     root: Term | Leaf, term: Term | Leaf, evaluation: Evaluation, known: Array
 ) -> list[tuple[int, ...]]:
-    """The places at which ONNX's reference gives two sides other integers, the left one what is known of it.
+    """The places at which ONNX's reference gives two sides different integers, and the left one its known value.
 
-    It wraps, as ONNX says; ONNX Runtime's sums stop at the ends of the range.
+    The reference wraps around, as ONNX says; ONNX Runtime's sums stop at the ends of the range.
     """
     left, right = (_compute(each, evaluation, by_standard=True) for each in (root, term))
     if left is None or right is None or not left.shape == right.shape == known.shape:
@@ -206,7 +206,7 @@ def _valid_model(terms: Sequence[Term | Leaf], evaluation: Evaluation) -> onnx.M
 
 
 def _run_kernels(model: onnx.ModelProto, evaluation: Evaluation) -> list[Array] | None:
-    """What ONNX Runtime computes; None where it lacks a kernel. Raises Refused where it fails."""
+    """The outputs by ONNX Runtime; None if it lacks a kernel. Raises Refused if it fails."""
     try:
         return run_model(model, evaluation.elements, reference=False)
     except KernelMissing:
@@ -244,7 +244,7 @@ def _is_rounded_apart(one: np.generic, other: np.generic) -> bool:
 
 
 def _overflows(one: np.generic, other: np.generic) -> bool:
-    """Whether only the second number is infinite or none."""
+    """Whether the second number, and not the first, is infinite or NaN."""
     return bool(np.isfinite(one) and not np.isfinite(other))
 
 
@@ -279,7 +279,7 @@ class _TermWriter:
     names: dict[Term | Leaf, str] = field(default_factory=dict)
 
     def value(self, term: Argument) -> str:
-        """The name of a term's value, with the nodes that make it; that of the first output of several."""
+        """The name of a term's value, or of the first if it has several; writes the nodes that make it."""
         if not isinstance(term, (Term, Leaf)):
             raise _Inexpressible(f"{term!r} is no tensor")
         if term not in self.names:
@@ -365,10 +365,10 @@ def infer_types(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def run_model(model: onnx.ModelProto, elements: Mapping[str, Array], *, reference: bool = True) -> list[Array]:
-    """Run a model in ONNX Runtime, unoptimised, on one thread; in ONNX's reference where a kernel is missing.
+    """Run a model in ONNX Runtime, unoptimised, on one thread; in ONNX's reference if a kernel is missing.
 
-    The inputs get the elements of their names, cast to their types. Raises Refused, and KernelMissing where neither
-    implements the model or `reference` is False.
+    The inputs get the elements of their names, cast to their types. Raises Refused, and KernelMissing if ONNX Runtime
+    lacks a kernel and the reference does not implement the model, or `reference` is False.
     """
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
@@ -376,7 +376,7 @@ def run_model(model: onnx.ModelProto, elements: Mapping[str, Array], *, referenc
         if lack := _lacks(model, elements):
             raise RuntimeError(lack)
         return [np.asarray(a) for a in _session(model.SerializeToString()).run(None, _feeds(model, elements))]
-    except (state.NotImplemented, RuntimeError) as error:  # the latter where numpy has no such element type
+    except (state.NotImplemented, RuntimeError) as error:  # the latter if numpy has no such element type
         if not reference:
             raise KernelMissing(str(error)) from None
     except (state.Fail, state.InvalidGraph, state.InvalidArgument, state.RuntimeException) as error:
@@ -385,7 +385,8 @@ def run_model(model: onnx.ModelProto, elements: Mapping[str, Array], *, referenc
 
 
 def _lacks(model: onnx.ModelProto, elements: Mapping[str, Array]) -> str:
-    """What ONNX Runtime does not compute without saying so: it ends the process in empty recurrent networks."""
+    """What ONNX Runtime lacks without reporting it, as a sentence; "" if nothing. It ends the process in empty
+    recurrent networks."""
     nodes = model.graph.node
     if any(a.name == "stash_type" and a.i != _STASH_TYPE for node in nodes for a in node.attribute):
         return "ONNX Runtime knows one stash_type"
@@ -399,12 +400,12 @@ def _feeds(model: onnx.ModelProto, elements: Mapping[str, Array]) -> dict[str, A
 
 
 def _run_reference(model: onnx.ModelProto, elements: Mapping[str, Array]) -> list[Array]:
-    """Run a model in ONNX's reference. Raises KernelMissing where that does not implement it."""
+    """Run a model in ONNX's reference. Raises KernelMissing if that does not implement it."""
     from onnx.reference import ReferenceEvaluator
 
     try:
         outputs: Any = ReferenceEvaluator(model).run(None, _feeds(model, elements))
-    except Exception as error:  # numpy's, for whatever the reference does not foresee
+    except Exception as error:  # numpy's, in cases that the reference does not foresee
         raise KernelMissing(str(error)) from None
     return [np.asarray(a) for a in outputs]
 

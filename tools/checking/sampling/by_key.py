@@ -1,7 +1,7 @@
-"""Operators that a rule names by key though the operator table has a row for them: terms of the row's constructor.
+"""Operators that a rule names by key although the operator table has a row for them: made terms of its constructor.
 
-``(Out (Op "com.microsoft.Gelu" (Cons x (Nil))) 0)`` and ``(MicrosoftGelu x)`` are one operator; only of the second the
-checker knows what it computes.
+``(Out (Op "com.microsoft.Gelu" (Cons x (Nil))) 0)`` and ``(MicrosoftGelu x)`` are one operator, but the checker knows
+only what the second computes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from .terms import literal_text
 
 _Operand = TypeVar("_Operand")
 _READ = {"f64": float, "i64": int, "Ints": tuple, "String": str}
-"""What makes a literal of each kind from a value that stands in a key."""
+"""For each kind of literal the function that makes it from a value in a key."""
 
 
 def key_misfit(key: str) -> str:
-    """What a key of an operator with a row in the table says that the row does not have; "" for all other keys."""
+    """The attributes in a key of an operator that its row in the table does not have, as a sentence; "" if there are
+    none or the operator has no row."""
     parsed = parse_operator_key(key)
     row = None if parsed is None else _row(*parsed[:2])
     if parsed is None or row is None:
@@ -39,7 +40,7 @@ def _row(domain: str, op_type: str) -> OperatorSchema | None:
 def _arguments(
     row: OperatorSchema, attributes: Mapping[str, Any], operands: Sequence[_Operand], absent: _Operand
 ) -> list[_Operand | Value] | None:
-    """The arguments of a row's constructor; None where the key and the operands do not fit the row."""
+    """The arguments of a row's constructor; None if the key and the operands do not fit the row."""
     least = sum(not operand.optional for operand in row.operands)
     known = {attribute.name for attribute in row.attributes}
     if attributes.keys() - known or not least <= len(operands) <= len(row.operands):
@@ -103,11 +104,11 @@ def _list_items(node: Node) -> list[Node] | None:
     return items if isinstance(node, Form) and node.head == "Nil" else None
 
 
-# --- in what a rule made
+# --- in the result of a rule
 
 
 def name_operators(fired: Fired) -> Fired:
-    """What a rule made, with nodes of the rows' constructors in the place of nodes with computed keys."""
+    """The result of a rule, in which nodes of the rows' constructors replace nodes with computed keys."""
     classes = fired.classes
     if not any(node.head == "Op" for nodes in classes.values() for node in nodes):
         return fired

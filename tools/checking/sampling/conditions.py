@@ -36,7 +36,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Type:
-    """The type of a sampled tensor; `value` is the only number among its elements, where it is a constant of one."""
+    """The type of a sampled tensor; if it is a constant of one number, `value` is that number."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -267,7 +267,7 @@ def _agrees(item: Node, value: Value, environment: Environment, binding: dict[st
 
 
 class Test:
-    """A condition that may be told without the e-graph; `literals` are its variables of literals."""
+    """A condition that Python may decide without the e-graph; `literals` are its variables of literals."""
 
     def __init__(self, condition: Form) -> None:
         self.literals = _literals_of(condition)
@@ -276,7 +276,7 @@ class Test:
         self._sides = tuple(map(expression, condition.items[1:]))
 
     def holds(self, environment: Environment) -> bool | None:
-        """Whether it holds; None where that depends on facts of the e-graph or on unbound variables."""
+        """Whether it holds; None if that depends on facts of the e-graph or on unbound variables."""
         if not environment.literals.keys() >= self._read_first:
             return None
         try:
@@ -288,12 +288,12 @@ class Test:
 
 
 def compile_tests(conditions: Iterable[Node]) -> list[Test]:
-    """The tests among some conditions; of the others only the e-graph knows whether they hold."""
+    """The tests among some conditions; only the e-graph knows whether the others hold."""
     return [Test(c) for c in conditions if isinstance(c, Form) and c.head in _TESTS]
 
 
 def _read_first(node: Form) -> Iterator[str]:
-    """The variables of literals that are read before anything is computed, which may fail."""
+    """The variables of literals that are read before any computation, which may fail."""
     for item in node.items[1:]:
         if isinstance(item, Form):
             if item.head not in _LOOKUPS:
@@ -364,7 +364,7 @@ def propagate(equations: Sequence[Equation], environment: Environment) -> Sequen
 
 
 def first_value(expressions: Sequence[Expression], environment: Environment) -> Value | None:
-    """The value of the first expression that can be computed by now; None where none can."""
+    """The value of the first expression that can be computed by now; None if none can."""
     for each in expressions:
         try:
             return each(environment)

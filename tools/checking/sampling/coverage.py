@@ -1,7 +1,7 @@
-"""Settings of samples: element types, ranks, sizes, attributes; which samples to keep, and the settings of none.
+"""Settings of samples (element types, ranks, sizes, attributes): which samples to keep, and which settings none has.
 
-Faults that take two settings together are common, those that take three rare (Kuhn, Wallace and Gallo, IEEE TSE 2004):
-samples are kept so that every pair of settings that some sample has stays.
+Faults that take two settings together are common, those that take three rare (Kuhn, Wallace and Gallo, IEEE TSE 2004).
+So the samples to keep are chosen to have as many pairs of settings as possible.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def settings(sample: Sample) -> frozenset[str]:
 
 
 def symbolic_settings(sample: Sample) -> frozenset[str]:
-    """Which axes have a symbolic size, whether alone or with others, the sizes in its place: none, one or more; and
-    which leaves have none."""
+    """Which axes have a symbolic size, alone or with others; whether the size in its place is 0, 1 or more; and which
+    leaves have no symbolic size."""
     shapes = {leaf.name: leaf.type.shape for leaf in sample.leaves}
     result = {f"symbolic {name} {axis} of size {min(shapes[name][axis], 2)}" for name, axis in sample.open_axes}
     known = (leaf for leaf in sample.leaves if leaf.name not in {name for name, _ in sample.open_axes})
@@ -65,7 +65,7 @@ def symbolic_settings(sample: Sample) -> frozenset[str]:
 
 
 def _cut_short(sample: Sample) -> Iterator[str]:
-    """Which Slices end before they have to: only there it shows whether a rule forgets an end."""
+    """Which Slices end before their axis does: only these show whether a rule forgets an end."""
     slices = [term for term in sample.subterms if isinstance(term, Term) and term.head == "Slice"]
     for place, term in enumerate(slices):
         operand, result = sample.type_of(term.arguments[0]), sample.type_of(term)
@@ -84,7 +84,7 @@ def _cut_short(sample: Sample) -> Iterator[str]:
 
 
 def _slices_of_broadcasts(sample: Sample) -> Iterator[str]:
-    """Where Slices begin on an axis that an Expand below them keeps or widens: a widened one has one element below."""
+    """Where Slices begin on an axis that an Expand below them keeps, or widens from one element."""
     slices = [term for term in sample.subterms if isinstance(term, Term) and term.head == "Slice"]
     for place, term in enumerate(slices):
         expand, starts, _, axes, _ = term.arguments
@@ -101,8 +101,8 @@ def _slices_of_broadcasts(sample: Sample) -> Iterator[str]:
 
 
 def _settings_of_term(term: Term | Leaf, place: str) -> Iterator[str]:
-    """The settings of a leaf, or of the attributes of a term and of which optional operands it has. `place` tells it
-    from others of its kind."""
+    """The settings of a leaf, or of a term: its attributes, and which optional operands it has. `place` distinguishes
+    it from others of its kind."""
     if isinstance(term, Leaf):
         if term.kind == "Full" and term.type.value is not None:
             size = " near the end of its type" if _is_near_end(term.type.value, term.type.dtype) else ""
@@ -127,8 +127,8 @@ def _settings_of_term(term: Term | Leaf, place: str) -> Iterator[str]:
 
 
 def _window_class(arguments: Mapping[str, Argument]) -> str:
-    """How far the windows of an operator reach, and whether they overlap: only two large ones in a row tell the
-    reaches that windows of windows have."""
+    """How far the windows of an operator reach, and whether they overlap: a rule that computes wrongly how far windows
+    of windows reach is only seen if both are larger than one element."""
     names = ("kernel_shape", "strides", "dilations")
     kernel, strides, dilations = (v if isinstance(v, tuple) else () for v in map(arguments.get, names))
     reach = max((d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)), default=1)
@@ -138,7 +138,8 @@ def _window_class(arguments: Mapping[str, Argument]) -> str:
 
 
 def _is_near_end(value: float, dtype: str) -> bool:
-    """Whether a constant is so large that a product of two leaves the type, or the whole numbers of float64."""
+    """Whether a constant is so large that the product of two such constants leaves the type, or the range in which
+    float64 holds all whole numbers."""
     return "int" in dtype and abs(value) >= min(np.iinfo(dtype).max // 4, _LARGE_FACTOR)
 
 
@@ -175,7 +176,7 @@ def choose_various(items: Sequence[_Item], settings_of: Sequence[frozenset[str]]
     pairs = [frozenset((*((s,) for s in each), *combinations(sorted(each), 2))) for each in settings_of]
     seen: set[tuple[str, ...]] = set()
     chosen: list[_Item] = []
-    # what an item adds only gets less: counts from before are bounds, and few have to be made anew
+    # an item never adds more than it did before: old counts are upper bounds, and few have to be computed again
     bounds = [(-len(own), place) for place, own in enumerate(pairs)]
     heapify(bounds)
     while bounds and len(chosen) < count:
@@ -190,9 +191,9 @@ def choose_various(items: Sequence[_Item], settings_of: Sequence[frozenset[str]]
 
 
 def missing_settings(samples: Sequence[Sample], met: frozenset[str], sound: str) -> tuple[str, ...]:
-    """The element types that the operators of a rule admit, the ranks, sizes and settings that no sample of it has.
+    """The element types, ranks, sizes and settings that the operators of a rule admit and no sample of it has.
 
-    `met` are the settings that its samples do have.
+    `met` are the settings that its samples have.
     """
     if not samples:
         return ()
@@ -211,7 +212,8 @@ def missing_settings(samples: Sequence[Sample], met: frozenset[str], sound: str)
 
 
 def _missing_numbers(heads: set[str], met: frozenset[str]) -> Iterator[str]:
-    """Kinds of numbers that a float attribute never was, unless it was of one kind only: a rule may ask for that."""
+    """The kinds of numbers that a float attribute never was. An attribute of one kind only is left out, because the
+    rule may ask for that kind."""
     for head in sorted(heads & OPERATORS.keys()):
         for attribute in OPERATORS[head].attributes:
             had = [n for n in _NUMBERS if f"{head}.{attribute.name} {n}" in met]

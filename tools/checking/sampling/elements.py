@@ -16,9 +16,9 @@ from .terms import Leaf, Term, leaves
 Range = Literal["ordinary", "special", "tiny", "large", "raised", "high", "zeros", "undefined", "limits", "near"]
 """Ordinary: between -2 and 2. Special: small whole numbers and odd halves, which repeat. Tiny: down to 1e-6. Large: up
 to 1000, and for integers the ends of their range. Raised and high: between 20 and 30, or 500 and 1000, so that long
-sums of squares, or of numbers, overflow in float16. Zeros: both, and what rounds to them. Undefined: special numbers
-among NaN, infinities and both zeros. Limits: these, subnormal numbers, the largest ones, those next to 1, and those
-that narrower types round or cannot hold. Near: see `near_ties`."""
+sums of squares, or of numbers, overflow in float16. Zeros: both, and numbers that round to them. Undefined: special
+numbers among NaN, infinities and both zeros. Limits: these, subnormal numbers, the largest ones, those next to 1, and
+those that narrower types round or cannot hold. Near: see `near_ties`."""
 
 _BOUNDS: dict[Range, tuple[float, float]] = {"ordinary": (-2.0, 2.0), "raised": (20.0, 30.0), "high": (500.0, 1000.0)}
 _SPECIAL = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 1.5, -1.5, 2.5, 3.0, -3.0])
@@ -26,13 +26,13 @@ _UNDEFINED = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0])
 _UNDEFINED_OR_SPECIAL = np.concatenate([_UNDEFINED, _SPECIAL])
 _ZEROS = np.array([0.0, -0.0, 0.25, -0.25])
 _HALVES = (3, 4, 8, 11, 24)
-"""Places behind the point at which half the last bit of a narrower type is, from float8's to float32's: what lies just
-above such a half is rounded to another number if a type between rounds it first."""
+"""Binary places behind the point of half the last bit of narrower types, from float8 to float32. A number just above
+such a half is rounded to another result if a type in between rounds it first."""
 _BEYOND_INT32 = 3e9
 """A whole number that int64 holds and int32 does not."""
 _SHARE_OF_NUMBERS = 0.125
 _SHARES = (0.0, 0.1, 0.3, 1.0)
-"""Shares of the elements of a leaf that are not ordinary ones: where there are many, a sum is never finite."""
+"""Shares of the elements of a leaf that are not ordinary ones; with a large share, no sum is finite."""
 
 
 def draw(
@@ -40,9 +40,9 @@ def draw(
 ) -> dict[str, Array]:
     """Elements for every leaf of a sample; `dtypes` renames element types."""
     bounds = index_bounds(sample)
-    # from few numbers, so that the same ones meet in the operands of one operator
+    # draw from few numbers, so that equal ones meet in the operands of one operator
     pool = random.choice(_UNDEFINED_OR_SPECIAL, 3) if kind == "undefined" and random.random() < 0.5 else None
-    numbers = sorted(set(sample.numbers)) if kind in ("special", "large") else []  # at them a comparison flips
+    numbers = sorted(set(sample.numbers)) if kind in ("special", "large") else []  # comparisons flip at them
     elements: dict[str, Array] = {}
     for leaf in sample.named_leaves:
         dtype = dtypes.get(leaf.type.dtype, leaf.type.dtype)
@@ -73,12 +73,13 @@ def _put_in(array: Array, numbers: list[float], random: np.random.Generator) -> 
 
 
 _INDICES = {"Gather": 1, "BitShift": 1, **dict.fromkeys(RECURRENT, 4)}
-"""Which operand of an operator has indices, numbers of bits or lengths, which its other operands bound."""
+"""For operators with an operand of indices, numbers of bits or lengths the place of that operand; other operands bound
+its values."""
 
 
 def index_bounds(sample: Sample) -> dict[str, tuple[int, int]]:
-    """By name the ranges of leaves that are indices, lengths or numbers of bits to shift by: the first number and the
-    end."""
+    """By name the ranges of leaves that are indices, lengths or numbers of bits to shift by: the first number, and the
+    number after the last."""
     bounds: dict[str, tuple[int, int]] = {}
     for term in sample.subterms:
         operand = _INDICES.get(term.head) if isinstance(term, Term) else None
@@ -150,7 +151,7 @@ def _integers(shape: tuple[int, ...], kind: Range, dtype: np.dtype[np.generic], 
 
 
 def satisfy_facts(array: Array, leaf: Leaf) -> Array:
-    """The elements, changed where they would contradict the facts about the leaf."""
+    """The elements, with others in place of those that contradict the facts about the leaf."""
     if leaf.finite and array.dtype.kind not in "iub":
         array = np.where(np.isfinite(array), array, np.ones_like(array))
     if array.dtype.kind == "b":

@@ -35,7 +35,7 @@ class MeaninglessError(Unsupported):
 
 
 def is_float(array: Array) -> bool:
-    """Whether the elements are floats, bfloat16 included, which is an extension of numpy."""
+    """Whether the elements are floats, including bfloat16, an extension of numpy."""
     return array.dtype.kind in "fV"
 
 
@@ -45,7 +45,7 @@ def _is_finite(*values: Elements) -> bool:
 
 
 def is_identical(left: Array, right: Array) -> Array:
-    """Where two arrays are the same bit by bit, all NaN counted as one."""
+    """For each element whether two arrays have the same bits; any two NaN count as the same."""
     same = left == right
     if is_float(left):
         same &= np.signbit(left) == np.signbit(right)
@@ -55,8 +55,8 @@ def is_identical(left: Array, right: Array) -> Array:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two ways to compute one e-class, the second by `node`. `left` is the sampled term where the class is that of the
-    root number `root`, else an e-node."""
+    """Two ways to compute one e-class: `right` is the value of `node`. `left` is the value of the sampled term if the
+    class is that of the root number `root`, else that of an e-node."""
 
     left: Array
     right: Array
@@ -65,7 +65,7 @@ class Comparison:
 
     @property
     def is_of_one(self) -> bool:
-        """Whether both ways are one: the same operators on the same operands."""
+        """Whether both ways are the same: the same operators on the same operands."""
         return self.left is self.right
 
 
@@ -73,10 +73,10 @@ class Comparison:
 class Evaluation:
     """One choice of elements for the leaves of a sample, in one arithmetic.
 
-    `dtypes` renames the dtypes that stand in terms, so that a sample in float32 can be computed in float64. `scalar`:
-    leaves have one element, and so have all constants. `classes` and `terms` have the values computed so far, and
-    `intermediate` all results of operators. An operator is computed once on the same operands: the sampled terms are
-    e-nodes, too.
+    `dtypes` renames the dtypes in terms, so that a sample in float32 can be computed in float64. With `scalar`, leaves
+    and constants have one element each. `classes` and `terms` have the values computed so far, and `intermediate` all
+    results of operators. An operator is computed only once on the same operands, because the sampled terms are e-nodes,
+    too.
     """
 
     sample: Sample
@@ -93,13 +93,14 @@ class Evaluation:
     numbers that follow from it say nothing about a rule."""
     _constants: set[EClass] = field(default_factory=set)
     _computed: dict[tuple[object, ...], Elements] = field(default_factory=dict)
-    """By operator, literals and the ids of operands, all of which are kept here or among the elements."""
+    """Results by operator, literals and the ids of operands, which stay valid: all operands are kept here or among the
+    elements."""
 
     def comparisons(self) -> Iterator[Comparison]:
         """Every e-node, compared with the value that its class already has: that of the sampled term for a root.
 
-        Raises Unsupported where the left side has no meaning, or an operator is not known; MeaninglessError where
-        only something else in the e-graph has none.
+        Raises Unsupported if the left side has no meaning or an operator is not known, and MeaninglessError if only
+        another part of the e-graph has no meaning.
         """
         self.left_sides()
         for root, number in zip(self.sample.roots, self.fired.roots, strict=True):
@@ -115,7 +116,7 @@ class Evaluation:
     def left_is_calm(self) -> bool:
         """Whether the left side stays far from the ends of the range of numbers, so that the right side should too.
 
-        Infinities and NaN of extended precision are no overflow: there the left side has no value.
+        Infinities and NaN of extended precision are no overflow: they say that the left side has no value.
         """
         return all(map(_is_calm, self.left))
 
@@ -234,7 +235,7 @@ class Evaluation:
 
 
 def _identity(argument: Elements | Value) -> object:
-    """What tells an argument from others: two zeros are not one literal."""
+    """A key that is equal for equal arguments only; zeros of different sign are different literals."""
     if isinstance(argument, tuple):
         return argument
     return repr(argument) if isinstance(argument, (int, float, str)) else id(argument)

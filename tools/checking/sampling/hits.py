@@ -24,25 +24,25 @@ from .scratch import Conflict, Fired, Scratch
 from .symbolic_sizes import instances, symbolic_variants, with_symbols
 
 _ENOUGH = 4
-"""Samples are enough where more are hard to find."""
+"""Samples after which a direction of a rule stops looking if more are hard to find."""
 _BATCH = 96
-"""Samples of a round; from the first round the most various ones are kept."""
+"""Samples drawn in one round; the most various ones of the first round are kept."""
 _MOST_BASES = 8
 """Samples of known sizes from which samples of symbolic ones are made."""
 _MOST_UNBOUNDED_BASES = 32
-"""The same of those that need not fulfil conditions on sizes: in few of them a symbol does."""
+"""The same for samples that need not fulfil conditions on sizes: a symbol fulfils these in few of them."""
 _MOST_VARIANTS = 48
 """Samples of symbolic sizes that are run."""
 _ROUNDS = 24
 _ATTEMPTS = 400
-"""In each round; a sample takes about half a millisecond."""
+"""Attempts at samples in each round: an attempt takes about half a millisecond."""
 _LONG = 3
 """Samples with a long axis."""
 _CONSTANTS = 128
-"""Choices of the constants of a rule that decides about rounded numbers: what decides otherwise at only one of thirty
-is missed once in eighty times."""
+"""Choices of the constants of a rule that decides about rounded numbers. A rule that is wrong at only one constant in
+thirty escapes once in eighty checks."""
 _MOST_IN_A_CHOICE = 64
-"""Elements of such a sample."""
+"""Elements of a sample with such constants, at most."""
 _LONG_ATTEMPTS = 120
 
 
@@ -55,12 +55,12 @@ class Hit:
 
 
 def seed(rule: Rule) -> int:
-    """A seed that is the same in every run and however the rule's text is wrapped, and differs between rules."""
+    """A seed that differs between rules, and for one rule is the same in every run, however its text is wrapped."""
     return int.from_bytes(hashlib.sha256(" ".join(rule.text.split()).encode()).digest()[:6], "big")
 
 
 def facts_by_direction(rule: Rule) -> list[tuple[Node, ...]]:
-    """The facts to draw samples from, for each direction: those of the example where the rule names no operator."""
+    """The facts to draw samples from, for each direction: those of the example if the rule names no operator."""
     return [facts if names_operators(facts) else next(example_facts(rule), facts) for facts in directions(rule)]
 
 
@@ -129,8 +129,11 @@ def _run(rule: Rule, scratch: Scratch, samples: Sequence[Sample]) -> list[Hit]:
 
 
 def _long_hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random) -> list[Hit]:
-    """A few samples with a long axis: of float32 for a rule that claims bits, since runtimes add up in parts, else of
-    float16 and of operators that put elements together, since their sums may overflow."""
+    """A few samples with a long axis.
+
+    They are of float32 for a rule that claims equal bits, because runtimes add long axes up in parts. For other rules
+    with operators that combine elements they are of float16, because their sums may overflow.
+    """
     ways = left_sides(facts, random)
     dtype = {"exact": "float32", "real": "float16"}.get(rule.sound, "")
     if not dtype or (dtype == "float16" and not _adds(rule)):
@@ -148,7 +151,7 @@ def _long_hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Rand
 
 
 def _outgrowing_hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random) -> list[Hit]:
-    """Samples with an axis whose positions a narrow type does not hold, where a rule casts places or counts to one."""
+    """Samples with an axis whose positions a narrow type does not hold, if the rule casts places or counts to one."""
     ways = left_sides(facts, random)
     samples: list[Sample] = []
     for size in _sizes_to_outgrow(rule) if ways else ():
@@ -160,9 +163,8 @@ def _outgrowing_hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random
 
 
 def hits_of_many_constants(rule: Rule, scratch: Scratch, found: Sequence[Hit]) -> list[Hit]:
-    """Samples that differ in their constants, which take all digits, where an operator of those that were `found`
-    decides about rounded numbers: at some constants rounding makes it decide otherwise than over the real numbers, at
-    most it does not."""
+    """Samples that differ in their constants, which take all digits, if an operator of the samples `found` decides
+    about rounded numbers. Rounding changes its decision at few constants only, so many are tried."""
     if not any(isinstance(h.outcome, Fired) and decides_about_rounded(h.sample, h.outcome) for h in found):
         return []
     result: list[Hit] = []
@@ -181,13 +183,14 @@ def hits_of_many_constants(rule: Rule, scratch: Scratch, found: Sequence[Hit]) -
 
 
 def _has_axis(sample: Sample, size: int) -> bool:
-    """Whether a leaf has an axis of a size, with elements of which the largest is anywhere, or which are counted."""
+    """Whether a leaf of floats or truth values has an axis of this size: the largest float may be anywhere along it,
+    and truth values can be counted."""
     return any(size in leaf.type.shape and leaf.type.dtype in ("float32", "bool") for leaf in sample.leaves)
 
 
 def _sizes_to_outgrow(rule: Rule) -> list[int]:
-    """Sizes at which most places, and sums of truth values, are beyond the whole numbers that a type holds to which the
-    rule casts."""
+    """Sizes of an axis at which most places, and sums of truth values, are beyond the whole numbers of a type to which
+    the rule casts them."""
     forms = [node for node in sexpr.walk(sexpr.read(rule.text).forms[0]) if isinstance(node, Form)]
     heads = {form.head for form in forms}
     narrow = {str(form.items[2]).strip('"') for form in forms if form.head == "Cast"} & _WHOLE_NUMBERS.keys()
@@ -200,13 +203,13 @@ _COUNTING = frozenset({"ArgMax", "ArgMin", "ReduceSum", "CumSum"})
 _WHOLE_NUMBERS = {"int8": 2**7, "uint8": 2**8, "bfloat16": 2**8, "float16": 2**11, "int16": 2**15, "uint16": 2**16}
 """By type the first power of two behind which it lacks a whole number."""
 _TIMES = 4
-"""How much longer than that an axis is, so that few random places lie within it."""
+"""How many times longer than that an axis is, so that few random places lie within the range of the type."""
 _OUTGROWING = 2
 """Samples for each such size."""
 
 
 def _adds(rule: Rule) -> bool:
-    """Whether an operator of the rule puts several elements together."""
+    """Whether an operator of the rule combines several elements."""
     names = (str(node.items[0]) for node in sexpr.walk(sexpr.read(rule.text).forms[0]) if isinstance(node, Form))
     rows = (OPERATORS[name] for name in names if name in OPERATORS)
     return any(not row.is_elementwise and row.category not in ("layout", "control", "multiple-output") for row in rows)
@@ -241,7 +244,7 @@ def _candidates(ways: Sequence[LeftSide], random: Random, most: int, symbolic: b
 def example_facts(rule: Rule) -> Iterator[tuple[Node, ...]]:
     """The facts of the rule, with the left side of the example in the place of the term that the rule rewrites.
 
-    A rule without operators has to unite both sides of its example by facts of the analyses.
+    A rule without operators has to unite both sides of its example by facts of the analyses alone.
     """
     example = parse_example(rule.example)
     lefts = [_rename_apart(left) for left in example.lefts]
@@ -258,7 +261,7 @@ def example_facts(rule: Rule) -> Iterator[tuple[Node, ...]]:
 
 
 def _rename_apart(node: Node) -> Node:
-    """The example with variables of its own, for its ``x`` is not the rule's."""
+    """The example with variables of its own, because its ``x`` is not the rule's."""
     return rename(node, {v.text: f"{v.text}'" for v in variables(node)})
 
 

@@ -1,4 +1,4 @@
-"""The left side of a rule, taken apart: the operator that makes each variable, and the other conditions."""
+"""The left side of a rule, taken apart into the operator that makes each variable, and the other conditions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ASSERTED = frozenset({"const", "nonneg", "nonzero", "finite", "floating", "scala
 
 @cache
 def sorts_of(head: str) -> tuple[str, ...] | None:
-    """Sorts of a constructor's arguments; None where the head is no constructor of tensors."""
+    """Sorts of a constructor's arguments; None if the head is no constructor of tensors."""
     if head in LEAVES:
         return LEAVES[head]
     operator = OPERATORS.get(head)
@@ -81,8 +81,8 @@ class LeftSide:
 
     @cached_property
     def _written_equations(self) -> list[tuple[tuple[str, ...], Form]]:
-        """The conditions that are equations, each with the variables that it may bind; that a vector consists of some
-        variables gives each of them, too."""
+        """The conditions that are equations, each with the variables that it may bind. An equation that lists the
+        elements of a vector binds each of these, too."""
         written = [
             (tuple(i.text for i in c.items[1:] if isinstance(i, Atom) and is_variable(i)), c)
             for c in self.conditions
@@ -97,7 +97,7 @@ class LeftSide:
 
     @cached_property
     def tests(self) -> list[Test]:
-        """The conditions that can be told without the e-graph."""
+        """The conditions that Python can decide without the e-graph."""
         return compile_tests(list(map(_tighten, self.conditions)))
 
     @cached_property
@@ -140,8 +140,8 @@ class LeftSide:
         return relations
 
     def without_bounds_of_sizes(self) -> LeftSide | None:
-        """The left side without conditions that compare sizes, which may hold of what stands for a symbolic size
-        though of no size; None where it has none."""
+        """The left side without conditions that compare sizes, which may hold for the number that stands for a symbolic
+        size although no size fulfils them; None if it has no such condition."""
         names = {a for each in self.applications.values() for a in _shape_attributes(each)}
         about_sizes = [c for c in self.conditions if _mentions_size(c, names)]
         while len(names) < len(names := names | {v for c in about_sizes for v in _bound(c)}):
@@ -239,8 +239,8 @@ class LeftSide:
 
 
 def _tighten(condition: Node) -> Node:
-    """A condition that takes two numbers for one where they differ by roundings of float32, as one that takes them for
-    one where float64 does: the numbers of a sample are exact, and the rule is true within rounding."""
+    """A condition with a tolerance of some roundings of float32, with one of float64 instead: the numbers of a sample
+    are exact, and the rule is true within rounding."""
     if not isinstance(condition, Form) or condition.head not in ("<", "<="):
         return condition
     distance, bound = condition.items[1:]
@@ -270,7 +270,7 @@ def _shape_attributes(application: Application) -> Iterator[str]:
 
 
 def _mentions_size(condition: Node, names: Set[str]) -> bool:
-    """Whether a condition is about a shape and not about ranks alone, or one of the variables with these names."""
+    """Whether a condition is about sizes, not only about ranks, or about one of the variables with these names."""
     if isinstance(condition, Atom):
         return condition.text in names
     if condition.head == "vec-length":
@@ -289,7 +289,7 @@ def _compares(condition: Node) -> bool:
 
 
 def _elements_of(vector: Atom, equation: Form) -> Iterator[tuple[tuple[str, ...], Form]]:
-    """Equations for the variables that an equation says a vector to consist of."""
+    """Equations for the variables that an equation lists as elements of a vector."""
     for other in equation.items[1:]:
         for place, item in enumerate(other.items[1:] if isinstance(other, Form) and other.head == "vec-of" else ()):
             if isinstance(item, Atom) and is_variable(item):
@@ -373,7 +373,7 @@ def _is_traceable(fact: Form, tensors: frozenset[str]) -> bool:
 
 @cache
 def _is_demand(relation: str) -> bool:
-    """Whether a relation of literals only says that some tensor has them, which is left to egglog."""
+    """Whether a relation of literals only says that some tensor has them: egglog decides that."""
     return "T" not in _sorts_of_relations().get(relation, ("T",)) and all(
         set(_tensor_variables(each.premises)) - {str(i) for i in each.conclusion.items[1:]}
         for each in derivations()[relation]
@@ -382,7 +382,7 @@ def _is_demand(relation: str) -> bool:
 
 @cache
 def _is_arithmetic(relation: str) -> bool:
-    """Whether a relation of literals follows from arithmetic alone, apart from tensors that have the literals."""
+    """Whether a relation of literals follows from arithmetic alone, apart from demands that some tensor has them."""
     rules = derivations().get(relation, [])
     heads = {n.head for rule in rules for fact in rule.premises for n in sexpr.walk(fact) if isinstance(n, Form)}
     return bool(rules) and not any(name in derivations() and not name.endswith("-shape") for name in heads)

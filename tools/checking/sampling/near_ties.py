@@ -1,7 +1,7 @@
 """Elements that lie so near each other that rounding decides about them.
 
-Over the real numbers ``argmax(c x)`` is ``argmax(x)``; where two elements differ in their last bit, their products may
-be equal, and another one is the first of the largest. Which operators decide so, and which round, is the same for every
+Over the real numbers ``argmax(c x)`` is ``argmax(x)``. But if two elements differ in their last bit, their products may
+be equal, and another one is the first of the largest. The same operators decide, and the same ones round, for every
 float type.
 """
 
@@ -32,22 +32,22 @@ _EXACT = frozenset({
 })  # fmt: skip
 """Operators beside those that decide, and those that only move elements, whose results are never rounded."""
 _USUAL = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 10.0, 0.1, 1.0 / 3.0, 1.2, 1.4, 1.7, 1.9)
-"""Numbers at which operators decide, and numbers of all parts of a binade: whether two neighbours have one product
-depends on these."""
+"""Numbers at which operators decide, and numbers from all parts of a binade: it depends on the part whether two
+neighbours have equal products."""
 _MOST_MULTIPLES = 3
 _NEIGHBOURS = (0, 1, -1, 2, -2, 3)
-"""Distances from a number, in its last bit."""
+"""Distances from a number, in units of its last bit."""
 _SMALL = (0.0, 1e-9, -1e-9, 3e-8, -3e-8, 1e-6)
-"""Distances from a number that are smaller than its last bit where it is larger than 1, but not those from zero."""
+"""Absolute distances from a number: smaller than the last bit of a number above 1, but not lost beside zero."""
 _LARGEST = 1e4
 _SMALL_FACTOR = {"float32": 1e-24, "float16": 2e-4}
-"""By type an ordinary number of which two have a product that rounds to zero."""
+"""By type a number whose square rounds to zero, though the number itself does not."""
 
 
 @dataclass(frozen=True)
 class _Mode:
-    """How the elements of a draw lie about its number, or for each leaf about one of some multiples of it: with which
-    signs, and how far off."""
+    """How the elements of a draw lie about its number: with which signs, and how far off. With several `multiples`,
+    each leaf has its elements about one of these multiples of the number."""
 
     signs: tuple[float, ...] = (1.0,)
     distances: tuple[float, ...] = (0.0,)
@@ -55,13 +55,13 @@ class _Mode:
 
 
 _MULTIPLES = (1.0, 0.5, 1.5, 2.0, 2.5, 3.0)
-"""Sums of two of them, and quotients, are others."""
+"""Multiples of which sums and quotients of two are multiples again, so that sums and quotients meet near ties, too."""
 _MODES = (
     _Mode(), _Mode((-1.0,)), _Mode((1.0, -1.0), _SMALL), _Mode(multiples=_MULTIPLES),
     _Mode((-1.0, 1.0), multiples=_MULTIPLES),
 )  # fmt: skip
 _FEW = 6
-"""Elements of all leaves together at which a draw is repeated."""
+"""If all leaves together have fewer elements than this, a draw is repeated, as one meets few ties."""
 
 
 def decides(sample: Sample, fired: Fired) -> bool:

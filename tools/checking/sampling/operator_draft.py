@@ -26,16 +26,16 @@ class OperatorDraft:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the first operand that is there already."""
+        """The shape of the first operand that is chosen already."""
         return next(iter(self.operands.values())).shape
 
     @property
     def rank(self) -> int:
-        """The rank of the first operand that is there already."""
+        """The rank of the first operand that is chosen already."""
         return len(self.shape)
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """A chosen list of integers."""
+        """The chosen value of an attribute that is a list of integers."""
         value = self.attributes[name]
         return value if isinstance(value, tuple) else ()
 
@@ -54,10 +54,11 @@ SIZES = ((1, 2, 2, 3, 3, 4, 5), (1, 2, 2, 3, 3, 4, 5), (1, 2), (2,), (2, 3, 4, 5
 """Sizes that the dimensions of one tensor are chosen from: any, small ones, equal ones, unequal ones, zeros."""
 _SHARES = (7, 7, 2, 3, 2, 1, 1)
 LONG = 64
-"""An axis from here on is a long one: runtimes sum it up in several parts, and sums of narrow floats may overflow."""
+"""The size from which an axis is a long one: runtimes sum it up in several parts, and sums of narrow floats may
+overflow."""
 _LONG_SIZES = (67, 128, 200, 333, 600)
 MOST_ELEMENTS = 1024
-"""Images are not made larger than this."""
+"""Elements of an image at most, so that samples are evaluated fast."""
 
 
 def random_shape(random: Random, rank: int | None = None) -> tuple[int, ...]:
@@ -78,9 +79,9 @@ def long_shape(random: Random, size: int = 0) -> tuple[int, ...]:
 
 
 def image(draft: OperatorDraft) -> tuple[int, ...]:
-    """A shape of feature maps (batch, channels, space), near the wished shape where its rank allows that.
+    """A shape of feature maps (batch, channels, space), near the wished shape if its rank allows that.
 
-    Often it is so large that a window of stride 2 leaves the wished size, so that windows of windows see something.
+    It is often so large that a window of stride 2 leaves the wished size, so that windows of windows have elements.
     """
     random, wish = draft.random, draft.wish.shape
     rank = len(wish)

@@ -1,4 +1,4 @@
-"""The places of a sample's terms in the e-graph in which its rule ran, and the terms that the rule added."""
+"""The classes of a sample's terms in the e-graph in which its rule ran, and the terms that the rule added."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Placement:
         return None if None in arguments else ScratchNode(term.head, arguments)  # type: ignore[arg-type]
 
     def after(self) -> tuple[Term | Leaf, ...]:
-        """What the rule made in the place of the roots: a leaf where a root became equal to one."""
+        """The terms that the rule made in place of the roots; for a root that became equal to a leaf, that leaf."""
 
         def replace(root: Term | Leaf, number: EClass) -> Term | Leaf:
             added = [n for n in self.fired.classes[number] if n != self.node_of(root)]
@@ -70,7 +70,7 @@ class Placement:
 
 
 def _comes_last(node: ScratchNode) -> bool:
-    """Sort leaves before operators."""
+    """A sort key that puts leaves before operators."""
     return node.head not in LEAVES
 
 

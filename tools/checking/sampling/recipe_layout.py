@@ -17,13 +17,13 @@ def _reshape(draft: OperatorDraft, name: str) -> Choice:
         shape = _regroup(target, draft.random) if isinstance(target, tuple) else random_shape(draft.random)
         return Type(shape, draft.wish.dtype)
     shape = _regroup(draft.shape, draft.random)
-    if 0 in shape and draft.chance(0.5):  # nothing fits in any shape of nothing
+    if 0 in shape and draft.chance(0.5):  # an empty tensor takes any shape with a zero
         return tuple(size and draft.random.choice((1, 2, 3, 5)) for size in shape)
     return shape
 
 
 def _regroup(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
-    """Another shape of as many elements: neighbours are merged or split, ones put in or taken out."""
+    """Another shape with the same number of elements: neighbours are merged or split, ones inserted or removed."""
     dims = list(shape)
     for _ in range(random.choice((1, 1, 2, 3))):
         kind, at = random.random(), random.randrange(len(dims) + 1)
@@ -181,7 +181,7 @@ def _concat_operand(draft: OperatorDraft, name: str) -> Choice:
 
 
 def split(draft: OperatorDraft, name: str) -> Choice:
-    """The operand of a Split, its axis, or sizes that make up the axis."""
+    """The operand of a Split, its axis, or sizes whose sum is the size of the axis."""
     if name == "input":
         widest = [max(d, draft.random.choice((2, 3, 4))) for d in draft.wish.shape]
         return Type(tuple(widest) or (4,), draft.wish.dtype)
@@ -198,7 +198,7 @@ def split(draft: OperatorDraft, name: str) -> Choice:
 
 
 _SCALES = (1.0, 2.0, 2.0, 0.5, 1.5, 1.2)
-"""Of positions of a Resize; the last one often keeps the size, and moves the positions all the same."""
+"""Scales of an axis of a Resize; the last one often keeps the size, but moves the positions."""
 
 
 def _resize(draft: OperatorDraft, name: str) -> Choice:

@@ -72,7 +72,7 @@ def _matrix(draft: OperatorDraft, name: str) -> tuple[int, int]:
 
 
 def image_before(draft: OperatorDraft) -> tuple[int, ...]:
-    """The image from which a window makes one of the wished size, where the window is known; else ()."""
+    """The image from which a window makes one of the wished size, if the window is known; else ()."""
     windows = [draft.attributes.get(name) for name in ("kernel_shape", "pads", "strides", "dilations")]
     spatial = len(draft.wish.shape) - 2
     if draft.head == "ConvTranspose" or spatial < 1 or not all(isinstance(v, tuple) for v in windows):
@@ -158,7 +158,8 @@ def contributed(draft: OperatorDraft, name: str) -> Choice:
 
 
 def _with_bias(draft: OperatorDraft, name: str) -> Choice:
-    """Of a tensor, another one like it, and values for each position of its last axis."""
+    """An operand of an operator that adds: a tensor, another one like it, or values for each position of its last
+    axis."""
     random = draft.random
     if name == "alpha":
         return random.choice((1.702, 1.702, *FACTORS))
@@ -207,7 +208,8 @@ def _added_to_convolution(draft: OperatorDraft) -> Choice:
 
 
 def _attention(draft: OperatorDraft, name: str) -> Choice:
-    """What the meaning looks into: query, key and value of rank 3, and a mask."""
+    """An operand or attribute of MultiHeadAttention as far as its meaning reads them: query, key and value of rank 3, a
+    bias and a mask."""
     random, heads = draft.random, draft.attributes.get("num_heads", 1)
     if name == "num_heads":
         return random.choice((1, 2, 3))
@@ -258,7 +260,7 @@ _RECURRENT_SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
         {"activations": ["HardSigmoid", "Tanh", "Softsign"]},
     ),
 }
-"""Attributes that few models give, for one direction; the encoder leaves out those that have their defaults."""
+"""Attributes other than the defaults, for one direction: the encoder writes only these."""
 _USUAL_ACTIVATIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 """The activations of a direction without settings."""
 
@@ -314,7 +316,7 @@ def _recurrent_shape(draft: OperatorDraft, name: str, hidden: int) -> tuple[int,
 
 
 def _recurrent_settings(draft: OperatorDraft) -> str:
-    """As the encoder writes it: sorted keys."""
+    """The attribute `config` as the encoder writes it, with sorted keys."""
     if draft.chance(0.5):
         return "{}"
     chosen = draft.random.choice(_RECURRENT_SETTINGS[draft.head])

@@ -1,7 +1,7 @@
 """Operands and attributes that fit an operator, chosen at random: one small recipe per kind of operator.
 
 A recipe chooses one argument at a time, in an order that lets later choices depend on earlier ones. For an operand it
-wishes a type (a leaf will have it; a term may have another one), for an attribute it gives the value.
+gives the wished type (a leaf will have it; a term may have another one), for an attribute the value.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _elementwise(draft: OperatorDraft, name: str) -> Choice:
     others = [t.shape for t in draft.operands.values()]
     dtype = next((t.dtype for t in draft.operands.values()), draft.wish.dtype)
     shape = _broadcast_shape(max(others, key=len), draft.random) if others else _unwiden(draft)
-    if draft.head == "Cast" and draft.chance(0.5):  # from any type, whatever is wished for
+    if draft.head == "Cast" and draft.chance(0.5):  # from any type, whatever the wished one is
         return Type(shape, draft.random.choice(TYPES))
     return Type(shape, _operand_dtype(draft.head, name, dtype))
 
@@ -133,7 +133,8 @@ def _clip(draft: OperatorDraft, name: str) -> Choice:
 
 
 _EPSILONS = (1e-5, 1e-5, 1e-6, 1e-3, 0.1)
-"""A smaller one would show how differently two ways to compute a variance of nothing round."""
+"""With a smaller one, the rounding of a variance near zero would show as a difference between two ways to compute
+it."""
 
 
 def _number(draft: OperatorDraft, name: str) -> Value:
@@ -195,7 +196,8 @@ def _normalization(draft: OperatorDraft, name: str) -> Choice:
 
 
 def _scale_shape(draft: OperatorDraft, axis: int) -> tuple[int, ...]:
-    """The axes that are normalized, at times fewer, or of size 1: a scale broadcasts to them."""
+    """The shape of a scale: the normalized axes, at times fewer, or some of size 1, since a scale broadcasts to
+    them."""
     shape = draft.shape[axis if draft.chance(0.8) else draft.random.randrange(axis, draft.rank) :]
     return tuple(1 for _ in shape) if draft.chance(0.2) else shape
 

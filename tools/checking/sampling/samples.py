@@ -37,10 +37,10 @@ from .terms import Argument, Leaf, Term, leaves, subterms
 from .types import TYPES, admits, result_types
 
 SAMPLES_PER_DIRECTION = 24
-"""Samples to keep for each direction of a rule, unless another number is asked for."""
+"""Samples to keep for each direction of a rule, by default; the time of a check grows with them."""
 _NUMBER = re.compile(r"-?\d+\.\d+(e-?\d+)?")
 _CONSTANTS = (0.5, 2.0, -1.5, 1.0, 0.0, 3.0, -1.0, 0.25, 1.5, 2.5, -2.0, -0.5, 7.0, 100.0, -100.0, 1e4, 1e-4, 0.1, 0.7)
-"""Numbers for the constants of a rule besides those that stand in it. The last ones take all digits of a float type."""
+"""Numbers for the constants of a rule besides those in its text. The last ones take all digits of a float type."""
 _WHOLE = (4.0, 8.0, 16.0, 31.0)
 """More numbers for constants of integers, which may be bits to shift by."""
 _FACTORS_BEYOND = (94906267.0, 3037000499.0, 2.0**53 - 1, 2.0**53 - 2)
@@ -48,11 +48,11 @@ _FACTORS_BEYOND = (94906267.0, 3037000499.0, 2.0**53 - 1, 2.0**53 - 2)
 _EXTREME_SHARE = 0.3
 """Share of the samples whose integer constants are mostly near the ends of their types."""
 _DIGITS_SHARE = 0.75
-"""Share of the floats that take all digits of their type, in samples that are to have such ones."""
+"""Share of the floats that take all digits of their type, in samples drawn with `has_digits`."""
 _INVERSE_SHARE = 0.2
 """Share of the permutations that undo another one of the sample."""
 _TRIES = 12
-"""Choices made anew where a condition would be false."""
+"""Choices in turn for one leaf, as long as a condition is false."""
 MAX_ELEMENTS = 1024
 """Samples with a tensor of more elements are not used."""
 MAX_LONG_ELEMENTS = 4096
@@ -61,10 +61,13 @@ MAX_LONG_ELEMENTS = 4096
 
 @dataclass(frozen=True)
 class Sample:
-    """A left side with everything chosen. `terms` gives the term of each tensor variable, `roots` those that are no
-    operand of another; `environment` the values of the rule's variables, `types` the type of each term; `symbols`
-    the size that each symbolic dimension had before it became one, `products` those of sizes that depend on these, and
-    `open_axes` the leaves and axes with a symbolic dimension."""
+    """A left side with everything chosen.
+
+    `terms` gives the term of each tensor variable, and `roots` has those that are no operand of another. `environment`
+    has the values of the rule's variables, `types` the type of each term. `symbols` gives the size that each symbolic
+    dimension had before it became one, `products` the numbers of products of two sizes, and `open_axes` has the leaves
+    and axes with a symbolic dimension.
+    """
 
     roots: tuple[Term | Leaf, ...]
     terms: dict[str, Term | Leaf]
@@ -111,7 +114,7 @@ class Sample:
 
     @property
     def is_empty(self) -> bool:
-        """Whether some tensor of it has no element."""
+        """Whether some tensor of the sample has no element."""
         return any(0 in type_.shape for type_ in (*(leaf.type for leaf in self.leaves), *self.types.values()))
 
     @property
@@ -121,7 +124,7 @@ class Sample:
 
     @property
     def outgrows(self) -> bool:
-        """Whether an axis of an input is so long that few draws are enough to ask for."""
+        """Whether an axis of an input is so long that only few draws are affordable."""
         return any(size > MAX_LONG_ELEMENTS for leaf in self.leaves for size in leaf.type.shape)
 
     @property
@@ -184,7 +187,7 @@ class _Builder:
             self.types[term] = type_
 
     def _is_possible(self) -> bool:
-        """Whether no condition is false, as far as things are chosen."""
+        """Whether no condition is false after the choices so far."""
         trial = Environment(dict(self.environment.literals), self.environment.types)
         if self.tests and self.tests[0].holds(trial) is False:  # the last one that failed often fails again
             return False
@@ -198,7 +201,7 @@ class _Builder:
                 return False
             if holds is None or not bound >= test.literals:
                 undecided.append(test)
-        self.tests = undecided  # what is chosen so far stays
+        self.tests = undecided  # the choices so far never change
         return True
 
     # --- leaves
@@ -222,7 +225,7 @@ class _Builder:
         self._set(variable, Leaf(kind, variable, type_, *facts), type_)
 
     def _build_constant(self, variable: str, type_: Type) -> None:
-        """Make a constant of one number, which stands in the rule or is another."""
+        """Make a constant of one number, from the rule or any other."""
         value = first_value(self.left_side.lookups[f"(value {variable})"], self.environment)
         for _ in range(_TRIES):
             number = float(value) if isinstance(value, (int, float)) else self._number_of_constant(type_.dtype)
@@ -237,7 +240,7 @@ class _Builder:
         raise Misfit
 
     def _number_of_constant(self, dtype: str) -> float:
-        """A number that stands in the rule or beside one, a usual one, or for integers one near the end of the type."""
+        """A number of the rule or one beside it, a usual number, or for integers one near the end of the type."""
         if np.dtype(dtype).kind == "f":
             if self.has_digits and self.random.random() < _DIGITS_SHARE:
                 return float(np.dtype(dtype).type(self._number_of_all_digits()))
@@ -254,7 +257,7 @@ class _Builder:
         return self.random.choice([n for n in numbers if n.is_integer() and limits.min <= n <= limits.max] or [1.0])
 
     def _number_of_all_digits(self) -> float:
-        """A number of ordinary size whose last bits are any."""
+        """A number of ordinary size with random last bits."""
         return self.random.choice((-1.0, 1.0, 1.0)) * self.random.uniform(1.0, 2.0) * 2.0 ** self.random.randint(-3, 3)
 
     def _build_constructor(self, variable: str, application: Application, wish: Type) -> None:
@@ -294,7 +297,7 @@ class _Builder:
         arguments = dict(zip((a.name for a in OPERATORS[head].arguments), application.arguments, strict=True))
         attributes = {a.name for a in OPERATORS[head].attributes}
         draft = OperatorDraft(head, wish, self.random)
-        for name, argument in arguments.items():  # those that are there already say more than any wish
+        for name, argument in arguments.items():  # arguments with a value already count more than any wish
             if name in attributes:
                 with suppress(Unbound):
                     node = Atom(argument) if isinstance(argument, str) else argument
@@ -365,8 +368,8 @@ class _Builder:
         return literals[argument]
 
     def _choose_attribute(self, draft: OperatorDraft, name: str, variable: str) -> Choice:
-        """Any value, with the elements that conditions give it if it is a vector. A number is often one of the rule:
-        near such a number a condition begins to hold."""
+        """Any value; a vector has the elements that conditions give it. A number is often one of the rule's, since
+        conditions begin to hold near such numbers."""
         choice = _choose(draft, name)
         if isinstance(choice, float) and self.has_digits and self.random.random() < _DIGITS_SHARE:
             return self._number_of_all_digits()
@@ -377,7 +380,7 @@ class _Builder:
         return self._with_known_elements(variable, choice) if isinstance(choice, tuple) else choice
 
     def _inverse_permutation(self, rank: int) -> tuple[int, ...]:
-        """What undoes one of the permutations of `rank` axes chosen so far; () where there is none."""
+        """The inverse of one of the permutations of `rank` axes chosen so far; () if there is none."""
         axes = list(range(rank))
         chosen = [v for v in self.environment.literals.values() if isinstance(v, tuple) and sorted(v) == axes]
         return tuple(map(self.random.choice(chosen).index, axes)) if chosen else ()
@@ -399,7 +402,7 @@ class _Builder:
                 return
 
     def _evaluate_on_ones(self, term: Term) -> Array | tuple[Array, ...]:
-        """The value of a term whose operands are all ones, which has the type of any other."""
+        """The value of a term whose operands are all ones; its type is the same for other elements."""
 
         def value(argument: Argument) -> Array | Value | None:
             if not isinstance(argument, (Term, Leaf)):
@@ -431,7 +434,7 @@ def _type_of_array(array: Array) -> Type:
 
 
 def left_sides(facts: Sequence[Node], random: Random, count: int = 8) -> list[LeftSide]:
-    """The facts of a rule taken apart: several times, for a relation may be derived in several ways."""
+    """The facts of a rule taken apart, several times because a relation may be derived in several ways."""
     result = []
     for _ in range(count):
         left_side = LeftSide(numbers=_numbers(facts))
@@ -450,12 +453,12 @@ def draw_sample(
     long_in: str = "",
     size: int = 0,
 ) -> Sample | None:
-    """One attempt at a sample of a left side, in float32 or any type; None where the choices do not fit together.
+    """One attempt at a sample of a left side, in any type, or with `floating` in float32; None if the choices do not
+    fit together.
 
-    With `has_digits`, most floats among its constants and attributes take all digits of their type.
-
-    With `long_in`, an element type, the rule's results are wished to have a long axis, and that type; with `size`, too,
-    the axis has this size and all others size 1.
+    With `has_digits`, most floats among its constants and attributes take all digits of their type. With `long_in`, an
+    element type, the wished results have that type and a long axis; with `size` in addition, this axis has that size,
+    and all others size 1.
     """
     try:
         dtype = long_in or ("float32" if floating else random.choice(_possible_types(left_side)))
@@ -476,14 +479,14 @@ def draw_sample(
 
 
 def _possible_types(left_side: LeftSide) -> list[str]:
-    """The types that all operators take whose results have the type of their operands."""
+    """The types admitted by all those operators of the left side whose results have the type of their operands."""
     every = [types for a in left_side.applications.values() if (types := result_types(a.head))]
     return [t for t in TYPES if all(t in types for types in every)] or list(TYPES)
 
 
 def _numbers(facts: Sequence[Node]) -> tuple[float, ...]:
-    """The numbers that a rule compares constants with, four times each so that constants often are such numbers, and
-    numbers close to these on both sides and in the middle between two."""
+    """The numbers that a rule compares constants with, each four times so that constants are often such numbers; and
+    numbers on both sides of each, and in the middle between two."""
     nodes = [node for fact in facts for node in walk(fact)]
     atoms = (node for node in nodes if isinstance(node, Atom))
     written = sorted({float(atom.text) for atom in atoms if _NUMBER.fullmatch(atom.text)} - set(_tolerances(nodes)))
@@ -494,7 +497,7 @@ def _numbers(facts: Sequence[Node]) -> tuple[float, ...]:
 
 
 def _tolerances(nodes: Sequence[Node]) -> Iterator[float]:
-    """Numbers that differences are compared with, so small that a rule takes two numbers for one."""
+    """Numbers that differences are compared with, so small that the rule takes two numbers for equal."""
     for node in nodes:
         if isinstance(node, Form) and node.head in ("<", "<=") and getattr(node.items[1], "head", "") == "abs":
             bound = str(node.items[2])
@@ -503,6 +506,6 @@ def _tolerances(nodes: Sequence[Node]) -> Iterator[float]:
 
 _TOLERANCE = 1e-4
 _NEAR = 2.0**-9
-"""How far from a number of a rule another one lies beside it, relative; float16 tells them apart."""
+"""Relative distance of a neighbour from a number of a rule: as small as float16 can still tell apart."""
 _LEAST = 1e-20
 """Numbers of a rule closer to zero than this are guards against a division by zero."""

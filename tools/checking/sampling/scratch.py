@@ -19,12 +19,14 @@ ROOTS = 16
 """Room for the roots of one sample."""
 _ROOT = "(constructor root (i64) T :unextractable)"
 _MANY_ROUNDS = 12
-"""Rules that end are done with a sample, which has a few operators, in less than half as many."""
+"""Rounds after which a rule counts as endless: rules that end take less than half as many for the few operators of a
+sample."""
 _MANY_NODES = 2000
-"""More e-nodes than rules that end make of a sample; growth that doubles would take minutes to fill all rounds."""
+"""E-nodes from which a rule counts as endless: rules that end make fewer from a sample, and if their number doubled in
+each round, all rounds would take minutes."""
 _ANALYSE = "(run-schedule (saturate (seq (saturate analysis) freeze)))"
 SHAPED_BY_ENCODER = frozenset({"Resize", "DepthToSpace", "SpaceToDepth"})
-"""Operators for which the encoder states the shape of the result, as no analysis derives it of all sizes."""
+"""Operators for which the encoder states the shape of the result, because no analysis derives it for all sizes."""
 _FORMS = frozenset({"N", "T", "Ts"})
 """Sorts of e-classes: of nodes, of tensors, and of the lists that operators of other domains take."""
 
@@ -50,7 +52,7 @@ Classes = dict[EClass, tuple[ScratchNode, ...]]
 
 @dataclass(frozen=True)
 class Fired:
-    """What the rule made of a sample: the e-nodes of every class that its roots need, the roots first."""
+    """The result of a rule on a sample: the e-nodes of every class that the sample's roots need, the roots first."""
 
     roots: tuple[EClass, ...]
     classes: Classes
@@ -58,17 +60,17 @@ class Fired:
 
 @dataclass(frozen=True)
 class Conflict:
-    """The rule made two terms equal that cannot be: egglog's message."""
+    """The rule made two terms equal that cannot be equal; `message` is egglog's."""
 
     message: str
 
 
 Outcome = Fired | Conflict | None
-"""None where the rule did not fire."""
+"""None if the rule did not fire."""
 
 
 class EgglogPanicError(Exception):
-    """egglog failed at a rule that it had accepted, which says nothing about the rule."""
+    """egglog failed in a rule that it had accepted; whether the rule is right stays open."""
 
 
 EGGLOG_ADVICE = (
@@ -88,7 +90,7 @@ class Scratch:
         execute(self.egraph, self.program)
 
     def run(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
-        """Run rules once, on each sample by itself; after the first conflict on no other, for one says enough."""
+        """Run rules once on each sample by itself, up to the first conflict, which already refutes a rule."""
         try:
             return self._run_batch(rules, ruleset, samples)
         except BaseException as error:
@@ -116,7 +118,8 @@ class Scratch:
         return [new if _extent(new) != _extent(old) else None for old, new in zip(before, after, strict=True)]
 
     def is_endless(self, rules: str, ruleset: str, sample: Sample) -> bool:
-        """Whether rules add to a sample in each of many rounds: every application makes another match."""
+        """Whether rules add e-nodes to a sample in each of many rounds, because every application makes another
+        match."""
         execute(self.egraph, "(push 1)")
         try:
             execute(self.egraph, rules)
@@ -227,7 +230,7 @@ class _TableReader:
         return self.numbers.setdefault(value, EClass(len(self.numbers)))
 
     def cones(self, samples: Sequence[Sample]) -> list[Fired]:
-        """For each sample everything that its roots need."""
+        """For each sample the e-nodes of all classes that its roots need."""
         return [self._cone(number, len(sample.roots)) for number, sample in enumerate(samples)]
 
     def _cone(self, number: int, count: int) -> Fired:

@@ -1,4 +1,4 @@
-"""Samples with symbolic dimensions: a rule that fires on them has to hold for every size a model may be run with."""
+"""Samples with symbolic dimensions: a rule that fires on them has to hold for every size with which a model may run."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from .scratch import SHAPED_BY_ENCODER, Classes, Fired, ScratchNode
 from .terms import Argument, Leaf, Term
 
 FIRST_SYMBOL = -2
-"""Numbers from here on downwards stand for unknown sizes."""
+"""This number and smaller ones stand for unknown sizes."""
 _FIRST_DERIVED = 100
-"""How far behind the first symbol those begin that stand for sizes which operators compute from others."""
+"""How far below the first symbol those begin that stand for sizes computed by operators; no sample has as many
+others."""
 _SIZES = (3, 7, 5, 2, 11, 4, 13)
 _TRIALS = ((6, 12, 18, 24, 30, 36), (12, 6, 24, 18, 36, 30), (18, 30, 6, 12, 24, 6))
-"""Sizes of the symbols in turn, which blocks of 2 and 3 divide: a size that is the same in all of them is known, two
-that are alike in all are one."""
+"""Trial sizes of the symbols, divisible by 2 and 3 as blocks are: a size that is the same in all trials is known, and
+two sizes that are equal in all trials are one symbol."""
 _MOST_IN_TRIALS = 40_000
-"""Elements of a tensor."""
+"""Elements of a tensor in a trial, at most: a larger one takes too long, and the sample is left out."""
 _MOST_ALONE = 3
-"""Sizes that become symbols each by itself; then all do."""
+"""How many sizes each become a symbol alone, before all become symbols together."""
 
 
 def symbolic_variants(sample: Sample) -> Iterator[Sample]:
-    """The sample with symbols for the sizes of its inputs: for each of some sizes alone, and for all of them together,
-    which may be empty in one variant and are not in another."""
+    """The sample with symbols for the sizes of its inputs: for each of some sizes alone, and for all of them together.
+    Of these, one variant includes sizes that may be empty, and another does not."""
     free = _free_sizes(sample, least=1)
     alone = [(size,) for size in sorted(free, reverse=True)[:_MOST_ALONE]] if len(free) > 1 else []
     for place, chosen in enumerate((*alone, tuple(free), tuple(free))):
@@ -49,9 +50,9 @@ def symbolic_variants(sample: Sample) -> Iterator[Sample]:
 
 
 def with_symbols(sample: Sample, random: Random) -> Sample | None:
-    """The sample with symbols for some of the sizes of its inputs; None where a model would not have them."""
+    """The sample with symbols for some of the sizes of its inputs; None if no model would have them."""
     constant = {size for leaf in sample.leaves if leaf.kind != "Var" for size in leaf.type.shape}
-    alike = random.random() < 0.5  # a constant may have a size of its own, against which an unknown one broadcasts
+    alike = random.random() < 0.5  # else a constant keeps its size, and an unknown one broadcasts against it
     least = random.choice((1, 2))  # an unknown size may be one that broadcasts, or that a condition took for known
     free = [size for size in _free_sizes(sample, least) if not (alike and size in constant)]
     if not free:
@@ -62,8 +63,8 @@ def with_symbols(sample: Sample, random: Random) -> Sample | None:
 
 
 def _free_sizes(sample: Sample, least: int) -> list[int]:
-    """The sizes that may become symbols: those of inputs, and those to which an Expand widens, which are of inputs that
-    the rule does not see."""
+    """The sizes that may become symbols: those of inputs, and those to which an Expand widens, as these come from
+    inputs that the rule does not mention."""
     sizes = {size for leaf in sample.leaves if leaf.kind == "Var" for size in leaf.type.shape}
     for part in sample.subterms:
         if isinstance(part, Term) and part.head == "Expand" and isinstance(part.arguments[1], tuple):
@@ -72,7 +73,7 @@ def _free_sizes(sample: Sample, least: int) -> list[int]:
 
 
 def _put_symbols(sample: Sample, symbols: Mapping[int, int]) -> Sample | None:
-    """The sample with a symbol for each of some sizes; None where a model would not have them."""
+    """The sample with a symbol for each of some sizes; None if no model would have them."""
     if not symbols or not all(
         _keeps_symbols(term, sample, symbols) for term in sample.subterms if isinstance(term, Term)
     ):
@@ -88,8 +89,8 @@ def _put_symbols(sample: Sample, symbols: Mapping[int, int]) -> Sample | None:
 
 
 def _symbolic_types(sample: Sample) -> dict[Term, Type] | None:
-    """The types of all terms, with further symbols for sizes that operators compute from symbols; None where the terms
-    do not run at all sizes."""
+    """The types of all terms, with further symbols for sizes that operators compute from symbols; None if the terms do
+    not run at all sizes."""
     trials = [dict(zip(sample.symbols, cycle(sizes), strict=False)) for sizes in _TRIALS]
     names = {tuple(trial[symbol] for trial in trials): symbol for symbol in sample.symbols}
     computed = [_types_at(sample, trial) for trial in (*trials, dict.fromkeys(sample.symbols, 1))]
@@ -115,14 +116,14 @@ def _symbolic_types(sample: Sample) -> dict[Term, Type] | None:
 
 
 def runs_at_other_sizes(sample: Sample) -> bool:
-    """Whether the terms of a sample with symbols run at sizes other than its own, so that a model may have them: a
-    matrix product of `n` columns and 2 rows does not. Terms without a meaning here are taken to run."""
+    """Whether the terms of a sample with symbols run at sizes other than its own, so that a model may contain them: a
+    matrix product of `n` columns and 2 rows does not. Terms without a meaning here count as running."""
     others = (dict(zip(sample.symbols, cycle(sizes), strict=False)) for sizes in (*_TRIALS, _SIZES))
     return any(_types_at(sample, sizes) for sizes in others) or _types_at(sample, sample.symbols) is None
 
 
 def _types_at(sample: Sample, sizes: Mapping[int, int]) -> dict[Term, Type] | None:
-    """The types of the terms of a sample with symbols at some sizes of theirs; None where it does not run."""
+    """The types of the terms of a sample with symbols, at some sizes of these; None if it does not run."""
     concrete, resized = _resize(sample, sizes, {})
     try:
         types = _types_of_terms(concrete, _MOST_IN_TRIALS)
@@ -132,7 +133,8 @@ def _types_at(sample: Sample, sizes: Mapping[int, int]) -> dict[Term, Type] | No
 
 
 def instances(sample: Sample, fired: Fired) -> Iterator[tuple[Sample, Fired]]:
-    """A sample with symbols, and what its rule made of it, with sizes in their place: those it had, and others."""
+    """A sample with symbols and the result of its rule, both with sizes in place of the symbols: those that the sample
+    had, and others."""
     others = dict(zip(sample.symbols, _SIZES * 2, strict=False))
     for chosen in (sample.symbols, others, dict.fromkeys(sample.symbols, 1), dict.fromkeys(sample.symbols, 0)):
         if 0 in chosen.values() and any(symbol < NONEMPTY_SYMBOLS for symbol in sample.symbols):
@@ -152,7 +154,7 @@ def instances(sample: Sample, fired: Fired) -> Iterator[tuple[Sample, Fired]]:
 
 
 def _bind_derived(sample: Sample, types: Mapping[Term, Type | None], sizes: dict[int, int]) -> bool:
-    """Add the sizes of derived symbols; whether each symbol has one size, and all other sizes are as they were."""
+    """Add the sizes of derived symbols. Returns whether each symbol has one size, and all other sizes are unchanged."""
     for term, type_ in types.items():
         for dimension, size in zip(sample.types[term].shape, type_.shape if type_ else (), strict=False):
             if (sizes.setdefault(dimension, size) if dimension < -1 else dimension) != size:
@@ -161,7 +163,7 @@ def _bind_derived(sample: Sample, types: Mapping[Term, Type | None], sizes: dict
 
 
 def _products(sample: Sample) -> dict[tuple[int, int], int]:
-    """What the encoder states of the products of sizes. A product has the same number in all samples."""
+    """The facts that the encoder states about products of sizes. A product has the same number in all samples."""
 
     def size_of(dimension: int) -> Size:
         return number(dimension) if dimension >= 0 else symbol(f"s{-dimension}")
@@ -181,9 +183,9 @@ def _products(sample: Sample) -> dict[tuple[int, int], int]:
 
 
 def _keeps_symbols(term: Term, sample: Sample, symbols: Mapping[int, int]) -> bool:
-    """Whether the sizes that get symbols go through a Reshape unchanged, an Expand widens none of them, a Split is
-    along none of them, and a Slice cuts none but to the first position of one that is never empty, as the encoder wants
-    it."""
+    """Whether a term keeps the sizes that get symbols as the encoder requires it: a Reshape leaves them unchanged, an
+    Expand widens none of them, a Split is along none of them, and a Slice cuts none but to the first position of one
+    that is never empty."""
     if term.head == "Slice":
         return _cuts_no_symbols(term, sample, symbols)
     if term.head == "Split":
@@ -246,7 +248,7 @@ def _resize_shape(shape: tuple[int, ...], sizes: Mapping[int, int]) -> tuple[int
 
 
 def _resize_attributes(head: str, arguments: tuple[Any, ...], sizes: Mapping[int, int]) -> tuple[Any, ...]:
-    """The arguments of a constructor, with other sizes where they are shapes."""
+    """The arguments of a constructor, with other sizes in those that are shapes."""
     shapes = range(len(arguments)) if head in TO_SHAPES else (0,) if head == "Full" else ()
     return tuple(
         _resize_shape(a, sizes) if i in shapes and isinstance(a, tuple) else a for i, a in enumerate(arguments)
@@ -254,7 +256,7 @@ def _resize_attributes(head: str, arguments: tuple[Any, ...], sizes: Mapping[int
 
 
 def _resize_fired(fired: Fired, sizes: Mapping[int, int]) -> Fired:
-    """What the rule made; a number that looks like a symbol and is none stays, and has no meaning."""
+    """The result of a rule at other sizes. A number that looks like a symbol and is none stays, and has no meaning."""
     classes: Classes = {
         number: tuple(ScratchNode(n.head, _resize_attributes(n.head, n.arguments, sizes)) for n in nodes)
         for number, nodes in fired.classes.items()
@@ -263,7 +265,7 @@ def _resize_fired(fired: Fired, sizes: Mapping[int, int]) -> Fired:
 
 
 def _types_of_terms(sample: Sample, most: int = MAX_ELEMENTS) -> dict[Term, Type]:
-    """The types of all terms. Raises Unsupported where one has no meaning or more than `most` elements."""
+    """The types of all terms. Raises Unsupported if one has no meaning or more than `most` elements."""
     if any(prod(x.type.shape) > most for x in sample.named_leaves):
         raise Unsupported("an input is too large")
     elements = {x.name: np.zeros(x.type.shape, element_type(x.type.dtype)) for x in sample.named_leaves}

@@ -15,13 +15,13 @@ OPSET = 24
 TYPES = (
     "float32", "float64", "float16", "int32", "int64", "int8", "int16", "uint8", "uint16", "uint32", "uint64", "bool",
 )  # fmt: skip
-"""The types that the meanings of the operators know and numpy computes in; numpy has bfloat16 by an extension only."""
+"""The types in which numpy computes the meanings of operators; bfloat16, an extension of numpy, is not among them."""
 _NAMES = {"float": "float32", "double": "float64"}
 
 
 @cache
 def _operands(head: str) -> dict[str, tuple[str, frozenset[str]]]:
-    """By operand its type parameter, which operands of the same type share, and the types that this can be."""
+    """By operand its type parameter, which operands of the same type share, and the types that the parameter admits."""
     if OPERATORS[head].domain:  # ONNX Runtime's kernels for processors compute float32
         return {operand.name: ("T", frozenset({"float32"})) for operand in OPERATORS[head].operands}
     schema = defs.get_schema(head, OPSET)
@@ -54,7 +54,7 @@ def admits(head: str, operands: Mapping[str, Type]) -> bool:
 
 @cache
 def result_types(head: str) -> frozenset[str]:
-    """The types that the operator's result can have, where that is the type of an operand; empty where it is not."""
+    """The types that the operator's result can have, if it has the type of an operand; else empty."""
     if head not in OPERATORS:
         return frozenset()
     result = "T" if OPERATORS[head].domain else defs.get_schema(head, OPSET).outputs[0].type_str
