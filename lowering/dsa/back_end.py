@@ -50,7 +50,7 @@ _STORED_AS = {"float16": 2, "bfloat16": 4, "float32": 4, "float64": 8}
 
 @dataclass(frozen=True)
 class Demands:
-    """What to make for an accelerator: `batch` and `floats` are the model's own where None."""
+    """What to make for an accelerator: `batch` and `floats` are the model's own if None."""
 
     device: DsaDevice
     batch: int | None = None
@@ -205,7 +205,7 @@ def _with_defaults(graph: OperatorGraph, ports: Sequence[Port]) -> OperatorGraph
 
 
 def _own_width(graph: OperatorGraph) -> int:
-    """Bytes of the widest float type of a graph; of float32 where it has none."""
+    """Bytes of the widest float type of a graph; of float32 if it has none."""
     widths = (_STORED_AS.get(value.type.dtype or "", 0) for value in graph.values if value.type is not None)
     return max(widths, default=0) or 4
 

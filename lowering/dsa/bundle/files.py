@@ -159,7 +159,7 @@ def graph_of(data: GraphFile | dict[str, Any]) -> OperatorGraph:
 
 
 def _tuples(attribute: Any) -> Any:
-    """An attribute with tuples where JSON has lists."""
+    """An attribute with tuples in the place of JSON's lists."""
     return tuple(map(_tuples, attribute)) if isinstance(attribute, list) else attribute
 
 
@@ -208,7 +208,7 @@ def store_kernels(folder: Path, observer: Observer) -> None:
 
 
 def made_for() -> dict[str, Any]:
-    """The processor and versions that have to be the same where compiled kernels are loaded."""
+    """The processor and versions that have to be the same when compiled kernels are loaded."""
     from ....support.processor import processor_features
     from ...bundle.bundle import versions
 
@@ -238,7 +238,7 @@ def read_constants(folder: Path, program: Program) -> dict[str, Array]:
 
 
 def read_kernels(folder: Path, opset: int) -> dict[str, Kernel]:
-    """The kernels of a program: the compiled ones where this machine can run them, else they are compiled now.
+    """The kernels of a program: the compiled ones if this machine can run them, else they are compiled now.
 
     Raises BundleError.
     """

@@ -74,7 +74,7 @@ class SimulatedModel(LoadedModel):
 class IsolatedSimulation(SimulatedModel):
     """A program that another process simulates: its tile kernels were just compiled for this machine.
 
-    Where that crashes or takes longer than `seconds`, CrashError is raised.
+    If that crashes or takes longer than `seconds`, CrashError is raised.
     """
 
     def __init__(self, path: Path, seconds: float) -> None:

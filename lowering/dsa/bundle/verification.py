@@ -55,7 +55,7 @@ class Original:
 
 @dataclass(frozen=True)
 class Demand:
-    """Tolerances and seed as the user gave them. `coarser` is the type of the stored floats where it is narrower than
+    """Tolerances and seed as the user gave them. `coarser` is the type of the stored floats if it is narrower than
     the model's."""
 
     atol: float | None = None
@@ -80,7 +80,7 @@ def samples_to_verify(model: SimulatedModel, original: Original) -> int:
 def verify_program(original: Original, model: SimulatedModel, demand: Demand = Demand()) -> Verification:
     """Run both on the same inputs, random from two seeds, and compare every output.
 
-    Where floats are stored in a narrower type and the user gave no tolerance, an output may be as far off as
+    If floats are stored in a narrower type and the user gave no tolerance, an output may be as far off as
     `_ROUNDINGS` and `_UNITS` say; no float64 run judges in doubt.
     """
     started = time.perf_counter()
@@ -140,7 +140,8 @@ def _run_program(model: SimulatedModel, baselines: Sequence[Baseline], samples: 
 
 
 def _worst_chunk(chunks: Sequence[ComparedOutput]) -> ComparedOutput:
-    """One output over all chunks: where it differs, else where it is farthest off among those that say something."""
+    """One output over all chunks: a chunk in which it differs, else the one in which it is farthest off among those
+    that say something."""
     broken = next((each for each in chunks if each.broken_run is not None), None)
     informative = [each for each in chunks if each.is_informative] or list(chunks)
     return broken or max(informative, key=lambda each: each.report.max_abs)

@@ -45,7 +45,7 @@ from .weights import WeightEmission
 _MOST_STEPS = 8
 """A way with more than this many times the steps of another is not planned: layers are short and wait often."""
 _LOADING_SHARE = 0.5
-"""Where loading weights takes more than this share of the cycles, it is worth while to load them less often."""
+"""If loading weights takes more than this share of the cycles, it is worth while to load them less often."""
 _EXPOSED = 0.3
 """The share of the cycles of the less busy of units, DDR and ports that does not run beside the busiest: measured in
 the simulated programs of six networks."""
@@ -157,7 +157,7 @@ Observer = Callable[[str], None]
 _THRESHOLDS = 200_000, 50, 1000
 """Thresholds of Python's collector of cycles while programs are made, far above its own."""
 _SLOWER_IN_A_ROW = 2
-"""The search ends after this many larger shares per cluster in a row that are no faster."""
+"""Stop after this many larger shares per cluster in a row bring no gain."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class AcceleratorNetwork:
 
 @dataclass(frozen=True)
 class Choices:
-    """How to compile; `per_cluster` samples in each program, the fastest number where None. `order`: the variant's."""
+    """How to compile; `per_cluster` samples in each program, the fastest number if None. `order`: the variant's."""
 
     variant: Variant = FULL
     order: OrderName | None = None
@@ -258,7 +258,7 @@ def compile_network(
     name: str = "network",
     observer: Observer = lambda line: None,
 ) -> DsaProgram:
-    """The fastest program for a batch (the model's own where None) among some ways to cut it, checked.
+    """The fastest program for a batch (the model's own if None) among some ways to cut it, checked.
 
     Raises DsaError: a batch that cannot be shared or followed, a tensor that fits nowhere; ProgramError for a program
     that breaks a rule of the device.
@@ -379,7 +379,7 @@ def order_by_start(program: Program, device: DsaDevice) -> Program:
 def batch_axes(network: AcceleratorNetwork, outputs: Collection[int], repeated: bool) -> dict[int, int | None]:
     """Per output, the axis along which its samples lie; None for a value that is the same for all samples.
 
-    Where the batch cannot be followed it is the outermost axis, as it is of inputs. Raises DsaError for an output of
+    If the batch cannot be followed it is the outermost axis, as it is of inputs. Raises DsaError for an output of
     `repeated` runs whose outermost extent is not the batch.
     """
     values = network.graph.values

@@ -114,7 +114,7 @@ class Flow:
         return Read(step, core, value, box, self.sources(self.steps[step].instance, value, box))
 
     def sources(self, instance: int, value: int, box: Box) -> tuple[Source, ...]:
-        """Where an instance finds a box of a value."""
+        """The parts in which an instance finds a box of a value."""
         own = Part(instance, value)
         if own in self.producing_step:
             return (Source(own, box),)
@@ -154,9 +154,9 @@ class Flow:
 
 
 def cut_between_sources(flow: Flow, sharing: Sharing) -> Piecewise:
-    """The coarsest cuts of steps such that each tile reads from one source, where there are such cuts.
+    """The coarsest cuts of steps such that each tile reads from one source, if there are such cuts.
 
-    Where an instance takes samples that several instances made (Fig. 8's concatenations), nothing has to be
+    If an instance takes samples that several instances made (Fig. 8's concatenations), nothing has to be
     concatenated if its tiles are cut between the samples: each reads the part that one of them left in the LB.
     """
     pieces = Piecewise()

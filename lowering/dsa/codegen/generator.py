@@ -109,7 +109,7 @@ class Lifetime(NamedTuple):
 
 @dataclass(frozen=True)
 class Request(Generic[Key]):
-    """`size` bytes for a lifetime. A shorter one, where given, is enough where not all the longer ones fit."""
+    """`size` bytes for a lifetime. A shorter one, if given, is enough if not all the longer ones fit."""
 
     key: Key
     size: int
@@ -204,7 +204,7 @@ class _Mapper:
         """The largest request that found no room in any LB, by step."""
 
     def local_addresses(self, core: int) -> Mapping[Slot, int]:
-        """Addresses in one LB, above the weights; none, and an entry in `short`, where not all find room."""
+        """Addresses in one LB, above the weights; none, and an entry in `short`, if not all find room."""
         try:
             addresses = assign_addresses(
                 self._local_requests(core), self.device.activation_buffer, self.device.alignment
@@ -273,7 +273,7 @@ class _Mapper:
 _ATTEMPTS = 100
 """The search for addresses ends after this many residences."""
 _FROM_LB, _FROM_GB, _FROM_DDR, _OUT = range(4)
-"""Channels of a core: where it fetches from, and what it moves out."""
+"""Channels of a core: one for each place that it fetches from, and one that moves results out."""
 
 
 @dataclass(frozen=True)
@@ -315,7 +315,7 @@ def plan_program(schedule: Schedule, variant: Variant) -> Plan:
 
 
 def running_order(schedule: Schedule, variant: Variant) -> Iterator[tuple[int, Layer]]:
-    """Instances one after another; those of one sub-graph that follow each other abreast, where they may."""
+    """Instances one after another; those of one sub-graph that follow each other abreast, if they may."""
     runs = groupby(schedule.order, key=lambda instance: schedule.graph.instances[instance].subgraph)
     for subgraph, run in runs:
         layers, instances = schedule.graph.groups[subgraph].subgraph.layers, list(run)
@@ -458,7 +458,7 @@ class _Generator:
     # operands
 
     def _operand(self, number: int, position: int, core: int, value: int, box: Box) -> _Operand:
-        """A part that a tile reads, in the LB of its core, larger where only that is one region."""
+        """A part that a tile reads, in the LB of its core, larger if only that is one region."""
         part = Part(self.flow.steps[number].instance, value)
         bringing = self.residence.bringing_tile(number, core, position, value, box)
         address = self.plan.memory.local[core].get(TileSlot(SlotKind.INPUT, number, bringing, value))
@@ -483,7 +483,7 @@ class _Generator:
         return View(self._fragment(Part(self.flow.steps[number].instance, value), core), self._stored_box(value, box))
 
     def _move_out(self, core: int, part: Part, result: View) -> None:
-        """A tile's result to where it is at home, if it is not there."""
+        """Move a tile's result to its home, if it is not there."""
         home = self.residence.homes[part]
         if home is Level.LB:
             target = self._fragment(part, core)

@@ -1,8 +1,8 @@
 """The place of values between layers: in the LBs of the cores, in the GB, in DDR (GraphTurbo, OSDI 2023, section 4.3).
 
-Everything starts at the fastest level. Where a level cannot hold all that is live, some of it gives way to the next:
+Everything starts at the fastest level. If a level cannot hold all that is live, some of it gives way to the next:
 what lives longest, as in the text, or what costs least to move. What an instance reads from elsewhere more than once
-is kept in LB while it does (an arrival), where that fits; the rest passes through, tile by tile.
+is kept in LB while it does (an arrival), if that fits; the rest passes through, tile by tile.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ class Planner:
         return tuple(0 if box is None else round_up(network.bytes(value, box), alignment) for box in boxes)
 
     def _resident(self, part: Part, sizes: tuple[int, ...], price_per_use: int | None = None) -> Resident:
-        """A part where it takes these bytes. Elsewhere it is moved once when it is made, and for each step that reads
-        it."""
+        """A part in the place in which it takes these bytes. Elsewhere it is moved once when it is made, and for each
+        step that reads it."""
         if price_per_use is None:
             price_per_use = self.flow.graph.network.bytes(part.value, self.flow.box(part))
         price = float(price_per_use * (1 + len({read.step for read in self.flow.readers[part]})))

@@ -20,7 +20,7 @@ from .boxes import Shape
 def with_batch(graph: OperatorGraph, batch: int) -> OperatorGraph:
     """The graph for inputs of `batch` samples. A constant operand of a Concat counts as repeated.
 
-    Raises DsaError if shapes are not static, where `batch` does not fit, or if the batch cannot be followed.
+    Raises DsaError if shapes are not static, if `batch` does not fit, or if the batch cannot be followed.
     """
     if batch < 1:
         raise DsaError(f"batch {batch}: must be at least 1")

@@ -8,7 +8,7 @@ from math import prod
 Interval = tuple[int, int]
 """From a first index to one past the last."""
 Box = tuple[Interval, ...]
-"""One interval per axis, outermost first; () is all of a scalar. None, where allowed, is no element at all."""
+"""One interval per axis, outermost first; () is all of a scalar. None, if allowed, is no element at all."""
 Boxes = Mapping[int, Box]
 """A part of each of some values."""
 Shape = tuple[int, ...]

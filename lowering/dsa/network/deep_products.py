@@ -1,13 +1,13 @@
 """Products with deep reductions, cut into sums of shallower ones: ``x W = x1 W1 + x2 W2 + ...``.
 
 The small buffer that LB has for weights holds a tile of them: some columns, each as long as the reduction is deep.
-Where it is too deep, so few columns fit that most of the matrix unit's stand idle. Cut into pieces, each piece's
+If it is too deep, so few columns fit that most of the matrix unit's stand idle. If it is cut into pieces, each piece's
 weights are wide enough. The partial sums are layers' outputs like any other; floats are rounded to their type in
-between. Where the data of a product is made by another one just for it, that is made in pieces too.
+between. If the data of a product is made by another one just for it, that is made in pieces too.
 
 Hidden layers computed piece by piece, as they are summed up: ``f(x W1) W2 = sum over i of f(x W1i) W2i``.
 
-Where a reduction is cut into pieces and its data comes from a product through element-wise
+If a reduction is cut into pieces and its data comes from a product through element-wise
 operators, and nothing else reads it, the pieces of that product need never be there all at once. So the cuts move up
 through element-wise operators to the columns of the first product.
 """
@@ -155,7 +155,8 @@ _HIDDEN_DEPTH = 512
 
 @dataclass(frozen=True)
 class _Reduction:
-    """Where a product sums: the axis of its data and of its weights, which have `columns` outputs of `width` each."""
+    """The axis along which a product sums, of its data and of its weights, which have `columns` outputs of `width`
+    each."""
 
     depth: int
     data_axis: int
@@ -241,7 +242,7 @@ class _Splitter(GraphRewriter):
         return self.result(new for layer in layers for new in _split_layer(tuple(layer), cut, place))
 
     def _pieces(self, index: int, reduction: _Reduction) -> list[_Piece]:
-        """The pieces of a reduction; one where it is not too deep."""
+        """The pieces of a reduction; one if it is not too deep."""
         columns = min(self.width, reduction.columns)
         deepest = max(1, self.room // (columns * reduction.width))
         if reduction.depth >= 2 * _HIDDEN_DEPTH and self.graph.operators[index].op == "MatMul":

@@ -23,7 +23,7 @@ _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 class Network:
     """`element_size` is the bytes that any float takes on the accelerator; other elements keep their size.
 
-    Raises DsaError (from `shapes`) where the shape of a value is not known or symbolic.
+    Raises DsaError (from `shapes`) if the shape of a value is unknown or symbolic.
     """
 
     graph: OperatorGraph
@@ -73,7 +73,7 @@ class Network:
         return {2: "float16", 4: "float32", 8: "float64"}[self.element_size] if type_.dtype in _FLOATS else type_.dtype
 
     def bytes(self, value: int, box: Box | None = None) -> int:
-        """Bytes of a part of a value on the accelerator, of all of it where no box is given."""
+        """Bytes of a part of a value on the accelerator, of all of it if no box is given."""
         return self._widths[value] * size(whole(self.shapes[value]) if box is None else box)
 
     def operands(self, index: int, result: int, box: Box) -> tuple[Box | None, ...]:

@@ -38,7 +38,7 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True)
 class Cost:
-    """Prices for one device. Times are cycles of its clock, bandwidths bytes a cycle.
+    """Costs of instructions on one device. Times are cycles of its clock, bandwidths bytes a cycle.
 
     DDR's bandwidth is shared by all clusters, the GB's by all cores of its cluster; the port of one LB has a core's
     part of the GB's. A row of a transfer takes all the aligned beats of `device.alignment` bytes that it touches. A
@@ -121,7 +121,7 @@ class Cost:
         beat, rows = self.device.alignment, region.rows
         if rows == 1 or region.stride == region.row_bytes:
             return round_up(region.address % beat + region.size, beat)
-        # Where rows begin within a beat repeats.
+        # The place within a beat at which rows begin repeats.
         period = min(rows, beat // gcd(region.stride, beat))
         starts = (region.address + region.stride * row for row in range(period))
         beats = [-(-(start % beat + region.row_bytes) // beat) for start in starts]

@@ -326,7 +326,7 @@ def validate(program: Program, device: DsaDevice) -> None:
 
 
 def problems(program: Program, device: DsaDevice) -> Iterator[str]:
-    """All that is wrong with a program; data is followed only where each instruction is right by itself."""
+    """All that is wrong with a program; data is followed only if each instruction is right by itself."""
     is_sound = True
     for problem in structure_problems(program, device):
         is_sound = False

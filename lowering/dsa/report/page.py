@@ -26,7 +26,7 @@ from .timeline_svg import timeline_svg
 _LEFT, _TOP, _MARGIN = 176, 12, 12
 _BOX, _ROW = 24, 50
 _NARROWEST, _WIDTH = 26, 640
-"""Pixels of the narrowest box that holds a number, and of a row, where its boxes need no more."""
+"""Pixels of the narrowest box that holds a number, and of a row, if its boxes need no more."""
 _INSET = 2
 _ASIDE = 18
 """Lines over boxes keep clear of the numbers in them."""

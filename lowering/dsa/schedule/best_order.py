@@ -65,7 +65,7 @@ class _Line:
                     yield first, last, target
 
     def _run_start(self, job: int) -> int:
-        """Where the jobs begin that stand right before a job and are of use to it and each other only."""
+        """The place from which on the jobs right before a job are of use to it and each other only."""
         last = first = self.place[job]
         while first and last - first < _LONGEST:
             users = self.problem.users[self.order[first - 1]]

@@ -1,6 +1,6 @@
 """Core binding and buffer scopes: Algorithm 4 of GraphTurbo (OSDI 2023, section 3.4).
 
-How the text is read where it leaves a choice:
+How the text is read if it leaves a choice:
 
 - An instance whose binding was inferred looks at its producers too, once its binding is final. As printed, only those
   bound plainly do, and no other mismatch would be seen.
@@ -29,7 +29,7 @@ from .pieces import probes
 
 @dataclass(frozen=True)
 class Bindings:
-    """Per part that instances make, the factors of its cores along its axes, and the level where it is declared."""
+    """Per part that instances make, the factors of its cores along its axes, and the level at which it is declared."""
 
     binding: Mapping[Part, Binding]
     scope: Mapping[Part, Level]
@@ -77,7 +77,7 @@ class _Inference:
             self._want(part, self._infer(instance.subgraph, own, part))
 
     def _choose(self, part: Part) -> Binding:
-        """The binding that readers want where it uses as many cores as the plain one, and the tensor stays in LB."""
+        """The binding that readers want if it uses as many cores as the plain one, and the tensor stays in LB."""
         shape = shape_of(self.graph.instances[part.instance].written[part.value])
         plain = plain_binding(shape, self.cores, self._whole_axes(part.value))
         inferred = self.binding.get(part, ())

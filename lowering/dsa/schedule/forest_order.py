@@ -1,4 +1,4 @@
-"""Optimal orders where results have one reader: least sum (Horn, 1972), least peak (Abdel-Wahab and Kameda, 1978).
+"""Optimal orders if each result has one reader: least sum (Horn, 1972), least peak (Abdel-Wahab and Kameda, 1978).
 
 Both make blocks of jobs that run in one go. The blocks of independent jobs are merged by a priority; a job comes after
 all of those it reads from, and joins the blocks before it that would rather come later than it.

@@ -1,13 +1,13 @@
 """Grouping sub-graphs into larger ones: Algorithm 2 of GraphTurbo (OSDI 2023, section 3.2).
 
-How the text is read where it leaves a choice:
+How the text is read if it leaves a choice:
 
 - Factors are compared along the same dimension: Algorithm 2 hands SplitInfo to its merging steps, not only BestSplit.
   So sub-graphs that each alone are best split along different dimensions can be merged, and the result is split along
   the best dimension that the rules allow among those that split the most operators.
 - Levels are compared before factors: what does not fit LB has a larger factor than what does. The result has to fit
   LB, for that is what merging is for.
-- Networks that sample up grow where others shrink. For them rule (i) is turned around (section 3.6), so that a stage is
+- Networks that sample up grow while others shrink. For them rule (i) is turned around (section 3.6), so that a stage is
   not split as finely as the larger one that follows.
 
 The merging patterns of a graph of sub-graphs (GraphTurbo, OSDI 2023, Fig. 4): straight, diamond, branch.
@@ -48,7 +48,7 @@ class Quotient:
                 self.producers[user].add(node)
 
     def order(self) -> tuple[int, ...]:
-        """The nodes in a topological order: depth first, by number where several are ready at once."""
+        """The nodes in a topological order: depth first, by number if several are ready at once."""
         waiting = {node: len(sources) for node, sources in self.producers.items()}
         ready = sorted((node for node, count in waiting.items() if not count), reverse=True)
         order: list[int] = []
@@ -75,7 +75,7 @@ class Quotient:
 
 
 def straights(graph: Quotient) -> Iterator[Pattern]:
-    """SG1 and SG2 where one is the only producer and the other its only consumer (Fig. 4a), in topological order."""
+    """SG1 and SG2 of which one is the only producer and the other its only consumer (Fig. 4a), in topological order."""
     for node in graph.order():
         for user in graph.consumers[node]:
             if graph.consumers[node] == {user} and graph.producers[user] == {node}:
@@ -138,7 +138,7 @@ class Group:
     def rank(self, path: tuple[int, ...] | None) -> Rank:
         """The splitting factor along these axes of the primary output, or the first ones of them if they suffice.
 
-        That of `split` where it cannot be split along them alone, or where they are not known.
+        That of `split` if it cannot be split along them alone, or if they are not known.
         """
         for option in self.options:
             if option.factor == 1:

@@ -1,4 +1,4 @@
-"""What an order of sub-graph instances decides about memory, without the network: jobs, and claims on memory."""
+"""What memory an order of sub-graph instances takes, without the network: jobs, and claims on memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .orders import MemoryUse
 
 @dataclass(frozen=True)
 class Claim:
-    """`size` bytes kept from when job `maker` runs (from the start where None) until the last of `readers` has run.
+    """`size` bytes kept from when job `maker` runs (from the start if None) until the last of `readers` has run.
 
     `stays`: until after the end, whoever reads them.
     """

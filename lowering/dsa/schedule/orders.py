@@ -82,5 +82,5 @@ def memory_use(graph: InstanceGraph, order: Sequence[int]) -> MemoryUse:
 
 
 def better_order(graph: InstanceGraph) -> Order:
-    """The one of BFS and DFS that uses less memory; DFS where they are equal."""
+    """The one of BFS and DFS that uses less memory; DFS if they are equal."""
     return min((dfs_order(graph), bfs_order(graph)), key=lambda order: memory_use(graph, order))

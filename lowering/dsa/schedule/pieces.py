@@ -20,7 +20,7 @@ class Pieces:
     """A sub-graph whose primary output is cut into `factors` along its axes, which divide its extents.
 
     Other outputs are cut along with it (section 3.6): along the axis that moves with the primary output's, else along
-    the axis of the same number; where neither can be cut evenly, the first instance along that axis makes all of it.
+    the axis of the same number; if neither can be cut evenly, the first instance along that axis makes all of it.
     So every element of every output is made by one instance.
     """
 

@@ -66,7 +66,7 @@ def schedule(
     up_sampling: bool = False,
     instances: bool = True,
 ) -> Schedule:
-    """Schedule `batch` samples (as many as `graph` has where None) on one cluster; floats take `element_size` bytes.
+    """Schedule `batch` samples (as many as `graph` has if None) on one cluster; floats take `element_size` bytes.
 
     `layers` are the operators that are fused into one loop nest each; without `instances` they run one after another,
     each on the whole batch. Raises DsaError: shapes that are not static, a batch that does not fit the graph, tensors

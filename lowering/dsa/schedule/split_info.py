@@ -1,6 +1,6 @@
 """Splitting information: Algorithm 1 and equation 1 of GraphTurbo (OSDI 2023, section 3.1).
 
-How the text is read where it leaves a choice:
+How the text is read if it leaves a choice:
 
 - `peak` is the most that inputs, intermediate tensors and outputs take at once, from layer to layer; weights have a
   buffer of their own. Instead of peak / v, which is what one of v instances takes when they share nothing, the exact
@@ -9,7 +9,7 @@ How the text is read where it leaves a choice:
 - n_d counts the operators of those intermediate tensors that are split, which is what the text defines it as, though
   line 9 adds the others too. Tensors of which instances need parts that overlap, under the windows of a convolution,
   are not split: so a batch is preferred to rows of pixels. Without intermediate tensors there is a tuple all the same.
-- Where no single dimension makes instances small enough, the best one is split completely, then the next,
+- If no single dimension makes instances small enough, the best one is split completely, then the next,
   "by gradually partitioning multiple loop dimensions" (section 6). What still does not fit is split for the GB.
 """
 
@@ -91,9 +91,9 @@ def factors_to_try(extent: int, cores: int) -> Iterator[int]:
 
 
 def splits_of(network: Network, subgraph: SubGraph, device: DsaDevice) -> tuple[Split, ...]:
-    """The ways to cut a sub-graph for the fastest level where its instances fit, the best by equation 1 first.
+    """The ways to cut a sub-graph for the fastest level that its instances fit, the best by equation 1 first.
 
-    Not cut at all where that level is DDR.
+    It is not cut at all if that level is DDR.
     """
     splitter = _Splitter(network, subgraph, device)
     for level in (Level.LB, Level.GB):
@@ -208,7 +208,7 @@ class _Splitter:
 class Recomputation:
     """The cost model that keeps instances from computing too much twice (section 3.1).
 
-    `spent` are seconds of one cluster for computing elements again: where the windows of convolutions overlap, or an
+    `spent` are seconds of one cluster for computing elements again: if the windows of convolutions overlap, or an
     intermediate tensor is not split with the output. `saved` are seconds that fusing saves: what layers inside a
     sub-graph hand on does not leave the local buffers.
     """
@@ -227,7 +227,7 @@ def recomputation(
 ) -> Recomputation:
     """Weigh what `count` instances, each of which needs the parts `instance`, compute more than once.
 
-    They save one write and one read of each intermediate tensor in the global buffer, or in DDR where it does not fit.
+    They save one write and one read of each intermediate tensor in the global buffer, or in DDR if it does not fit.
     """
     again = 0.0
     for index in subgraph.members:

@@ -20,7 +20,7 @@ def fair_rates(
 ) -> dict[Flow, float]:
     """The rate of each flow over all of its links: all grow together, and stop at the first link that is full.
 
-    Every flow needs at least one link; no rate can grow without taking from a smaller or equal one. Where `counts` are
+    Every flow needs at least one link; no rate can grow without taking from a smaller or equal one. If `counts` are
     given, a flow stands for that many, and its rate is that of one of them.
     """
     weight = counts if counts is not None else dict.fromkeys(flows, 1)

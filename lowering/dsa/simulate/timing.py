@@ -1,12 +1,12 @@
 """When the instructions of a program run on a device: an event queue, in cycles.
 
 An engine runs its instructions in program order; an instruction starts when the one before it on each of its engines
-has ended, or, where it was not the first of a kernel's units, has been used, and all that it waits for has ended. A
-compute takes the cycles of `Cost`. A transfer takes its latency, then its bytes flow at a rate that all concurrent
+has ended, or, if the engine was not the first of a kernel's units, has been used, and all that it waits for has ended.
+A compute takes the cycles of `Cost`. A transfer takes its latency, then its bytes flow at a rate that all concurrent
 transfers share fairly on every link they cross. The result depends on nothing but the arguments.
 
 More bandwidth can make a program slower: what starts earlier shares the links with what is critical (an anomaly like
-those of Graham, "Bounds for certain multiprocessing anomalies", 1966). It cannot where transfers run one at a time.
+those of Graham, "Bounds for certain multiprocessing anomalies", 1966). It cannot if transfers run one at a time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Timeline:
 
     @cached_property
     def cost(self) -> Cost:
-        """The prices that it was simulated with."""
+        """The costs that it was simulated with."""
         return Cost(self.device)
 
     def occupied_engines(self, index: int) -> Iterator[tuple[Engine, float, float]]:
@@ -78,7 +78,7 @@ class _Flow:
 
 @dataclass
 class _Network:
-    """The flows of the moment, by instruction and by route, where any route shares links with any other."""
+    """The flows of the moment, by instruction and by route; any of the routes shares links with any other."""
 
     sharing: Sharing[Link]
     numbers: dict[tuple[Link, ...], int] = field(init=False)

@@ -163,7 +163,7 @@ def compiled_kernels(
 
 
 def build_kernels(graphs: Mapping[str, OperatorGraph], library: Path, observer: Observer) -> TileLibrary:
-    """Compile what TVM can into the file `library`, which is not written where there is nothing to compile."""
+    """Compile what TVM can into the file `library`, which is not written if there is nothing to compile."""
     wide = {name: _widen(graph) for name, graph in graphs.items() if not _operators(graph).keys() <= VIEWS}
     functions, reasons = _functions(wide)
     with scratch_folder("tiles") as folder:

@@ -1,7 +1,7 @@
 """How the cores share each layer of an instance.
 
 Algorithm 4 (GraphTurbo, OSDI 2023, section 3.4) says how the cores share an instance's output. What its layers hand on
-inside is shared the same way where that costs least; where another way costs less, in cycles of computation and of
+inside is shared the same way if that costs least; if another way costs less, in cycles of computation and of
 data that cores have to fetch from each other and as weights, that one is taken ("better exploit the trade-off between
 parallelism, load balance and locality", section 5.2).
 """
@@ -141,7 +141,7 @@ class Sharing:
             yield self.part(instance, layer, {v: box for v, box in made.items() if box is not None})
 
     def part(self, instance: int, layer: Layer, made: Boxes) -> CorePart | None:
-        """The share of a core that makes these parts; it reads a little more where that makes rows whole."""
+        """The share of a core that makes these parts; it reads a little more if that makes rows whole."""
         if not made:
             return None
         network = self.graph.network
@@ -187,7 +187,7 @@ def tile_of(layer: Layer, part: CorePart) -> Tile:
 
 
 def _cut_like_primary(box: Box, primary: Box, binding: Binding) -> Sequence[Box]:
-    """The cores' parts of an output: cut like the primary one where it has its axes, else all of it on one core."""
+    """The cores' parts of an output: cut like the primary one if it has its axes, else all of it on one core."""
     parts = list(spread(primary, binding))
     same = [counterpart(part, primary, box) for part in parts]
     if None not in same:

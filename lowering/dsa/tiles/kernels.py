@@ -1,15 +1,15 @@
 """Tiles as kernels: their names, their work on the units of a core, and their graphs (GraphTurbo, section 4).
 
-Where a tile may lie elsewhere without being another tile.
+To which places a tile may be moved without being another tile.
 
 An axis that all operators of a layer pass on element by element (the batch, mostly) has no border: what a tile computes
-does not change when all its parts are moved along it. Axes of values are joined to such tracks where operators connect
+does not change when all its parts are moved along it. Axes of values are joined to such tracks if operators connect
 them; any other use pins a track to its place.
 
 What the units of a core do for a tile.
 
 Matrix products and convolutions are `Product`s of the matrix unit (a convolution as im2col), or multiply-accumulates of
-the vector MAC engine where that takes fewer cycles: what has little to multiply per element, as depthwise ones. All
+the vector MAC engine if that takes fewer cycles: what has little to multiply per element, as depthwise ones. All
 else is element operations of the vector unit. Units work as a pipeline: what follows a product runs along with it.
 """
 
@@ -70,7 +70,7 @@ and a product (1); a normalisation two sums with their differences and squares (
 def work_of(graph: OperatorGraph, device: DsaDevice) -> tuple[Work, ...]:
     """What each unit does that is used, at least one.
 
-    All of them are of one place: of the core, or, where the matrix unit that a tile needs is the cluster's, of the
+    All of them are of one place: of the core, or, if the matrix unit that a tile needs is the cluster's, of the
     cluster. Of a unit that is not there its work is left to one that is; what follows a product in a cluster without a
     vector unit is left to the matrix unit's way out.
     """
@@ -95,11 +95,11 @@ class _Units:
         self.cost = Cost(device)
 
     def engine(self, unit: Unit) -> Engine | None:
-        """The core's, or the cluster's where cores have none."""
+        """The unit of the core, or of the cluster if cores have none; None if there is none."""
         return next((e for e in (Engine(0, 0, unit), Engine(0, None, unit)) if self.cost.unit(e) is not None), None)
 
     def cycles(self, work: Work) -> float:
-        """How long a unit takes; forever where there is none."""
+        """How long a unit takes; forever if there is none."""
         engine = self.engine(work.unit)
         return float("inf") if engine is None else self.cost.work_cycles(work, engine)
 
@@ -110,7 +110,7 @@ class _Units:
         return matrix < float("inf") and matrix <= min(others)
 
     def work(self, products: tuple[Product, ...], multiplied: int, elements: int) -> tuple[Work, ...]:
-        """Work for units that there are, in the place of the matrix unit where there are products."""
+        """Work for units that there are, in the place of the matrix unit if there are products."""
         matrix = self.engine(Unit.MME)
         core = matrix.core if products and matrix is not None else 0
         present = [u for u in (Unit.VECTOR, Unit.VME, Unit.MME) if self.cost.unit(Engine(0, core, u)) is not None]
@@ -141,7 +141,7 @@ def product_of(graph: OperatorGraph, operator: Operator) -> Product | None:
 
 
 def _matmul(left: tuple[int, ...], right: tuple[int, ...]) -> Product:
-    """All rows are of one product where they share the right operand."""
+    """All rows are of one product if they share the right operand."""
     left = left if len(left) > 1 else (1, *left)
     right = right if len(right) > 1 else (*right, 1)
     rows, columns, depth = left[-2], right[-1], left[-1]
@@ -331,7 +331,7 @@ _NAMED_OPERATORS = 3
 
 @dataclass(frozen=True)
 class TileKernel:
-    """A kernel. Tiles that are equal but for where in their tensors they lie, and which weights they have, share it.
+    """A kernel. Tiles share it if they differ only by their places in their tensors and by their weights.
 
     `work` is what each unit does that is used, at least one.
     """

@@ -42,7 +42,7 @@ class Passing:
 
 @dataclass(frozen=True)
 class TiledStep:
-    """Per core, the tiles of a step in order. `short`: the bytes that passing through asks for, where there were fewer.
+    """Per core, the tiles of a step in order. `short`: the bytes that passing through asks for, if there were fewer.
     """
 
     cores: tuple[tuple[CorePart, ...], ...]
@@ -133,7 +133,7 @@ class Tiling:
     def _price(self, step: LayerParts, part: CorePart, cut: Cut, passing: Passing) -> float:
         """Cycles of all tiles, which are computed while operands and weights of others arrive.
 
-        What does not change from tile to tile stays: operands where weights change first, weights where they do last.
+        What does not change from tile to tile stays: operands if weights change first, weights if they change last.
         """
         tile = self._largest(step, part, cut)
         columns, rows = prod(cut.weights), cut.count // prod(cut.weights)
@@ -161,7 +161,7 @@ class Tiling:
         return total
 
     def _cut_for_pipeline(self, step: LayerParts, part: CorePart, options: list[Cut], least: int) -> Cut:
-        """A few tiles where one would do, so that the layers before and after can run on other units meanwhile."""
+        """A few tiles even if one would do, so that the layers before and after can run on other units meanwhile."""
         best = options[0]
         if self.pipeline < 2 or self._is_lookup(step):
             return best
@@ -270,7 +270,7 @@ class Tiling:
                 is_first = False
 
     def _part(self, step: LayerParts, part: CorePart, box: Box, is_first: bool) -> CorePart:
-        """One tile: other outputs are cut like the primary one where they have its axes, else the first makes them."""
+        """One tile: other outputs are cut like the primary one if they have its axes, else the first makes them."""
         primary = part.made[step.primary]
         made: dict[int, Box] = {}
         for value, own in part.made.items():
