@@ -24,7 +24,7 @@ from eqfuse.lowering.kernels.compilation import CompiledKernels
 from eqfuse.lowering.kernels.fallback import Fallback
 from eqfuse.lowering.kernels.messages import Answer
 from eqfuse.lowering.kernels.prim_funcs import KernelCall
-from eqfuse.lowering.kernels.variants import Cut, Members
+from eqfuse.lowering.kernels.variants import KernelPartition, Members
 from eqfuse.lowering.plan.kernel_facts import KernelFacts, read_table
 from eqfuse.lowering.running import blame
 from eqfuse.lowering.running.kernel_times import CallTime
@@ -36,7 +36,7 @@ from .lowering.small_models import chain, expected, graph_of, model, random_inpu
 NODES = [("MatMul", "xw", "a"), ("Relu", "a", "b"), ("MatMul", "bw", "c"), ("Tanh", "c", "y")]
 _NODES = [helper.make_node(op, [*read], [made]) for op, read, made in NODES]
 GRAPH = graph_of(model(_NODES, {"x": (4, 8)}, {"y": (4, 8)}, w=weights(8, 8)))
-PAIRS = Cut(((0, 1), (2, 3)))
+PAIRS = KernelPartition(((0, 1), (2, 3)))
 BETWEEN = GRAPH.operators[1].outputs[0]
 """What the first pair hands to the second."""
 ESTIMATE = 10e-6
@@ -51,17 +51,17 @@ class Table:
     apart: float = 0.0
     without: float = 1.0
     wrong: Collection[Members] = ()
-    built: list[Cut] = field(default_factory=list)
+    built: list[KernelPartition] = field(default_factory=list)
     spoiled: Collection[Members] = ()
     plain: Mapping[Members, float] = field(default_factory=dict)
 
-    def build(self, cut: Cut) -> Attempt:
-        if any(kernel in self.spoiled for kernel in cut.kernels):
+    def build(self, partition: KernelPartition) -> Attempt:
+        if any(kernel in self.spoiled for kernel in partition.kernels):
             raise LoweringError("cannot be linked")
-        self.built.append(cut)
+        self.built.append(partition)
         steps: list[KernelCall | Fallback] = []
-        for kernel in cut.kernels:
-            if kernel[0] in cut.choices.runtime:
+        for kernel in partition.kernels:
+            if kernel[0] in partition.choices.runtime:
                 steps.append(Fallback(kernel, (), (), (), "", cast(Any, None)))
             else:
                 steps.append(KernelCall(name_of(kernel), kernel, (), ()))
@@ -69,11 +69,11 @@ class Table:
         answers = {name: Answer(name, 0.0, rule="contraction") for name in names}
         prepared = CompiledKernels(
             GRAPH, cast(Weights, None), tuple(steps), {}, answers, keys={name: f"task {name}" for name in names},
-            channels_last=frozenset({BETWEEN} if self.plain else ()) - cut.choices.plain,
+            channels_last=frozenset({BETWEEN} if self.plain else ()) - partition.choices.plain,
         )  # fmt: skip
         of_product = KernelFacts("", ("MatMul",), "contraction", 1, 0, 0, 0, 0.0, ESTIMATE, None, "product", self.apart)
         facts = tuple(replace(of_product, symbol=name) for name in names)
-        return Attempt(cut, Path(), prepared, facts)
+        return Attempt(partition, Path(), prepared, facts)
 
     def time(self, attempts: Sequence[Attempt]) -> Sequence[Mapping[str, CallTime]]:
         return [self._times(attempt) for attempt in attempts]
@@ -82,9 +82,9 @@ class Table:
         times = {}
         for name, members in attempt.prepared.named_steps():
             seconds = self.by_runtime if "fallback" in name else self.seconds[members]
-            if attempt.cut.choices.without.get(f"task {name}"):
+            if attempt.partition.choices.without.get(f"task {name}"):
                 seconds = self.without
-            if attempt.cut.choices.plain:
+            if attempt.partition.choices.plain:
                 seconds = self.plain[members]
             times[name] = CallTime(seconds, 0.0, 5)
         return times
@@ -104,11 +104,13 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Memo
     return lambda: Memory.of("host", 1, lambda line: pytest.fail(line))
 
 
-def choose(table: Table, memory: Memory | None, wrong: Mapping[str, str] | None = None) -> tuple[Cut, list[str]]:
-    """The cut that is chosen, and what replaced each suspect."""
+def choose(
+    table: Table, memory: Memory | None, wrong: Mapping[str, str] | None = None
+) -> tuple[KernelPartition, list[str]]:
+    """The partition that is chosen, and what replaced each suspect."""
     attempt, summary = choose_kernels(table, table.build(PAIRS), wrong or {}, memory, checks=True)
     assert summary.problem == ""
-    return attempt.cut, [kernel.chosen for kernel in summary.kernels]
+    return attempt.partition, [kernel.chosen for kernel in summary.kernels]
 
 
 FAST, SLOW = ESTIMATE, 50 * ESTIMATE
@@ -122,19 +124,19 @@ def test_a_model_without_slow_kernels_stays_as_it_is(memory: Callable[[], Memory
 
 def test_a_slow_kernel_is_cut_where_its_parts_are_faster(memory: Callable[[], Memory]) -> None:
     table = Table({(0, 1): SLOW, (0,): FAST, (1,): FAST / 10, (2, 3): FAST})
-    assert choose(table, memory()) == (Cut(((0,), (1,), (2, 3))), ["cut into 2 kernels"])
+    assert choose(table, memory()) == (KernelPartition(((0,), (1,), (2, 3))), ["cut into 2 kernels"])
 
 
 def test_the_next_schedule_is_taken_where_that_is_faster(memory: Callable[[], Memory]) -> None:
-    cut, chosen = choose(Table({(0, 1): SLOW, (0,): SLOW, (1,): SLOW, (2, 3): FAST}, without=FAST), memory())
+    partition, chosen = choose(Table({(0, 1): SLOW, (0,): SLOW, (1,): SLOW, (2, 3): FAST}, without=FAST), memory())
     assert chosen == ["without contraction"]
-    assert cut.choices.without == {"task kernel_0_1": frozenset({"contraction"})}
+    assert partition.choices.without == {"task kernel_0_1": frozenset({"contraction"})}
 
 
 def test_onnx_runtime_gets_what_it_runs_faster(memory: Callable[[], Memory]) -> None:
     table = Table({(0, 1): SLOW, (0,): SLOW, (1,): SLOW, (2, 3): FAST}, by_runtime=SLOW / 12)
-    cut, chosen = choose(table, memory())
-    assert (chosen, set(cut.choices.runtime)) == (["ONNX Runtime"], {0, 1})
+    partition, chosen = choose(table, memory())
+    assert (chosen, set(partition.choices.runtime)) == (["ONNX Runtime"], {0, 1})
 
 
 def test_onnx_runtime_gets_nothing_that_it_runs_some_times_as_fast(memory: Callable[[], Memory]) -> None:
@@ -148,9 +150,9 @@ def test_another_layout_is_judged_with_the_kernels_around(
 ) -> None:
     before = {(0, 1): SLOW, (0,): SLOW, (1,): SLOW, (2, 3): FAST}
     table = Table(before, without=SLOW, plain={(0, 1): FAST, (2, 3): neighbour})
-    cut, names = choose(table, memory())
+    partition, names = choose(table, memory())
     assert names == [chosen]
-    assert (BETWEEN in cut.choices.plain) == bool(chosen)
+    assert (BETWEEN in partition.choices.plain) == bool(chosen)
 
 
 def test_a_kernel_stays_where_nothing_is_clearly_faster(memory: Callable[[], Memory]) -> None:
@@ -185,7 +187,7 @@ def test_a_kernel_that_may_be_slower_than_its_operators_is_compared_with_them(me
     table = Table({(0, 1): 1.8 * FAST, (0,): FAST / 2, (1,): FAST / 2, (2, 3): FAST / 2}, apart=1.2 * FAST)
     for _ in range(2):  # measured, and remembered
         attempt, summary = choose_kernels(table, table.build(PAIRS), {}, memory(), checks=True)
-        assert attempt.cut == Cut(((0,), (1,), (2, 3)))
+        assert attempt.partition == KernelPartition(((0,), (1,), (2, 3)))
         assert summary.fused == pytest.approx(1.5 * FAST)
         assert summary.apart == pytest.approx(FAST + 1.15 * 1.2 * FAST)  # kernels usually take 1.15 of their estimates
 
@@ -230,9 +232,9 @@ def test_times_are_kept_with_the_template_and_the_estimate(memory: Callable[[], 
 def test_a_wrong_kernel_gets_a_variant_that_is_right(memory: Callable[[], Memory], measures: bool) -> None:
     seconds = {(0, 1): FAST, (0,): SLOW, (1,): SLOW, (2, 3): FAST}
     table = Table(seconds, by_runtime=FAST / 12, without=2 * FAST, wrong=[(0,)])
-    cut, chosen = choose(table, memory() if measures else None, {"kernel_0_1": "is off"})
+    partition, chosen = choose(table, memory() if measures else None, {"kernel_0_1": "is off"})
     assert chosen == ["ONNX Runtime" if measures else "without contraction"]
-    assert (cut.choices.runtime != {}) == measures
+    assert (partition.choices.runtime != {}) == measures
 
 
 # --- bundles

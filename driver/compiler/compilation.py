@@ -33,7 +33,7 @@ from ...lowering.bundle.check import call_for_verdict, fit_to_original
 from ...lowering.kernels.branches import split_branches
 from ...lowering.kernels.map_copies import copy_maps
 from ...lowering.kernels.measured import join_measured
-from ...lowering.kernels.variants import Cut
+from ...lowering.kernels.variants import KernelPartition
 from ...lowering.plan.manifest import PLAN, Manifest, Provenance
 from ...rules.places import rule_paths
 from ...support.errors import UsageError
@@ -94,11 +94,11 @@ class Compiled:
 @dataclass(frozen=True)
 class Built:
     """The manifest of a bundle that a back end made, the seconds that each distinct kernel took to compile, the kernels
-    and decisions (`cut`) of a processor's bundle, and the course of a search for schedules, if there was one."""
+    and decisions (`partition`) of a processor's bundle, and the course of a search for schedules, if there was one."""
 
     manifest: Manifest
     kernel_seconds: Mapping[str, float] = field(default_factory=dict)
-    cut: Cut | None = None
+    partition: KernelPartition | None = None
     curve: tuple[Point, ...] = ()
 
 
@@ -200,13 +200,13 @@ class Compilation:
 
         `kernels` counts its kernels, `distinct` those that differ, `copies` those that the lowering adds to the
         partition; `replaced` names those with a plainer schedule."""
-        cut = result.partition
+        made = result.partition
         return Provenance(
             model=self.label,
             sha256=self.fingerprint,
             input_shapes=dict(self.options.input_shapes),
             rules=len(result.saturation.matched),
-            partition=cut.partition.method if cut is not None else self.options.partition,
+            partition=made.partition.method if made is not None else self.options.partition,
             operators=result.after.layers,
             kernels=kernels,
             distinct_kernels=distinct,
@@ -214,10 +214,10 @@ class Compilation:
             replaced=replaced,
             budget_hit=result.budget_hit,
             trusted_rules=result.trusted,
-            certificate=str(cut.proof or "") if cut is not None else "",
+            certificate=str(made.proof or "") if made is not None else "",
             copies=copies,
-            groups=cut.drawn.count if cut is not None and cut.drawn is not None else 0,
-            as_drawn=cut.as_drawn if cut is not None and cut.drawn is not None else 0,
+            groups=made.drawn.count if made is not None and made.drawn is not None else 0,
+            as_drawn=made.as_drawn if made is not None and made.drawn is not None else 0,
         )
 
 

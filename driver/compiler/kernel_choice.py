@@ -18,7 +18,7 @@ from ...costmodels.measurement import Measurement
 from ...costmodels.profile import ProfileDatabase
 from ...extract.partition.canonical_key import subgraph_key, subgraph_text
 from ...lowering.bundle.bundle import versions
-from ...lowering.kernels.variants import Cut, Members, Variant
+from ...lowering.kernels.variants import KernelPartition, Members, Variant
 from ...lowering.plan.manifest import KernelTrials, MeasurementSummary, Trial
 from ...lowering.tuning.suspects import SLOW, Suspect, estimate, find_suspects, make_suspect, sum_apart
 from ...support.database import DatabaseError
@@ -42,9 +42,9 @@ _SOURCES = ("lowering/schedules", "lowering/kernels", "lowering/compute", "costm
 
 @dataclass(frozen=True)
 class Attempt:
-    """A bundle in a folder, its kernels, and the cut (kernels and decisions) that it was made of."""
+    """A bundle in a folder, its kernels, and the partition (kernels and decisions) that it was made of."""
 
-    cut: Cut
+    partition: KernelPartition
     folder: Path
     prepared: CompiledKernels
     facts: tuple[KernelFacts, ...]
@@ -53,8 +53,8 @@ class Attempt:
 class BundleBuilder(Protocol):
     """Builds, measures and checks bundles for a target."""
 
-    def build(self, cut: Cut) -> Attempt:
-        """A bundle of a cut, in a folder of its own. Raises EqfuseError."""
+    def build(self, partition: KernelPartition) -> Attempt:
+        """A bundle of a partition, in a folder of its own. Raises EqfuseError."""
         ...
 
     def time(self, attempts: Sequence[Attempt]) -> Sequence[Mapping[str, CallTime]]:
@@ -126,7 +126,7 @@ def try_variants(
     while active := [each for each in trials if each.left and not each.is_good and (times or not each.costs)]:
         wanted = [(each, each.left.pop(0)) for each in active]
         try:
-            attempt = builder.build(vary(graph, base.cut, [(each.suspect, variant) for each, variant in wanted]))
+            attempt = builder.build(vary(graph, base.partition, [(each.suspect, variant) for each, variant in wanted]))
             _compare(builder, base, attempt, wanted, checks=checks, times=times)
         except EqfuseError as error:
             for each, variant in wanted:
@@ -134,12 +134,14 @@ def try_variants(
     return trials
 
 
-def vary(graph: OperatorGraph, cut: Cut, chosen: Iterable[tuple[Suspect, Variant | None]]) -> Cut:
-    """The cut with a variant of each suspect, unless that is None."""
+def vary(
+    graph: OperatorGraph, partition: KernelPartition, chosen: Iterable[tuple[Suspect, Variant | None]]
+) -> KernelPartition:
+    """The partition with a variant of each suspect, unless that is None."""
     for suspect, variant in chosen:
         if variant is not None:
-            cut = cut.vary(graph, suspect.calls, suspect.task, variant)
-    return cut
+            partition = partition.vary(graph, suspect.calls, suspect.task, variant)
+    return partition
 
 
 def _compare(
@@ -209,7 +211,7 @@ def choose_kernels(
         blamed = (facts for facts in base.facts if facts.symbol in wrong)
         suspects = [make_suspect(base.prepared, facts, 0.0, wrong[facts.symbol]) for facts in blamed]
         trials = try_variants(builder, base, suspects, checks=checks, times=memory is not None)
-        base = builder.build(vary(base.prepared.graph, base.cut, [(each.suspect, each.best) for each in trials]))
+        base = builder.build(vary(base.prepared.graph, base.partition, [(each.suspect, each.best) for each in trials]))
         record = tuple(each.summary() for each in trials)
     if memory is not None:
         try:
@@ -236,9 +238,9 @@ def _replace_slow(
     apart = {s.facts.symbol: each.seconds for s, r in zip([*recalls, *(t.suspect for t in trials)], record, strict=True)
              for each in r.trials if each.variant == str(s.apart) and each.seconds is not None}
     unfused = sum_apart(base.facts, times, apart)
-    cut = vary(graph, base.cut, chosen.items())
-    if cut != base.cut:  # each was measured beside others: all together have to be faster, too
-        better = builder.build(cut)
+    partition = vary(graph, base.partition, chosen.items())
+    if partition != base.partition:  # each was measured beside others: all together have to be faster, too
+        better = builder.build(partition)
         times, after = builder.time([base, better])
         everything = frozenset(range(len(graph.operators)))
         if step_seconds(better, after, everything) < step_seconds(base, times, everything):

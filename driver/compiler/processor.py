@@ -27,7 +27,7 @@ from ...lowering.bundle import bundle, isolation
 from ...lowering.bundle.isolation import call_isolated
 from ...lowering.kernels import pool
 from ...lowering.kernels.map_copies import copy_maps, is_copy
-from ...lowering.kernels.variants import Cut
+from ...lowering.kernels.variants import KernelPartition
 from ...lowering.plan.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, MeasurementSummary, Platform, SizeSummary
 from ...support.custom_operators import list_libraries
 from ...support.deadlines import seconds_left
@@ -137,16 +137,18 @@ class Processor:
         if options.verify or self.measure:
             isolation.prepare()
 
-    def build(self, compilation: Compilation, result: Result, folder: Path, cut: Cut | None = None) -> Built:
+    def build(
+        self, compilation: Compilation, result: Result, folder: Path, partition: KernelPartition | None = None
+    ) -> Built:
         """A whole bundle in an empty folder. Kernels that are wrong, or measure slow, are compiled in another way.
 
-        It has the kernels and decisions of the `cut`, by default those of the device model.
+        It has the kernels and decisions of the `partition`, by default those of the device model.
         """
         clock, options = compilation.clock, compilation.options
         with scratch_folder("attempts") as scratch:
             builder = ProcessorBundleBuilder(self, compilation, result, Path(scratch))
             with clock.phase("compile"):
-                base = builder.build(cut or builder.first_cut(), folder)
+                base = builder.build(partition or builder.first_partition(), folder)
             wrong: Mapping[str, str] = {}
             verdict = ""
             try:
@@ -171,7 +173,7 @@ class Processor:
         manifest = self.manifest(compilation, result, attempt.prepared, folder, summary, verdict)
         bundle.write_manifest(folder, manifest)
         answers = {**attempt.prepared.answers, **base.prepared.answers}
-        return Built(manifest, {name: answer.seconds for name, answer in answers.items()}, attempt.cut)
+        return Built(manifest, {name: answer.seconds for name, answer in answers.items()}, attempt.partition)
 
     def finish(self, manifest: Manifest, folder: Path) -> Manifest:
         """The manifest of a bundle to be published: a C project is published without the library that verified it."""
@@ -206,11 +208,11 @@ class Processor:
         compilation: Compilation,
         graph: OperatorGraph,
         weights: Weights,
-        cut: Cut,
+        partition: KernelPartition,
         folder: Path,
         lowered: LoweredKernels,
     ) -> CompiledKernels:
-        """The kernels of a cut, linked in a folder, and the data that they need."""
+        """The kernels of a partition, linked in a folder, and the data that they need."""
         from ...lowering.kernels.compilation import SpecialKernels, compile_kernels
         from ...lowering.kernels.fallback import store
         from ...lowering.kernels.table import kernel_facts, write_table
@@ -222,8 +224,8 @@ class Processor:
                 folder_at = Path(scratch) / "_".join(map(str, sizes.values()))
                 folder_at.mkdir(exist_ok=True)
                 return compile_kernels(
-                    graph.at_sizes(sizes), cut.kernels, weights, self.target, folder_at, available_cores(),
-                    lambda line: clock.tell("compile", line), cut.choices, None if sizes else lowered, alike,
+                    graph.at_sizes(sizes), partition.kernels, weights, self.target, folder_at, available_cores(),
+                    lambda line: clock.tell("compile", line), partition.choices, None if sizes else lowered, alike,
                 )  # fmt: skip
 
             prepared = compile_at({})
@@ -362,12 +364,12 @@ class ProcessorBundleBuilder:
         self._graph, self._kernels = self.compilation.kernels_of(self.result)
         self._lowered: LoweredKernels = {}
 
-    def first_cut(self) -> Cut:
+    def first_partition(self) -> KernelPartition:
         """The kernels of the partition."""
-        return Cut(self._kernels)
+        return KernelPartition(self._kernels)
 
-    def build(self, cut: Cut, folder: Path | None = None) -> Attempt:
-        """A bundle of a cut, by default in a folder of its own."""
+    def build(self, partition: KernelPartition, folder: Path | None = None) -> Attempt:
+        """A bundle of a partition, by default in a folder of its own."""
         from ...lowering.kernels.table import kernel_facts
 
         if folder is None:
@@ -375,10 +377,10 @@ class ProcessorBundleBuilder:
             folder.mkdir()
             self._count += 1
         prepared = self.processor.lower(
-            self.compilation, self._graph, self._weights, cut, folder, self._lowered
+            self.compilation, self._graph, self._weights, partition, folder, self._lowered
         )
         bundle.write_manifest(folder, self.processor.manifest(self.compilation, self.result, prepared, folder))
-        return Attempt(cut, folder, prepared, kernel_facts(prepared, self.processor.target))
+        return Attempt(partition, folder, prepared, kernel_facts(prepared, self.processor.target))
 
     def time(self, attempts: Sequence[Attempt]) -> Sequence[Mapping[str, CallTime]]:
         """The time of a call of each step, in turns, by its name."""

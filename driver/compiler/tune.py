@@ -1,15 +1,15 @@
 """Tuning a compilation: search for its schedules, compile with them, and keep the faster of both bundles.
 
-A *cut* is a partition into kernels with the decisions of their schedules. Several cuts of a model are timed in turns,
-and the fastest part of each makes a new one: ``Cut, Cut -> Cut``.
+A `KernelPartition` has the kernels and the decisions of their schedules. Several partitions are timed in turns,
+and the fastest part of each makes a new one: ``KernelPartition, KernelPartition -> KernelPartition``.
 
 A kernel that is fast by itself may be slow behind another one, whose results are in another cache, and the gain of one
 kernel over two is less than the noise that their times add. So parts are compared inside the running model:
 
-    cuts {1}{2}{3 4} and {1 2}{3}{4}  =>  regions {1 2} and {3 4}  =>  {1 2}{3 4}, if that is the fastest of each
+    partitions {1}{2}{3 4} and {1 2}{3}{4}  =>  regions {1 2} and {3 4}  =>  {1 2}{3 4}, if that is the fastest of each
 
-Operators are of one region if they are of one kernel in some cut, or if equal kernels have them, for these have one
-schedule.
+Operators are of one region if they are of one kernel in some partition, or if equal kernels have them, for these have
+one schedule.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ...lowering.base.weights import Weights
 from ...lowering.bundle import bundle
 from ...lowering.kernels.messages import Choices
 from ...lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
-from ...lowering.kernels.variants import Cut, Members
+from ...lowering.kernels.variants import KernelPartition, Members
 from ...lowering.plan.manifest import TuningSummary
 from ...lowering.running.emulated_model import open_emulated
 from ...lowering.running.isolated_model import IsolatedModel, time_models
@@ -51,41 +51,42 @@ if TYPE_CHECKING:
     from ...lowering.tuning.tuner import Tuned
 
 CLEARLY = 0.99
-"""Another cut of a region replaces the first one if it takes at most this share of its time."""
+"""Another partition of a region replaces the first one if it takes at most this share of its time."""
 
 Times = Mapping[str, "CallTime"]
 
 
-def combine_cuts(builder: BundleBuilder, cuts: Sequence[Cut]) -> Cut:
-    """The cut of the fastest part of each; that of the first one if no other is clearly faster.
+def combine_partitions(builder: BundleBuilder, partitions: Sequence[KernelPartition]) -> KernelPartition:
+    """The partition of the fastest part of each; that of the first one if no other is clearly faster.
 
     Cuts differ in their kernels and in the decisions about these; all other choices are those of the first. Raises
     EqfuseError if one cannot be built, or does not run.
     """
-    attempts = [builder.build(cut) for cut in cuts]
+    attempts = [builder.build(partition) for partition in partitions]
     return merge_fastest(attempts, builder.time(attempts))
 
 
-def merge_fastest(attempts: Sequence[Attempt], times: Sequence[Times]) -> Cut:
-    """As `combine_cuts`, of cuts that were built and timed."""
+def merge_fastest(attempts: Sequence[Attempt], times: Sequence[Times]) -> KernelPartition:
+    """As `combine_partitions`, of partitions that were built and timed."""
     from ...lowering.tuning.joins import order_kernels
 
     first, *_ = attempts
     fastest = {region: _fastest(attempts, times, region) for region in list_regions(attempts)}
-    kernels = [kernel for region, a in fastest.items() for kernel in a.cut.kernels if region.issuperset(kernel)]
+    kernels = [kernel for region, a in fastest.items() for kernel in a.partition.kernels if region.issuperset(kernel)]
     ordered = order_kernels(first.prepared.graph, kernels)
-    if ordered is None:  # parts of different cuts wait for each other
+    if ordered is None:  # parts of different partitions wait for each other
         everything = frozenset(range(len(first.prepared.graph.operators)))
-        return _fastest(attempts, times, everything).cut
-    return Cut(tuple(ordered), _choices(first.cut.choices, fastest))
+        return _fastest(attempts, times, everything).partition
+    return KernelPartition(tuple(ordered), _choices(first.partition.choices, fastest))
 
 
 def list_regions(attempts: Sequence[Attempt]) -> list[frozenset[int]]:
-    """The least sets of operators between which no cut has a kernel, and no two of which share a kernel's code."""
+    """The least sets of operators such that no partition has a kernel across two of them, and no two share a kernel's
+    code."""
     readers: dict[int, list[int]] = {place: [] for place in range(len(attempts[0].prepared.graph.operators))}
     users: dict[str, int] = {}
     for attempt in attempts:
-        for kernel in attempt.cut.kernels:
+        for kernel in attempt.partition.kernels:
             for member, other in pairwise(kernel):
                 readers[member].append(other)
         for call in attempt.prepared.calls:
@@ -100,11 +101,11 @@ def _fastest(attempts: Sequence[Attempt], times: Sequence[Times], region: frozen
 
 
 def _choices(first: Choices, fastest: Mapping[frozenset[int], Attempt]) -> Choices:
-    """The decisions about the kernels of regions, each from the cut that the region is taken from."""
+    """The decisions about the kernels of regions, each from the partition that the region is taken from."""
     decisions = {}
     for region, attempt in fastest.items():
         keys = {attempt.prepared.keys[c.symbol] for c in attempt.prepared.calls if region.issuperset(c.members)}
-        decisions.update({key: made for key, made in attempt.cut.choices.decisions.items() if key in keys})
+        decisions.update({key: made for key, made in attempt.partition.choices.decisions.items() if key in keys})
     return Choices(decisions, first.without, first.runtime, first.plain)
 
 
@@ -137,8 +138,8 @@ def tune_bundle(
             shutil.rmtree(folder)
             shutil.copytree(candidate, folder)
     summary = TuningSummary(
-        trials=tuned.trials, failed=tuned.failed, tasks=tuned.tasks, changed=len(other.cut.choices.decisions),
-        joined=tuned.count_joined(other.cut.kernels), seconds=time.monotonic() - started, ratio=other.ratio,
+        trials=tuned.trials, failed=tuned.failed, tasks=tuned.tasks, changed=len(other.partition.choices.decisions),
+        joined=tuned.count_joined(other.partition.kernels), seconds=time.monotonic() - started, ratio=other.ratio,
         runner=settings.runner_for(is_library=processor.target.is_library),
         kept="tuned" if other.is_faster else "untuned", learned=can_learn(), problem=other.problem,
     )  # fmt: skip
@@ -150,9 +151,9 @@ def tune_bundle(
 
 @dataclass(frozen=True)
 class Contender:
-    """The tuned bundle, of a `cut`, which is `ratio` times as fast as the untuned one; or the `problem` with it."""
+    """The tuned bundle of a `partition`, `ratio` times as fast as the untuned one; or the `problem` with it."""
 
-    cut: Cut
+    partition: KernelPartition
     built: Built | None = None
     ratio: float = 0.0
     problem: str = ""
@@ -172,10 +173,10 @@ class _ScheduleSearch:
     settings: Settings
 
     @property
-    def cut(self) -> Cut:
-        """The cut of the untuned bundle."""
-        assert self.untuned.cut is not None
-        return self.untuned.cut
+    def partition(self) -> KernelPartition:
+        """The partition of the untuned bundle."""
+        assert self.untuned.partition is not None
+        return self.untuned.partition
 
     def run(self) -> Tuned:
         """Search for the schedules of each distinct kernel.
@@ -190,15 +191,15 @@ class _ScheduleSearch:
         clock, target = self.compilation.clock, self.processor.target
         graph, _ = self.compilation.kernels_of(self.result)
         weights = Weights(self.result.rewritten.model)
-        functions = DistinctKernels.of(graph, self.cut.kernels, weights)
+        functions = DistinctKernels.of(graph, self.partition.kernels, weights)
         special = self.compilation.options.sizes.list_special(graph, self.compilation.free)
         if special:
             at_sizes = graph.at_sizes(special[0])
-            functions = DistinctKernels.of(at_sizes, self.cut.kernels, weights, last=functions.last)
+            functions = DistinctKernels.of(at_sizes, self.partition.kernels, weights, last=functions.last)
         table = TaskTable(ScheduleCheck(functions, target))
         settings = replace(self.settings, intensive=self.settings.intensive and self.compilation.options.intensive)
         with open_setup(target, settings, available_cores()) as setup:
-            tuner = Tuner(table, self.cut.kernels, setup, settings, lambda line: clock.tell("tune", line))
+            tuner = Tuner(table, self.partition.kernels, setup, settings, lambda line: clock.tell("tune", line))
             tuned = tuner.run()
             self._keep_costs(kernel_latencies(tuner.kernels, table, setup))
         return tuned
@@ -212,30 +213,30 @@ class _ScheduleSearch:
 
     def compare(self, tuned: Tuned, untuned: Path, candidate: Path) -> Contender:
         """Compile the tuned bundle to a folder and time both. The untuned one stays if anything fails."""
-        cut, *others = [self._tuned_cut(kernels, tuned) for kernels in tuned.cuts]
+        partition, *others = [self._tuned_partition(kernels, tuned) for kernels in tuned.partitions]
         try:
             if self.processor.target.is_library:
-                cut = self._fastest_parts([self.cut, cut, *others])
-            better = self.processor.build(self.compilation, self.result, candidate, cut)
+                partition = self._fastest_parts([self.partition, partition, *others])
+            better = self.processor.build(self.compilation, self.result, candidate, partition)
             with self.compilation.clock.phase("confirm"):
-                return Contender(cut, better, self._speed_up(untuned, candidate))
+                return Contender(partition, better, self._speed_up(untuned, candidate))
         except VerificationError as wrong:
             self.compilation.clock.tell("verify", str(wrong))
-            return Contender(cut, problem="the tuned model failed verification")
+            return Contender(partition, problem="the tuned model failed verification")
         except EqfuseError as error:
-            return Contender(cut, problem=f"the tuned model was not compared: {error}")
+            return Contender(partition, problem=f"the tuned model was not compared: {error}")
 
-    def _tuned_cut(self, kernels: tuple[Members, ...], tuned: Tuned) -> Cut:
-        decisions = {**self.cut.choices.decisions, **tuned.decisions}
-        return Cut(kernels, replace(self.cut.choices, decisions=decisions))
+    def _tuned_partition(self, kernels: tuple[Members, ...], tuned: Tuned) -> KernelPartition:
+        decisions = {**self.partition.choices.decisions, **tuned.decisions}
+        return KernelPartition(kernels, replace(self.partition.choices, decisions=decisions))
 
-    def _fastest_parts(self, cuts: Sequence[Cut]) -> Cut:
-        """A cut that takes each part of the model from the cut that is fastest there, in the running model."""
+    def _fastest_parts(self, partitions: Sequence[KernelPartition]) -> KernelPartition:
+        """A partition that takes each part of the model from the one that is fastest there, in the running model."""
         with self.compilation.clock.phase("combine"), scratch_folder("combined") as scratch:
             builder = ProcessorBundleBuilder(
                 self.processor, self.compilation, self.result, Path(scratch), SECONDS, KERNEL_ROUNDS
             )
-            return combine_cuts(builder, cuts)
+            return combine_partitions(builder, partitions)
 
     def _speed_up(self, untuned: Path, candidate: Path) -> float:
         """How many times as fast the candidate is: by turns on this machine or on a device of the tracker, or by

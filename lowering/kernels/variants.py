@@ -63,13 +63,13 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Cut:
-    """Kernels of the optimised graph, in running order, and what is decided about them."""
+class KernelPartition:
+    """A partition of the optimised graph: its kernels in running order, and the choices that are made for them."""
 
     kernels: tuple[Members, ...]
     choices: Choices = field(default_factory=Choices)
 
-    def vary(self, graph: OperatorGraph, calls: Sequence[Members], task: str, variant: Variant) -> Cut:
+    def vary(self, graph: OperatorGraph, calls: Sequence[Members], task: str, variant: Variant) -> KernelPartition:
         """The same with a variant of the kernel of a `task`, which has these operators in each of its calls."""
         choices = self.choices
         if variant.plain:

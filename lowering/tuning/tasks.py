@@ -1,4 +1,4 @@
-"""The tasks of a cut graph: each distinct kernel once, with how often a run of the model calls it."""
+"""The tasks of a partitioned graph: each distinct kernel once, with how often a run of the model calls it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ LEADERS = 3
 HOPELESS, FIRST_TRIALS = 1.15, 3
 """A joined kernel that is slower than its parts by this factor after this many trials gets no more of them."""
 MINOR = 0.25
-"""The weight of a task that the best cut so far does not use: it might, if it got better."""
+"""The weight of a task that the best partition so far does not use: it might, if it got better."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Point:
 class Tuned:
     """The kernels to make of a graph, and what their schedules decide, by task; those that are not there stay analytic.
 
-    `cuts` of the graph are the one that measured fastest kernel by kernel, the kernels that it began with, and those
-    that the device model would have: each once. `joined` are the tasks of kernels that replace several. `curve` has a
-    point for each batch; `trials` and `failed` count the records of these tasks in the database.
+    `partitions` of the graph are the one that measured fastest kernel by kernel, the kernels that it began with, and
+    those that the device model would have: each once. `joined` are the tasks of kernels that replace several. `curve`
+    has a point for each batch; `trials` and `failed` count the records of these tasks in the database.
     """
 
-    cuts: tuple[tuple[Members, ...], ...]
+    partitions: tuple[tuple[Members, ...], ...]
     decisions: Mapping[str, Decisions]
     curve: tuple[Point, ...]
     trials: int
@@ -275,7 +275,7 @@ class Tuner:
     # --- results
 
     def _latency(self) -> float | None:
-        """Seconds of all kernels of the best cut; None while one of them has not run yet."""
+        """Seconds of all kernels of the best partition; None while one of them has not run yet."""
         kernels = with_joins(self.table.fits, self._base, best_joins(self.joins, self._seconds))
         calls = self.table.calls(kernels)
         bests = [(count, self.searches[key].best) for key, count in calls.items()]
@@ -301,9 +301,9 @@ class Tuner:
 
     def _result(self) -> Tuned:
         fastest = with_joins(self.table.fits, self._base, best_joins(self.joins, self._seconds))
-        cuts = tuple(dict.fromkeys((fastest, self._base, self.whole if self.settings.intensive else self._base)))
+        partitions = tuple(dict.fromkeys((fastest, self._base, self.whole if self.settings.intensive else self._base)))
         changed = {}
-        for key in self.table.calls({kernel for cut in cuts for kernel in cut}):
+        for key in self.table.calls({kernel for partition in partitions for kernel in partition}):
             leaders = [each for each in self.searches[key].leaders(LEADERS) if each] if key in self.searches else []
             if leaders:
                 self.observer(f"confirming {self.table.tasks[key].name}")
@@ -311,4 +311,4 @@ class Tuner:
         failed = sum(search.failed for search in self.searches.values())
         joined = {join.whole: task for join in self.joins if (task := self.table.key(join.whole)) is not None}
         decisions = {key: decisions for key, decisions in changed.items() if decisions}
-        return Tuned(cuts, decisions, tuple(self.curve), self._count_trials(), failed, len(self.searches), joined)
+        return Tuned(partitions, decisions, tuple(self.curve), self._count_trials(), failed, len(self.searches), joined)

@@ -163,13 +163,13 @@ class Planner:
         network, alignment = self.flow.graph.network, self.device.alignment
         return tuple(0 if box is None else round_up(network.bytes(value, box), alignment) for box in boxes)
 
-    def _resident(self, part: Part, sizes: tuple[int, ...], price_per_use: int | None = None) -> Resident:
+    def _resident(self, part: Part, sizes: tuple[int, ...], cost_per_use: int | None = None) -> Resident:
         """A part in the place in which it takes these bytes. Elsewhere it is moved once when it is made, and for each
         step that reads it."""
-        if price_per_use is None:
-            price_per_use = self.flow.graph.network.bytes(part.value, self.flow.box(part))
-        price = float(price_per_use * (1 + len({read.step for read in self.flow.readers[part]})))
-        return Resident(self.flow.producing_step[part], self.flow.last_step(part), sizes, price)
+        if cost_per_use is None:
+            cost_per_use = self.flow.graph.network.bytes(part.value, self.flow.box(part))
+        cost = float(cost_per_use * (1 + len({read.step for read in self.flow.readers[part]})))
+        return Resident(self.flow.producing_step[part], self.flow.last_step(part), sizes, cost)
 
     def _spill(self, arrivals: Mapping[Part, Arrival]) -> bool:
         """Give up what does not fit LB; whether there was any."""

@@ -24,23 +24,23 @@ from ...base.errors import DsaError
 class Resident:
     """A candidate for a buffer during steps `start` to `end`, both included.
 
-    `sizes` are the bytes that it takes in the LB of each core (one entry for GB), `price` what it costs, in bytes moved
-    or any other unit, not negative, to have it at the next slower level instead. A `fixed` one must stay.
+    `sizes` are the bytes that it takes in the LB of each core (one entry for GB), `cost` is what it takes
+    to have it at the next slower level instead: bytes moved or any other unit, not negative. A `fixed` one must stay.
     """
 
     start: int
     end: int
     sizes: tuple[int, ...]
-    price: float
+    cost: float
     fixed: bool = False
 
 
 @dataclass(frozen=True)
 class SpillChoice:
-    """Indices of spilled residents, the sum of their prices, and a lower bound on that of any choice."""
+    """Indices of spilled residents, the sum of their costs, and a lower bound on that of any choice."""
 
     spilled: frozenset[int]
-    price: float
+    cost: float
     bound: float
 
 
@@ -48,7 +48,7 @@ def longest_liveness(residents: Sequence[Resident], room: Sequence[Sequence[int]
     """Section 4.3: step after step, while more is live than there is room, what lives longest is spilled.
 
     Only residents that take some of the memory that is short count; of equals the cheapest is spilled. Those that fit
-    back after all, dearest first, are not spilled. `room` is the bytes per step and core. Raises DsaError if the
+    back after all, costliest first, are not spilled. `room` is the bytes per step and core. Raises DsaError if the
     fixed residents do not fit.
     """
     buffer = _Buffer(residents, room)
@@ -58,7 +58,7 @@ def longest_liveness(residents: Sequence[Resident], room: Sequence[Sequence[int]
 def least_traffic(
     residents: Sequence[Resident], room: Sequence[Sequence[int]], *, gap: float = 0.01, seconds: float = 5.0
 ) -> SpillChoice:
-    """The cheapest choice, within `gap` of the optimum unless `seconds` run out; no dearer than `longest_liveness`.
+    """The cheapest choice, within `gap` of the optimum unless `seconds` run out; no costlier than `longest_liveness`.
 
     Stretches of steps that share no resident are solved one by one. `room` is the bytes per step and core. Raises
     DsaError if the fixed residents do not fit.
@@ -73,12 +73,12 @@ def least_traffic(
         members = _members(rows)
         budget = (deadline - time.monotonic()) / (len(stretches) - number)
         cheapest, least = _cheapest(residents, rows, gap, budget)
-        spilled |= min([*(choice & members for choice in simple), *cheapest], key=buffer.price)
+        spilled |= min([*(choice & members for choice in simple), *cheapest], key=buffer.cost)
         bound += least
     # The solver's tolerance may leave a few bytes too many.
     complete = buffer.without_needless(buffer.with_longest(spilled))
-    best = min(complete, *simple, key=buffer.price)
-    return SpillChoice(best, buffer.price(best), min(bound, buffer.price(best)))
+    best = min(complete, *simple, key=buffer.cost)
+    return SpillChoice(best, buffer.cost(best), min(bound, buffer.cost(best)))
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ class _Buffer:
             for step in range(residents[index].start, residents[index].end + 1):
                 self.live[step].append(index)
 
-    def price(self, spilled: Iterable[int]) -> float:
-        """The price of a choice."""
-        return math.fsum(self.residents[index].price for index in spilled)
+    def cost(self, spilled: Iterable[int]) -> float:
+        """The cost of a choice."""
+        return math.fsum(self.residents[index].cost for index in spilled)
 
     def _steps(self, index: int) -> slice:
         return slice(self.residents[index].start, self.residents[index].end + 1)
@@ -156,7 +156,7 @@ class _Buffer:
         heapify(heap)
         while heap:
             before, index = heappop(heap)
-            # Others that were spilled since can only have made it dearer.
+            # Others that were spilled since can only have made it costlier.
             ratio = self._price_per_byte(left, index)
             if before < ratio < math.inf:
                 heappush(heap, (ratio, index))
@@ -167,17 +167,17 @@ class _Buffer:
 
     def _price_per_byte(self, left: _Integers, index: int) -> float:
         relieved = int(numpy.minimum(self.sizes[index], numpy.maximum(-left[self._steps(index)], 0)).sum())
-        return self.residents[index].price / relieved if relieved else math.inf
+        return self.residents[index].cost / relieved if relieved else math.inf
 
     def _liveness(self, index: int) -> tuple[int, float, int]:
         resident = self.residents[index]
-        return resident.end - resident.start, -resident.price, -index
+        return resident.end - resident.start, -resident.cost, -index
 
     def without_needless(self, spilled: set[int]) -> frozenset[int]:
-        """Spill less: residents that fit back, dearest first, stay."""
+        """Spill less: residents that fit back, costliest first, stay."""
         gone = set(spilled)
         left = self._free_room(gone)
-        for index in sorted(gone, key=lambda i: (-self.residents[i].price, i)):
+        for index in sorted(gone, key=lambda i: (-self.residents[i].cost, i)):
             if (left[self._steps(index)] >= self.sizes[index]).all():
                 gone.discard(index)
                 self._place(left, [index])
@@ -232,13 +232,13 @@ def _cheapest(
     if seconds <= 0:
         return [], 0.0
     members = sorted(_members(rows))
-    scale = max(residents[index].price for index in members) or 1.0
-    prices = numpy.array([residents[index].price / scale for index in members])
+    scale = max(residents[index].cost for index in members) or 1.0
+    costs = numpy.array([residents[index].cost / scale for index in members])
     limits = LinearConstraint(*_matrix(rows, members), numpy.inf)
     options = {"time_limit": seconds, "mip_rel_gap": gap}
     integral = numpy.ones(len(members))
     result = interruptible(
-        lambda: milp(prices, constraints=limits, integrality=integral, bounds=Bounds(0, 1), options=options)
+        lambda: milp(costs, constraints=limits, integrality=integral, bounds=Bounds(0, 1), options=options)
     )
     bound = 0.0 if result.mip_dual_bound is None else max(0.0, float(result.mip_dual_bound)) * scale
     if result.x is None:

@@ -87,7 +87,7 @@ class Sharing:
         key = layer, shape_of(wanted[primary])
         if key not in self._chosen:
             options = list(self._options(instance, layer, primary, wanted[primary]))
-            self._chosen[key] = min(options, key=lambda b: self._price(instance, layer, outputs, b))
+            self._chosen[key] = min(options, key=lambda b: self._cost(instance, layer, outputs, b))
         cores = tuple(self._cores(instance, layer, outputs, self._chosen[key]))
         for value in outputs:
             self._made[Part(instance, value)] = tuple(None if each is None else each.made.get(value) for each in cores)
@@ -153,7 +153,7 @@ class Sharing:
         inputs = {v: _widen_to_rows(box, limits[v]) for v, box in outside.items() if v not in constants}
         return CorePart(made, inputs, constants)
 
-    def _price(self, instance: int, layer: Layer, outputs: Sequence[int], binding: Binding) -> float:
+    def _cost(self, instance: int, layer: Layer, outputs: Sequence[int], binding: Binding) -> float:
         """Cycles: of computing beside fetching weights, after fetching what other cores have."""
         cores = [(core, p) for core, p in enumerate(self._cores(instance, layer, outputs, binding)) if p is not None]
         network, port = self.graph.network, self.device.global_bandwidth / self.device.cores / self.device.clock

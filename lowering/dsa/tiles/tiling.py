@@ -126,11 +126,11 @@ class Tiling:
         fitting = [cut for cut in options if sizes[cut] * min(2, cut.count) <= free]
         both = [replace(cut, rows_first=first) for cut in fitting for first in (False, True)]
         if both:
-            return min(both, key=lambda cut: self._price(step, part, cut, passing)), 0
+            return min(both, key=lambda cut: self._cost(step, part, cut, passing)), 0
         smallest = min(options, key=lambda cut: sizes[cut])
         return smallest, 0 if sizes[smallest] <= free else sizes[smallest]
 
-    def _price(self, step: LayerParts, part: CorePart, cut: Cut, passing: Passing) -> float:
+    def _cost(self, step: LayerParts, part: CorePart, cut: Cut, passing: Passing) -> float:
         """Cycles of all tiles, which are computed while operands and weights of others arrive.
 
         What does not change from tile to tile stays: operands if weights change first, weights if they change last.

@@ -1,4 +1,4 @@
-"""Other ways to compile a kernel: which there are, and what each makes of a cut."""
+"""Other ways to compile a kernel: which there are, and what each makes of a partition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from onnx import helper
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.base.decisions import DecisionSite, Option
 from eqfuse.lowering.kernels.messages import Answer, Choices
-from eqfuse.lowering.kernels.variants import Cut, Variant, list_variants
+from eqfuse.lowering.kernels.variants import KernelPartition, Variant, list_variants
 
 from ..small_models import graph_of, model, weights
 
@@ -61,8 +61,8 @@ def test_there_is_no_rule_behind_the_last() -> None:
 
 
 def test_every_call_of_a_kernel_is_cut_and_no_other() -> None:
-    cut = Cut(((0, 1), (2,), (3, 4))).vary(gate(), [(0, 1), (3, 4)], "task", Variant(cuts=(1,)))
-    assert cut == Cut(((0,), (1,), (2,), (3,), (4,)))
+    partition = KernelPartition(((0, 1), (2,), (3, 4))).vary(gate(), [(0, 1), (3, 4)], "task", Variant(cuts=(1,)))
+    assert partition == KernelPartition(((0,), (1,), (2,), (3,), (4,)))
 
 
 def test_maps_that_have_their_channels_last_may_be_stored_in_onnx_order() -> None:
@@ -70,20 +70,20 @@ def test_maps_that_have_their_channels_last_may_be_stored_in_onnx_order() -> Non
     between = graph.operators[0].outputs[0]
     variants = list(list_variants(graph, (0,), answer("contraction"), frozenset({between})))
     assert variants == [Variant(without=("contraction",)), Variant(plain=True), Variant(runtime=True)]
-    cut = Cut(((0,), (1, 2, 3, 4))).vary(graph, [(0,)], "task", Variant(plain=True))
-    assert between in cut.choices.plain
+    partition = KernelPartition(((0,), (1, 2, 3, 4))).vary(graph, [(0,)], "task", Variant(plain=True))
+    assert between in partition.choices.plain
 
 
 def test_decisions_and_rules_left_out_add_up() -> None:
-    cut = Cut(((0,),))
+    partition = KernelPartition(((0,),))
     for variant in (Variant(decisions=(("a", "1"),)), Variant(without=("rows",)), Variant(without=("window",))):
-        cut = cut.vary(gate(), [(0,)], "task", variant)
-    assert cut.choices == Choices({"task": {"a": "1"}}, {"task": frozenset({"rows", "window"})})
+        partition = partition.vary(gate(), [(0,)], "task", variant)
+    assert partition.choices == Choices({"task": {"a": "1"}}, {"task": frozenset({"rows", "window"})})
 
 
 def test_onnx_runtime_gets_all_operators_of_all_calls() -> None:
-    cut = Cut(((0, 1), (2,), (3, 4))).vary(gate(), [(0, 1), (3, 4)], "task", Variant(runtime=True))
-    assert set(cut.choices.runtime) == {0, 1, 3, 4}
+    partition = KernelPartition(((0, 1), (2,), (3, 4))).vary(gate(), [(0, 1), (3, 4)], "task", Variant(runtime=True))
+    assert set(partition.choices.runtime) == {0, 1, 3, 4}
 
 
 def test_the_text_of_a_variant_gives_it_again() -> None:

@@ -137,7 +137,7 @@ def costing(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tun
 
 def test_a_join_that_saves_time_is_what_the_model_gets(bench: Bench, saving: tuple[Tuned, MadeUp]) -> None:
     tuned, _ = saving
-    fastest, *others = tuned.cuts
+    fastest, *others = tuned.partitions
     assert tuned.count_joined(fastest) == 1
     assert len(fastest) == len(bench.kernels) - 1
     assert others == [bench.kernels]
@@ -146,7 +146,7 @@ def test_a_join_that_saves_time_is_what_the_model_gets(bench: Bench, saving: tup
 @pytest.mark.conformance
 def test_one_that_costs_time_is_not(bench: Bench, costing: tuple[Tuned, MadeUp]) -> None:
     tuned, _ = costing
-    assert tuned.cuts == (bench.kernels,)
+    assert tuned.partitions == (bench.kernels,)
 
 
 @pytest.mark.conformance
@@ -192,7 +192,7 @@ def test_the_same_search_again_measures_nothing(bench: Bench, saving: tuple[Tune
     runner = MadeUp(joined=0.5)
     again = bench.search(runner, Settings(TRIALS))
     assert runner.seen == []
-    assert (again.cuts, again.trials) == (before.cuts, before.trials)
+    assert (again.partitions, again.trials) == (before.partitions, before.trials)
 
 
 @pytest.mark.conformance
@@ -215,7 +215,7 @@ def test_too_few_trials_try_out_the_largest_kernel(bench: Bench, tmp_path: Path)
 def test_without_intensive_fusion_nothing_is_joined(bench: Bench, tmp_path: Path) -> None:
     runner = MadeUp(joined=0.1)
     tuned = bench.elsewhere(tmp_path).search(runner, Settings(FEW, intensive=False))
-    assert tuned.cuts == (bench.kernels,)
+    assert tuned.partitions == (bench.kernels,)
     assert not any(joined for joined, _ in runner.seen)
 
 

@@ -44,13 +44,13 @@ def fits(residents: Sequence[Resident], room: Sequence[Sequence[int]], spilled: 
     return stay and all(a <= b for use, cores in rows for a, b in zip(use, cores, strict=bool(use)))
 
 
-def price(residents: Sequence[Resident], spilled: Collection[int]) -> float:
-    return sum(residents[index].price for index in spilled)
+def cost(residents: Sequence[Resident], spilled: Collection[int]) -> float:
+    return sum(residents[index].cost for index in spilled)
 
 
 def cheapest(residents: Sequence[Resident], room: Sequence[Sequence[int]]) -> float:
     choices = (c for n in range(len(residents) + 1) for c in combinations(range(len(residents)), n))
-    return min((price(residents, c) for c in choices if fits(residents, room, c)), default=math.inf)
+    return min((cost(residents, c) for c in choices if fits(residents, room, c)), default=math.inf)
 
 
 @settings(deadline=None)
@@ -59,19 +59,19 @@ def test_no_choice_is_cheaper(buffer: tuple[list[Resident], list[list[int]]]) ->
     residents, room = buffer
     found = least_traffic(residents, room, gap=0.0)
     assert fits(residents, room, found.spilled)
-    assert found.price == price(residents, found.spilled) == pytest.approx(cheapest(residents, room))
-    assert found.bound == pytest.approx(found.price)
+    assert found.cost == cost(residents, found.spilled) == pytest.approx(cheapest(residents, room))
+    assert found.bound == pytest.approx(found.cost)
 
 
 @settings(deadline=None)
 @given(buffers())
-def test_without_time_the_choice_is_no_dearer_than_that_of_the_text(
+def test_without_time_the_choice_is_no_costlier_than_that_of_the_text(
     buffer: tuple[list[Resident], list[list[int]]],
 ) -> None:
     residents, room = buffer
     found = least_traffic(residents, room, seconds=0.0)
     assert fits(residents, room, found.spilled)
-    assert found.price <= price(residents, longest_liveness(residents, room))
+    assert found.cost <= cost(residents, longest_liveness(residents, room))
     assert found.bound == 0.0
 
 
@@ -109,7 +109,7 @@ def test_large_tensors_fit_to_the_byte() -> None:
     residents = [Resident(0, 0, (10**9,), 1.0), Resident(0, 0, (10**9 + 1,), 1.5), Resident(0, 0, (10**9,), 3.0)]
     found = least_traffic(residents, [[2 * 10**9]], gap=0.0)
     assert fits(residents, [[2 * 10**9]], found.spilled)
-    assert found.price == 1.5 if found.spilled == {1} else found.price == 1.0
+    assert found.cost == 1.5 if found.spilled == {1} else found.cost == 1.0
 
 
 def test_what_is_fixed_has_to_fit() -> None:

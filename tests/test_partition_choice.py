@@ -1,4 +1,4 @@
-"""Cuts of a model whose kernels take made-up times, and the cut of the fastest part of each."""
+"""Partitions of a model whose kernels take made-up times, and the partition of the fastest part of each."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import cast
 from onnx import helper
 
 from eqfuse.driver.compiler.kernel_choice import Attempt
-from eqfuse.driver.compiler.tune import CLEARLY, combine_cuts, list_regions
+from eqfuse.driver.compiler.tune import CLEARLY, combine_partitions, list_regions
 from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.compilation import CompiledKernels
 from eqfuse.lowering.kernels.messages import Choices
 from eqfuse.lowering.kernels.prim_funcs import KernelCall
-from eqfuse.lowering.kernels.variants import Cut, Members
+from eqfuse.lowering.kernels.variants import KernelPartition, Members
 from eqfuse.lowering.running.kernel_times import CallTime
 
 from .lowering.small_models import graph_of, model
 
 _NODES = [helper.make_node("Relu" if n % 2 else "Exp", [f"v{n}"], [f"v{n + 1}"]) for n in range(4)]
 GRAPH = graph_of(model(_NODES, {"v0": (4, 8)}, {"v4": (4, 8)}))
-APART = Cut(((0,), (1,), (2,), (3,)))
-JOINED = Cut(((0, 1), (2, 3)))
+APART = KernelPartition(((0,), (1,), (2,), (3,)))
+JOINED = KernelPartition(((0, 1), (2, 3)))
 
 
 @dataclass
@@ -37,17 +37,17 @@ class Stopwatch:
     tuned: float = 1.0
     equal: Mapping[Members, Members] = field(default_factory=dict)
 
-    def build(self, cut: Cut) -> Attempt:
-        tasks = {kernel: name_of(self.equal.get(kernel, kernel)) for kernel in cut.kernels}
-        steps = tuple(KernelCall(tasks[kernel], kernel, (), ()) for kernel in cut.kernels)
+    def build(self, partition: KernelPartition) -> Attempt:
+        tasks = {kernel: name_of(self.equal.get(kernel, kernel)) for kernel in partition.kernels}
+        steps = tuple(KernelCall(tasks[kernel], kernel, (), ()) for kernel in partition.kernels)
         keys = {name: name for name in tasks.values()}
-        return Attempt(cut, Path(), CompiledKernels(GRAPH, cast(Weights, None), steps, {}, {}, keys=keys), ())
+        return Attempt(partition, Path(), CompiledKernels(GRAPH, cast(Weights, None), steps, {}, {}, keys=keys), ())
 
     def time(self, attempts: Sequence[Attempt]) -> Sequence[Mapping[str, CallTime]]:
         return [{call.symbol: self._time(attempt, call) for call in attempt.prepared.calls} for attempt in attempts]
 
     def _time(self, attempt: Attempt, call: KernelCall) -> CallTime:
-        is_tuned = call.symbol in attempt.cut.choices.decisions
+        is_tuned = call.symbol in attempt.partition.choices.decisions
         return CallTime(self.seconds[call.members] * (self.tuned if is_tuned else 1.0), 0.0, 9)
 
     def find_wrong(self, attempt: Attempt, symbols: object) -> Mapping[str, str]:
@@ -58,26 +58,26 @@ def name_of(kernel: Members) -> str:
     return "kernel_" + "_".join(map(str, kernel))
 
 
-def decide(cut: Cut, *kernels: Members) -> Cut:
-    """The cut with decisions about these kernels."""
-    return replace(cut, choices=Choices({name_of(kernel): {"tile": "8x2"} for kernel in kernels}))
+def decide(partition: KernelPartition, *kernels: Members) -> KernelPartition:
+    """The partition with decisions about these kernels."""
+    return replace(partition, choices=Choices({name_of(kernel): {"tile": "8x2"} for kernel in kernels}))
 
 
 def test_each_region_has_the_kernels_that_are_fastest_there() -> None:
     table = {(0,): 1.0, (1,): 1.0, (2,): 1.0, (3,): 1.0, (0, 1): 1.5, (2, 3): 2.5}
-    assert combine_cuts(Stopwatch(table), [APART, JOINED]).kernels == ((0, 1), (2,), (3,))
+    assert combine_partitions(Stopwatch(table), [APART, JOINED]).kernels == ((0, 1), (2,), (3,))
 
 
-def test_the_first_cut_stays_where_others_are_hardly_faster() -> None:
+def test_the_first_partition_stays_if_others_are_hardly_faster() -> None:
     table = {(0,): 1.0, (1,): 1.0, (2,): 1.0, (3,): 1.0, (0, 1): 2.0 * (CLEARLY + 1.0) / 2.0, (2, 3): 2.0}
-    assert combine_cuts(Stopwatch(table), [APART, JOINED]) == APART
+    assert combine_partitions(Stopwatch(table), [APART, JOINED]) == APART
 
 
-def test_decisions_are_those_of_the_cut_that_a_kernel_is_taken_from() -> None:
+def test_decisions_are_those_of_the_partition_that_a_kernel_is_taken_from() -> None:
     table = {(0,): 1.0, (1,): 1.0, (2,): 1.0, (3,): 1.0}
     tuned = decide(APART, (0,), (2,))
-    assert combine_cuts(Stopwatch(table, tuned=0.5), [APART, tuned]) == tuned
-    assert combine_cuts(Stopwatch(table, tuned=1.5), [APART, tuned]) == APART
+    assert combine_partitions(Stopwatch(table, tuned=0.5), [APART, tuned]) == tuned
+    assert combine_partitions(Stopwatch(table, tuned=1.5), [APART, tuned]) == APART
 
 
 def test_kernels_of_equal_code_are_of_one_region() -> None:
@@ -90,7 +90,8 @@ def test_kernels_of_equal_code_are_of_one_region() -> None:
 
 
 def test_parts_that_wait_for_each_other_are_not_combined() -> None:
-    """The first cut is faster in one region, the second in the other, and each has a kernel that needs the other's."""
-    crossed, straight = Cut(((0, 2), (1,), (3,))), Cut(((0,), (2,), (1, 3)))
+    """The first partition is faster in one region, the second in the other; each has a kernel that needs the
+    other's."""
+    crossed, straight = KernelPartition(((0, 2), (1,), (3,))), KernelPartition(((0,), (2,), (1, 3)))
     table = {(0, 2): 1.0, (1,): 2.0, (3,): 2.0, (0,): 2.0, (2,): 2.0, (1, 3): 1.0}
-    assert combine_cuts(Stopwatch(table), [crossed, straight]) in (crossed, straight)
+    assert combine_partitions(Stopwatch(table), [crossed, straight]) in (crossed, straight)
