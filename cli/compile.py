@@ -6,8 +6,14 @@ import argparse
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from ..driver.compiler.options import AcceleratorOptions, CompileOptions, Settings
-from ..driver.compiler.targets import check_search, is_for_accelerator, require_processor
+from ..driver.compiler.options import (
+    AcceleratorOptions,
+    CompileOptions,
+    Settings,
+    check_search,
+    is_for_accelerator,
+    require_processor,
+)
 from ..support import units
 from ..support.errors import BUDGET_HIT, UsageError
 from . import render

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from ...engine.choices import PartitionMethod
 from ...lowering.base.choices import Floats, OrderName, VariantName
+from ...lowering.base.target import check_target, is_accelerator, is_library
 from ...lowering.tuning.settings import Settings
+from ...support.errors import UsageError
 from ...support.options import Converted, Counts, Positive, PositiveInteger, option, option_class
 from ..options import SEARCH_SECONDS, CheckedOptions, Options
 
@@ -69,3 +71,20 @@ class CompileOptions(Options):
     tuning: Converted[Settings | Mapping[str, Any] | None, Settings | None] = option(
         None, "search for schedules: a mapping with at least `trials`, or lowering.tuning.settings.Settings"
     )
+
+
+def is_for_accelerator(target: str) -> bool:
+    """Whether the target is an accelerator. Raises UsageError if there is no target of this name."""
+    check_target(target)
+    return is_accelerator(target)
+
+
+def require_processor(target: str) -> None:
+    """Raise UsageError for an accelerator, which has no schedules to tune."""
+    if is_accelerator(target):
+        raise UsageError(f"--target {target}: only schedules of processors are tuned; use `eqfuse compile`")
+
+
+def check_search(target: str, settings: Settings) -> None:
+    """Raise UsageError, before any work, for a runner that cannot run the target's code."""
+    settings.runner_for(is_library=is_library(target))
