@@ -1,16 +1,132 @@
-"""The calls of one set of input sizes: in ONNX Runtime, until compiled code may take over."""
+"""The calls of one set of input sizes: in ONNX Runtime, until compiled code takes over and is compared again and again.
+
+After the takeover, calls number 1, 4, 8, 16, ... and every thousandth run in both: the caller gets ONNX Runtime's
+results, and compiled code that differs, or that takes longer in most of the last trials, is given up.
+"""
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
+from ...lowering.running.turns import time_warm_calls
+from ...support.errors import EqfuseError
+from .comparison import require_equal
 from .forks import hold_forks
 from .model_code import ModelCode
-from .takeover import Feeds, GivenUpError, Runtime, Takeover
 from .verdicts import Array, Job, Verdict, Verdicts
+
+if TYPE_CHECKING:
+    from ...lowering.bundle.loaded import LoadedModel
+
+Feeds = Mapping[str, Any]
+Runtime = Callable[[Sequence[str], Feeds], list[Any]]
+"""Runs in ONNX Runtime: names of outputs and inputs to outputs."""
+_SOON = 2
+"""The least power of two that is no number of a trial: the first inputs were compared before."""
+_EVERY = 1000
+"""Calls between two trials, in the long run."""
+_TRIALS, _ENOUGH = 9, 5
+"""The number of last trials that count for the speed, and the fewest of them for a verdict."""
+_LONG_SECONDS = 0.01
+"""Seconds of a call that is timed as it comes: waking threads and filling caches takes a small part of it."""
+_BLOCKS = 2
+"""Blocks of warm calls by which shorter calls are timed: two bound the time that a trial costs its caller."""
+
+
+class GivenUpError(Exception):
+    """Compiled code should not run any more; the text says why. `results` are those of ONNX Runtime for this call.
+
+    `is_wrong`: its results differ, here and wherever else it runs.
+    """
+
+    def __init__(self, reason: str, results: list[Any], *, is_wrong: bool) -> None:
+        super().__init__(reason)
+        self.results = results
+        self.is_wrong = is_wrong
+
+
+class Takeover:
+    """A bundle that takes calls of one set of input sizes. Several threads may call at once."""
+
+    def __init__(self, model: LoadedModel, speed: float) -> None:
+        self.calls = self.trials = 0
+        self._model = model
+        self._outputs = [port.name for port in model.outputs]
+        self._integers = [port.name for port in model.inputs if port.dtype.startswith(("int", "uint"))]
+        self._ranges: dict[str, tuple[int, int]] = {}
+        self._numbers = itertools.count(1)
+        self._speeds: deque[float] = deque([speed], _TRIALS)
+        self._clock = time.thread_time if model.threads == 1 else time.perf_counter
+        self._lock = threading.Lock()
+
+    @property
+    def speed(self) -> float:
+        """How many times as long ONNX Runtime takes, in the median of the last trials."""
+        return median(self._speeds)
+
+    def check(self, runtime: Runtime, feeds: Feeds) -> None:
+        """Run a first time, while no caller waits. Raises GivenUpError."""
+        self._try(runtime, self._outputs, feeds, is_timed=False)
+
+    def run(self, runtime: Runtime, names: Sequence[str], feeds: Feeds) -> list[Any]:
+        """The outputs of these names. Raises GivenUpError, and what ONNX Runtime raises for inputs that it refuses."""
+        self.calls = number = next(self._numbers)
+        is_due = number == 1 or (number & (number - 1) == 0 and number != _SOON) or number % _EVERY == 0
+        if is_due or not self._is_within_ranges(feeds):
+            return self._try(runtime, names, feeds)
+        try:
+            results = self._model.run(feeds)
+        except (EqfuseError, MemoryError) as error:
+            raise GivenUpError(f"failed: {error}", runtime(names, feeds), is_wrong=False) from None
+        return [results[name] for name in names]
+
+    def _try(self, runtime: Runtime, names: Sequence[str], feeds: Feeds, is_timed: bool = True) -> list[Any]:
+        """Run in both, compare, and time them."""
+        begin = self._clock()
+        expected = dict(zip(self._outputs, runtime(self._outputs, feeds), strict=True))
+        middle = self._clock()
+        results = [expected[name] for name in names]
+        try:
+            computed = self._model.run(feeds)
+            seconds = middle - begin, self._clock() - middle
+            require_equal(expected, computed)
+            if is_timed and max(seconds) < _LONG_SECONDS:
+                calls = (lambda: runtime(self._outputs, feeds)), (lambda: self._model.run(feeds))
+                seconds = time_warm_calls(*calls, clock=self._clock, blocks=_BLOCKS)
+        except (EqfuseError, MemoryError) as error:
+            raise GivenUpError(str(error), results, is_wrong=not isinstance(error, MemoryError)) from None
+        self._extend_ranges(feeds)
+        with self._lock:
+            if is_timed:
+                self.trials += 1
+                self._speeds.append(seconds[0] / max(seconds[1], 1e-9))
+        if len(self._speeds) >= _ENOUGH and self.speed < 1.0:
+            raise GivenUpError("slower here", results, is_wrong=False)
+        return results
+
+    def _is_within_ranges(self, feeds: Feeds) -> bool:
+        """Whether integers are between those that were compared: others might be indices of no element, which ONNX
+        Runtime refuses."""
+        for name in self._integers:
+            array = feeds[name]
+            low, high = self._ranges.get(name, (0, -1))
+            if array.size and not (low <= array.min() and array.max() <= high):
+                return False
+        return True
+
+    def _extend_ranges(self, feeds: Feeds) -> None:
+        for name in self._integers:
+            array = feeds[name]
+            if array.size:
+                low, high = self._ranges.get(name, (array.min(), array.max()))
+                self._ranges[name] = (min(low, int(array.min())), max(high, int(array.max())))
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ from typing import Any
 import onnx
 
 import eqfuse
-from eqfuse.driver.session import model_code, sizes, takeover
+from eqfuse.driver.session import model_code, sizes
 from eqfuse.driver.session.verdicts import Verdict, Verdicts
 
 compiled = 0
@@ -81,8 +81,8 @@ def give_compiled_results(self, runtime, names, feeds, is_timed=True):
     return [results[name] for name in names]
 
 
-run, try_both = sizes.SizeGroup.run, takeover.Takeover._try
-Verdicts._compile, sizes.SizeGroup.run, takeover.Takeover._try = compile_now, compile_first, give_compiled_results
+run, try_both = sizes.SizeGroup.run, sizes.Takeover._try
+Verdicts._compile, sizes.SizeGroup.run, sizes.Takeover._try = compile_now, compile_first, give_compiled_results
 model_code.SHARE = 0
 
 

@@ -24,7 +24,7 @@ from eqfuse.driver.session import model_code
 from eqfuse.driver.session import session as session_module
 from eqfuse.driver.session.forks import hold_forks
 from eqfuse.driver.session.session import InferenceSession, SessionReport
-from eqfuse.driver.session.takeover import Takeover
+from eqfuse.driver.session.sizes import Takeover
 from eqfuse.driver.session.verdicts import Verdict, Verdicts
 from eqfuse.lowering.running.runner import CompiledModel
 from eqfuse.support.processor import available_cores
@@ -207,7 +207,7 @@ def test_speed_is_that_of_warm_calls(model: Path, finding: Finding, monkeypatch:
     def read_clock() -> float:
         return float(clock.now) * 1e-6
 
-    monkeypatch.setattr("eqfuse.driver.session.takeover.time", SimpleNamespace(thread_time=read_clock))
+    monkeypatch.setattr("eqfuse.driver.session.sizes.time", SimpleNamespace(thread_time=read_clock))
     monkeypatch.setattr(CompiledModel, "run", run_compiled)
     takeover = Takeover(eqfuse.load(finding.bundle, 1), speed=1.0)
     session = onnxruntime.InferenceSession(model)
@@ -270,7 +270,7 @@ def test_eight_threads_call_one_session(model: Path, finding: Finding, monkeypat
         return (0.0, 2.0, 3.0)[reads.number % 3]
 
     times = SimpleNamespace(perf_counter=clock, thread_time=clock)
-    monkeypatch.setattr("eqfuse.driver.session.takeover.time", times)
+    monkeypatch.setattr("eqfuse.driver.session.sizes.time", times)
     session = eqfuse.InferenceSession(model)
     runtime = onnxruntime.InferenceSession(model)
     start = threading.Barrier(8)
