@@ -165,7 +165,7 @@ def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock
         )
     deadline = min(time.monotonic() + options.search_seconds - egraph.saturation.seconds, latest)
     if encoded.flat is not None:
-        from ..engine.bodies.captivity import without_captive_nodes
+        from ..engine.bodies.nest import without_captive_nodes
 
         egraph = without_captive_nodes(egraph, encoding, encoded.flat, simplified.graph)
     with clock.phase("check"), _blame_model(encoded.original, options):
