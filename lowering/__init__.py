@@ -1,4 +1,4 @@
-"""From a graph cut into kernels to compiled code.
+"""From a graph partitioned into kernels to compiled code.
 
 Folders in the order in which they may use each other:
 

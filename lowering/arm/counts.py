@@ -90,7 +90,7 @@ class CycleEstimate:
 
     @property
     def cycles(self) -> float:
-        """Those of the larger of the two."""
+        """The cycles of the larger of the two."""
         return max(self.issue, self.memory)
 
 

@@ -49,7 +49,8 @@ class Linker:
 
     @staticmethod
     def of(architecture: str) -> Linker:
-        """For the processors whose triples begin so. Raises UsageError, ToolError or LoweringError without a tool."""
+        """The linker for processors whose triples begin with that architecture. Raises UsageError, ToolError or
+        LoweringError without a tool."""
         if architecture == platform.machine():
             check_linker()
             named = os.environ.get("CC") or os.environ.get("CXX")

@@ -1,9 +1,8 @@
-"""Targets: a device file to compile for, and how LLVM calls that processor.
+"""Targets: a device file to compile for, and its processor in LLVM's words.
 
-Which processor LLVM makes code for: its name for the schedules inside LLVM, and only features that are there.
-
-A processor's name implies features that a hypervisor or an emulator may withhold: code made for the name alone then
-dies of an illegal instruction. What the operating system does not show is switched off by name.
+LLVM takes a processor's name, by which it schedules instructions, and a list of features. The name implies features
+that a hypervisor or an emulator may withhold: code made for the name alone then dies of an illegal instruction. So
+every feature that the operating system does not show is switched off.
 """
 
 from __future__ import annotations

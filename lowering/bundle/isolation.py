@@ -57,8 +57,8 @@ def call_isolated(
 ) -> Result:
     """Return what a function of some module returns, called in another process with arguments that can be pickled.
 
-    Raises the EqfuseError that it raises, LoweringError with the text of any other exception or if no process
-    can be started, and CrashError if the process died or the function took longer than `seconds`.
+    Raises the EqfuseError that it raises, LoweringError with the text of any other exception or if no process can be
+    started, and CrashError if the process died or the function took longer than `seconds`.
     """
     try:
         result: Result = _POOL.ask(FunctionCall(os.getcwd(), function, arguments, named), seconds)

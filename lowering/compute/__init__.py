@@ -43,7 +43,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     **sampling.LOWERINGS,
     **recurrent.LOWERINGS,
 }
-"""By operator: what makes its stages."""
+"""The function that makes the stages of each operator, by the operator's name."""
 
 DTYPES = frozenset(
     ["float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]

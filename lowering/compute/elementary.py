@@ -29,7 +29,7 @@ _EXP_WIDE = (
 )  # fmt: skip
 """exp(r) for |r| <= ln(2), to 1.5e-8 of it (minimax)."""
 _ROUNDING = 1.5 * 2**23 + 127
-"""To what a float is added that is to be rounded; the last bits of the sum are the exponent of the power of two."""
+"""Adding it rounds a float to an integer; the last bits of the sum are the exponent of the power of two."""
 
 # erf(x) = x p(x^2) / q(x^2) for |x| <= 4 (Eigen, GenericPacketMathFunctions.h)
 _ERF_P = (
@@ -41,7 +41,7 @@ _ERF_Q = (
 )  # fmt: skip
 
 _TANH_REACH = 9.02
-"""From here on tanh is 1 in float32."""
+"""The x from which on tanh(x) is 1 in float32."""
 # tanh(x) = x p(x^2) / q(x^2), to 2e-8 of it (minimax)
 _TANH_P = (1.3384295654395969e-08, 2.0635826115458825e-05, 0.0034974579161287235, 0.1338268747355641, 1)
 _TANH_Q = (7.790251190999557e-07, 3.288517729099068e-4, 0.02588436186141982, 0.4671600872098332, 1)
@@ -57,7 +57,7 @@ _LOG = (
 )  # fmt: skip
 """log(1 + r) = r + r^2 p(r) for sqrt(1/2) <= 1 + r <= sqrt(2), to 3e-8 of it (minimax)."""
 _MISH_REACH = 20.0
-"""From here on mish(x) is x, in float64 as well."""
+"""The x from which on mish(x) is x, in float64 as well."""
 _ROOT_HALF_BITS = 0x3F3504F3
 _LEAST_NORMAL = 2.0**-126
 
@@ -111,7 +111,7 @@ def round_even(x: Expr) -> Expr:
 
 
 def between(x: Expr, low: float, high: float) -> Expr:
-    """Not below `low`, not above `high`; NaN for NaN."""
+    """The number, but not below `low` and not above `high`; NaN for NaN."""
     return _at_most(_at_least(x, low), high)
 
 
@@ -317,7 +317,7 @@ def highest(dtype: str) -> Expr:
 
 
 _WHOLE = 1.5 * 2**52
-"""To what a double is added that is to be rounded; the last bits of the sum are the integer."""
+"""Adding it rounds a double to an integer; the last bits of the sum are the integer."""
 _TWO_BY_PI = {
     0: (0.636619770899415, 1.4681663246252086e-09, 2.276010073078396e-18),
     2.0**51: (1.0781392056902206e-08, 1.6153797855624593e-17, 2.52682603558315e-26),

@@ -98,7 +98,7 @@ def _gelu(call: TensorCall, x: Expr) -> Expr:
 
 
 def _cast(call: TensorCall, x: Expr) -> Expr:
-    """Of integers it keeps the last bits; of floats, `integers.truncate` says what becomes of those that do not fit."""
+    """A Cast keeps the last bits of integers; `integers.truncate` says what becomes of floats that do not fit."""
     if call.dtype == "bool" and _is_float(x):
         return bound(x, lambda t: tirx.Or(tirx.NE(t, _number(0, t)), tirx.isnan(t)))
     if call.dtype == "bool" and dtype_of(x) != "bool":
@@ -108,7 +108,7 @@ def _cast(call: TensorCall, x: Expr) -> Expr:
 
 
 def _not(x: Expr) -> Expr:
-    """As a comparison of numbers: to TVM, what is not less is greater or equal, which NaN is not."""
+    """Not, as a comparison of numbers: to TVM, what is not less is greater or equal, which NaN is not."""
     return tirx.EQ(x.astype("int8"), tirx.const(0, "int8"))
 
 

@@ -35,8 +35,8 @@ class Extents:
 
     @staticmethod
     def of(types: Iterable[TensorType | None]) -> Extents:
-        """With a variable for each size that tensors of these types have and no number is, unless it is a multiple of
-        an earlier one."""
+        """Extents with a variable for each dynamic size of tensors of these types, unless it is a multiple of an
+        earlier one."""
         extents = Extents()
         for type_ in types:
             for dimension in (type_.shape or ()) if type_ is not None else ():
@@ -84,7 +84,8 @@ class Extents:
         return self.expressions[size]
 
     def _derive(self, size: Size) -> Extent:
-        """From sizes that differ by a number, a factor or fewer terms, from those of its symbols, or from its terms."""
+        """The extent from sizes that differ by a number, a factor or fewer terms, from its symbols, or from its
+        terms."""
         known = [(other, value) for other, value in self.expressions.items() if isinstance(value, tirx.Var)]
         for other, value in known:
             if (distance := (size - other).number) is not None:

@@ -122,13 +122,13 @@ add = _binary("add", lambda x, y: x + y)
 subtract = _binary("subtract", lambda x, y: x - y)
 multiply = _binary("multiply", lambda x, y: x * y)
 divide = _binary("divide", lambda x, y: x / y)
-"""Of integers towards zero, and 0 by zero."""
+"""The quotient: of integers towards zero, and 0 by zero."""
 remainder = _binary("remainder", tirx.truncmod)
-"""Of integers, with the sign of the dividend; 0 by zero."""
+"""The remainder of integers, with the sign of the dividend; 0 by zero."""
 shift_left = _binary("shift_left", tirx.shift_left)
-"""Of unsigned integers; 0 if all bits are shifted out."""
+"""Unsigned integers, shifted; 0 if all bits are shifted out."""
 shift_right = _binary("shift_right", tirx.shift_right)
-"""Of unsigned integers; 0 if all bits are shifted out."""
+"""Unsigned integers, shifted; 0 if all bits are shifted out."""
 smaller = _binary("smaller", te.min)
 larger = _binary("larger", te.max)
 equal = _binary("equal", tirx.EQ)

@@ -268,7 +268,7 @@ def _shape(call: TensorCall) -> te.Tensor:
 
 
 def _dropout(call: TensorCall) -> tuple[te.Tensor, ...]:
-    """Of inference: it drops nothing."""
+    """A Dropout of inference, which drops nothing."""
     if call.optional(2) is not None:
         raise NotLowered("it may be of training")
     x = call.source(0)

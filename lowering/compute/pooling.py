@@ -143,7 +143,7 @@ class _Count:
         return last - first
 
     def _divide(self, x: Expr) -> Expr:
-        """By the dilation, rounded up."""
+        """Divide by the dilation, rounding up."""
         return x if self.dilation == 1 else tirx.floordiv(x + (self.dilation - 1), self.dilation)
 
 

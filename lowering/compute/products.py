@@ -65,8 +65,8 @@ def _conv(call: TensorCall) -> te.Tensor:
 
 
 def _conv_transpose(call: TensorCall) -> te.Tensor:
-    """By phases of the strides, if there are any and the kernel has as many elements; else the convolution of the
-    input, spread out by the strides, with the mirrored weights."""
+    """The result by phases of the strides, if there are any and the kernel has as many elements; else the convolution
+    of the input, spread out by the strides, with the mirrored weights."""
     windows = Windows.of(call)
     fits = all(k >= s for k, s in zip(windows.kernel, windows.strides, strict=True))
     if max(windows.strides) > 1 and max(windows.dilations) == 1 and fits:

@@ -241,7 +241,7 @@ class _RecurrenceLoops:
     # --- one pass of one step
 
     def _pass(self, d: Any, s: Any, number: int, functions: tuple[Activation, ...]) -> Any:
-        """In tiles of rows; by single rows if a call has fewer than a tile."""
+        """One pass in tiles of rows; by single rows if a call has fewer than a tile."""
         rows, batch = self.tiling.rows, self.buffers.batch
         tiles = self._tiles(d, s, number, functions, rows)
         if rows == 1 or isinstance(batch, int | tirx.IntImm):
@@ -365,7 +365,7 @@ class _RecurrenceLoops:
             return states[place.d, place.parity, row, unit]
 
         def store(buffer: Any, value: Any) -> None:
-            """For the next step; if a sequence has ended, its state stays."""
+            """Store a state for the next step; if a sequence has ended, its state stays."""
             runs = self.runs(place, row)
             kept = value if runs is None else tirx.Select(runs, value, old(buffer))
             steps.store(buffer, kept, place.d, 1 - place.parity, row, unit)

@@ -19,7 +19,7 @@ _MODES = {"bilinear": "linear", "linear": "linear", "nearest": "nearest"}
 
 
 _NO_SIZE = 2.0**61
-"""From here on a place in pixels is too large for 64 bits."""
+"""The place in pixels from which on it is too large for 64 bits."""
 
 
 def _grid_sample(call: TensorCall) -> te.Tensor:

@@ -50,8 +50,8 @@ class Windows:
         return tuple(begins)
 
     def padded_shape(self, source: Shape, result: Shape) -> Shape:
-        """Of a tensor and the windows over it: the shape with padding, as far as windows reach if the size is
-        dynamic. So tiles of the result need tiles of it, whatever the sizes."""
+        """The shape of a tensor with padding, as far as windows reach if the size is dynamic. So tiles of the result
+        need tiles of it, whatever the sizes."""
         own = (self.kernel, self.before, self.after, self.strides, self.dilations)
         axes = zip(*own, source[2:], result[2:], strict=True)
         padded = (

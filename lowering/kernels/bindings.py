@@ -1,4 +1,4 @@
-"""Bound values that are kept in memory where they are bound inside each other too often.
+"""Bound values that are kept in memory if they are bound inside each other too often.
 
 TVM's code generator tells its simplifier the value of each variable that a `Let` binds, and the simplifier writes this
 value wherever the variable is read: of n LeakyRelu inside each other, each of which reads its operand three times, it

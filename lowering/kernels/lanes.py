@@ -67,7 +67,7 @@ class _Factor:
 
     @staticmethod
     def of(broadcast: Any) -> _Factor | None:
-        """Of the number that is broadcast, if it is one in memory, of 32 bits."""
+        """The factor of the number that is broadcast, if that is in memory and has 32 bits."""
         load = broadcast.value
         if not isinstance(load, ir.TensorLoad) or len(load.indices) != 1 or str(load.ty.dtype) != "float32":
             return None

@@ -174,7 +174,7 @@ class DistinctKernels:
     lowered: LoweredKernels
     functions: dict[str, Any] = field(default_factory=dict)
     parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
-    """Of the functions, by name: parameters that are parts of wider tensors, which the functions know nothing of."""
+    """Parameters of the functions that are parts of wider tensors, by name; the functions know nothing of these."""
     places: Places = field(default_factory=dict)
     """The values that are parts of others, and where in memory."""
     in_place: frozenset[int] = frozenset()

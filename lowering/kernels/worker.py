@@ -33,7 +33,7 @@ def compile_kernel(request: Request) -> Answer:
 
 
 def _compile(request: Request) -> tuple[Scheduled, Trace, Iterable[str]]:
-    """By the first schedule that TVM can make and compile, and which rules' schedules it could not; the last one may
+    """The first schedule that TVM can make and compile, and the rules whose schedules it could not; the last one may
     raise."""
     from tvm_ffi.serialization import from_json_graph_str
 

@@ -22,7 +22,7 @@ _C_TYPES = {
     **{f"int{b}": (f"int{b}_t", f"INT{b}_MIN", f"INT{b}_MAX") for b in (8, 16, 32, 64)},
     **{f"uint{b}": (f"uint{b}_t", "0", f"UINT{b}_MAX") for b in (8, 16, 32, 64)},
 }
-"""By numpy's name: the type in C, its least and its largest element."""
+"""The type in C, its least and its largest element, by numpy's name."""
 _ABSENT = ("char", "0", "0")
 MINIMUM_INPUTS = 9
 """Entries of every list of inputs, so that a loop may look for optional ones: QLinearConv has most."""

@@ -5,9 +5,8 @@
 
 Every value is a tensor of a context, in which it keeps its memory from run to run.
 
-The element types of all values, in bodies too: ``model -> names to element types``.
-
-Loops need no shapes. Shape inference stops at a shape that depends on data; element types never depend on any.
+The element types of all values, in bodies too, are inferred here: ``model -> names to element types``. Loops need no
+shapes, and shape inference stops at a shape that depends on data; element types never depend on any.
 """
 
 from __future__ import annotations

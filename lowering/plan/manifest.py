@@ -25,9 +25,9 @@ FORMAT = 7
 _OPTIONAL = ("dsa", "tuning", "measurement", "sizes")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_DIMENSIONS = 64
-"""Of an array of numpy's."""
+"""Dimensions of an array: numpy allows no more."""
 _MOST_ELEMENTS = 1 << 40
-"""Of one input or output: no machine has memory for more."""
+"""Elements of one input or output: no machine has memory for more."""
 LIBRARY = "model.so"
 WEIGHTS = "weights.bin"
 PLAN = "plan.json"
@@ -192,7 +192,7 @@ class Manifest:
 
     @property
     def typical_sizes(self) -> Mapping[str, int]:
-        """Those of dynamic dimensions, by their names."""
+        """The sizes of dynamic dimensions that are optimised for, by their names."""
         return self.sizes.typical if self.sizes is not None else {}
 
     def text(self) -> str:

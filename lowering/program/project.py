@@ -164,6 +164,6 @@ def _prefix_of(folder: Path) -> str:
 
 
 def _model_files(folder: Path) -> list[str]:
-    """In a fixed order: the addresses of code and data, and so the simulated caches, depend on it."""
+    """The files in a fixed order: the addresses of code and data, and so the simulated caches, depend on it."""
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.[cSo]"))
     return [name for name in names if name != "main.c"]

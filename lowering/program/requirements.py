@@ -10,7 +10,8 @@ from ..plan.plan import Requirement
 
 
 def list_requirements(graph: OperatorGraph) -> tuple[tuple[Requirement, frozenset[Guard]], ...]:
-    """Those of all operators of dynamic sizes, each once, and what the operators run under."""
+    """The requirements of all operators of dynamic sizes, each once, and the conditions that the operators run
+    under."""
     guards_of = operator_guards(graph)
     different: dict[tuple[Relation, frozenset[Guard]], Requirement] = {}
     for operator, relation in find_relations(graph):

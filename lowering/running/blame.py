@@ -67,7 +67,7 @@ def suspects(
     for place, step in enumerate(prepared.steps):
         if not isinstance(step, KernelCall) or (among is not None and step.symbol not in among):
             continue
-        for version, where in _versions(prepared):
+        for version, at_sizes in _versions(prepared):
             call = version.steps[place]
             if not isinstance(call, KernelCall) or call.symbol in seen:
                 continue
@@ -78,7 +78,7 @@ def suspects(
             rule = version.answers[call.symbol].rule.partition(" ")[0]
             if difference is not None:
                 is_explained = True
-                yield Suspect(step.symbol, rule, difference + where)
+                yield Suspect(step.symbol, rule, difference + at_sizes)
             elif rule in _ROUNDING:
                 rounding.append(Suspect(step.symbol, rule, _ROUNDING[rule]))
     if not is_explained:

@@ -39,7 +39,7 @@ class Throughput:
 
     @staticmethod
     def of(services: list[Service]) -> Throughput:
-        """Of at least one slice."""
+        """The throughput in at least one slice."""
         calls = [seconds for service in services for seconds in service.calls]
         return Throughput(Middle.of([service.rate for service in services]), median(calls), quantile(calls, 0.99))
 

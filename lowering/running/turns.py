@@ -16,7 +16,7 @@ _WARM_CALLS = 3
 _LOOK, _LOOKS = 0.02, 50
 """Seconds between two looks at whether the process is idle, and how many there are at most."""
 _IDLE = 0.1
-"""Of a processor, what an idle process uses at most."""
+"""The share of a processor that an idle process uses at most."""
 
 
 _DEVIATIONS = 2.58
@@ -41,7 +41,7 @@ class Middle:
 
     @staticmethod
     def of(numbers: Sequence[float]) -> Middle:
-        """Of any numbers, at least one."""
+        """The median and quartiles of at least one number."""
         if len(numbers) == 1:
             return Middle(numbers[0], numbers[0], numbers[0])
         lower, _, upper = quantiles(numbers, method="inclusive")
@@ -67,7 +67,7 @@ class Estimate:
 
     @staticmethod
     def of(numbers: Sequence[float]) -> Estimate:
-        """Of at least one number, by order statistics: nothing is assumed of their distribution."""
+        """The estimate from at least one number, by order statistics: nothing is assumed of their distribution."""
         ordered, count = sorted(numbers), len(numbers)
         outside = int((count - _DEVIATIONS * sqrt(count)) / 2) if count > _DEVIATIONS**2 else -1
         lower, upper = (ordered[outside], ordered[-1 - outside]) if outside >= 0 else (-inf, inf)

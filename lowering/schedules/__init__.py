@@ -107,11 +107,11 @@ def list_candidates(
 def _schedule_best(
     function: tirx.PrimFunc, device: Device, threads: int, rules: Sequence[Rule], may_cut: bool, trace: Trace
 ) -> Scheduled:
-    """By the first rule that matches; in stages if that is estimated to be far from the least cycles, and stages are
-    estimated to be better."""
+    """The schedule of the first rule that matches; stages if it is estimated to be far from the least cycles, and they
+    are estimated to be better."""
 
     def schedule_whole(part: tirx.PrimFunc, scope: str = "") -> Estimated:
-        """By the first rule that matches; decisions are named after the scope."""
+        """The schedule of the first rule that matches; decisions are named after the scope."""
         for rule in (*rules, plain):
             own = Trace(trace.wanted, scope)
             with suppress(*REFUSALS):  # a primitive refused a block that looked right

@@ -54,7 +54,7 @@ class Estimated:
 
     @staticmethod
     def of(scheduled: Scheduled, trace: Trace, device: Device) -> Estimated:
-        """Of a schedule that was made with a trace of its own."""
+        """The estimate of a schedule that was made with a trace of its own."""
         return Estimated(estimate_cycles(scheduled.schedule.mod[FUNCTION], device), scheduled, trace.sites)
 
 

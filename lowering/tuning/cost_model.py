@@ -196,7 +196,7 @@ class Learner:
 
     @classmethod
     def open(cls, database: RecordDatabase, device: str, runner: str) -> Learner:
-        """With the database's records of a device and a runner, and the model that was learned from them.
+        """The learner with the database's records of a device and a runner, and the model that was learned from them.
 
         That is kept beside the database; if it cannot be read, it is learned anew. Raises DatabaseError if the
         database cannot be read.
@@ -261,7 +261,7 @@ def _best(rows: Iterable[_Row]) -> dict[_Group, float]:
 
 
 def _usable(rows: Sequence[_Row]) -> list[_Row]:
-    """The records with features, of groups where at least one ran and another can be compared with it."""
+    """The records with features, of groups in which at least one ran and another can be compared with it."""
     featured = [row for row in rows if len(row.columns)]
     best = _best(featured)
     counts: dict[_Group, int] = {}

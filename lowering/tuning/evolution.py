@@ -100,7 +100,7 @@ class TaskSearch:
     def is_stable(self) -> bool:
         """Whether the search "tends to stabilise" (AGO, section V), so that its result can be joined with others.
 
-        It does when none of the last N measured candidates improved the best latency by more than 1 %, where N is
+        It does when none of the last N measured candidates improved the best latency by more than 1 %; N is
         twice the number of the schedule's sites, at least 8; and when the search is exhausted.
         """
         sites = max((len(space.sites) for space in self._spaces.values()), default=0)

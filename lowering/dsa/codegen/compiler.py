@@ -1,12 +1,11 @@
 """A network for an accelerator: ``OperatorGraph, layers, device, batch -> DsaProgram`` (GraphTurbo, OSDI 2023).
 
 All clusters run the same program in lockstep, each on its share of the samples, iterations one after another
-(section 2.1). So one cluster's program is what is made, checked and timed, with its share of DDR.
+(section 2.1). So one cluster's program is made, checked and timed, with its share of DDR.
 
-Which of several ways to run a network are worth a program, from estimates of their plans.
-
-A program takes much longer to write and to simulate than to plan. So alternatives with many times the steps of others
-are not planned, and only plans that may be the fastest become programs.
+Estimates of plans tell which of several ways to run a network are worth a program, for a program takes much longer to
+write and to simulate than to plan. So alternatives with many times the steps of others are not planned, and only plans
+that may be the fastest become programs.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ consumers read it from (buffer stitching); weights go DDR -> GB -> LB ahead of t
 room passes through. Every instruction waits for exactly what it needs, so that whatever can overlaps: the movement of
 weights with earlier layers, units with each other.
 
-Addresses of everything that a program keeps in LBs and in the GB.
-
-Lifetimes are known, so addresses are assigned first fit, in order of the starts. What lives long goes to the bottom and
-what passes through to the top, so that they do not break up each other's room.
+Everything that a program keeps in LBs and in the GB has an address. Lifetimes are known, so addresses are assigned
+first fit, in order of the starts. Long-lived buffers go to the bottom and those that pass through to the top, so that
+they do not break up each other's room.
 """
 
 from __future__ import annotations
@@ -345,9 +344,9 @@ class _Generator:
     homes: dict[Part, Contents] = field(default_factory=dict)
     """Parts at home in GB or DDR, and whole outputs."""
     fragments: dict[tuple[Part, int], Contents] = field(default_factory=dict)
-    """By core."""
+    """Pieces of parts at home in LB, by part and core."""
     arrivals: dict[tuple[Part, int], Contents] = field(default_factory=dict)
-    """By core."""
+    """Parts that were brought to an LB, by part and core."""
     passing: dict[tuple[int, int], Contents] = field(default_factory=dict)
     """The contents that were last brought to a core of a value."""
     whole_values: dict[Role, dict[int, Contents]] = field(default_factory=dict)

@@ -5,11 +5,10 @@ If it is too deep, so few columns fit that most of the matrix unit's stand idle.
 weights are wide enough. The partial sums are layers' outputs like any other; floats are rounded to their type in
 between. If the data of a product is made by another one just for it, that is made in pieces too.
 
-Hidden layers computed piece by piece, as they are summed up: ``f(x W1) W2 = sum over i of f(x W1i) W2i``.
-
-If a reduction is cut into pieces and its data comes from a product through element-wise
-operators, and nothing else reads it, the pieces of that product need never be there all at once. So the cuts move up
-through element-wise operators to the columns of the first product.
+Hidden layers are computed piece by piece, as they are summed up: ``f(x W1) W2 = sum over i of f(x W1i) W2i``. If a
+reduction is cut into pieces and its data comes from a product through element-wise operators, and nothing else reads
+it, the pieces of that product need never be there all at once. So the cuts move up through element-wise operators to
+the columns of the first product.
 """
 
 from __future__ import annotations

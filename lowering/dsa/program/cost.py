@@ -90,7 +90,7 @@ class Cost:
         return float(-(-work.total // unit.operations))
 
     def dataflows(self, compute: Compute) -> list[Dataflow]:
-        """That of each matrix product, in order."""
+        """The dataflow of each matrix product, in order."""
         unit = self._units.get((Unit.MME, compute.core is not None))
         products = (product for work in compute.work for product in work.products)
         return [self._product(unit, product)[1] for product in products] if unit else []

@@ -4,10 +4,8 @@ Beyond what each instruction needs by itself, every byte that is read must have 
 buffer, by an instruction that certainly ended before; and bytes that are overwritten must have been read and written by
 instructions that certainly ended before. So live buffers overlap nowhere, and no engine runs ahead of another.
 
-The state of the bytes of one memory while a program is checked: who wrote them last, for which buffer, and who
-read them.
-
-Bytes that no instruction tells apart share a cell: cells end where a region begins or ends.
+While a program is checked, each memory knows of its bytes who wrote them last, for which buffer, and who has read them
+since. Bytes that no instruction tells apart share a cell: cells end where a region begins or ends.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ from .instructions import (
 )
 
 INDEX_TYPES = ("int32", "int64")
-"""Of the indices of an IndexedTransfer."""
+"""The element types that the indices of an IndexedTransfer may have."""
 
 
 def structure_problems(program: Program, device: DsaDevice) -> Iterator[str]:
@@ -280,7 +278,7 @@ class Shadow:
         return np.arange(cells.start, cells.stop) if isinstance(cells, slice) else cells
 
     def cells(self, region: Region) -> Cells:
-        """Those of a region, by which the other methods know its bytes."""
+        """The cells of a region, by which the other methods know its bytes."""
         place = rows_of(region)
         cells = self._cells.get(place)
         if cells is None:

@@ -1,10 +1,10 @@
 """The simulated run of a program as one HTML page that needs nothing else.
 
-The order of sub-graph instances as an SVG picture, as Fig. 3b of GraphTurbo (OSDI 2023) draws it.
-
-A row for each sub-graph, a box for each of its instances with its timestamp: 1 for the one that runs first. A row is as
-wide as any other, so the wider a box, the larger the part of the batch (or whatever is split) that an instance has.
-Boxes of a row are in the order in which they run; those of one sub-graph do the same work on other parts (section 3.3).
+It shows the order of sub-graph instances as an SVG picture, as Fig. 3b of GraphTurbo (OSDI 2023) draws it. There is a
+row for each sub-graph, and in it a box for each of its instances with its timestamp: 1 for the one that runs first. A
+row is as wide as any other, so the wider a box, the larger the part of the batch (or whatever is split) that an
+instance has. Boxes of a row are in the order in which they run; those of one sub-graph do the same work on other parts
+(section 3.3).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _label(view: _View, number: int, group: Group) -> str:
 
 
 def _edges(view: _View, *, far: bool) -> Iterator[str]:
-    """Those to the next row, or those that are `far`."""
+    """Draw the edges to the next row, or those that are `far`."""
     aside, style = (_ASIDE, ' stroke-dasharray="4 3"') if far else (0, "")
     for instance in view.order:
         for producer in view.graph.earlier[instance]:

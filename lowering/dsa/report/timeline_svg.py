@@ -22,7 +22,7 @@ COLOURS = {
     "gather": "#8c6239",
     "barrier": "#222222",
 }
-"""By kind of instruction, told apart in grey too."""
+"""Colours by kind of instruction, which differ in grey, too."""
 
 _WIDTH, _ROW, _BAR = 1200, 14, 11
 _LEFT, _TOP, _RIGHT, _BOTTOM = 76, 44, 64, 22

@@ -10,9 +10,8 @@ How the text is read if it leaves a choice:
 - Networks that sample up grow while others shrink. For them rule (i) is turned around (section 3.6), so that a stage is
   not split as finely as the larger one that follows.
 
-The merging patterns of a graph of sub-graphs (GraphTurbo, OSDI 2023, Fig. 4): straight, diamond, branch.
-
-A pattern is given by the nodes that become one, in a topological order.
+The merging patterns of a graph of sub-graphs (Fig. 4) are straight, diamond and branch. A pattern is given by the nodes
+that become one, in a topological order.
 """
 
 from __future__ import annotations

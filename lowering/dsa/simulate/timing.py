@@ -113,7 +113,7 @@ class _Network:
 
 
 def _networks(program: Program, cost: Cost) -> dict[tuple[Link, ...], _Network]:
-    """By the links of each transfer; those that no chain of transfers connects share nothing."""
+    """The network of each transfer by its links; networks that no chain of transfers connects share nothing."""
     movements = (each for each in program.instructions if isinstance(each, Transfer | IndexedTransfer))
     routes = {links: links for links in sorted({cost.links(each) for each in movements}, key=str)}
     bandwidth = {link: cost.bandwidth(link) for links in routes for link in links}

@@ -1,16 +1,13 @@
 """Tiles as kernels: their names, their work on the units of a core, and their graphs (GraphTurbo, section 4).
 
-To which places a tile may be moved without being another tile.
+Tiles that differ only by their place share a kernel. An axis that all operators of a layer pass on element by element
+(the batch, mostly) has no border: what a tile computes does not change when all its parts are moved along it. Axes of
+values are joined to such tracks if operators connect them; any other use pins a track to its place.
 
-An axis that all operators of a layer pass on element by element (the batch, mostly) has no border: what a tile computes
-does not change when all its parts are moved along it. Axes of values are joined to such tracks if operators connect
-them; any other use pins a track to its place.
-
-What the units of a core do for a tile.
-
-Matrix products and convolutions are `Product`s of the matrix unit (a convolution as im2col), or multiply-accumulates of
-the vector MAC engine if that takes fewer cycles: what has little to multiply per element, as depthwise ones. All
-else is element operations of the vector unit. Units work as a pipeline: what follows a product runs along with it.
+The units of a core share the work of a tile. Matrix products and convolutions are `Product`s of the matrix unit (a
+convolution as im2col), or multiply-accumulates of the vector MAC engine if that takes fewer cycles: what has little to
+multiply per element, as depthwise ones. All else is element operations of the vector unit. Units work as a pipeline:
+what follows a product runs along with it.
 """
 
 from __future__ import annotations

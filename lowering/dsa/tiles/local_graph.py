@@ -252,13 +252,13 @@ def _joined(site: LocalSite) -> LocalPart:
 
 
 def _normalised(site: LocalSite) -> LocalPart:
-    """Over all axes from `axis` on."""
+    """Operators over all axes from `axis` on."""
     box = site.needs(0)
     return site.emit([site.data(), *(site.aligned(n, box) for n in range(1, len(site.operator.inputs)))], box)
 
 
 def _softmax(site: LocalSite) -> LocalPart:
-    """Over one axis: canonical attributes have no other."""
+    """Softmax is over one axis: canonical attributes have no other form."""
     axis = site.axis(-1, len(site.box))
     box = (*site.box[:axis], site.needs(0)[axis], *site.box[axis + 1 :])
     return site.emit([site.data(box)], box)
@@ -307,7 +307,7 @@ def _slice(site: LocalSite) -> LocalPart:
 
 
 def _concat(site: LocalSite) -> LocalPart:
-    """Of the operands that have a part in it; of one there is nothing to join."""
+    """Join the operands that have a part in the box; a single one needs no Concat."""
     found = [local for local in site.rest(0) if local is not None]
     if len(found) == 1:
         return LocalPart(found[0], site.box)
@@ -375,7 +375,7 @@ def _reshape(site: LocalSite) -> LocalPart:
 
 
 def _range(box: Box, shape: Shape) -> Interval:
-    """From which element to which a box without gaps goes."""
+    """The interval of elements, counted row by row, that a box without gaps covers."""
     first = last = 0
     for (start, stop), extent in zip(box, shape, strict=True):
         first, last = first * extent + start, last * extent + stop - 1

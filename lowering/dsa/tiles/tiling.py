@@ -257,7 +257,7 @@ class Tiling:
         return self._part(step, part, tuple(middle), is_first=True)
 
     def _tiles(self, step: LayerParts, part: CorePart, cut: Cut) -> Iterator[CorePart]:
-        """In the order in which they are computed."""
+        """The tiles of a part in the order in which they are computed."""
         box = part.made[step.primary]
         if prod(cut.weights) == prod(cut.others) == 1:
             yield part

@@ -1,6 +1,6 @@
 """Loops in tiles that end with their axis, if that has a dynamic extent and nothing need overlap.
 
-    for o: for i in 5: where(o*5 + i < h): Y[o*5 + i]    =>    for o: for i in min(5, h - o*5): Y[o*5 + i]
+    for o: for i in 5: if o*5 + i < h: Y[o*5 + i]    =>    for o: for i in min(5, h - o*5): Y[o*5 + i]
 """
 
 from __future__ import annotations

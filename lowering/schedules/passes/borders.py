@@ -38,7 +38,7 @@ _LOWER_BLOCKS = (
     s_tir.transform.LowerOpaqueBlock,
     s_tir.transform.ConvertSSA,
 )
-"""From blocks to loops that allocate what they keep."""
+"""TVM's passes from blocks to loops that allocate their buffers."""
 MOST_COPIES = 4
 """Tiles that are written out at most; if more are at an edge their elements are asked for one by one."""
 

@@ -1,13 +1,13 @@
 """Tails without guards: the last tile of a loop that its tile does not divide is moved back, to overlap the one before.
 
-    for o in 4: for i in 16: where(o*16 + i < 56): Y[o*16 + i]    =>    for o in 4: for i in 16: Y[min(o*16, 40) + i]
+    for o in 4: for i in 16: if o*16 + i < 56: Y[o*16 + i]    =>    for o in 4: for i in 16: Y[min(o*16, 40) + i]
 
 Elements of the overlap are computed twice, with the same result, by whole vectors, without branches. This needs outputs
 that do not share memory with inputs, and reductions that start and end inside of the tile: every rule puts their loops
 there. A tile is never larger than an axis of a fixed size. It may be larger than a dynamic axis, and then the function
 has two bodies: the tiles that overlap, and smaller ones or the loops with their guards.
 
-    if n >= 16: { for o: for i in 16: Y[min(o*16, n - 16) + i] } else: { for o: for i in 16: where(o*16 + i < n): ... }
+    if n >= 16: { for o: for i in 16: Y[min(o*16, n - 16) + i] } else: { for o: for i in 16: if o*16 + i < n: ... }
 """
 
 from __future__ import annotations

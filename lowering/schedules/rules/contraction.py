@@ -100,7 +100,7 @@ def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) 
 
 
 def _filter(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Tiled | None:
-    """By Winograd's minimal filters, if these are estimated to be faster.
+    """The tiling by Winograd's minimal filters, if these are estimated to be faster.
 
     For a dynamic plane the estimate takes more rows and columns than those that are optimised for: a filter gains more
     on large planes than it loses on small ones.
@@ -284,7 +284,7 @@ def order_tiles(draft: Draft, anchor: BlockInfo, plan: TilePlan, *, rows_first: 
     batch = prod(anchor.extents[i] for i in shared)
 
     def seconds(access: BufferAccess) -> float:
-        """To read the operand once; nothing from the first cache, whose loads the cycles of a tile have."""
+        """Seconds to read the operand once; 0 from the first cache, whose loads are in the cycles of a tile."""
         size = FLOAT_BYTES * prod(access.shape) // batch
         return size / draft.device.bandwidth(size) if size > draft.device.caches[0].size else 0.0
 

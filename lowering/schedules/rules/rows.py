@@ -61,8 +61,8 @@ def rows(draft: Draft) -> Iterator[Tiled]:
 
 
 def _tile(draft: Draft, *, into_reductions: bool, widest: int, is_smaller: bool = False) -> Tiled | None:
-    """By vectors of partial results of `widest` elements if the length of the row is dynamic, and by shorter ones for
-    shorter rows; 1: by none. `is_smaller`: there are longer ones for longer rows."""
+    """Tile by vectors of partial results of `widest` elements if the length of the row is dynamic, and by shorter ones
+    for shorter rows; 1: by no vectors. `is_smaller`: longer rows have longer vectors elsewhere."""
     smaller = None
     if widest > 1:
         own = replace(draft.copy(), trace=Trace())

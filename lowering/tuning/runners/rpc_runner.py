@@ -103,7 +103,7 @@ class Tracker:
         return msgspec.json.decode(answer, type=tuple[int, _Summary])[1]
 
     def required_servers(self) -> int:
-        """At least one. Raises TuningError if there is none, or no tracker."""
+        """The number of servers, at least one. Raises TuningError if there is none, or no tracker."""
         servers = self.servers()
         if not servers:
             raise TuningError(

@@ -17,7 +17,7 @@ from .measuring import KernelObject
 from .rpc_runner import RpcRunner
 
 _SECONDS = 75.0
-"""For one model, a quarter of the time that both may take together: they have to get to the device, too."""
+"""Seconds for one model, a quarter of the time that both may take together: they have to get to the device, too."""
 
 
 def speed_up(tracker: str, device_key: str, target: Target, before: Path, after: Path) -> float:
