@@ -87,9 +87,11 @@ class _Rewriting:
         type_ = None if value is None else self.knowledge.types.get(value.name or "")
         return None if type_ is None else type_.shape
 
-    def constant(self, node: ir.Node, place: int) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]] | None:
+    def constant(self, node: ir.Node, place: int) -> np.ndarray[tuple[int, ...], np.dtype[np.integer]] | None:
+        """The whole numbers that a node reads as an operand, if they are known; an invalid model may have others."""
         value = node.inputs[place] if len(node.inputs) > place else None
-        return None if value is None else self.knowledge.constants.get(value.name or "")
+        found = None if value is None else self.knowledge.constants.get(value.name or "")
+        return found if found is not None and found.dtype.kind in "iu" else None
 
     # --- nodes that make sequences
 
@@ -107,11 +109,11 @@ class _Rewriting:
             return before if node.op_type == "Identity" else None
         listed, position = before.listed, self.constant(node, len(node.inputs) - 1)
         is_at_end = len(given) < (3 if node.op_type == "SequenceInsert" else 2)
-        place = None if position is None or is_at_end else int(position.item())
         if node.op_type == "Identity":
             return before
-        if node.op_type not in ("SequenceInsert", "SequenceErase") or (place is None and not is_at_end):
+        if node.op_type not in ("SequenceInsert", "SequenceErase") or (position is None and not is_at_end):
             return None
+        place = None if position is None or is_at_end else int(position.item())
         if node.op_type == "SequenceErase":
             kept = list(range(len(listed)))
             del kept[-1 if place is None else place]

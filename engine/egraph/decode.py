@@ -290,7 +290,8 @@ class _Decoder:
 
     def finish(self, roots: Iterable[int]) -> None:
         for owner, outputs in self.several.items():
-            is_optional = self.choice[owner].op in OPERATORS  # rows of several outputs may leave out each of them
+            row = OPERATORS.get(self.choice[owner].op)
+            is_optional = row is not None and row.outputs > 1  # each of them; a Split has all that it is asked for
             for index, output in enumerate(outputs):
                 if output.name and not self._projections(owner, index):  # its name went to another value
                     output.name = "" if is_optional else self.fresh("unused")

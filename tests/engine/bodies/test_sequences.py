@@ -114,3 +114,12 @@ def test_a_list_that_its_loop_reads_stays() -> None:
     )  # fmt: skip
     proto = model([*FIRST, node("Loop", ["n", "always", "s"], ["rows"], body=body), join("rows", 0, 1)], 3)
     assert "SequenceInsert" in operators(rewrite(proto).graph)
+
+
+def test_a_place_that_is_no_whole_number_is_left_to_onnx_runtime() -> None:
+    """It refuses such a model; the place of an element is then not known."""
+    proto = model([node("SequenceConstruct", ["h", "h"], ["l"]), node("SequenceAt", ["l", "neither"], ["y"])], 2)
+    (place,) = (tensor for tensor in proto.graph.initializer if tensor.name == "neither")
+    place.CopyFrom(numpy_helper.from_array(np.complex64(1), "neither"))
+    flat = flatten(read(proto))
+    assert not replace_sequences(flat, infer_flat(flat))

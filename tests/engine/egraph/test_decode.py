@@ -78,3 +78,13 @@ def test_a_list_that_is_doubled_over_and_over_stays_short() -> None:
     source = model(doublings, [value("x0", [1, 2])], ["x16"])
     result = optimize_model(source, None, Options(verify=False)).model
     assert max(len(node.inputs) for node in result.graph) <= 4
+def test_a_part_of_a_split_that_nothing_reads_is_there() -> None:
+    """ONNX Runtime crashes on a Split without a name for one of its parts, of which none is optional."""
+    nodes = [
+        helper.make_node("Split", ["x", "sizes"], ["first", "second"], axis=1),
+        helper.make_node("Relu", ["second"], ["y"]),
+    ]
+    source = read(model(nodes, [value("x", [2, 4])], ["y"], {"sizes": np.array([2, 2])}))
+    result = optimize_model(source, None, Options(verify=False)).model
+    (split,) = (node for node in result.graph if node.op_type == "Split")
+    assert all(output.name for output in split.outputs)
