@@ -102,7 +102,7 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
         slowest = sorted(compiled.kernel_seconds.items(), key=lambda item: -item[1])[:10]
         times: list[tuple[str, ...]] = [(name, units.seconds(seconds)) for name, seconds in slowest]
         render.table("kernels that took longest to compile", ("kernel", "time"), times, left=1)
-    if manifest.dsa is None:
+    if not manifest.back_end:
         write(fallback_line(manifest))
     for text in origin.replaced:
         write(f"replaced: {text}")

@@ -22,7 +22,9 @@ from ..base.threads import MOST_THREADS
 
 FORMAT = 7
 """Raise it with every change of the manifest's fields, or of the functions that a library must have to be run."""
-_OPTIONAL = ("dsa", "tuning", "measurement", "sizes")
+BACK_ENDS = ("dsa",)
+"""Folders of `lowering/` that run bundles of their own; a manifest has an optional field of each of these names."""
+_OPTIONAL = (*BACK_ENDS, "tuning", "measurement", "sizes")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_DIMENSIONS = 64
 """Dimensions of an array: numpy allows no more."""
@@ -189,6 +191,11 @@ class Manifest:
     sizes: SizeSummary | None = None
     custom_ops: tuple[str, ...] = ()
     format: int = field(default=FORMAT)
+
+    @property
+    def back_end(self) -> str:
+        """The folder of `lowering/` that runs the bundle; "" for a bundle of a processor."""
+        return next((name for name in BACK_ENDS if getattr(self, name) is not None), "")
 
     @property
     def typical_sizes(self) -> Mapping[str, int]:

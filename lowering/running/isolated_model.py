@@ -34,7 +34,7 @@ class IsolatedModel(LoadedModel):
         """Load the bundle. Raises BundleError if it is damaged or made for another machine."""
         self.path = path
         manifest = read_manifest(path)
-        self.manifest = read_usable_bundle(path) if manifest.dsa is None else manifest
+        self.manifest = manifest if manifest.back_end else read_usable_bundle(path)
         self.key = _Key(path, threads, number())
         self.crashed_in = ""
         self._seconds = seconds

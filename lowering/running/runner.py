@@ -148,6 +148,5 @@ def load(path: str | Path, threads: int | None = None) -> LoadedModel:
     accelerator runs in a simulator. Raises BundleError, one line about the file that is wrong, and UsageError for a
     number of threads that cannot be had.
     """
-    if read_manifest(Path(path)).dsa is not None:
-        return find_back_end("dsa").load(Path(path))
-    return CompiledModel(Path(path), threads)
+    back_end = read_manifest(Path(path)).back_end
+    return find_back_end(back_end).load(Path(path)) if back_end else CompiledModel(Path(path), threads)
