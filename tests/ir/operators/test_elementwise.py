@@ -24,7 +24,7 @@ ATTRIBUTES: dict[str, tuple[tuple[Any, ...], ...]] = {
     "Swish": ((1.0,), (0.5,)),
     "Gelu": (("none",), ("tanh",)),
 }
-"""Settings of operators that have some, as float32 where they are numbers."""
+"""Settings of operators that have some, as float32 where they are numbers; the defaults for others."""
 
 DOMAINS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("Log", "Sqrt"), (0.01, 3.0)),
@@ -40,6 +40,10 @@ FLOAT_UNARY = [
 ]
 
 
+def settings_of(head: str) -> tuple[tuple[Any, ...], ...]:
+    return ATTRIBUTES.get(head) or (tuple(a.default for a in OPERATORS[head].attributes),)
+
+
 def floats(shape: tuple[int, ...], dtype: str, low: float, high: float) -> Array:
     return np.asarray(low + (random_array(shape, "float64") + 2) / 4 * (high - low)).astype(dtype)
 
@@ -50,14 +54,14 @@ FLOAT_CASES.remove(("Celu", "float16"))  # ONNX has it in float32 alone
 
 @pytest.mark.parametrize(("head", "dtype"), FLOAT_CASES)
 def test_functions_of_floats(head: str, dtype: str) -> None:
-    for attributes in ATTRIBUTES.get(head, ((),)):
+    for attributes in settings_of(head):
         for shape in SHAPES:
             assert_as_onnx(head, floats(shape, dtype, *DOMAINS.get(head, (-2.0, 2.0))), *attributes)
 
 
 @pytest.mark.parametrize("head", sorted(set(FLOAT_UNARY) - {"Celu", "Gelu", "HardSwish", "Mish", "Erf", "Softsign"}))
 def test_functions_of_doubles(head: str) -> None:
-    for attributes in ATTRIBUTES.get(head, ((),)):
+    for attributes in settings_of(head):
         assert_as_onnx(head, floats((2, 3), "float64", *DOMAINS.get(head, (-2.0, 2.0))), *attributes)
 
 
@@ -65,7 +69,7 @@ def test_functions_of_doubles(head: str) -> None:
 @pytest.mark.parametrize("dtype", ["float64", "longdouble"])
 def test_wider_floats_agree_with_float32(head: str, dtype: str) -> None:
     x = floats((3, 4), "float32", *DOMAINS.get(head, (-2.0, 2.0)))
-    for attributes in ATTRIBUTES.get(head, ((),)):
+    for attributes in settings_of(head):
         narrow, wide = evaluate(head, (x, *attributes)), evaluate(head, (x.astype(dtype), *attributes))
         assert isinstance(wide, np.ndarray)
         assert wide.dtype == (np.dtype(bool) if head == "IsNaN" else np.dtype(dtype))
@@ -98,7 +102,7 @@ def test_infinities_and_undefined_numbers(head: str) -> None:
     x = np.array([np.inf, -np.inf, 100.0, -100.0], np.float32)
     if head in ("IsNaN", "Exp"):
         x = np.append(x, np.float32(np.nan))
-    assert_as_onnx(head, x, *ATTRIBUTES.get(head, ((),))[0])
+    assert_as_onnx(head, x, *settings_of(head)[0])
 
 
 def test_thresholded_relu_cuts_off_infinity_and_undefined_numbers() -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 import eqfuse
 from eqfuse.lowering.base.errors import BundleError
 from eqfuse.lowering.bundle.bundle import MANIFEST, check_destination, check_file, publish, read_manifest, stage_bundle
-from eqfuse.lowering.plan.manifest import FORMAT, parse_manifest
+from eqfuse.lowering.plan.manifest import BACK_ENDS, FORMAT, parse_manifest
 from eqfuse.lowering.running import runner
 from eqfuse.support.errors import UsageError
 
@@ -165,6 +166,14 @@ def test_inputs_that_do_not_fit(
 def test_the_manifest_comes_back_as_it_was_written(mixed_bundle: Path) -> None:
     manifest = read_manifest(mixed_bundle)
     assert parse_manifest(manifest.text(), "again") == manifest
+
+
+@pytest.mark.parametrize("name", BACK_ENDS)
+def test_a_field_of_the_manifest_names_the_folder_that_runs_the_bundle(name: str, plain_bundle: Path) -> None:
+    manifest = read_manifest(plain_bundle)
+    assert manifest.back_end == ""
+    assert replace(manifest, **{name: {}}).back_end == name
+    assert callable(runner.find_back_end(name).load)
 
 
 def test_the_manifest_says_what_was_compiled(mixed_bundle: Path) -> None:
