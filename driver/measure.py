@@ -21,9 +21,9 @@ from ..costmodels.runtime import NONE as NO_FUSION
 from ..engine.choices import CostName
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model, write
+from ..engine.onnx.nodes import layer_nodes
 from ..engine.preparation.overrides import override_shapes
 from ..engine.shapes.inference import infer
-from ..engine.summary import layer_nodes
 from ..engine.verification.runs.source import model_file
 from ..extract.partition.canonical_key import subgraph_key, subgraph_text
 from ..extract.partition.operator_graph import operator_graph

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..ir.types import TensorType
 from .bodies.inference import infer_form
 from .egraph.canonical import canonical
 from .onnx.model import Model, elements
-from .onnx.nodes import BODY_DOMAIN, FORMAL_KEY, RANDOM_OPERATORS, blame_node, has_body, is_standard, outer_values
+from .onnx.nodes import BODY_DOMAIN, FORMAL_KEY, blame_node, has_body, layer_nodes
 from .onnx.typing import constant_type, dtype_name
 from .shapes.inference import SMALL, Knowledge
 
@@ -109,18 +109,6 @@ def _name_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
         name if name in named else "unnamed batches" if size == 1 else "unnamed dimensions": size
         for name, size in sizes.items()
     }
-
-
-def layer_nodes(model: Model) -> Iterator[ir.Node]:
-    """Nodes that depend on an input of the graph, or on chance, in order."""
-    constant = frozenset(model.graph.initializers) - model.overridable_initializers
-    live = {i for i in model.graph.inputs if i.name not in constant}
-    for node in model.graph:
-        used = (*node.inputs, *(outer_values(node, model.graph) if has_body(node) else ()))
-        is_random = is_standard(node) and node.op_type in RANDOM_OPERATORS
-        if is_random or any(v in live for v in used if v is not None):
-            live.update(node.outputs)
-            yield node
 
 
 def _operation(node: ir.Node, model: Model, knowledge: Knowledge) -> Operation:

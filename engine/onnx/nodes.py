@@ -1,4 +1,4 @@
-"""Properties of single ONNX nodes: purity, references to outer graphs, identity."""
+"""Properties of ONNX nodes: purity, references to outer graphs, dependence on inputs, identity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_ir import serde
 
 from ...support.errors import EqfuseError, ModelError
-from .model import ONNX_DOMAINS, first_line
+from .model import ONNX_DOMAINS, Model, first_line
 from .node_order import body_graphs
 from .wellformed import node_title
 
@@ -120,3 +120,15 @@ def branches(node: ir.Node) -> tuple[tuple[ir.Value, ...], tuple[ir.Value, ...]]
     values = tuple(value for value in node.inputs[1:] if value is not None)
     half = len(values) // 2
     return values[:half], values[half:]
+
+
+def layer_nodes(model: Model) -> Iterator[ir.Node]:
+    """Nodes that depend on an input of the graph, or on chance, in order."""
+    constant = frozenset(model.graph.initializers) - model.overridable_initializers
+    live = {i for i in model.graph.inputs if i.name not in constant}
+    for node in model.graph:
+        used = (*node.inputs, *(outer_values(node, model.graph) if has_body(node) else ()))
+        is_random = is_standard(node) and node.op_type in RANDOM_OPERATORS
+        if is_random or any(v in live for v in used if v is not None):
+            live.update(node.outputs)
+            yield node

@@ -10,10 +10,9 @@ import onnx_ir as ir
 
 from ...engine.egraph.canonical import canonical
 from ...engine.onnx.model import Model
-from ...engine.onnx.nodes import has_body, is_standard, outer_values
+from ...engine.onnx.nodes import has_body, is_standard, layer_nodes, outer_values
 from ...engine.onnx.typing import NAMELESS
 from ...engine.shapes.inference import Knowledge
-from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph, Value
 from ...ir.operation import NO_SIZES, VARIADIC, assume_sizes
 from ...ir.operators import OPERATORS

@@ -18,11 +18,10 @@ from onnx_ir import serde
 
 from ...engine.bodies.inference import find_trips
 from ...engine.onnx.model import Model
-from ...engine.onnx.nodes import has_body, outer_values
+from ...engine.onnx.nodes import has_body, layer_nodes, outer_values
 from ...engine.onnx.runtime_values import session_options
 from ...engine.onnx.typing import dtype_of
 from ...engine.shapes.inference import infer
-from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.operators import TO_SHAPES
 from ...ir.sizes import Atom, Size, floor_divide

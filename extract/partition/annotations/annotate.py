@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from ....engine.onnx.model import Model
+from ....engine.onnx.nodes import layer_nodes
 from ....engine.onnx.provenance import GROUP_KEY, METHOD_KEY, forget_partition
-from ....engine.summary import layer_nodes
 from ....ir.graph import OperatorGraph
 from ..groups import Partition, PartitionError, partition_of
 from .certificate import certificate_of, crossings_of, disproof

@@ -22,9 +22,9 @@ from eqfuse.costmodels.choices import DEFAULT_DEVICE
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.onnx.model import Model, read, write
+from eqfuse.engine.onnx.nodes import layer_nodes
 from eqfuse.engine.onnx.provenance import GROUP_KEY
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.engine.summary import layer_nodes
 from eqfuse.extract.partition.annotations.annotate import read_partition
 from eqfuse.extract.partition.annotations.local_functions import DIGEST_KEY, DOMAIN, as_functions, inline_functions
 from eqfuse.extract.partition.groups import Partition, PartitionError, partition_of
