@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from .operation import Attributes, Extent, Operation, dimension_size, extent
-from .size_names import dimension_as_size
-from .sizes import Size, number
+from .sizes import Size, dimension_as_size, number
 from .types import Dimension, TensorType
 
 

@@ -9,8 +9,7 @@ from functools import lru_cache
 from math import prod
 from types import MappingProxyType
 
-from .size_names import declared_sizes, parse_size
-from .sizes import Size, symbol
+from .sizes import Size, declared_sizes, parse_size, symbol
 from .types import Dimension, TensorType
 
 SYMBOL = 128

@@ -19,8 +19,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir import serde
 
-from ...ir.size_names import parse_size
-from ...ir.sizes import Size, number
+from ...ir.sizes import Size, number, parse_size
 from ...ir.types import TensorType
 from ...support.errors import ModelError
 from ..onnx.model import Model

@@ -15,8 +15,7 @@ from onnx import version_converter
 from onnx_ir import serde
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from ...ir.size_names import declared_sizes, parse_size
-from ...ir.sizes import number, symbol
+from ...ir.sizes import declared_sizes, number, parse_size, symbol
 from ...support.errors import EqfuseError, UsageError, VerificationError
 from ..onnx.model import Model, first_line, read
 from ..onnx.typing import NAMELESS, dtype_of

@@ -12,8 +12,7 @@ import onnx_ir as ir
 from onnx_ir import serde
 
 from ...ir.operators.linear import is_convolution
-from ...ir.size_names import parse_size
-from ...ir.sizes import Size, TooComplex, neighbour_products, number, symbol
+from ...ir.sizes import Size, TooComplex, neighbour_products, number, parse_size, symbol
 from ...ir.types import Dimension, TensorType
 from ..onnx.nodes import BODY_DOMAIN, branches, is_flat_if, is_inferable, is_standard, serialize_for_inference
 from ..onnx.typing import NAMELESS, dtype_of, infer_outputs

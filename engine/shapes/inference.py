@@ -20,7 +20,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir import serde
 
-from ...ir.size_names import declared_sizes
+from ...ir.sizes import declared_sizes
 from ...ir.types import Dimension, TensorType
 from ...support.errors import ModelError
 from ..onnx.delicate import without_delicate_nodes

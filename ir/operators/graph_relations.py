@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ..graph import Operator, OperatorGraph
 from ..index_maps import Axis, Reduction
 from ..operation import dimension_size
-from ..size_names import dimension_as_size, elements
 from ..size_relations import MOST_ELEMENTS, Relation, RelationName
-from ..sizes import ONE, Size, number, symbol
+from ..sizes import ONE, Size, dimension_as_size, elements, number, symbol
 from ..types import TensorType
 from . import FILTERS, MATRIX_PRODUCTS, OPERATORS, POOLS, RECURRENT, VIEWS
 from .graph_maps import index_maps_of

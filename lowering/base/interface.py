@@ -14,8 +14,7 @@ from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import is_standard
 from ...engine.onnx.typing import NAMELESS, dtype_name
 from ...ir.graph import OperatorGraph, Value
-from ...ir.size_names import declared_sizes, dimension_as_size
-from ...ir.sizes import Size
+from ...ir.sizes import Size, declared_sizes, dimension_as_size
 from ...ir.types import TensorType
 from ...support.custom_operators import list_libraries
 from .elements import ELEMENT_TYPES

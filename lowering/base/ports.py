@@ -10,8 +10,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401  since then numpy knows bfloat16 and the types of 8 bits by name
 import numpy as np
 
-from ...ir.size_names import parse_size
-from ...ir.sizes import number
+from ...ir.sizes import number, parse_size
 
 NO_SIZES: Mapping[str, int] = MappingProxyType({})
 

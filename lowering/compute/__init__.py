@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from tvm import te
 
 from ...ir.graph import Operator, OperatorGraph
-from ...ir.size_names import dimension_as_size
+from ...ir.sizes import dimension_as_size
 from ...ir.types import TensorType
 from . import elementwise, layout, normalisation, pooling, products, recurrent, reductions, resize, sampling
 from .call import ANCHOR, OPERATOR, Immediate, Lowering, NotLowered, Operand, Tensor, TensorCall

@@ -12,8 +12,7 @@ from math import prod
 from tvm import te, tirx
 
 from ...ir.operators import VIEWS
-from ...ir.size_names import dimension_as_size
-from ...ir.sizes import ONE, Size, exact_quotient
+from ...ir.sizes import ONE, Size, dimension_as_size, exact_quotient
 from ...ir.types import TensorType
 from .call import Expr, Lowering, NotLowered, Shape, TensorCall, read, sizes
 from .extents import Extent, as_number, is_number, may_differ

@@ -22,8 +22,7 @@ from ...engine.shapes.inference import infer
 from ...extract.partition.operator_graph import operator_graph
 from ...ir.graph import OperatorGraph, Value
 from ...ir.operators import OPERATORS, RESHAPES
-from ...ir.size_names import dimension_as_size, parse_size
-from ...ir.sizes import ONE, Size, TooComplex, extremum, number
+from ...ir.sizes import ONE, Size, TooComplex, dimension_as_size, extremum, number, parse_size
 from ...ir.types import TensorType
 from ...support.errors import ModelError
 from ..plan.sizes import size_of, upper_bound

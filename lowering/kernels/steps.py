@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...ir.graph import OperatorGraph
 from ...ir.operators import VIEWS
-from ...ir.size_names import elements
+from ...ir.sizes import elements
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta
 
-from ...ir.size_names import parse_size
+from ...ir.sizes import parse_size
 from ...support.json_types import JsonFieldError, convert_json, parse_json, shorten
 from ..base.errors import BundleError
 from ..base.ports import Port

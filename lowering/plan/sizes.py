@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from ...ir.size_names import parse_size
-from ...ir.sizes import ONE, ZERO, Atom, Size, extremum, floor_divide, number, symbol
+from ...ir.sizes import ONE, ZERO, Atom, Size, extremum, floor_divide, number, parse_size, symbol
 
 Extent = int | Size
 """A number of elements along an axis: fixed, or of the sizes of a call."""

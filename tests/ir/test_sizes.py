@@ -9,17 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.ir.operation import assume_sizes, dimension_size
-from eqfuse.ir.size_names import declared_sizes, parse_size
 from eqfuse.ir.sizes import (
     ONE,
     ZERO,
     Size,
     TooComplex,
+    declared_sizes,
     exact_quotient,
     extremum,
     floor_divide,
     neighbour_products,
     number,
+    parse_size,
     symbol,
 )
 

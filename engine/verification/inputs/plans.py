@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ....ir.size_names import declared_sizes, parse_size
+from ....ir.sizes import declared_sizes, parse_size
 from ....support.errors import UsageError
 from ..runs.structure import Structure
 from .roles import FREE, Purpose, Role, purpose_of, steering_values

@@ -13,8 +13,7 @@ from onnx import helper
 
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.ir.size_names import parse_size
-from eqfuse.ir.sizes import Size, number
+from eqfuse.ir.sizes import Size, number, parse_size
 
 from ...onnx_runtime import outputs_of
 from ..models import model, value

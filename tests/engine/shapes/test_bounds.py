@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.engine.shapes.bounds import Bounds
-from eqfuse.ir.size_names import parse_size
-from eqfuse.ir.sizes import Size, number
+from eqfuse.ir.sizes import Size, number, parse_size
 
 BOUNDS = Bounds({"H": 1})
 

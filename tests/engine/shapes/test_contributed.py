@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 import eqfuse
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.ir.size_names import parse_size
+from eqfuse.ir.sizes import parse_size
 
 from ...onnx_runtime import outputs_of
 

@@ -16,8 +16,7 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.floats import Ratio
 from eqfuse.engine.shapes.inference import Knowledge, infer
 from eqfuse.engine.shapes.site import is_unknown
-from eqfuse.ir.size_names import parse_size
-from eqfuse.ir.sizes import Size
+from eqfuse.ir.sizes import Size, parse_size
 from eqfuse.support.errors import ModelError
 
 from ..models import model, value

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from eqfuse.ir.size_names import parse_size
-from eqfuse.ir.sizes import Size
+from eqfuse.ir.sizes import Size, parse_size
 from eqfuse.lowering.base.linking import Linker
 from eqfuse.lowering.base.ports import Port
 from eqfuse.lowering.plan.manifest import LIBRARY, WEIGHTS
