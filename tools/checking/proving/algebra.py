@@ -54,7 +54,7 @@ class Algebra(Order):
         return result
 
     def power(self, x: Polynomial, exponent: Number) -> Polynomial:
-        """A power; one of the absolute value where the exponent is no whole number."""
+        """A power; of the absolute value if the exponent is no whole number."""
         if exponent % 1 == 0:
             return power(x, int(exponent)) if exponent >= 0 else power(self.reciprocal(x), int(-exponent))
         numerator, denominators = clear_denominators(canonical(x))
@@ -84,7 +84,7 @@ class Algebra(Order):
         return product(whole, power(self.sign(x), int(magnitude(exponent)))) if signs & NEGATIVE else whole
 
     def general_power(self, x: Polynomial, exponent: Polynomial) -> Polynomial:
-        """A power with any exponent: by the exponential where x is above zero."""
+        """A power with any exponent, by the exponential, which is right for x above zero."""
         constant = exponent.constant
         if constant is not None:
             return self.power(x, constant)
@@ -123,7 +123,7 @@ class Algebra(Order):
     # --- functions that stay atoms
 
     def function(self, name: str, *arguments: Polynomial) -> Polynomial:
-        """A function with few properties: that it is odd or even, or whole-numbered."""
+        """A function of which few properties are known: whether it is odd or even, or gives whole numbers."""
         arguments = tuple(canonical(a) for a in arguments)
         first = arguments[0]
         constant = first.constant
@@ -144,7 +144,7 @@ class Algebra(Order):
     # --- the same again, under other facts
 
     def rebuild(self, x: Polynomial) -> Polynomial:
-        """Compute a polynomial again that was made under no facts, now under the facts of this algebra."""
+        """Compute a polynomial that was made without facts again, under the facts of this algebra."""
         summands = []
         for monomial, coefficient in x.terms.items():
             term = number(coefficient)
@@ -206,7 +206,7 @@ def _log_of_atom(factor: Atom) -> Polynomial:
     if factor.kind == "exp":
         return factor.arguments[0]
     if factor.kind in ("sign", "truth"):
-        return NOTHING  # they are -1 or 1 where the logarithm is defined
+        return NOTHING  # signs and truths are -1 or 1 if the logarithm is defined
     return _log_atom(factor.arguments[0] if factor.kind == "magnitude" else of(factor))
 
 
@@ -217,7 +217,7 @@ def _log_atom(x: Polynomial) -> Polynomial:
 # --- fractions, by their prime factors
 
 _LARGEST_PRIME = 1000
-"""Prime factors are looked for up to this one; the rest counts as one factor."""
+"""Numbers are divided by primes up to this one; the rest counts as one factor, so that no large number takes long."""
 
 
 def _prime_factors(value: int) -> Iterator[int]:

@@ -32,7 +32,7 @@ def _map(function: Callable[..., Any], *operands: Array) -> Array:
 
 
 def _reduce(many: Callable[[Sequence[Any]], Any], x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-    """Put the elements along `axes` together by a function of all of them."""
+    """Combine the elements along `axes` by a function of all of them."""
     axes = tuple(a % x.ndim for a in axes)
     others = [a for a in range(x.ndim) if a not in axes]
     rows = np.transpose(x, (*others, *axes)).reshape((prod(x.shape[a] for a in others), prod(x.shape[a] for a in axes)))
@@ -62,7 +62,7 @@ class Reals:
     def apply(self, function: str, *operands: Array) -> Array:
         """Apply an element-wise function.
 
-        Raises Unsupported for functions of bits, and where an expression gets too large.
+        Raises Unsupported for functions of bits, and if an expression gets too large.
         """
         scalar = functions().get(function)
         if scalar is None:
@@ -86,7 +86,8 @@ class Reals:
         return np.asarray(_real(value), dtype=object)
 
     def cast(self, x: Array, dtype: str) -> Array:
-        """Cast: between floats nothing changes, integers round towards zero, truth values are whether it is not 0."""
+        """Cast: between floats nothing changes, to integers rounds towards zero, to truth values asks whether it is not
+        0."""
         if dtype == "bool":
             return self.apply("nonzero", x)
         return self.apply("trunc" if dtype.startswith(("int", "uint")) else "number", x)
@@ -147,12 +148,12 @@ class Bits:
         return _matrix_product(self, self._words(a), self._words(b))
 
     def constant(self, value: float, like: Array) -> Array:
-        """A scalar. Raises Unsupported where it is no number of these bits."""
+        """A scalar. Raises Unsupported if these bits cannot hold it."""
         del like
         return np.asarray(self._word(value), dtype=object)
 
     def cast(self, x: Array, dtype: str) -> Array:
-        """Cast to truth values and back. Raises Unsupported for other types than the one of these bits."""
+        """Cast to truth values and back. Raises Unsupported for integers of another number of bits."""
         if dtype == "bool":
             return self.apply("nonzero", x)
         if all(z3.is_bool(w.term) for w in self._words(x).flat):

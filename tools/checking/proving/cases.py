@@ -16,10 +16,12 @@ from .signs import product_signs, signs_of_atom, signs_of_number, signs_of_power
 from .solver import ask
 
 Values = Mapping[str, Fraction | bool]
-"""Numbers and truth values of leaves by name."""
+"""The values of leaves by name: numbers and truth values."""
 Finding = Literal["holds", "fails", "unknown"]
 _MOST_CASES = 120
+"""Cases of one test, at most: with more, the answer is ``unknown``."""
 _POINTS = 24
+"""Choices of numbers for the leaves that are tried before z3: most wrong equalities fail at one of them."""
 _NUMBERS = tuple(Fraction(n) for n in ("1", "-1", "0", "2", "-2", "1/2", "-1/2", "3"))
 _TRUTHS = (Fraction(1), Fraction(0))
 
@@ -28,7 +30,8 @@ _TRUTHS = (Fraction(1), Fraction(0))
 class ZeroTest:
     """Tests whether expressions are zero wherever conditions hold.
 
-    `values` is an example of where the last one is not; `unanswered` counts the questions on which z3 gave up.
+    `values` is an example at which the last expression is not zero; `unanswered` counts the questions on which z3 gave
+    up.
     """
 
     values: Values = field(default_factory=dict)
@@ -43,7 +46,7 @@ class ZeroTest:
         leaves = leaves_of((x, *polynomials_of(conditions)))
         if any(self._is_nonzero_at(point, x, conditions) for point in _points(leaves)):
             return "fails"
-        # z3 knows little of functions: it is not asked before any cases where signs stand inside of functions
+        # z3 knows little of functions: if signs stand inside of functions, it is only asked within cases
         functions = (a for a in atoms_within((x,)) if a.kind in ("exp", "function", "magnitude"))
         if not any(inner.kind == "sign" for a in functions for inner in atoms_within(a.arguments)):
             answer = self._ask_solver(x, conditions)
@@ -117,7 +120,7 @@ def _branches(switch: Atom) -> Iterator[tuple[Conditions, dict[Atom, Polynomial]
 
 
 def _solve(x: Polynomial) -> dict[Atom, Polynomial]:
-    """A leaf, in terms of the others, for which a polynomial is zero; {} where it is linear in none."""
+    """A leaf in terms of the others, so that the polynomial is zero; {} if it is linear in no leaf."""
     for monomial, coefficient in x.terms.items():
         if len(monomial) == 1 and monomial[0][1] == 1 and monomial[0][0].kind == "leaf" and monomial[0][0].signs == ANY:
             leaf = monomial[0][0]
@@ -128,7 +131,7 @@ def _solve(x: Polynomial) -> dict[Atom, Polynomial]:
 
 
 def follows(given: Conditions, wanted: Conditions) -> tuple[Finding, Values]:
-    """Whether some conditions imply others; with ``fails`` an example."""
+    """Whether some conditions imply others; ``fails`` comes with an example."""
     if wanted <= given:
         return "holds", {}
     algebra = _algebra_given(given)
@@ -194,7 +197,7 @@ def _algebra_given(conditions: Iterable[Condition], replace: Mapping[Atom, Polyn
         if single is not None and single.kind == "leaf":
             facts[single] = facts.get(single, ANY) & allowed
     others = [(x, allowed) for x, allowed in signs if x.single not in facts]
-    for _ in range(2):  # one fact may help to read another
+    for _ in range(2):  # a fact may simplify another one
         algebra = Algebra(facts, replace)
         for x, allowed in others:
             if rebuild_conditions := canonical(algebra.rebuild(x)):

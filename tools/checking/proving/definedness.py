@@ -47,7 +47,7 @@ def nonzero(x: Polynomial, algebra: Algebra) -> Conditions:
 
 
 def _sum_nonzero(x: Polynomial, algebra: Algebra) -> Conditions:
-    """A condition on something simpler of the same sign, if there is one: exp(x) - 1 is not zero where x is not."""
+    """A condition on a simpler expression of the same sign, if there is one: exp(x) - 1 is not zero if x is not."""
     if not algebra.signs(x) & ZERO:
         return ALWAYS
     return _signs_in(algebra.sign(x), POSITIVE | NEGATIVE, x)
@@ -65,7 +65,7 @@ def nonnegative(x: Polynomial, algebra: Algebra, strictly: bool = False) -> Cond
 
 
 def _signs_in(sign: Polynomial, allowed: int, x: Polynomial) -> Conditions:
-    """The condition on a product of signs: factors with an even exponent only have to be other than zero."""
+    """The condition on a product of signs: factors with an even exponent only have to differ from zero."""
     constant = sign.constant
     if constant is not None:
         return ALWAYS if signs_of_number(constant) & allowed else NEVER
@@ -105,7 +105,7 @@ def power_domain(x: Polynomial, exponent: Polynomial, algebra: Algebra) -> Condi
 
 
 def if_true(truth: Polynomial, conditions: Conditions) -> Conditions:
-    """Conditions that must hold only where a truth value is 1."""
+    """Conditions that must hold only if a truth value is 1."""
     constant = truth.constant
     if constant is not None:
         return conditions if constant else ALWAYS

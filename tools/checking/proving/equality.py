@@ -22,7 +22,7 @@ from .solver import limited_solver
 Outcome = Literal["proved", "refuted", "unknown"]
 Failure = Literal["", "left-undefined", "right-undefined", "value"]
 _FAILURES: tuple[Failure, ...] = ("", "left-undefined", "right-undefined", "value")
-"""The most telling last: a wrong value tells more than an undefined side."""
+"""From the least to the most telling: a wrong value tells more than an undefined side."""
 _OUTCOMES: tuple[Outcome, ...] = ("proved", "unknown", "refuted")
 _RIGHT_UNDEFINED = "right side undefined where the left is defined"
 _LEFT_UNDEFINED = "left side undefined where the right is defined"
@@ -45,7 +45,7 @@ class Assumption:
 
 @dataclass(frozen=True)
 class EqualityProof:
-    """Whether two arrays are equal wherever the left one is defined, and defined in the same places.
+    """Whether two arrays are equal wherever the left one is defined, and defined for the same values of leaves.
 
     `needs`: the proof needs the assumptions. `failure` is the part without a proof: the ``value``, that the right side
     is defined where the left is (``right-undefined``), or that the left is where the right is (``left-undefined``).
@@ -91,7 +91,7 @@ def prove_equal(
 
 
 def _worst(proofs: Iterable[EqualityProof]) -> EqualityProof:
-    """The proof of the element that says most against equality."""
+    """The proof that says most against equality, among those of the elements."""
     worst = EqualityProof("proved")
     for proof in proofs:
         if _weight(proof) > _weight(worst):
@@ -188,12 +188,12 @@ def _refute_value(left: Real, right: Real, index: tuple[int, ...], values: Value
 
 
 def _with_decimals(x: Polynomial) -> str:
-    """A value, and decimals beside a fraction."""
+    """A value as text, a fraction with its decimals."""
     return repr(x) if x.constant is None else number_text(Fraction(x.constant))
 
 
 def number_text(value: Fraction | bool) -> str:
-    """A number, and decimals beside a fraction: ``1/3 (0.333333)``."""
+    """A number as text, a fraction with its decimals: ``1/3 (0.333333)``."""
     is_fraction = isinstance(value, Fraction) and value.denominator != 1
     return f"{value} ({float(value):.6g})" if is_fraction else str(value)
 
@@ -214,7 +214,7 @@ def _prove_words(left: Array, right: Array, assumptions: Sequence[Assumption], s
 
 
 def _prove_word(left: Word, right: Word, assumptions: Sequence[Assumption], signed: bool) -> EqualityProof:
-    if _term_ids(left) == _term_ids(right):  # only moved; z3 would take milliseconds to see that
+    if _term_ids(left) == _term_ids(right):  # z3 would take milliseconds to see that equal terms are equal
         return EqualityProof("proved")
     leaves = _leaves_of_words((left, right))
     facts = [fact for name, term in leaves.items() for fact in _facts_about(name, term, assumptions, signed)]
@@ -256,7 +256,7 @@ def _number_of(term: Any, signed: bool) -> Fraction | bool:
 
 
 def _facts_about(name: str, term: Any, assumptions: Sequence[Assumption], signed: bool) -> Iterator[Any]:
-    """What assumptions say of a variable, as z3 truth values."""
+    """The assumptions about a variable, as z3 truth values."""
     for assumption in assumptions:
         kind, value = assumption.kind, assumption.value
         if not assumption.is_about(name):

@@ -8,12 +8,12 @@ from functools import reduce
 from .polynomial import Atom, Monomial, Number, Polynomial, monomial_of, multiply_monomials, of, power, product, total
 
 _MOST_STEPS = 100
-"""Steps of a division, each of which gives one term of the quotient; longer quotients are given up."""
+"""Steps of a division at most; each gives one term of the quotient, and a longer quotient counts as none."""
 
 
 def clear_denominators(polynomial: Polynomial) -> tuple[Polynomial, dict[Atom, int]]:
-    """The numerator, without ``reciprocal`` atoms, and the exponents of those that the numerator is to be divided by:
-    the polynomial is the product of the numerator and these powers."""
+    """The numerator without ``reciprocal`` atoms, and the exponents of such atoms: the polynomial is the product of the
+    numerator and these powers."""
     denominators: dict[Atom, int] = {}
     while atoms := {a for a in polynomial.atoms() if a.kind == "reciprocal"}:
         factor = max(atoms, key=lambda a: a.serial)
@@ -47,8 +47,8 @@ def canonical(polynomial: Polynomial) -> Polynomial:
 
 
 def content(polynomial: Polynomial) -> tuple[Monomial, Number]:
-    """The largest monomial that divides every term (with negative exponents where a term has them), and the leading
-    coefficient: the quotient by both has only exponents above zero and begins with 1."""
+    """The largest monomial that divides every term (with negative exponents if a term has them), and the leading
+    coefficient: the quotient by both has no negative exponents and begins with 1."""
     if not polynomial:
         return (), 1
     exponents = [dict(m) for m in polynomial.terms]
@@ -80,7 +80,7 @@ def leading(polynomial: Polynomial) -> Monomial:
 
 
 def is_multiple(polynomial: Polynomial, factor: Polynomial) -> bool:
-    """Whether a polynomial is zero wherever a factor is: the quotient has no pole there."""
+    """Whether a polynomial is zero wherever a factor is, because the quotient has no pole there."""
     if not polynomial:
         return True
     numerator = clear_denominators(polynomial)[0]
@@ -90,7 +90,7 @@ def is_multiple(polynomial: Polynomial, factor: Polynomial) -> bool:
 
 
 def divide(dividend: Polynomial, divisor: Polynomial) -> Polynomial | None:
-    """The quotient where the division leaves no remainder, else None."""
+    """The quotient if the division leaves no remainder, else None."""
     rest, common, scale = split_content(dividend)
     by, other, factor = split_content(divisor)
     quotient: dict[Monomial, Number] = {}

@@ -1,7 +1,7 @@
 """Signs, absolute values, maxima and choices of polynomials, in normal form.
 
-All are sums of products with signs: ``|x| = x*sign(x)``, ``max(x, y) = (x + y + |x - y|)/2``, and 1 where x > y
-is ``(s*s + s)/2`` for ``s = sign(x - y)``. So a ReLU is the same polynomial, however it is written.
+All are sums of products with signs: ``|x| = x*sign(x)``, ``max(x, y) = (x + y + |x - y|)/2``, and the number that is 1
+if x > y and else 0 is ``(s*s + s)/2`` for ``s = sign(x - y)``. So a ReLU is the same polynomial, however it is written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HALF = number(Fraction(1, 2))
 ODD = frozenset({"erf", "sin", "asin", "atan", "asinh", "atanh", "round", "trunc"})
 EVEN = frozenset({"cos"})
 INCREASING = frozenset({"erf", "asin", "atan", "asinh", "atanh", "acosh"})
-"""Strictly increasing; those that are odd too are zero at zero only."""
+"""Functions that increase strictly; those that are also odd are zero only at zero."""
 _LARGEST_DEGREE = 12
 _SIGN = {NEGATIVE: -ONE, ZERO: NOTHING, POSITIVE: ONE}
 
@@ -69,7 +69,7 @@ class Order:
         rest, common, coefficient = split_content(x)
         result = self._sign_of_sum(rest).times(1 if coefficient > 0 else -1)
         for factor, exponent in common:
-            whole = abs(int(exponent)) if exponent % 1 == 0 else 2  # fractional exponents stand on numbers >= 0
+            whole = abs(int(exponent)) if exponent % 1 == 0 else 2  # only numbers >= 0 have fractional exponents
             result = product(result, power(self._sign_of_atom(factor, negative=exponent < 0), whole))
         for factor, exponent in denominators.items():
             result = product(result, power(self._sign_of_sum(factor.arguments[0]), exponent))
@@ -99,7 +99,7 @@ class Order:
         return of(atom("sign", "", (x,), signs)) if simpler is None else self.sign(simpler)
 
     def _simplify_comparison(self, x: Polynomial) -> Polynomial | None:
-        """Something simpler of the same sign: u - v for f(u) - f(v) where f is increasing."""
+        """A simpler expression of the same sign: u - v for f(u) - f(v), if f is increasing."""
         if len(x.terms) != 2:
             return None
         (one, first), (other, second) = x.terms.items()
@@ -134,12 +134,12 @@ class Order:
         return product(x, self.sign(x))
 
     def positive(self, x: Polynomial) -> Polynomial:
-        """1 where a number is above zero, 0 elsewhere."""
+        """1 if a number is above zero, else 0."""
         sign = self.sign(x)
         return (product(sign, sign) + sign) * HALF
 
     def nonzero(self, x: Polynomial) -> Polynomial:
-        """0 where a number is zero, 1 elsewhere."""
+        """0 if a number is zero, else 1."""
         sign = self.sign(x)
         return product(sign, sign)
 
@@ -159,7 +159,7 @@ class Order:
         return shared + product(factor, of(atom("maximum", "", arguments, signs)))
 
     def _drop_smaller(self, choices: Sequence[Polynomial]) -> list[Polynomial]:
-        """The choices without those that another one is never below."""
+        """The choices without those that are never above another one."""
         candidates: list[Polynomial] = []
         for x in choices:
             differences = [ZERO if x == y else self.signs(x - y) for y in candidates]
@@ -183,11 +183,11 @@ class Order:
         return Polynomial({monomial: scale}), [divide_by_monomial(x, monomial, scale) for x in choices]
 
     def choice(self, condition: Polynomial, then: Polynomial, otherwise: Polynomial) -> Polynomial:
-        """One of two numbers that are defined in the same places."""
+        """One of two numbers that are defined for the same values of leaves."""
         return otherwise + product(condition, then - otherwise)
 
     def guarded_choice(self, condition: Polynomial, then: Polynomial, otherwise: Polynomial) -> Polynomial:
-        """One of two numbers of which one may be undefined where the other is chosen."""
+        """One of two numbers, of which each may be undefined when the other is chosen."""
         constant = condition.constant
         if constant is not None:
             return then if constant else otherwise

@@ -1,9 +1,10 @@
 """Polynomials over atoms: the normal form of symbolic numbers.
 
-An atom is a leaf element or what arithmetic cannot take apart (``exp(x)``, ``sign(x - y)``). A monomial is a product of
-atoms with exponents, which may be negative, and fractions where the atom is not negative. Every relation that holds
-between the atoms of one monomial is applied when it is made (``sign(x)**3 = sign(x)``), so that equal sums of products
-are equal dictionaries. Quotients by a sum `p` are powers of an atom ``reciprocal`` that stands for ``1/p``.
+An atom is a leaf element or an expression that arithmetic cannot take apart (``exp(x)``, ``sign(x - y)``). A monomial
+is a product of atoms with exponents, which may be negative, and also fractions if the atom is not negative. Every
+relation between the atoms of a monomial is applied when the monomial is made (``sign(x)**3 = sign(x)``), so that equal
+sums of products are equal dictionaries. Quotients by a sum `p` are powers of an atom ``reciprocal`` that stands for
+``1/p``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ NEGATIVE: Final = 1
 ZERO: Final = 2
 POSITIVE: Final = 4
 ANY: Final = 7
-"""Which signs a number may have: a set as bits."""
+"""The set of signs that a number may have, as bits: here all three."""
 
 MAX_TERMS: Final = 3000
 MAX_EXPONENT: Final = 64
@@ -229,7 +230,7 @@ def monomial_of(exponents: Mapping[Atom, Number]) -> Monomial:
 
 
 def _apply_relations(monomial: Monomial) -> Polynomial:
-    """The normal form of a monomial; a sum where a power of a sum has to be multiplied out."""
+    """The normal form of a monomial; it is a sum if a power of a sum has to be multiplied out."""
     rest: list[tuple[Atom, Number]] = []
     powers: list[Polynomial] = []
     for factor, exponent in monomial:
@@ -250,7 +251,8 @@ def _apply_relations(monomial: Monomial) -> Polynomial:
 
 
 def _sign_exponent(sign: Atom, exponent: Number, monomial: Monomial) -> int:
-    """The exponent of a sign: 0, 1 or 2. Its square is 1 where the number itself is a factor, which is zero there."""
+    """The exponent of a sign: 0, 1 or 2. Its square counts as 1 if the number itself is a factor, since for zero the
+    whole product is zero."""
     if exponent % 2 and not sign.signs & NEGATIVE:
         exponent = 2
     if exponent % 2:

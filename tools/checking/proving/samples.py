@@ -22,9 +22,9 @@ from .arithmetics import Bits, Reals
 from .equality import Assumption, EqualityProof, leaf_array, number_text, prove_equal
 
 SAMPLES = 3
-"""How many small samples are proved for each kind of numbers."""
+"""Small samples that are proved for each kind of numbers: a proof takes far longer than a test in numbers."""
 MAX_ELEMENTS = 128
-"""Samples with more elements than this among the leaves are left to numbers."""
+"""Elements of all leaves together in a sample that is proved, at most; larger samples are only tested in numbers."""
 ANY_SHAPE = "any shape"
 
 
@@ -71,7 +71,7 @@ def prove_samples(hits: Sequence[Hit], sound: str) -> SampleProofs:
 
 
 def _choose_samples(fired: Sequence[tuple[Sample, Fired]], scalar: bool) -> dict[str, list[tuple[Sample, Fired]]]:
-    """By kind of their numbers the samples to prove, various ones first."""
+    """The samples to prove by the kind of their numbers, various ones first."""
     by_kind: dict[str, list[tuple[Sample, Fired]]] = {}
     for sample, outcome in fired:
         if scalar or 0 < _size(sample) <= MAX_ELEMENTS:
@@ -80,7 +80,7 @@ def _choose_samples(fired: Sequence[tuple[Sample, Fired]], scalar: bool) -> dict
             by_kind.setdefault(kind, []).append((sample, outcome))
     chosen = {}
     for kind, some in by_kind.items():
-        # the smallest say little where every dimension is one
+        # the smallest samples say little if every dimension is one
         telling = [s for s in some if scalar or _size(s[0]) >= 4] or some
         small = sorted(telling, key=lambda s: _size(s[0]))[: 4 * SAMPLES]
         chosen[kind] = choose_various(small, [settings(s) for s, _ in small], 2 * SAMPLES)
@@ -88,7 +88,7 @@ def _choose_samples(fired: Sequence[tuple[Sample, Fired]], scalar: bool) -> dict
 
 
 def _size(sample: Sample) -> int:
-    """The number of elements of all leaves together; 0 where one of them has none."""
+    """The number of elements of all leaves together; 0 if one of them has none."""
     sizes = [prod(leaf.type.shape) for leaf in sample.named_leaves]
     return sum(sizes) if all(sizes) else 0
 
@@ -112,7 +112,7 @@ def _proofs(sample: Sample, fired: Fired, scalar: bool) -> Iterator[EqualityProo
 
 
 def _variables(leaf: Leaf, scalar: bool, bounds: tuple[int, int] | None, arithmetic: Reals | Bits) -> Array:
-    """A variable for each element; indices are numbers, for they decide which elements there are."""
+    """A variable for each element; indices are numbers, because they decide which elements a result has."""
     if bounds is not None:
         low, high = bounds
         places = np.arange(int(np.prod(leaf.type.shape))).reshape(leaf.type.shape)
@@ -135,7 +135,8 @@ def _facts_text(sample: Sample) -> str:
 
 
 def _may_be_held(sample: Sample, proof: EqualityProof) -> bool:
-    """Whether the leaves of integers have whole numbers, which a proof over the reals does not ask for."""
+    """Whether a counterexample gives leaves of integers only whole numbers, which a proof over the reals does not
+    ensure."""
     whole = {leaf.name for leaf in sample.named_leaves if "int" in leaf.type.dtype}
     values = proof.counterexample.items()
     return all(value.denominator == 1 for name, value in values if name.partition("[")[0] in whole)
@@ -143,7 +144,7 @@ def _may_be_held(sample: Sample, proof: EqualityProof) -> bool:
 
 def _report_failure(sample: Sample, proof: EqualityProof, sound: str) -> SampleProofs:
     if proof.outcome == "unknown" or proof.failure != "value" or sound == "approx":
-        # where one side is undefined, numbers decide: they know infinities
+        # if one side is undefined, the test in numbers decides, which has infinities
         return SampleProofs(False, reason=proof.reason)
     if not _may_be_held(sample, proof):
         return SampleProofs(False, reason="only values that the element types cannot hold would differ")

@@ -16,13 +16,14 @@ from .polynomial import ANY, NOTHING, ONE, POSITIVE, ZERO, Polynomial, atom, num
 
 _PLAIN = Algebra()
 _LARGEST_FRACTION = 2**36
-"""The largest product of both parts: by chance one float in ten thousand is so near to such a fraction."""
+"""The largest product of numerator and denominator of a simple fraction: one random float in ten thousand is as near to
+such a fraction as rounding allows."""
 _LARGEST_SQUARE = 100
 """The largest denominator of a fraction whose square root is recognised."""
 _SHORT_DIGITS = 9
 """Significant digits of a short decimal."""
 _ROUNDING = Fraction(1, 2**50)
-"""How far apart, as a share, two numbers may be that stand for the same: four roundings of a float64."""
+"""Relative difference up to which two numbers count as the same: four roundings of a float64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,8 @@ class Real:
 
 
 def exact(value: float) -> Polynomial:
-    """The simple number that a float is but for rounding: a fraction, a short decimal, or the square root of a
-    fraction; else its shortest decimal. So 0.1 is 1/10, and 0.3 - 0.2, computed by a rule, is 1/10 too."""
+    """The simple number that a float is up to rounding: a fraction, a short decimal, or the square root of a fraction;
+    else its shortest decimal. So 0.1 is 1/10, and 0.3 - 0.2, computed by a rule, is 1/10, too."""
     if not value:
         return NOTHING
     fraction = Fraction(value)
@@ -113,7 +114,7 @@ def _tan(x: Real) -> Real:
 
 
 def _partial(name: str, margin: Callable[[Polynomial], Polynomial], strictly: bool = False) -> Callable[[Real], Real]:
-    """A function that is defined where a margin is not negative; `strictly`: where it is positive."""
+    """A function that is defined if a margin is not negative; `strictly`: if it is positive."""
 
     def apply(x: Real) -> Real:
         value = _PLAIN.function(name, x.value)
@@ -126,7 +127,7 @@ def _partial(name: str, margin: Callable[[Polynomial], Polynomial], strictly: bo
 
 
 def _binary(function: Callable[[Polynomial, Polynomial], Polynomial], truth: bool = False) -> Callable[..., Real]:
-    """A function of two that is defined where both are; `truth`: it gives a truth value."""
+    """A function of two numbers that is defined if both are; `truth`: it gives a truth value."""
     return lambda x, y: Real(function(x.value, y.value), x.defined | y.defined, truth)
 
 
@@ -222,7 +223,7 @@ def _negate(x: Real) -> Real:
 
 
 def _image(numbers: Sequence[Real], many: Callable[[Sequence[Real]], Real]) -> Real | None:
-    """An increasing function of the largest (or smallest) argument, where all numbers come from that function."""
+    """An increasing function of the largest (or smallest) argument, if all numbers come from that function."""
     origins = [x.origin for x in numbers]
     names = {o[0] if o else "" for o in origins}
     if len(names) != 1 or len(numbers) < 2:

@@ -14,12 +14,12 @@ Facts = Mapping[Atom | Polynomial, int]
 """Signs of atoms, and of polynomials without content, see `split_content`."""
 
 _MARGIN = 1e-9
-"""Relative: constants nearer to zero than this may be zero, computed in float64."""
+"""Relative error of constants computed in float64: one nearer to zero may be zero."""
 _LARGEST_ANGLE = 1e4
-"""Sines of larger numbers lose digits."""
+"""The largest angle, in radians, whose sine is computed: sines of larger ones lose digits."""
 _SURE = (NEGATIVE, ZERO, POSITIVE)
 _LARGEST_FORM = 12
-"""Squares in a polynomial up to which it is tried as a sum of squares: the elimination is cubic in them."""
+"""Squares in a polynomial, at most, for which it is tried as a sum of squares: the elimination takes cubic time."""
 
 
 def signs_of_number(value: Number | float) -> int:
@@ -182,7 +182,7 @@ def _approximate_atom(factor: Atom) -> float | None:
 
 
 def _signs_of_squares(polynomial: Polynomial) -> int:
-    """POSITIVE, or with ZERO, where the polynomial is a sum of squares, of which one may be a constant; else ANY."""
+    """POSITIVE, or with ZERO, if the polynomial is a sum of squares, of which one may be a constant; else ANY."""
     form = _quadratic_form(polynomial)
     last = None if form is None else _last_pivot(form)
     if last is None:
@@ -217,7 +217,7 @@ def _product(left: Monomial, right: Monomial) -> Monomial:
 
 
 def _last_pivot(matrix: list[list[Fraction]]) -> Fraction | None:
-    """The last pivot of symmetric elimination; None where a pivot is negative, or zero in a row that is not."""
+    """The last pivot of symmetric elimination; None if a pivot is negative, or is zero in a row that is not zero."""
     rows = [row[:] for row in matrix]
     for k, row in enumerate(rows):
         pivot = row[k]

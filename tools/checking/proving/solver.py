@@ -18,11 +18,11 @@ from .polynomial import NEGATIVE, POSITIVE, ZERO, Atom, Monomial, Number, Polyno
 
 Answer = Literal["never", "sometimes", "unknown"]
 _LARGEST_EXPONENT = 24
-"""Powers are written out as products, and roots as powers, up to this exponent."""
+"""The largest exponent for which powers are written as products, and roots as powers; z3 solves few larger ones."""
 _MOST_SIGNS = 6
-"""Signs and truth values that share terms are told apart case by case, 2 or 3 cases each, up to this number."""
+"""Signs and truth values in shared terms, at most, for which all cases are written out: 2 or 3 cases for each."""
 _MONOTONE = 4
-"""Each exponential is stated to be larger than an earlier one exactly where its argument is, for this many."""
+"""For this many earlier exponentials, each one is stated to be larger exactly if its argument is larger."""
 _STEPS = 600_000
 """Steps of z3 for one question: about 0.3 s. Counting steps rather than seconds keeps answers independent of load."""
 _PATIENCE_MS = 3_000
@@ -186,7 +186,7 @@ def _substitute(x: Polynomial, switch: Atom, value: int) -> Polynomial:
 
 
 def _components(x: Polynomial) -> list[Polynomial]:
-    """Summands that have no sign in common, so that each is told apart into cases by itself."""
+    """Groups of summands that share no sign, so that the cases of each are written out separately."""
     parts: list[tuple[set[Atom], dict[Monomial, Number]]] = []
     for monomial, coefficient in x.terms.items():
         switches = {a for a, _ in monomial if a.kind in ("sign", "truth")}
@@ -215,7 +215,7 @@ def limited_solver(patience_ms: int = _PATIENCE_MS) -> Any:
 
 
 def _multiply_out(x: Polynomial) -> Polynomial:
-    """A polynomial without quotients that is zero where a quotient is, given that no denominator is zero."""
+    """A polynomial without quotients that is zero exactly if `x` is, provided that no denominator is zero."""
     numerator, _ = clear_denominators(x)
     for factor in numerator.atoms():
         least = min(dict(m).get(factor, 0) for m in numerator.terms)
@@ -229,7 +229,7 @@ def ask(
 ) -> tuple[Answer, Mapping[str, Fraction | bool]]:
     """Whether `conditions` can hold while a polynomial is not zero, or while one of the `broken` does not hold.
 
-    With ``sometimes`` come values of the leaves; where functions are involved these may not be an example.
+    ``sometimes`` comes with values of the leaves; if functions are involved, these may be no real example.
     """
     translation = Translation()
     try:

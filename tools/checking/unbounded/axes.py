@@ -1,4 +1,4 @@
-"""Lists of axes of unknown length: which axes are in them, and where the others stand once these are taken out."""
+"""Lists of axes of unknown length: which axes are in them, and the positions of the others after these are removed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .world import Number, Truth, World
 class Axes:
     """Axes in rising order, counted from the first one.
 
-    `has`: whether an axis is among them. `before`: how many of them are lower than an axis. `other`: the axis at a
-    position among those that are not in the list. `choose` maps an axis to the value at its place in the list, or to
-    a default. `parts`: the lists that it was joined from.
+    `has` tells whether an axis is in the list, `before` how many axes of the list are lower than an axis. `other` gives
+    the axis at a position among those that are not in the list. `choose` maps an axis to the value at its place in the
+    list, or to a default. `parts` are the lists that were joined into this one.
     """
 
     count: Number
@@ -45,7 +45,7 @@ def axes_of(vector: Vector, rank: Number, side: Side) -> Axes:
     if vector.memory.axes is None:
         vector.memory.axes = _unknown(vector, world)
     axes: Axes = vector.memory.axes
-    others = rank - vector.length  # all listed axes are below the rank, and so this many others are
+    others = rank - vector.length  # all listed axes are below the rank, and these are the remaining ones
     world.assume(others >= 0)
     world.assume_all(lambda at: z3.Implies(at >= 0, (axes.other(at) < rank) == (at < others)))
     world.assume_all(lambda at: z3.Implies(at >= rank, axes.before(at) == vector.length))
@@ -109,8 +109,8 @@ def _require_rising(vector: Vector, side: Side) -> None:
 
 
 def _join(first: Axes, second: Axes) -> Axes:
-    """Two lists of axes one after the other, all of the first below all of the second: taking out the second list
-    leaves the axes of the first where they were, to be taken out next."""
+    """Two lists of axes one after the other, all of the first below all of the second. So removing the second list
+    leaves the axes of the first where they were, and these are removed next."""
     return Axes(
         first.count + second.count,
         lambda axis: z3.Or(first.has(axis), second.has(axis)),
@@ -126,7 +126,7 @@ def _join(first: Axes, second: Axes) -> Axes:
 def _unknown(vector: Vector, world: World) -> Axes:
     """The axes of an unknown list in rising order.
 
-    `place` is where in the list an axis stands: there is such a function, for no axis stands there twice. `before`
+    `place` is the position of an axis in the list; this function exists because no axis is in the list twice. `before`
     and `other` are given by their defining equations: each step over an axis adds one if it is in the list, and the
     others are the rest of 0, 1, 2, ... in their order.
     """

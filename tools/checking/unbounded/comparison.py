@@ -1,8 +1,8 @@
 """Whether two elements are equal in every case that the facts allow.
 
-Cases are those of the conditions on positions (inside of a Pad or not, in which part of a Concat). In each, elements of
-a leaf that are at the same position along every axis are one, sums over the same positions of equal bodies are one, and
-the rest is an identity of scalars, which the prover for scalars decides for each class of element types.
+The cases are those of the conditions on positions (inside of a Pad or not, in which part of a Concat). In each case
+elements of a leaf at the same position along every axis are the same, sums of equal bodies over the same positions are
+the same, and the rest is an identity of scalars, which the prover for scalars decides for each class of element types.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .types import CLASSES, ElementType, cases
 from .world import Renaming, Truth
 
 _MOST_BINDERS = 3
-"""Binders of a reduction at most: all their orders are tried."""
+"""Binders of a reduction at most, because all their orders are tried."""
 _SAME = Renaming(lambda at: at, lambda at: at)
 
 
@@ -48,7 +48,8 @@ class ElementComparison:
 
     reading: Reading
     _memory: dict[tuple[int, int], bool] = field(default_factory=dict)
-    """By the ids of two expressions whether they are the same; `_alive` keeps the ids in use."""
+    """By the ids of two expressions whether they are the same; `_alive` keeps the expressions, so that ids stay
+    unique."""
     _alive: list[Expression] = field(default_factory=list)
 
     @contextmanager
@@ -133,7 +134,7 @@ class ElementComparison:
         return None
 
     def _same_reductions(self, one: Reduced, other: Reduced) -> bool:
-        """Whether the bodies are equal at every position, where both run over the same ones, in whatever order."""
+        """Whether both run over the same positions, in whatever order, and the bodies are equal at each of them."""
         if one.total != other.total or len(one.binders) != len(other.binders) or len(one.binders) > _MOST_BINDERS:
             return False
         return any(self._same_bodies(one, other, order) for order in permutations(other.binders))
@@ -153,7 +154,7 @@ class ElementComparison:
     # --- the same by algebra
 
     def _equal_sums(self, left: Expression, right: Expression) -> bool:
-        """Whether both are the same sums of products, once these are multiplied out."""
+        """Whether both are the same sums of products after these are multiplied out."""
         if not (_all_floating(left) and _all_floating(right)) and (_divides(left) or _divides(right)):
             return False  # quotients of whole numbers are rounded
         one, other = normal_form(self.reading, left), normal_form(self.reading, right)
@@ -173,7 +174,7 @@ class ElementComparison:
         return self.same(one.body, other.body) or self._equal_scalars(one.body, other.body)
 
     def _equal_scalars(self, left: Expression, right: Expression) -> bool:
-        """Whether both are equal as scalars, in which elements that are the same are one variable."""
+        """Whether both are equal as scalars in which each element, wherever it occurs, is one variable."""
         atoms: list[Expression] = []
         variables: dict[int, int] = {}
         for atom in (*_atoms(left), *_atoms(right)):
@@ -217,7 +218,7 @@ class ElementComparison:
     def _variable(
         self, atom: Expression, name: str, classes: Mapping[ElementType, str], arithmetic: Reals | Bits
     ) -> Array:
-        """The scalar of an atom: a constant where the rule says its number."""
+        """The scalar of an atom: a constant if the rule gives its number, else a variable."""
         type_ = _type(atom)
         dtype = CLASSES[classes[type_.root()]] if type_ is not None else "float32"
         if isinstance(atom, Parameter) and isinstance(value := self.reading.number(atom), float):
@@ -235,12 +236,12 @@ def _runs_along(binder: Binder, at: Any) -> Truth:
 
 
 def _is_inside(binder: Binder, at: Any) -> Truth:
-    """A position lies between 0 and the size along each of its axes."""
+    """The condition that a position lies between 0 and the size along each of its axes."""
     return z3.Implies(_runs_along(binder, at), z3.And(binder.at(at) >= 0, binder.at(at) < binder.extent(at)))
 
 
 def _maps(one: Binder, other: Binder, renaming: Renaming, at: Any) -> Truth:
-    """A renaming maps an axis of one binder to one of another, of the same size, and that axis back."""
+    """The condition that a renaming maps an axis of one binder to one of another, of the same size, and back."""
     image = renaming.forth(at)
     return z3.Implies(
         one.among(at),
@@ -265,7 +266,7 @@ def _identify(reading: Reading, one: Binder, other: Binder, renaming: Renaming) 
 
 
 def _choices(x: Expression | None) -> Iterator[Truth]:
-    """The conditions of choices that no reduction surrounds."""
+    """The conditions of choices outside of reductions."""
     if isinstance(x, Conditional):
         yield x.condition
     elif isinstance(x, Applied):
@@ -274,7 +275,7 @@ def _choices(x: Expression | None) -> Iterator[Truth]:
 
 
 def _choose(x: Any, condition: Truth, value: bool) -> Any:
-    """An expression in the case that a condition of its choices holds, or does not hold."""
+    """The expression under the assumption that a condition of its choices holds, or does not hold."""
     if isinstance(x, Conditional) and x.condition is condition:
         return _choose(x.then if value else x.otherwise, condition, value)
     if isinstance(x, Conditional):
@@ -285,7 +286,7 @@ def _choose(x: Any, condition: Truth, value: bool) -> Any:
 
 
 def _atoms(x: Any) -> Iterator[Expression]:
-    """The parts of an expression that the prover for scalars takes for variables."""
+    """The parts of an expression that are variables for the prover for scalars."""
     if isinstance(x, Applied):
         for part in (*x.operands, *x.attributes):
             yield from _atoms(part)

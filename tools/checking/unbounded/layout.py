@@ -85,7 +85,7 @@ def _transpose(side: Side, x: Tensor, perm: Vector) -> Tensor:
 
 
 def _expand(side: Side, x: Tensor, shape: Vector) -> Tensor:
-    """Broadcast to a shape, which is that of the result; ONNX would broadcast the shape, too."""
+    """Broadcast to a shape, which is taken to be that of the result, although ONNX would broadcast the shape, too."""
     side.require(x.rank <= shape.length)
     side.require_all(
         shape.length,
@@ -106,8 +106,8 @@ def _squeeze(side: Side, x: Tensor, axes: Vector) -> Tensor:
 
 
 def drop_axes(rank: Number, gone: Axes) -> tuple[Index, Index]:
-    """Two maps of axes for a tensor of this rank from which some axes are taken out: of axes that stay to where they
-    stand afterwards, and back."""
+    """Two maps of axes for a tensor of this rank from which some axes are removed: from the numbers of the remaining
+    axes before to those afterwards, and back."""
     rest = rank - gone.count
 
     def outer(at: Number) -> Number:
@@ -158,7 +158,7 @@ def _slice(side: Side, x: Tensor, starts: Vector, ends: Vector, axes: Vector, st
 
 
 def _is_canonical(start: Number, end: Number, step: Number) -> Any:
-    """Whether positions count from 0; those of a slice that runs downwards need not."""
+    """Whether start and end count from 0; those of a slice that runs downwards need not."""
     step = plain(step)
     return z3.BoolVal(True) if _runs_down(step) else z3.And(step > 0, start >= 0, end >= 0)
 
@@ -179,7 +179,7 @@ def _first(start: Number, step: Number, size: Number) -> Number:
 
 
 def _count(first: Number, end: Number, step: Number, size: Number) -> Number:
-    """The number of positions from the first up to the end, which is not among them."""
+    """The number of positions from the first up to, and without, the end."""
     if _runs_down(step):
         last = _clamp(z3.If(end < 0, end + size, end), z3.IntVal(-1), size - 1)
         return z3.If(size <= 0, z3.IntVal(0), _divide_up(first - last, plain(-step)))
@@ -272,7 +272,7 @@ def _pad(side: Side, x: Tensor, pads: Vector, fill: Tensor | None, mode: object)
         inside = world.every(rank, lambda at: z3.And(position(at) >= 0, position(at) < x.size(at)))
         outside: Expression
         if mode != "constant":
-            outside = Element(padding, index)  # any element: nothing is known of it
+            outside = Element(padding, index)  # an element of which nothing is known
         else:
             outside = Parameter(0.0, x.type) if fill is None else fill.element(lambda at: z3.IntVal(0))
         return Conditional(inside, x.element(position), outside)

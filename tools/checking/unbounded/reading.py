@@ -1,4 +1,4 @@
-"""The facts of a rule, read for tensors of unknown rank: the values of its variables, and the facts about them."""
+"""The facts of a rule, read for tensors of unknown rank as the values of its variables and the facts about these."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ MEANINGS: dict[str, Callable[..., Any]] = {**layout.MEANINGS, **reductions.MEANI
 
 
 class UnknownVariable(Exception):
-    """A variable has no value that its equations give."""
+    """No equation gives a value to a variable."""
 
 
 @dataclass
 class Reading:
     """The values of the variables of one rule.
 
-    `flags` are 0 or 1 in this case of a proof. `numbers` and `signs` are those of unknown scalars by name, `ignored`
-    the facts without a meaning here and why.
+    `flags` are the attributes that are 0 or 1, with their values in this case of the proof. `numbers` and `signs` are
+    those of unknown scalars by name. `ignored` has the facts without a meaning here, each with the reason.
     """
 
     world: World
@@ -62,7 +62,7 @@ class Reading:
                     self._equal.setdefault(item.text, []).extend(others)
 
     def assume(self) -> None:
-        """Assume all facts. Those without a meaning here are ignored, which only makes a proof harder."""
+        """Assume all facts. Facts without a meaning here are ignored, which can only make a proof harder."""
         terms = [f for f in self.facts if isinstance(f, Form) and sorts_of(f.head) is not None]
         others = sorted((f for f in self.facts if f not in terms), key=_has_terms)
         for fact in others:
@@ -133,7 +133,7 @@ class Reading:
         raise UnknownVariable(name)
 
     def _length(self, name: str) -> int | None:
-        """The length of a vector, where the rule says it as a number."""
+        """The length of a vector, if the rule gives it as a number."""
         for fact in self.facts:
             if isinstance(fact, Form) and fact.head == "=" and f"(vec-length {name})" in map(str, fact.items):
                 for item in fact.items[1:]:

@@ -87,7 +87,7 @@ def _binder_over(side: Side, x: Tensor, has: Callable[[Number], Any], only: Numb
 
 
 def _positions(x: Tensor, binders: Sequence[Binder], place: Index) -> Index:
-    """The position in a tensor: that of a binder along its axes, another one along the rest."""
+    """The position in a tensor: along the axes of a binder that of the binder, along the rest `place`."""
 
     def index(at: Number) -> Number:
         front = mirror(x.rank, at)
@@ -128,7 +128,7 @@ def _function_of_sum(head: str, each: Each) -> Callable[..., Tensor]:
 
 
 def _mean(side: Side, x: Tensor, axes: Vector, keepdims: Number) -> Tensor:
-    """The sum over the number of positions, of which there is one at least."""
+    """The sum divided by the number of positions, of which there is at least one."""
     gone, rank = axes_of(axes, x.rank, side), x.rank
 
     def among(at: Number) -> Any:
@@ -147,7 +147,7 @@ def _mean(side: Side, x: Tensor, axes: Vector, keepdims: Number) -> Tensor:
 
 
 def _softmax(side: Side, x: Tensor, axis: Number) -> Tensor:
-    """exp(x) over its sum along the axis."""
+    """exp(x), divided by its sum along the axis."""
     sum_at = _sum_of_exponentials(side, x, axis)
     return Tensor(
         x.rank, x.size, lambda index: Applied("Div", (Applied("Exp", (x.element(index),)), sum_at(index)))
@@ -215,7 +215,7 @@ def _is_vector(side: Side, x: Tensor) -> bool:
 
 
 def _insert_axis(x: Tensor, new: Number) -> Tensor:
-    """Put in an axis of size 1 at a place counted from the back."""
+    """Insert an axis of size 1 at a place counted from the back."""
     return Tensor(
         x.rank + 1,
         lambda at: z3.If(at == new, 1, x.size(z3.If(at < new, at, at - 1))),
@@ -288,7 +288,7 @@ def _transpose_if(x: Tensor, flag: Number) -> Tensor:
 
 
 def _multiply(x: Tensor, factor: Expression) -> Tensor:
-    """Multiply by a number, which a rule may compute from others."""
+    """Multiply by a number; the rule may have computed it from others."""
     if isinstance(factor, Parameter) and factor.value == 1.0:
         return x
     return Tensor(x.rank, x.size, lambda index: Applied("Mul", (x.element(index), factor)), type=x.type)

@@ -24,7 +24,7 @@ class Reader(Protocol):
     signs: dict[str, set[str]]
 
     def number(self, x: Parameter) -> float | str:
-        """The value of a parameter where a fact says it, or its name."""
+        """The value of a parameter if a fact gives it, else its name."""
 
     def value(self, node: Node, sort: str = "") -> Any:
         """The value of a term."""
@@ -250,7 +250,7 @@ def _matrix(reading: Reader, x: Node, rows: Node, columns: Node) -> None:
 
 
 def _static(reading: Reader, shape: Node) -> None:
-    """Assume that no size is below zero, as symbolic ones are."""
+    """Assume that no size is below zero, so that none is symbolic."""
     vector = reading.value(shape)
     reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < vector.length), vector.tail(at) >= 0))
 
@@ -288,7 +288,7 @@ def _split_at(reading: Reader, shape: Node, place: Node, before: Node, rest: Nod
 
 
 def _ignore(reading: Reader, *items: Node) -> None:
-    """Assume nothing: the relation says only that a fact was asked for, or how often it occurs in a model."""
+    """Assume nothing: the relation only says that a rule asks for a fact, or how often something occurs in a model."""
 
 
 RELATIONS: dict[str, Callable[..., None]] = {

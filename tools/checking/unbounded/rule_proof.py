@@ -24,18 +24,18 @@ from .world import GaveUp, Undecided, Unproved, World
 EVERY_SHAPE = "every rank and size"
 """The scope of a rule that is proved here."""
 _FLAGS = ("keepdims", "transA", "transB", "fmod")
-"""Attributes that are 0 or 1: a rule that leaves them open is proved for both."""
+"""Attributes that are 0 or 1: a rule that leaves one open is proved for both values."""
 _MOST_DECISIONS = 3
-"""How often a proof may split into two cases."""
+"""How often a proof may split into two cases: the time doubles with each."""
 _DEPTH = 3
-"""How many derivations deep facts are replaced by those that they are derived from."""
+"""How many derivations in a row are undone: a derived fact is replaced by its premises, and so are these."""
 
 
 @dataclass(frozen=True)
 class RuleProof:
-    """Whether a rule is proved, or the `reason` why not, which does not mean that it is wrong.
+    """Whether a rule is proved. If not, `reason` says why; the rule may be right nevertheless.
 
-    `ignored`: facts of the rule that have no meaning here; the proof did without them.
+    `ignored` are facts of the rule without a meaning here, which the proof did not need.
     """
 
     proved: bool
@@ -52,7 +52,7 @@ class Claim:
 
 
 def prove_rule(rule: Rule) -> RuleProof:
-    """Prove a rule for every rank and all sizes, if that is in reach."""
+    """Try to prove a rule for every rank and all sizes."""
     ignored: dict[str, None] = {}
     try:
         for claim in claims(rule):
@@ -124,8 +124,8 @@ def _flags(nodes: Sequence[Node]) -> Iterator[dict[str, int]]:
 
 
 def _prove(claim: Claim, flags: dict[str, int], decisions: tuple[bool, ...] = ()) -> dict[str, str] | None:
-    """Prove a claim, in two cases where that is needed, and return the ignored facts with the reasons; None where the
-    facts contradict each other in all cases. Raises Unproved, NoMeaning or UnknownVariable."""
+    """Prove a claim, in two cases if needed, and return the ignored facts with the reasons; None if the facts
+    contradict each other in all cases. Raises Unproved, NoMeaning or UnknownVariable."""
     try:
         return _prove_case(claim, flags, decisions)
     except Undecided:
@@ -171,7 +171,7 @@ def _prove_equal(reading: Reading, left: Any, right: Any) -> None:
             raise Unproved("the elements may differ")
 
 
-# --- relations that the analyses derive, replaced by the facts that they are derived from
+# --- relations that the analyses derive, replaced by their premises
 
 _suffixes = count()
 

@@ -21,6 +21,7 @@ from .types import ElementType
 from .world import World
 
 _MOST_TERMS = 16
+"""Products of one expression, at most: all pairs of them are compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class _Product:
 
 
 def normal_form(reading: Reading, x: Expression) -> list[Summand] | None:
-    """The summands of an expression; None where there are too many."""
+    """The summands of an expression; None if there are too many."""
     products = _expand(reading, x)
     if products is None or len(products) > _MOST_TERMS:
         return None
@@ -53,7 +54,7 @@ def _multiply(factors: tuple[Expression, ...]) -> Expression:
 
 
 def _expand(reading: Reading, x: Expression | None) -> list[_Product] | None:
-    """The products whose sum an expression is; None where there are too many."""
+    """The products whose sum an expression is; None if there are too many."""
     if x is None:
         return None
     atom = [_Product(Fraction(1), (), (x,))]
@@ -90,7 +91,7 @@ def _negate(terms: list[_Product]) -> list[_Product]:
 
 
 def _pairs(one: list[_Product], other: list[_Product]) -> list[_Product] | None:
-    """All products of two; None where both run over positions of one name."""
+    """All products of a term of one with a term of the other; None if two such terms share a binder."""
     if any(set(a.binders) & set(b.binders) for a in one for b in other):
         return None
     return [_Product(a.factor * b.factor, a.binders + b.binders, a.factors + b.factors) for a in one for b in other]
@@ -120,7 +121,7 @@ def flatten(world: World, x: Any) -> Any:
 
 
 def _is_single(world: World, binder: Binder) -> bool:
-    """Whether a binder has one position only, which is then assumed to be 0 along every axis."""
+    """Whether a binder has only one position; then this is assumed to be 0 along every axis."""
     if not world.follows_all(binder.rank, lambda at: z3.Implies(binder.among(at), binder.extent(at) == 1)):
         return False
     world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < binder.rank, binder.among(at)), binder.at(at) == 0))

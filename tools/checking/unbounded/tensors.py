@@ -28,7 +28,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A number: a literal, or an unknown number by its name. As an element it has a type."""
+    """A number: a literal, or an unknown number by its name. If it is an element, it has a type."""
 
     value: float | str
     type: ElementType | None = None
@@ -45,7 +45,7 @@ class Applied:
 
 @dataclass(frozen=True, eq=False)
 class Conditional:
-    """One of two, by a condition on positions."""
+    """One of two expressions, chosen by a condition on positions."""
 
     condition: Truth
     then: Expression
@@ -57,8 +57,8 @@ class Binder:
     """A position that runs along some axes of a reduction: `at(axis)` lies below `extent(axis)`, for each axis with
     `among(axis)`.
 
-    The axes are those of a tensor of this rank and count from the first one: where a reduction drops axes, those before
-    them keep their numbers. `axis` is the only one, where there is one only.
+    The axes are those of a tensor of this rank and count from the first one: if a reduction drops axes, those before
+    them keep their numbers. If there is only one axis, it is `axis`.
     """
 
     rank: Number
@@ -100,9 +100,11 @@ class Joined:
 
 @dataclass(eq=False)
 class Tensor:
-    """`size` and `element` count axes from the last one. `rank` is a number of z3; leaves have a name.
+    """A tensor of unknown rank. `size` and `element` count axes from the last one. `rank` is a number of z3; leaves
+    have a name.
 
-    `value`: the only value of all elements, where there is one. `joined`: where a Concat made it."""
+    `value` is the value of all elements, if they have the same. `joined` has the parts, if a Concat made the tensor.
+    """
 
     rank: Number
     size: Index
@@ -139,11 +141,11 @@ def leaf(name: str, world: World) -> Tensor:
 
 
 _WRITTEN_OUT = 8
-"""A condition on the first few places is written out for each place, for a count up to this number."""
+"""The largest number of places for which a condition on the first places is written out for each of them."""
 
 
 LARGEST = 2**62
-"""No tensor has more elements, and so no axis more positions: it would not fit any memory."""
+"""Elements of a tensor, and so positions along an axis, at most: more would fit no memory."""
 
 
 class NoMeaning(Exception):
@@ -152,21 +154,22 @@ class NoMeaning(Exception):
 
 @dataclass
 class Side:
-    """The side of a rule where operators are applied. `given`: it is the left side, which a model has, so that the
-    requirements of its operators hold; those of a right side have to be proved before anything is built on them."""
+    """The side of a rule whose operators are applied. `given`: it is the left side, which a model contains, so that the
+    requirements of its operators hold; those of a right side have to be proved before anything relies on them."""
 
     world: World
     given: bool = True
 
     def require(self, holds: Truth) -> None:
-        """A condition on numbers. Raises Unproved."""
+        """Require a condition on numbers. Raises Unproved if it does not follow on a right side."""
         if self.given:
             self.world.assume(holds)
         elif not self.world.follows(holds):
             raise Unproved("the right side may have no value")
 
     def require_all(self, count: Number, holds: Callable[[Number], Truth]) -> None:
-        """A condition on the first `count` axes or places. Raises Unproved."""
+        """Require a condition on the first `count` axes or places. Raises Unproved if it does not follow on a right
+        side."""
         number = z3.simplify(count)
         if z3.is_int_value(number) and number.as_long() <= _WRITTEN_OUT:
             for at in range(number.as_long()):

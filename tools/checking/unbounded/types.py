@@ -15,7 +15,8 @@ from ..sampling.types import OPSET
 from .world import Unproved
 
 CLASSES = {"float": "float32", "int": "int32", "uint": "uint8", "bool": "bool"}
-"""A type of each class: in symbolic arithmetic a rule holds for all types of a class or for none."""
+"""For each class a type that represents it: in symbolic arithmetic a rule holds for all types of a class or for
+none."""
 _WIDTHS = {
     "float": ("float16", "bfloat16", "float32", "float64", "float", "double"),
     "int": ("int8", "int16", "int32", "int64"),
@@ -27,10 +28,10 @@ _MOST_CASES = 16
 
 @dataclass(eq=False)
 class ElementType:
-    """The type of elements, as far as it is known; `same` is another one that it is equal to.
+    """The type of elements, as far as it is known; `same` is another one to which it is equal.
 
-    `allowed`: classes. `name`: of the type, where a rule says it. `fixed`: it is the type of a left side, which a right
-    side may not restrict further.
+    `allowed` are the classes that it may belong to, and `name` is its name, if a rule gives it. `fixed`: it is the type
+    of a left side, which a right side may not restrict further.
     """
 
     allowed: set[str] = field(default_factory=lambda: set(CLASSES))
@@ -39,11 +40,11 @@ class ElementType:
     same: ElementType | None = None
 
     def root(self) -> ElementType:
-        """The one that stands for all that are equal to it."""
+        """The type that represents all types that are equal to it."""
         return self if self.same is None else self.same.root()
 
     def unite(self, other: ElementType) -> None:
-        """Make both types one. Raises Unproved where a left side does not make sure that they are."""
+        """Make both types equal. Raises Unproved if a left side does not guarantee that they are."""
         first, second = self.root(), other.root()
         if first is second:
             return
@@ -56,7 +57,7 @@ class ElementType:
 
     @property
     def exact(self) -> str:
-        """Its name, where it can be only one type; else ""."""
+        """Its name, if it can be only one type; else ""."""
         root = self.root()
         return root.name or ("bool" if root.allowed == {"bool"} else "")
 
@@ -111,7 +112,7 @@ def _classes(types: Sequence[str]) -> set[str]:
 
 
 def cases(types: Sequence[ElementType]) -> Iterator[dict[ElementType, str]]:
-    """Every choice of a class for each of some types; none at all where there are too many."""
+    """Every choice of a class for each of some types; none at all if there are too many."""
     roots = list(dict.fromkeys(t.root() for t in types))
     if prod(len(root.allowed) for root in roots) <= _MOST_CASES:
         for choice in product(*([c for c in CLASSES if c in t.allowed] for t in roots)):

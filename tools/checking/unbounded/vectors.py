@@ -16,8 +16,8 @@ At = Callable[[Number], Number]
 
 @dataclass(eq=False)
 class Memory:
-    """Facts worked out about a vector: its numbers, where its length is known; the two vectors that it was appended
-    from; as a permutation its inverse; as a list of axes these; its sums up to each place."""
+    """Results computed for a vector: its numbers, if its length is known; the two vectors that were appended to make
+    it; its inverse, if it is a permutation; its axes, if it is a list of axes; its sums up to each place."""
 
     items: Vector | None = None
     appended: tuple[Vector, Vector] | None = None
@@ -28,9 +28,8 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class Vector:
-    """`get` counts places from the front, `tail` from the back. `items`: its numbers, where the length is known.
-
-    `counts`: it is 0, 1, 2, ...
+    """A vector of integers. `get` counts places from the front, `tail` from the back. `items` are its numbers, if the
+    length is known. `counts`: it is 0, 1, 2, ...
     """
 
     length: Number
@@ -69,7 +68,7 @@ def vector_of(items: Sequence[Number], world: World) -> Vector:
 
 
 def unknown(name: str, length: int | None, world: World) -> Vector:
-    """A vector of unknown numbers, of unknown length where `length` is None."""
+    """A vector of unknown numbers; its length is unknown, too, if `length` is None."""
     if length is not None:
         return vector_of([world.integer(f"{name}{i}") for i in range(length)], world)
     count = world.integer(f"{name}.length")
@@ -162,7 +161,7 @@ def remove(world: World, vector: Vector, place: Number) -> tuple[Truth, Vector]:
 
 
 def _splice(world: World, vector: Vector, place: Number, items: tuple[Number, ...]) -> Vector | None:
-    """A vector of known numbers with others at a known place; None where one is unknown."""
+    """A vector of known numbers with others at a known place; None if the numbers or the place are unknown."""
     if vector.items is None or not z3.is_int_value(place) or not 0 <= place.as_long() < len(vector.items):
         return None
     cut = place.as_long()

@@ -2,10 +2,10 @@
 
 Ranks, sizes and positions are integers of z3; a shape is an uninterpreted function from axes to sizes. Nothing is
 quantified: a fact about all axes is instantiated at finitely many of them, which proves no more than the fact itself,
-and a goal about all axes is asked of one new axis of which nothing is known. So an answer holds for every rank.
+and a goal about all axes is asked about one new axis of which nothing is known. So an answer holds for every rank.
 
-Triggers decide, as in z3, where a fact is used: a fact that looks up a size at an axis is used at every axis at which
-that size is looked up.
+As in z3, triggers decide at which axes a fact is used: a fact that looks up a size at an axis is used at every axis at
+which that size is looked up.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ Truth = Any
 Property = Callable[[Number], Truth]
 
 _DEPTHS = (1, 2, 3)
-"""A fact is used at the axes that the rule or the goal looks up, at those that this use looks up, and so on, this many
-times: more times are tried where fewer give no answer."""
+"""Depths up to which facts are used, in turn until one gives an answer: at depth 1 at the axes that the rule or the
+goal looks up, at depth 2 also at those that these uses look up, and so on."""
 _MOST_USES = 900
-"""Facts are used at most this often in one case: a proof that needs more is given up."""
+"""Uses of facts in one case, at most: a proof that needs more is given up."""
 _PATIENCE_MS = 60_000
-"""Milliseconds by the clock for one question: z3 counts its steps, so only a machine that stands still needs it."""
+"""Milliseconds by the clock for one question: z3 counts its steps, so only a machine that stands still needs this
+limit."""
 _MOST_QUESTIONS = 300
 
 
 @dataclass(frozen=True)
 class _Lookup:
-    """A function at a position; `depth` counts the facts that it comes from."""
+    """A function at a position; `depth` counts the facts whose uses led to it."""
 
     function: str
     at: Number
@@ -61,7 +62,7 @@ class _Fact:
 
 
 _MOST_WORK = 10_000
-"""Uses of facts in one attempt at a proof, all its cases together."""
+"""Uses of facts in one attempt at a proof, at most, in all its cases together."""
 
 
 class GaveUp(Exception):
@@ -101,11 +102,11 @@ class World:
     _lookups: list[_Lookup] = field(default_factory=list)
     _facts: list[_Fact] = field(default_factory=list)
     _looked_up: set[tuple[str, int]] = field(default_factory=set)
-    """Functions, and z3's numbers of the positions."""
+    """The lookups so far, as functions and z3's numbers of the positions."""
     _uses: set[tuple[int, int]] = field(default_factory=set)
-    """Indices of facts, and z3's numbers of the positions."""
+    """The uses so far, as indices of facts and z3's numbers of the positions."""
     _tried: set[tuple[int, int]] = field(default_factory=set)
-    """Indices of lookups and of facts."""
+    """Pairs of lookups and facts tried so far, by their indices."""
     _alive: list[Number] = field(default_factory=list)
     """Expressions whose numbers are in use: z3 gives a number again once its expression is gone."""
     _depth: int = 0
@@ -146,8 +147,8 @@ class World:
         self.solver.add(fact)
 
     def assume_all(self, fact: Property, *, deepest: int = _DEPTHS[-1]) -> None:
-        """Add a fact about every axis, or every place. A fact about neighbours, which would call for itself again and
-        again, has a small `deepest`: it is used only where a rule or goal looks."""
+        """Add a fact about every axis, or every place. A fact about neighbours, which would trigger itself again and
+        again, has a small `deepest`: it is used only at places that a rule or goal looks up."""
         probe = self.integer("probe")
         before, looked_up = len(self._lookups), set(self._looked_up)
         fact(probe)
@@ -157,7 +158,7 @@ class World:
         self._facts.append(_Fact(fact, deepest, triggers))
 
     def every(self, count: Number, holds: Property) -> Truth:
-        """Whether something holds for all of the first `count`; where not, there is a witness for which it fails."""
+        """Whether something holds for all of the first `count`; if not, it fails for a witness."""
         truth, witness = self.truth("every"), self.integer("witness")
         self.assume_all(lambda at: z3.Implies(z3.And(truth, at >= 0, at < count), holds(at)))
         self.assume(z3.Or(truth, z3.And(witness >= 0, witness < count, z3.Not(holds(witness)))))
@@ -179,7 +180,7 @@ class World:
             self._looked_up, self._uses, self._tried = sets
 
     def decide(self, condition: Truth) -> bool:
-        """Whether a condition holds in this case. Raises Undecided where that takes two cases."""
+        """Whether a condition holds in this case. Raises Undecided if the proof has to split into two cases."""
         if self.follows(condition):
             return True
         if self.follows(z3.Not(condition)):
@@ -250,12 +251,12 @@ class World:
 
 
 def plain(number: Number) -> Number:
-    """A number in a form that equal sums have in common."""
+    """A number in a form that is the same for equal sums."""
     return z3.simplify(number if z3.is_expr(number) else z3.IntVal(number), som=True)
 
 
 def _trigger(lookup: _Lookup, probe: Number) -> _Trigger | None:
-    """Where a fact has to be used if its function is looked up somewhere; None for a lookup that is not linear."""
+    """The trigger by which a lookup of its function uses a fact; None for a lookup that is not linear."""
     for sign in (1, -1):
         offset = plain(lookup.at - sign * probe)
         if not _contains(offset, probe):
