@@ -1,7 +1,7 @@
-"""Pairs of terms that are equal on random tensors, oriented: the right side is not worse.
+"""Pairs of terms that are equal on random tensors, oriented so that the right side is not worse.
 
-Fingerprints are the characteristic vectors of Ruler (Nandi et al., OOPSLA 2021, section 4), and larger terms are built
-of one term of each class, as there.
+Fingerprints are the characteristic vectors of Ruler (Nandi et al., OOPSLA 2021, section 4), and as there, larger terms
+are built of one term of each class.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Cost:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two equal terms, the variables in the order of their first use on the left. `level` is how many operators the
-    enumeration had come to; `both`: neither side is worse, so that the rule goes in both directions."""
+    """Two equal terms, with variables in the order of their first use on the left. `level` is the number of operators
+    at which the enumeration found them; `both`: neither side is worse, so that the rule goes in both directions."""
 
     left: Node
     right: Node
@@ -38,8 +38,9 @@ class Pair:
 
     @property
     def order(self) -> tuple[int, bool, int, int, int, bool, str]:
-        """Commutativity comes first, then small pairs of one operator, the general before its instances; among those
-        with equally many variables the ones that leave them in their order, as associativity does."""
+        """A sort key: commutativity comes first, then small pairs of few operators, general ones before their
+        instances; of those with the same number of variables first the ones that keep their order, as associativity
+        does."""
         size = len(heads(self.left)) + len(heads(self.right))
         kinds = len({*heads(self.left), *heads(self.right)})
         turned = names_of(self.left) != names_of(self.right)
@@ -59,15 +60,15 @@ def is_mirror_image(left: Node, right: Node) -> bool:
 
 @dataclass
 class _Classes:
-    """Terms by what they are on random tensors: `equal` on all draws, `alike` where everything is positive."""
+    """Terms by their values on random tensors: `equal` on all draws, `alike` on positive numbers."""
 
     equal: dict[bytes, list[Node]] = field(default_factory=dict)
     alike: dict[bytes, list[Node]] = field(default_factory=dict)
 
 
 class Enumeration:
-    """The terms of one domain, level by level. Larger terms are built of the first ones of each class only: what
-    holds of the others follows."""
+    """The terms of one domain, level by level. Larger terms are built only of the first ones of each class; equations
+    of the others follow from those of the first."""
 
     def __init__(self, domain: Domain, seed: int) -> None:
         """`seed` determines the random tensors."""
@@ -82,7 +83,7 @@ class Enumeration:
         self.count = 0
 
     def level(self, size: int) -> list[Pair]:
-        """The new pairs that terms of `size` operators make, in the order in which they are to be judged."""
+        """The new pairs with terms of `size` operators, in the order in which they are to be judged."""
         terms = self.domain.leaves if size == 0 else build_terms(self.domain, self.first, size)
         changed: dict[bytes, None] = {}
         before = {key: len(members) for key, members in self.classes.equal.items()}
@@ -132,7 +133,7 @@ class Enumeration:
         yield Pair(left, right, level, both and not is_mirror_image(left, right))
 
     def cost(self, term: Node) -> Cost:
-        """The cost of the term where every leaf has one shape; parts that it uses twice are computed once."""
+        """The cost of the term if all leaves have one shape; parts that it uses twice are computed once."""
         distinct = {t for t in subterms(term) if isinstance(t, Form) and t.head != "Full"}
         return Cost(sum(map(self._work, distinct)), len(distinct), sum(name in _LEAVES for name in _atoms(term)))
 
@@ -149,7 +150,7 @@ def _atoms(term: Node) -> Sequence[str]:
 
 
 def _repeats_mirror_image(term: Node) -> bool:
-    """Whether the term is the mirror image of one that is enumerated, too."""
+    """Whether the term is the mirror image of another term that is enumerated."""
     if not isinstance(term, Form) or term.head not in COMMUTATIVE:
         return False
     return str(term.items[2]) < str(term.items[1])

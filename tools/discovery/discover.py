@@ -1,7 +1,7 @@
 """Discovery: enumerate terms, drop equations that follow from rules, check the others, and go on with the new rules.
 
-After Ruler (Nandi et al., "Rewrite rule inference using equality saturation", OOPSLA 2021, section 3), with the best
-pair alone made a rule before the others are asked again, and with the rule checker in the place of its validation.
+This follows Ruler (Nandi et al., "Rewrite rule inference using equality saturation", OOPSLA 2021, section 3). But only
+the best pair becomes a rule before the others are asked again, and the rule checker replaces Ruler's validation.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ _ANALYSE = "(saturate analysis)"
 ROUNDS = 4
 SCHEDULE = f"{_ANALYSE} (repeat {ROUNDS} (seq simplify explore {_ANALYSE}))"
 CHUNK = 24
-"""How many questions share one e-graph."""
+"""Questions that share one e-graph: more save runs, but are asked in vain once a new rule answers them."""
 _SAME = ((3, 4),) * 3
 _DIFFERENT = ((3, 4), (2, 3, 4), (5, 2, 3, 4))
-"""Leaves of a rule that does not ask for one shape: no rule that does may be of help."""
+"""Shapes of the leaves in questions about a rule that does not ask for one shape, so that no rule that does can help to
+derive it."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """Whether two terms are equal, where leaves of one `dtype` are as `guards` say."""
+    """Whether two terms are equal if their leaves have one `dtype` and fulfil `guards`."""
 
     left: Node
     right: Node
@@ -63,7 +64,7 @@ class Deriver:
         self.scratch = Scratch(declarations)
 
     def derive(self, rules: str, questions: Sequence[Question]) -> list[bool]:
-        """For each question whether the rules prove it within `ROUNDS` rounds."""
+        """For each question whether the rules prove the equality within `ROUNDS` rounds."""
         answers: list[bool] = []
         for start in range(0, len(questions), CHUNK):
             answers += self._chunk(rules, questions[start : start + CHUNK])
@@ -107,7 +108,7 @@ def _state(number: int, question: Question) -> str:
 
 Report = Callable[[str], None]
 MAX_SIZE = 4
-"""Terms of more operators are too many: each one more makes some ten to thirty times as many."""
+"""Operators of a term, at most: each further one makes ten to thirty times as many terms."""
 _ATTEMPTS = 4
 """How often a pair is tried under stronger conditions."""
 
@@ -127,8 +128,8 @@ class Options:
 
 @dataclass
 class Discovery:
-    """What came out, and of how many terms and pairs: `derived` ones follow from rules, `refuted` ones are wrong.
-    `commuting`: operators that were found to commute, where a catalogue is there to be mirrored instead."""
+    """The rules found, and the numbers of terms and pairs: `derived` pairs follow from rules, `refuted` ones are wrong.
+    `commuting` are operators found to commute, if the catalogue mirrors its rules instead of stating that as a rule."""
 
     rules: list[Discovered] = field(default_factory=list)
     commuting: list[str] = field(default_factory=list)
@@ -194,7 +195,8 @@ class _Search:
         self.result.terms += terms.count
 
     def _level(self, waiting: list[_Candidate], predictor: Predictor) -> None:
-        """Judge what does not follow from the rules, in order; of the next ones only, lest all are asked each time."""
+        """Judge the candidates that do not follow from the rules, in order. Only the next few are asked after each new
+        rule, because asking all would take long."""
         ready: list[_Candidate] = []
         while waiting or ready:
             if not ready:
@@ -234,7 +236,7 @@ class _Search:
         return False
 
     def _check(self, draft: Draft) -> tuple[Draft, Verdict]:
-        """The verdict on the draft, or on one that promises less where a number refutes what it promises."""
+        """The verdict on the draft, or, if numbers refute its promise, on a draft that promises less."""
         verdict = check_rule(draft.rule(), self.scratch)
         if draft.sound == "exact" and verdict.kind == "refuted":
             return self._check(replace(draft, sound="real"))
@@ -244,7 +246,7 @@ class _Search:
 
     def _accept(self, draft: Draft, verdict: Verdict) -> None:
         stated = law(draft.left, draft.right) if self.options.catalogue else ""
-        if stated == "commutative":  # a rule for every product would be too much beside the catalogue
+        if stated == "commutative":  # beside the catalogue, a rule that matches every product would grow the e-graph
             self.deriving.append(replace(draft, name=f"{heads(draft.left)[0]}-commutes").command())
             self.result.commuting.append(heads(draft.left)[0])
             return
@@ -271,13 +273,14 @@ def _candidate(pair: Pair, predictor: Predictor) -> _Candidate | None:
 def _under(pair: Pair, guards: Guards, predictor: Predictor) -> _Candidate:
     dtype = predictor.dtype
     if dtype == "float32" and not guards.floating and predictor.integers(pair.left):
-        dtype = "int32"  # rules for floating point must not be of help
+        dtype = "int32"  # so that rules for floating point cannot help to derive it
     left, right = (apply_guards(side, guards) for side in (pair.left, pair.right))
     return _Candidate(pair, guards, Question(left, right, guards, dtype))
 
 
 def _mark_shipped(rules: Sequence[Discovered]) -> list[Discovered]:
-    """Leave out what a rule of the catalogue says under the same conditions: beside it this would do nothing."""
+    """Leave out rules that a rule of the catalogue states under the same conditions: beside it they would do
+    nothing."""
     shipped = [r for file in shipped_files() for r in file.rules if r.name == r.base and not r.derives]
     names = {rule.name for rule in shipped}
     same = {

@@ -31,7 +31,7 @@ class Guards:
 
 
 class Predictor:
-    """Settings to compare two terms in, each made once."""
+    """Predicts conditions by comparing two terms in several settings, each of which is made once."""
 
     def __init__(self, dtype: str, seed: int) -> None:
         self.dtype, self.seed = dtype, seed
@@ -40,13 +40,14 @@ class Predictor:
 
     def _setting(self, draw: Draw, dtype: str, layout: int = -1, keepdims: int = 1, nonneg: Nameset = NONE,
                  nonzero: Nameset = NONE) -> Setting:  # fmt: skip
-        """`layout`: -1 for one shape, else a number of one of the ways in which leaves broadcast; -2 a cube."""
+        """`layout`: -1 if all leaves have one shape, -2 if they are cubes, else the index of a way in which they
+        broadcast."""
         shapes = _LAYOUTS[layout] if layout >= 0 else ((_CUBE if layout == -2 else SHAPE),) * len(VARIABLES)
         random = np.random.default_rng(self.seed)
         return draw_setting(random, draw, dtype, shapes, keepdims=keepdims, nonneg=nonneg, nonzero=nonzero)
 
     def guards(self, left: Node, right: Node) -> Guards | None:
-        """The weakest conditions under which the terms were equal in all settings; None where there are none."""
+        """The weakest conditions under which the terms were equal in all settings; None if there are none."""
         floats = self.dtype == "float32"
         signs = self._signs(left, right) if floats else Guards()
         if signs is None or not self._agree(left, right, draw="positive", dtype=self.wide):
@@ -78,7 +79,7 @@ class Predictor:
         return self.setting(draw="extreme", dtype="int32").value(left) is not None
 
     def exact(self, left: Node, right: Node, guards: Guards) -> bool:
-        """Whether both sides were equal bit by bit in ordinary precision."""
+        """Whether both sides were equal bit by bit in the precision of the type itself."""
         if self.dtype != "float32":
             return True
         draws: Sequence[Draw] = ("mixed", "positive", "zeros", "special")
@@ -95,17 +96,17 @@ _LAYOUTS = (
     *tuple(permutations(((3, 4), (3, 4), (1, 1))))[::2],
     *permutations(((3, 4), (2, 3, 4), (5, 2, 3, 4))),
 )
-"""Leaves that broadcast, also of several ranks: an axis of one is another axis of the other then."""
+"""Shapes of leaves that broadcast, also with different ranks, so that one number of an axis means different axes."""
 
 
 def _first(names: Sequence[str], holds: Callable[[Nameset], bool]) -> Nameset | None:
-    """The smallest subset of the names that `holds`."""
+    """The smallest subset of the names for which `holds` is true."""
     subsets = (frozenset(some) for size in range(len(names) + 1) for some in combinations(names, size))
     return next(filter(holds, subsets), None)
 
 
 def strengthen(guards: Guards, reason: str, names: Sequence[str], reduces: bool) -> Guards | None:
-    """Conditions to try next where the checker found a counterexample; None where none are left."""
+    """Conditions to try next after the checker found a counterexample; None if none are left."""
     if ("shape" in reason or "e-graph" in reason) and not guards.same_shape:
         return replace(guards, same_shape=True)
     if reduces and not guards.keepdims:
@@ -118,7 +119,7 @@ def strengthen(guards: Guards, reason: str, names: Sequence[str], reduces: bool)
 
 
 def apply_guards(node: Node, guards: Guards) -> Node:
-    """The term as the rule writes it: reductions keep their axes where they have to."""
+    """The term as the rule writes it: reductions keep their axes if the guards require it."""
     return substitute(node, {"k": Atom("1")}) if guards.keepdims else node
 
 

@@ -1,7 +1,7 @@
-"""The terms that discovery looks at: which operators, over which leaves, and in which order they are enumerated.
+"""The terms that discovery looks at: their operators, their leaves, and the order in which they are enumerated.
 
 A term is an expression as a rule writes it: variables ``a``, ``b``, ``c``, the number one, and operators. Attributes
-are pattern variables (``axes`` and ``k`` of a reduction) or their defaults.
+are pattern variables (``axes`` and ``k`` of a reduction), or have their defaults.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ..checking.sampling.types import admits
 
 VARIABLES = ("a", "b", "c")
 _ATTRIBUTES = {"axes": "axes", "keepdims": "k", "direction": '"LEFT"'}
-"""How attributes without a default, and those that a rule should leave open, are written."""
+"""The text of attributes without a default, and of those that a rule should leave open."""
 _RING = frozenset({"Mul", "Div", "Reciprocal"})
 """Operators beside which the number one is a leaf."""
 
 
 def parse_term(text: str) -> Node:
-    """A term from its text, without the places in it: terms that look the same are equal."""
+    """A term from its text, without positions in the text, so that terms with the same text are equal."""
     return _without_places(sexpr.read(text).forms[0]) if text.startswith("(") else Atom(text)
 
 
@@ -39,14 +39,14 @@ def _without_places(node: Node) -> Node:
 
 ONE = '(Full (vec-empty) 1.0 t)'
 UNIFORM = '(Full (vec-empty) v t)'
-"""A constant of one number: what a tensor is shifted by."""
+"""A constant of one number, by which a tensor is shifted."""
 SHIFT = frozenset({"BitShift"})
 
 
 @dataclass(frozen=True)
 class Domain:
-    """Terms over leaves of one element type. `needed`: only rules that contain one of these operators are looked for,
-    for the others are found in another domain."""
+    """Terms over leaves of one element type. `needed`: only rules with one of these operators are looked for, because
+    the others are found in another domain."""
 
     dtype: str
     operators: tuple[str, ...]
@@ -105,7 +105,8 @@ def _usable(operator: OperatorSchema) -> bool:
 
 
 _JUMPING = frozenset({"IsNaN", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
-"""What sets these off, such as two equal numbers, hardly occurs at random: wrong equations would pass every test."""
+"""Operators whose result changes at inputs that hardly occur at random, such as two equal numbers: wrong equations
+would pass every test."""
 _CATEGORIES = ("elementwise.unary", "elementwise.binary", "reduction")
 
 
@@ -117,7 +118,7 @@ def _is_defined(name: str, dtype: str) -> bool:
 
 @cache
 def arity(name: str) -> int:
-    """How many tensors the operator takes from the enumeration."""
+    """The number of operands that the enumeration chooses for the operator."""
     return 1 if name in SHIFT else len(OPERATORS[name].operands)
 
 

@@ -16,8 +16,8 @@ from ..checking.sampling.conditions import literal
 from .language import VARIABLES
 
 Draw = Literal["positive", "mixed", "wide", "zeros", "special", "extreme"]
-"""Between 0.3 and 1.6; that with either sign; up to 6 with either sign; small numbers with zeros among them; those with
-infinities and NaN; integers up to the ends."""
+"""Positive: between 0.3 and 1.6. Mixed: the same with either sign. Wide: up to 6 with either sign. Zeros: small
+numbers, some of them zero. Special: these, and infinities and NaN. Extreme: integers up to the ends of their type."""
 SHAPE = (3, 4)
 _DIGITS = 9
 
@@ -31,7 +31,7 @@ class Setting:
     _memory: dict[Node, Array | None] = field(default_factory=dict)
 
     def value(self, node: Node) -> Array | None:
-        """The value of a term; None where an operator in it has no meaning."""
+        """The value of a term; None if an operator in it has no meaning."""
         if isinstance(node, Atom):
             return self.tensors[node.text]
         if node not in self._memory:
@@ -71,7 +71,8 @@ def draw_setting(
     nonneg: frozenset[str] = frozenset(),
     nonzero: frozenset[str] = frozenset(),
 ) -> Setting:
-    """Elements for every variable; those in `nonneg` and `nonzero` keep to that. Reductions are along axis 1."""
+    """Elements for every variable; those of the variables in `nonneg` and `nonzero` are not negative, and not zero.
+    Reductions are along axis 1."""
     tensors = {}
     for name, shape in zip(VARIABLES, shapes, strict=True):
         array = _draw(random, draw, dtype, shape)
@@ -98,7 +99,7 @@ def _draw(random: np.random.Generator, draw: Draw, dtype: str, shape: tuple[int,
 
 
 def fingerprint(value: Array) -> bytes:
-    """Equal for arrays of one shape and type that are equal within rounding."""
+    """Bytes that are equal for arrays of one shape and type that are equal within rounding."""
     head = f"{value.shape}{value.dtype}".encode()
     if value.dtype.kind != "f":
         return head + value.tobytes()
@@ -109,7 +110,7 @@ def fingerprint(value: Array) -> bytes:
 
 
 def agree(left: Node, right: Node, where: Setting) -> bool:
-    """Whether the right side is what the left side is, as far as that has a value."""
+    """Whether the right side is equal to the left side, as far as that has a value."""
     one, other = where.value(left), where.value(right)
     if one is None:
         return True
@@ -125,6 +126,6 @@ def agree(left: Node, right: Node, where: Setting) -> bool:
 
 
 def identical(left: Node, right: Node, where: Setting) -> bool:
-    """Whether both sides are equal bit by bit, but for the sign of zero."""
+    """Whether both sides are equal bit by bit, except for the sign of zero."""
     one, other = where.value(left), where.value(right)
     return one is not None and other is not None and bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))

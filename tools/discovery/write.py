@@ -112,7 +112,8 @@ def _leaves(term: Node) -> list[str]:
 
 @dataclass(frozen=True)
 class Draft:
-    """A rule in the making. `commutes`: commutative operators whose mirror images the record has to ask for."""
+    """A rule before it is checked. `commutes` are commutative operators whose mirror images the record has to ask
+    for."""
 
     name: str
     left: Node
@@ -141,7 +142,7 @@ class Draft:
         return f'({head} {left} {right}{when}\n         :ruleset explore :name "{self.name}")'
 
     def example(self) -> str:
-        """Both sides, over leaves that are as the conditions ask."""
+        """Both sides, over leaves that fulfil the conditions."""
         signed = self.guards.nonneg | self.guards.nonzero
         names: dict[str, Node] = {n: Form((Atom("Exp"), Atom(n))) for n in signed}
         sides = [substitute(apply_guards(side, self.guards), names) for side in (self.left, self.right)]
@@ -172,7 +173,7 @@ def stem(left: Node) -> str:
 
 
 def law(left: Node, right: Node) -> str:
-    """Which law over everything the pair states of one operator: commutative, associative, or "" for neither."""
+    """The general law that the pair states about one operator: commutative, associative, or "" for neither."""
     if not isinstance(left, Form) or left.head not in COMMUTATIVE:
         return ""
     if is_mirror_image(left, right):
@@ -183,8 +184,8 @@ def law(left: Node, right: Node) -> str:
 
 @dataclass(frozen=True)
 class Discovered:
-    """A rule that was found, and what the checker says of it. `left_out`: why it stands in the file as a comment; ""
-    where it does not."""
+    """A rule that was found, and the checker's verdict. `left_out` says why the file has it only as a comment; "" if it
+    is a rule there."""
 
     draft: Draft
     rule: Rule

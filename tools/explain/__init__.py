@@ -1,1 +1,1 @@
-"""Why the rules did what they did: chains of rewrites that can be replayed, and what kept a rule from matching."""
+"""Explanations of what the rules did: chains of rewrites that can be replayed, and why a rule did not match."""

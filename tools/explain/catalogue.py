@@ -10,7 +10,7 @@ from .patterns import Recorder, Unclear, make_recorder, read_patterns
 from .signatures import Signatures, read_signatures
 
 RECORDING = "record."
-"""Begin of the names of the rulesets that record the matches of a ruleset."""
+"""Prefix of the names of rulesets that record the matches of a ruleset."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Catalogue:
 
 
 def collect_rules(rules: RuleSet, reported: Iterable[str]) -> Catalogue:
-    """Those of the rules that egglog reported, by the names that it uses; the analyses in any case."""
+    """The rules among `rules` whose names egglog `reported`, and always the analyses."""
     tables = read_signatures(rules.files)
     wanted = dict.fromkeys(rules.by_name[name] for name in reported if name in rules.by_name)
     recorded, recorders = [], []
@@ -36,7 +36,7 @@ def collect_rules(rules: RuleSet, reported: Iterable[str]) -> Catalogue:
                 make_recorder(p, f"record.{p.name}", f"{RECORDING}{rule.ruleset}", tables) for p in read_patterns(rule)
             ]
         except Unclear:
-            continue  # its matches cannot be recorded; other rules may lead to the same
+            continue  # its matches cannot be recorded; other rules may lead to the same result
         recorded.append(rule)
     return Catalogue(tuple(recorded), tuple(recorders), analyses(rules), tables)
 

@@ -1,4 +1,4 @@
-"""A rule's left side as a list of single conditions, outermost first, each checkable where those before it hold."""
+"""A rule's left side as a list of single conditions, outermost first; each can be checked once those before it hold."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ _ARITHMETIC = frozenset(["+", "-", "*", "/", "%", "^", "min", "max", "abs", "neg
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition: `fact` is what egglog checks, `shown` what the rule says.
+    """One condition: egglog checks `fact`, and the rule shows it as `shown`.
 
-    An operator: the class of `variable`, which the rule has at `place`, holds a node of the constructor `wanted`.
-    An argument: `variable`, at `place`, is what `wanted` says. A lookup: a function knows a value. Else any other fact.
+    There are four kinds. An operator: the class of `variable`, at `place` in the rule, has a node of the constructor
+    `wanted`. An argument: `variable`, at `place`, is equal to `wanted`. A lookup: a function has a value. Any other
+    fact.
     """
 
     kind: Kind
@@ -47,7 +48,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Anchored:
-    """A pattern whose variable `root` is to be a given term; `sorts` of its variables as far as they can be told."""
+    """A pattern whose variable `root` has to be a given term; `sorts` are those of its variables, as far as known."""
 
     pattern: Pattern
     root: str
@@ -83,7 +84,7 @@ def _sorts(facts: list[Form], tables: Signatures) -> dict[str, str]:
 
 
 def _sort(node: Node, sorts: Mapping[str, str]) -> str:
-    """The sort of a variable or of a primitive's result; "" where it is unknown."""
+    """The sort of a variable or of a primitive's result; "" if it is unknown."""
     if isinstance(node, Atom):
         return sorts.get(node.text, "")
     if node.head in _ARITHMETIC:
@@ -107,7 +108,7 @@ class _Taker:
             self._fact(fact)
 
     def _definition(self, fact: Form) -> tuple[str, Form] | None:
-        """The variable and the constructor that it is said to be."""
+        """The variable and the constructor that a fact sets equal; None for another fact."""
         return next(((v, node) for v, node in equated_variables([fact]) if constructs(node, self.tables)), None)
 
     def _fact(self, fact: Form) -> None:
@@ -124,7 +125,8 @@ class _Taker:
         return f"part.{self._count}"
 
     def _flat(self, node: Node) -> Node:
-        """The expression with a variable for each function and constructor in it, which get conditions of their own."""
+        """The expression with a variable in place of each function and constructor, which get conditions of their
+        own."""
         if isinstance(node, Atom):
             return node
         if constructs(node, self.tables):
@@ -158,7 +160,7 @@ class _Taker:
             self.conditions += inner
 
     def _argument(self, argument: Node) -> str:
-        """The variable of an argument: its own where it is one that no condition has introduced."""
+        """The variable of an argument: the argument itself if it is a variable that no condition has introduced."""
         if isinstance(argument, Atom) and is_variable(argument) and argument.text not in self.seen:
             self.seen.add(argument.text)
             return argument.text
@@ -183,7 +185,7 @@ def _positions(form: Form) -> list[str]:
 
 
 def _order(conditions: list[Condition], root: str) -> tuple[Condition, ...]:
-    """Each condition as early as what it needs is bound, in the rule's order otherwise."""
+    """The conditions in the rule's order, but each as soon as the variables that it needs are bound."""
     bound, pending, ordered = {root}, list(conditions), []
     while pending:
         chosen = next((c for c in pending if _is_ready(c, bound)), pending[0])
@@ -194,7 +196,7 @@ def _order(conditions: list[Condition], root: str) -> tuple[Condition, ...]:
 
 
 def _is_ready(condition: Condition, bound: set[str]) -> bool:
-    """Whether enough is bound to check the condition: it then binds the rest of its variables."""
+    """Whether enough variables are bound to check the condition, which then binds the rest of its variables."""
     if condition.kind == "operator" and condition.variable in bound:
         return True
     if condition.kind in ("operator", "lookup") or condition.fact.head not in COMPUTED:
@@ -205,4 +207,4 @@ def _is_ready(condition: Condition, bound: set[str]) -> bool:
 
 
 COMPUTED = frozenset(["=", "!=", "<", ">", "<=", ">=", "bool-=", "bool-!=", "bool-<", "bool->", "bool-<=", "bool->="])
-"""Facts that compute; all others are looked up in a table."""
+"""Facts that are computed; all others are looked up in a table."""

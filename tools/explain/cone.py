@@ -1,8 +1,8 @@
-"""What lies between a value and what its original and its optimised form have in common.
+"""The part of a model between a value and the terms that its original and its optimised form share.
 
-Both forms are followed from the value towards the inputs until they meet: a class that both use is a boundary. What
-lies below a boundary is the same for both, so that it need not be explained; a boundary becomes a variable, with as
-much of its own definition (`depth`) as rules may need to look at.
+Both forms are followed from the value towards the inputs until they meet: a class that both use is a boundary. Terms
+below a boundary are the same in both, so that they need no explanation. A boundary becomes a variable, with as many
+operators of its own definition (`depth`) as rules may need to look at.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Rewriting:
     rules: RuleSet
 
     def keeps(self, term: int) -> bool:
-        """Whether the optimised graph makes a value by the operator that the original has, from the same operands."""
+        """Whether the optimised graph computes a value by the original's operator, from the same operands."""
         node, owners = self.encoding.terms[term], self.egraph.terms
         same = ENode(node.op, node.attributes, tuple(owners[c] for c in node.children))
         if self.selection.choice.get(owners[term]) != same:
@@ -38,7 +38,7 @@ class Rewriting:
 
 @dataclass(frozen=True)
 class TwoForms:
-    """A value in both forms: `original` is its term, `owner` its class, `boundary` are the classes where both meet.
+    """A value in both forms: `original` is its term, `owner` its class, `boundary` has the classes in which both meet.
 
     `chosen`: the e-node of each class between the value and the boundary in the optimised form.
     """
@@ -64,10 +64,10 @@ class Cone:
 
 
 def follow_forms(term: int, rewriting: Rewriting) -> TwoForms:
-    """Find where the two forms of a term meet. Requires that the selection has its class."""
+    """Find the classes in which the two forms of a term meet. Requires that the selection has the term's class."""
     encoding, classes, choice = rewriting.encoding, rewriting.egraph.terms, rewriting.selection.choice
     owner = classes[term]
-    # a value that turned out to be constant shares nothing with the original; what else the result has will do then
+    # a value that became a constant shares nothing with the original: then all other classes of the result count
     below = set(reachable(choice[owner].children, lambda c: choice[c].children)) or choice.keys() - {owner}
     boundary: set[int] = set()
     pending, seen = list(encoding.terms[term].children), {term}
@@ -104,7 +104,7 @@ class _Builder:
     egraph: EGraph
     depth: int | None
     levels: dict[int, int] = field(default_factory=dict)
-    """Terms of the cone, with the number of operators between them and the boundary above them."""
+    """For each term of the cone the number of operators between it and the boundary above it."""
     numbers: dict[int, int] = field(default_factory=dict)
     nodes: dict[ENode, int] = field(default_factory=dict)
 
@@ -115,11 +115,11 @@ class _Builder:
                 self.first[owner] = min(term, self.first.get(owner, term))
 
     def representative(self, term: int) -> int:
-        """The one term that stands for all of its class where that is a boundary or below one."""
+        """The term that stands for all terms of its class, if the class is a boundary or below one; else the term."""
         return self.first.get(self.egraph.terms[term], term)
 
     def collect(self, terms: Iterable[int], level: int) -> None:
-        """Take in terms and what they are made of; level 0 is the value itself and what lies above the boundary."""
+        """Add terms and their operands to the cone; level 0 is the value itself, and all terms above the boundary."""
         pending = [(term, level) for term in terms]
         while pending:
             term, level = pending.pop()
@@ -150,7 +150,7 @@ class _Builder:
         return cut and node.op not in _LEAVES and not self._has_parts(term)
 
     def neighbours(self) -> Iterator[int]:
-        """Terms of the model that use a boundary, or what lies above it, and are not in the cone."""
+        """Terms of the model that are not in the cone, but use a boundary or a term above it."""
         held = {t for t, level in self.levels.items() if level <= 1 and self.encoding.terms[t].op != "Absent"}
         for term, node in enumerate(self.encoding.terms):
             if term not in self.levels and any(self._operand(c, 1) in held for c in node.children):

@@ -14,7 +14,7 @@ from ...engine.egraph.graph import ENode
 
 @dataclass(frozen=True)
 class Use:
-    """An equation used from left to right, or the other way."""
+    """An equation used from left to right, or with `forward` false from right to left."""
 
     equation: int
     forward: bool
@@ -22,7 +22,7 @@ class Use:
 
 @dataclass(frozen=True)
 class _Edge:
-    """Two terms of one class next to each other; `equation` is None where their operands make them equal."""
+    """An edge between two terms of one class; `equation` is None if the terms are equal because their operands are."""
 
     target: int
     equation: int | None
@@ -99,7 +99,7 @@ class Congruence:
         return term
 
     def _signature(self, node: ENode) -> ENode:
-        """Equal for nodes whose operands are equal."""
+        """A form of the node that is the same for all nodes with equal operands."""
         return ENode(node.op, node.attributes, tuple(map(self._root, node.children)))
 
     def _unite(self, pending: list[tuple[int, int, int | None]]) -> None:
@@ -146,7 +146,7 @@ class Congruence:
             yield term
 
     def _along(self, left: int, right: int) -> Iterator[Use | tuple[int, int]]:
-        """The path between two terms; a congruence becomes the pairs of operands that differ."""
+        """The path between two terms; in place of a congruence it has the pairs of operands that differ."""
         above = set(self._ancestors(left))
         meeting = next(term for term in self._ancestors(right) if term in above)
         yield from self._climb(left, meeting, down=False)

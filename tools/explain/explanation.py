@@ -25,15 +25,15 @@ from .session import OutOfTime, Session
 from .signatures import TERM_SORTS
 
 _MINIMISED = 300
-"""Equations up to which leaving out single ones is worth the time."""
+"""Equations of a chain, at most, for which the search tries to leave out single ones; for more it takes too long."""
 
 
 @dataclass(frozen=True)
 class Step:
     """An instance of a rule: the term `before` becomes `after`, two terms of the proof.
 
-    `templates` are the two as the rule writes them; `forward` is false where it is read from right to left. A step is
-    `joined` from two where both terms match the left side: the rule makes them equal by way of a third.
+    `templates` are the two as the rule writes them; `forward` is false if it is read from right to left. A step is
+    `joined` from two if both terms match the left side: the rule makes them equal by way of a third term.
     """
 
     pattern: Pattern
@@ -97,15 +97,16 @@ def _closure(proof: Proof, parts: Sequence[int], equations: Iterable[int]) -> _C
 
 _SUPPORT = "replay.support"
 _ROUNDS = 8
-"""How often the supporting rules run before each step."""
+"""Rounds of the supporting rules before each step: their facts rarely need as many."""
 
 
 def replay(
     steps: Sequence[Step], proof: Proof, cone: Cone, catalogue: Catalogue, seconds: float
 ) -> tuple[Rule, ...] | None:
-    """Replay the steps. Returns the fewest rules besides their own that conditions rest on; None where that fails.
+    """Replay the steps. Returns the fewest further rules on which conditions of steps rest; None if the replay fails.
 
-    Mostly that is no rule: conditions are facts about operands that the analyses find out. Raises OutOfTime.
+    There is mostly no such rule, because conditions are facts about operands that the analyses derive. Raises
+    OutOfTime.
     """
     deadline = time.monotonic() + seconds
 
@@ -130,10 +131,10 @@ class _Replay:
     others: Sequence[Rule]
     labels: Labels = field(default_factory=Labels)
     written: dict[int, str] = field(default_factory=dict)
-    """Expressions of the ground terms that the e-graph has by now."""
+    """The names of the ground terms that the e-graph has by now."""
 
     def run(self, steps: Sequence[Step]) -> bool:
-        """Whether every step holds, and both ends of the chain are equal then."""
+        """Whether every step holds, and both ends of the chain are equal after them."""
         rules = dict.fromkeys(step.pattern.rule for step in steps)
         rulesets = {rule.name: f"replay.{index}" for index, rule in enumerate(rules)}
         self._load({**{rule: rulesets[rule.name] for rule in rules}, **dict.fromkeys(self.others, _SUPPORT)})
@@ -153,7 +154,7 @@ class _Replay:
         self.session.load(facts)
 
     def _holds(self, step: Step, ruleset: str) -> bool:
-        """Whether the rule, with the left side of the step before it, makes both sides equal."""
+        """Whether the rule makes both sides of the step equal, after the left side is put into the e-graph."""
         self._expression(step.before if step.forward else step.after)
         supporting = f"(repeat {_ROUNDS} (seq {_SUPPORT} (saturate analysis)))" if self.others else ""
         self.session.run(f"(seq (saturate analysis) {supporting} {ruleset})")
@@ -163,7 +164,7 @@ class _Replay:
         return self.session.check(f"(= {self._expression(one)} {self._expression(other)})")
 
     def _expression(self, term: int) -> str:
-        """A name for a ground term, which is put into the e-graph."""
+        """The name of a ground term; puts the term into the e-graph if it is not there."""
         pending = [term]
         while pending:
             current = pending[-1]
@@ -205,8 +206,8 @@ def _in_ruleset(rule: Rule, ruleset: str) -> str:
 
 
 _ATTEMPTS: tuple[tuple[int | None, bool], ...] = ((1, False), (3, True), (None, True))
-"""How many operators below the boundary a search sees, and whether siblings: small searches come first, as they are
-fast."""
+"""Searches in turn: how many operators below the boundary each sees (None for all), and whether it sees siblings. Small
+searches come first because they are fast."""
 
 _OTHERS = frozenset({"Var", "Weight", "Full", "Absent", "Out", "Op"})
 """Constructors that are no operators of the file."""
@@ -220,7 +221,7 @@ class Unexplained(EqfuseError):
 
 @dataclass(frozen=True)
 class Name:
-    """A value of the model as the text calls it, its full name, and its type."""
+    """The name of a value in the text, its full name in the model, and its type."""
 
     short: str
     full: str
@@ -228,15 +229,15 @@ class Name:
 
     @property
     def type_text(self) -> str:
-        """The type as text, "" where it is unknown."""
+        """The type as text; "" if it is unknown."""
         return type_text(self.type)
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One step: by `rule`, `before` becomes `after`; backwards where `forward` is false.
+    """One step: by `rule`, `before` becomes `after`; if `forward` is false, the rule is read from right to left.
 
-    `where` defines the numbers that the step is the first to mention.
+    `where` defines the numbered terms that the step is the first to mention.
     """
 
     rule: Rule
@@ -250,8 +251,8 @@ class Instance:
 class Explanation:
     """The original and the optimised form, the value last, and the steps from one to the other, checked by replay.
 
-    `rests_on`: rules that the conditions of steps need, without being steps themselves. `names`: all that the text
-    mentions.
+    `rests_on` are rules that conditions of steps need and that are no steps themselves. `names` are all names in the
+    text.
     """
 
     before: tuple[Line, ...]
@@ -262,9 +263,10 @@ class Explanation:
 
 
 def explain(term: int, rewriting: Rewriting, seconds: float) -> Explanation:
-    """Explain a term that the optimised graph has, in another form.
+    """Explain a term that the optimised graph computes in another form.
 
-    Raises Unexplained where the rules do not lead there within `seconds`, OutOfTime where the limit ends the search.
+    Raises Unexplained if the rules that matched do not lead there, or the replay fails, and OutOfTime if the limit of
+    `seconds` ends the search.
     """
     deadline = time.monotonic() + seconds
     fired = [r.name for r in rewriting.egraph.saturation.rules if r.matches]
@@ -279,7 +281,7 @@ def explain(term: int, rewriting: Rewriting, seconds: float) -> Explanation:
 
 
 def _prove(forms: TwoForms, rewriting: Rewriting, rules: Catalogue, deadline: float) -> tuple[Cone, Proof]:
-    """The first proof, with the part of the model that it was found in."""
+    """The first proof, and the part of the model in which it was found."""
     for depth, neighbours in _ATTEMPTS:
         cut = build_cone(forms, rewriting, depth, neighbours=neighbours)
         last = (depth, neighbours) == _ATTEMPTS[-1]
@@ -316,7 +318,7 @@ class _Narrator:
     # --- names and types
 
     def _full_names(self) -> dict[int, str]:
-        """Names of the ground terms that the model has: their own, or another one of the same value."""
+        """Names of the ground terms that the model has: their own, or another name of the same value."""
         own: dict[int, str] = {}
         by_owner: dict[int, str] = {}
         for name, term in self.rewriting.encoding.values.items():
@@ -359,14 +361,14 @@ class _Narrator:
         return Line(name, self.writer.spell(term), self.writer.types.get(term), self.writer.is_constant(term))
 
     def _between(self, term: int, ends: set[int]) -> list[int]:
-        """The terms from one down to the given ends, operands first."""
+        """The terms from `term` down to `ends`, operands first."""
         ground = self.proof.terms
         return reachable([term], lambda part: [c for c in flatten(ground, part).children if c not in ends])
 
     # --- steps
 
     def _join_steps(self, steps: Sequence[Step]) -> Iterator[Step]:
-        """The steps, where two that meet in a term of the rule's own making count as one."""
+        """The steps; two that meet in a term that only the rule makes become one."""
         pending: Step | None = None
         for step in steps:
             if pending and pending.after == step.before and pending.pattern == step.pattern:
@@ -391,7 +393,8 @@ class _Narrator:
         return Instance(step.pattern.rule, step.forward, before, after, where)
 
     def _side(self, template: Template, term: int, *, matched: bool) -> str:
-        """One side of a step; what a rule matches without naming its operator gets that operator all the same."""
+        """One side of a step as text; if the side that the rule matches is only a variable, it is written with the
+        operator of its term."""
         if matched and isinstance(template, Hole):
             return self.writer.spell(term)
         return self.writer.instance(template, term)

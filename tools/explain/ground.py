@@ -1,4 +1,4 @@
-"""Ground terms of an encoding, and which class of the whole model's e-graph a ground term belongs to.
+"""Ground terms of an encoding, and the class of each in the e-graph of the whole model.
 
 Operands of an opaque node are a list in egglog and in ground terms; an encoding and a snapshot have them flattened.
 """
@@ -14,7 +14,7 @@ NIL = ENode("Nil", (), ())
 
 
 def reachable(starts: Iterable[int], following: Callable[[int], Iterable[int]]) -> list[int]:
-    """The `starts` and all that lies behind them, in the order of their numbers: operands come before their users."""
+    """All numbers that `starts` reach by `following`, in ascending order: operands come before their users."""
     reached: set[int] = set()
     pending = list(starts)
     while pending:
@@ -74,7 +74,7 @@ class Constants:
 
 
 class Owners:
-    """The class of each ground term in the e-graph of the whole model, where that has one for it."""
+    """The class of each ground term in the e-graph of the whole model, if that has one for it."""
 
     def __init__(self, egraph: EGraph, terms: Congruence, given: Iterable[tuple[int, int]]) -> None:
         self.terms = terms
@@ -83,7 +83,7 @@ class Owners:
         self._next = 0
 
     def update(self) -> list[tuple[int, int]]:
-        """Look at the terms that are new; returns those that have a class, with it."""
+        """Look at the new terms. Returns those that have a class, with the class."""
         placed = []
         for term in range(self._next, len(self.terms.terms)):
             owner = self.of.setdefault(term, self._find(term))

@@ -12,7 +12,7 @@ class Refused(EqfuseError):
 
 
 Cell = int | float | str | bool | tuple[int, ...]
-"""A literal; or the number of a class, where the table's sort is none of literals."""
+"""A literal, or the number of a class if the column's sort is no sort of literals."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Read:
-    """Read the rows of some tables, and those of all constructors where `terms` says so."""
+    """Read the rows of some tables, and with `terms` those of all constructors."""
 
     tables: tuple[str, ...]
     terms: bool

@@ -1,4 +1,4 @@
-"""Rules taken apart: what has to match, and which terms a match makes equal."""
+"""Rules taken apart into the facts that have to match, and the terms that a match makes equal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...rules.sexpr import Atom, Form, Node, read, substitute
 from .signatures import TERM_SORTS, Signatures
 
 ROOT = "root.of.rewrite"
-"""The variable that stands for what a rewrite rewrites; rules name theirs themselves."""
+"""The variable for the term that a rewrite rewrites; a rule that is no rewrite names its own variables."""
 _FLAGS = (":naive", ":no-decomp")
 
 
@@ -20,7 +20,7 @@ _FLAGS = (":naive", ":no-decomp")
 class Pattern:
     """A rule in the one form that egglog knows: facts, and the pairs of expressions that a match unites.
 
-    `name` is what egglog reports it under: a birewrite is two patterns. `flags` say how to match.
+    `name` is the one that egglog reports; a birewrite is two patterns. `flags` say how to match.
     """
 
     name: str
@@ -137,7 +137,7 @@ def _argument_sorts(node: Node, tables: Signatures, sorts: dict[str, str]) -> No
 
 
 def find_definitions(facts: Sequence[Node], tables: Signatures) -> dict[str, Form]:
-    """The variables that a fact says are a constructor over something; the first such fact counts."""
+    """The variables that a fact sets equal to a constructor over operands; the first such fact counts."""
     equations = reversed([*equated_variables(facts)])
     return {name: other for name, other in equations if constructs(other, tables)}
 
@@ -148,7 +148,7 @@ def constructs(node: Node, tables: Signatures) -> TypeGuard[Form]:
 
 
 class Unclear(Exception):
-    """A rule has a variable whose sort cannot be told."""
+    """A rule has a variable whose sort does not follow from the rule."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Recorder:
 
 
 def make_recorder(pattern: Pattern, table: str, ruleset: str, tables: Signatures, anchor: str = "") -> Recorder:
-    """Make the recorder of a pattern; `anchor` is a further fact. Raises Unclear."""
+    """The recorder of a pattern; `anchor` is a further fact. Raises Unclear."""
     builder = _Builder(tables, find_definitions(pattern.facts, tables), variable_sorts(pattern.facts, tables))
     equations = tuple(builder.equation(*union) for union in pattern.unions)
     columns = builder.columns

@@ -1,8 +1,8 @@
-"""Saturates a cone with every match on record, until its original form is proven equal to the optimised one.
+"""Saturates a cone and records every match, until its original form is proven equal to the optimised one.
 
-What egglog does is mirrored on ground terms: every match of a rule is an equation between two of them, and the e-graph
-of each moment is their congruence closure. Conditions are egglog's business; the mirror only keeps what became equal
-by which rule.
+The work of egglog is mirrored on ground terms: every match of a rule is an equation between two of them, and the
+e-graph of each moment is their congruence closure. egglog checks the conditions; the mirror only keeps which rule made
+which terms equal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .session import Session
 from .signatures import TERM_SORTS, Signatures
 
 _COMBINATIONS = 64
-"""How many ways to put operands together are tried for one e-node of the optimised form."""
+"""Combinations of operands that are tried for one e-node of the optimised form, at most."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Proof:
 
 
 def prove(forms: TwoForms, cone: Cone, egraph: EGraph, catalogue: Catalogue, session: Session) -> Proof | None:
-    """Find a proof; None where the rules are saturated without one. Raises OutOfTime."""
+    """Find a proof; None if the rules are saturated without one. Raises OutOfTime."""
     facts, labels = write_facts(cone.encoding, session.folder)
     session.load(_program(catalogue))
     session.load(facts)
@@ -95,7 +95,8 @@ class _Trial:
                 return proof
 
     def phase(self, ruleset: str) -> tuple[Proof | None, bool]:
-        """Record the matches of one ruleset, then let it act; whether it changed anything."""
+        """Record the matches of one ruleset, then run it. Returns a proof, if there is one now, and whether the ruleset
+        changed anything."""
         if self.session.run(f"{RECORDING}{ruleset}"):
             used = tuple(r for r in self.catalogue.recorders if r.pattern.rule.ruleset == ruleset)
             contents = self.session.read(tuple(r.table for r in used))
@@ -119,10 +120,10 @@ class _Mirror:
             children = tuple(self.encoded[c] for c in node.children)
             self.encoded.append(add_node(self.terms, replace(node, children=children)))
         self.ground: dict[int, int] = {}
-        """The ground term of each class of egglog's, by its number, at the moment."""
+        """The ground term of each class that egglog has at the moment, by the number of the class."""
 
     def update(self, contents: Contents, recorders: Iterable[Recorder]) -> None:
-        """Take over the e-graph of this moment, then the matches in it."""
+        """Add the e-graph of this moment, then the matches in it."""
         self._identify(contents)
         fresh = [e for r in recorders for row in contents.tables[r.table] for e in self._equations(r, row)]
         for equation in [e for e in fresh if self.terms.find(e.left) != self.terms.find(e.right)]:
@@ -213,7 +214,7 @@ class _Target:
             self.given.setdefault(owner, []).append(term)
 
     def proof(self) -> Proof | None:
-        """The proof, where the value's two forms are equal by now."""
+        """The proof, if the value's two forms are equal by now; else None."""
         for term, owner in self.owners.update():
             if self.forms.chosen.get(owner) == FOLD and self.constants.has(term):
                 self.folded.setdefault(owner, []).append(term)
@@ -230,7 +231,7 @@ class _Target:
     def _chosen_terms(self, owner: int, written: Mapping[int, Mapping[int, int]]) -> dict[int, int]:
         """The optimised form of a class as ground terms, by the oldest term that each equals.
 
-        There may be several: constants that only the whole model's e-graph knows to be equal.
+        There may be several, if only the e-graph of the whole model knows that some constants are equal.
         """
         terms = self.mirror.terms
         if owner in self.given and owner != self.forms.owner:

@@ -18,7 +18,7 @@ from .patterns import Call, Template
 
 @dataclass(frozen=True)
 class Line:
-    """`name` = `text`; the type may be unknown, `constant` is what does not depend on the graph's inputs."""
+    """`name` = `text`; the type may be unknown. `constant`: the value does not depend on the graph's inputs."""
 
     name: str
     text: str
@@ -27,7 +27,7 @@ class Line:
 
     @property
     def type_text(self) -> str:
-        """The type as text, "" where it is unknown."""
+        """The type as text; "" if it is unknown."""
         return type_text(self.type)
 
 
@@ -49,7 +49,7 @@ class Writer:
         self._constants = Constants(self.terms)
 
     def value(self, term: int) -> str:
-        """A term by its name or number, or spelled out where it is short."""
+        """A term by its name or number, or spelled out if it is short."""
         for part in reachable(self._nameless([term]), lambda t: self._nameless(flatten(self.terms, t).children)):
             if self._is_long(part):
                 name, spelled = f"%{len(self.defined) + 1}", self.spell(part)
@@ -69,12 +69,12 @@ class Writer:
         return [t for t in terms if t not in self.names and t not in self.defined]
 
     def spell(self, term: int) -> str:
-        """A term with its outermost operator, even where it has a name."""
+        """A term with its outermost operator, even if it has a name."""
         node = flatten(self.terms, term)
         return self._call(node, [self._name_or_spell(c) for c in node.children])
 
     def instance(self, template: Template, term: int) -> str:
-        """A term as far as a rule spells it out; what the rule's variables stand for is written as a value."""
+        """A term as far as a rule spells it out; the values of the rule's variables are written by name or number."""
         if not isinstance(template, Call):
             return self.value(term)
         node = self.terms.terms[term]
@@ -154,7 +154,7 @@ def type_text(type_: TensorType | None) -> str:
 
 
 def shorten(names: Iterable[str]) -> dict[str, str]:
-    """For each name the shortest end of it, from a slash or dot on, that begins with a letter and is no other's."""
+    """For each name its shortest end after a slash or dot that begins with a letter and is no end of another name."""
     ends = {name: list(_ends(name)) for name in dict.fromkeys(names)}
     count = Counter(end for some in ends.values() for end in some)
     return {name: next((end for end in some if count[end] == 1), name) for name, some in ends.items()}

@@ -1,4 +1,4 @@
-"""An e-graph in a process of its own that programs can be given to, one after the other.
+"""An e-graph in a process of its own, which executes programs one after the other.
 
 A run of egglog cannot be interrupted and a panic in it ends the process; here neither harms the caller.
 """
@@ -17,7 +17,7 @@ from .messages import Contents, Load, Read, Refused, Request, Run
 
 
 class OutOfTime(EqfuseError):
-    """The time limit ended what was asked for; there is nothing to show."""
+    """The time limit ended the request; there is no result."""
 
     exit_code = 5
 
@@ -45,11 +45,11 @@ class Session:
 
     @property
     def seconds_left(self) -> float:
-        """Until the limit."""
+        """Seconds until the limit."""
         return self._deadline - time.monotonic()
 
     def load(self, program: str) -> None:
-        """Execute declarations and rules. Raises Refused where egglog does not take them."""
+        """Execute declarations and rules. Raises Refused if egglog does not accept them."""
         self._ask(Load(program))
 
     def run(self, schedule: str) -> bool:

@@ -30,7 +30,7 @@ class SessionEGraph:
         execute(self.egraph, prelude)
 
     def __call__(self, request: Request) -> Any:
-        """Return the content that is asked for. Raises Refused."""
+        """Execute a request and return its result. Raises Refused."""
         try:
             return self._content(request)
         except self.bindings.EggSmolError as error:

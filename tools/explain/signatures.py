@@ -18,7 +18,7 @@ TERM_SORTS = ("T", "N", "Ts")
 class Table:
     """A constructor, function or relation; the `output` of a relation is empty.
 
-    `place`: where a rule file declares it; empty for operators and what all rules may be expected to know.
+    `place` is the file and line of its declaration; empty for operators and for declarations that all rules share.
     """
 
     inputs: tuple[str, ...]

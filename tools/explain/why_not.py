@@ -27,8 +27,8 @@ _LISTS = frozenset({"Nil", "Cons"})
 
 @dataclass
 class Classes:
-    """The e-nodes of each class of a session, over such classes; the class of each term of the encoding, and the first
-    term in a class."""
+    """The classes of a session: `rows` are the e-nodes of each class, over such classes, `of` the class of each term of
+    the encoding, and `terms` the first term of each class."""
 
     rows: dict[int, list[ENode]] = field(default_factory=dict)
     of: dict[int, int] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Classes:
 
 
 def group_by_class(contents: Contents, tables: Signatures, originals: Mapping[str, str]) -> Classes:
-    """Sort the rows of a session by class; `originals` are what the labels in its tables stand for."""
+    """Group the rows of a session by class; `originals` gives the text for which each label in its tables stands."""
     by_class = Classes()
     for name in ("term", "node"):
         rows = contents.constructors[name]
@@ -60,7 +60,7 @@ def _original(cell: Cell, originals: Mapping[str, str]) -> Literal:
 
 
 def place_classes(by_class: Classes, egraph: EGraph) -> dict[int, int]:
-    """The class of the e-graph that each class of the session is, where there is one."""
+    """For each class of the session the same class of the e-graph, if there is one."""
     index = {node: owner for owner, c in enumerate(egraph.classes) for node in c.nodes}
     places = {owner: egraph.terms[term] for owner, term in by_class.terms.items() if term in egraph.terms}
     lists: dict[int, tuple[int, ...]] = {}
@@ -104,11 +104,11 @@ def _operands(
 _KINDS = {"Var": "an input of the graph", "Weight": "a constant", "Full": "a constant", "Absent": "absent"}
 
 _SHOWN = 5
-"""How many operators of one class are named."""
+"""Operators of one class that a message names, at most, so that it stays one line."""
 
 
 class Words:
-    """Describes one attempt: `cells` are what its variables are bound to, classes by their numbers in `classes`."""
+    """Describes one attempt: `cells` are the values of its variables, in which numbers stand for `classes`."""
 
     def __init__(
         self, attempt: Anchored, cells: Mapping[str, Cell], classes: Classes, encoding: Encoding, tables: Signatures
@@ -125,12 +125,12 @@ class Words:
         return names
 
     def values(self) -> dict[str, str]:
-        """The term that each variable of the rule is bound to."""
+        """For each variable of the rule the text of the term to which it is bound."""
         made_up = ("part.", "any.", ROOT)
         return {name: self._value(name) for name in self.cells if not name.startswith(made_up)}
 
     def failure(self, condition: Condition) -> str:
-        """Why a condition is not met, the variables of those before it bound."""
+        """Why a condition is not met if the conditions before it bind their variables."""
         if condition.kind == "operator":
             return self._operator(condition)
         if condition.kind == "argument":
@@ -141,7 +141,7 @@ class Words:
         return "; ".join((f"{condition.shown}: not known{self._declaration(condition)}", *self._bindings(condition)))
 
     def _declaration(self, condition: Condition) -> str:
-        """The place where the meaning of a function or relation is written."""
+        """The place at which a function or relation is declared, as text; "" if there is none."""
         called = next((n.head for n in (*condition.fact.items, condition.fact) if isinstance(n, Form)), "")
         place = self.tables[called].place if called in self.tables else ""
         return f" (see {place})" if place else ""
@@ -212,7 +212,7 @@ class Words:
         return f"{cell:g}" if isinstance(cell, float) else str(cell)
 
     def _class(self, owner: int) -> str:
-        """A class by its name; by its first e-node where the model has no name for it."""
+        """A class by its name, or by its first e-node if the model has no name for it."""
         if owner in self.names:
             return f"`{self.names[owner]}`"
         rows = self.classes.rows.get(owner, [])
@@ -229,9 +229,9 @@ class Words:
 
 @dataclass(frozen=True)
 class Attempt:
-    """How far a pattern got at a node: `met` of its `conditions` hold, in order, under the bindings `values`.
+    """How far a pattern got at a node: the first `met` of its `conditions` hold under the bindings `values`.
 
-    Where it matches, `failure` is empty; else it says why the next condition is not met.
+    If the pattern matches, `failure` is empty; else it says why the next condition is not met.
     """
 
     pattern: str
@@ -248,10 +248,11 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Result:
-    """What a match at a term makes it equal to: the e-nodes that the rule writes, with their classes, outermost first.
+    """The result of a match at a term: the e-nodes that the rule makes equal to it, with their classes, outermost
+    first.
 
-    It has none where the rule equates the term with one of its operands; it is not `complete` where the e-graph lacks
-    some of them.
+    There are none if the rule equates the term with one of its operands. The result is not `complete` if the e-graph
+    lacks some of the e-nodes.
     """
 
     term: int
@@ -261,9 +262,9 @@ class Result:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The best attempts, on the model as it is and among all that the rules make of it.
+    """The best attempts, `before` on the original model, and `after` among all terms that the rules make of it.
 
-    `after` is None where the time limit came first. `results` are those of matches among all.
+    `after` is None if the time limit came first. `results` are those of matches among all terms.
     """
 
     before: Attempt
@@ -274,7 +275,7 @@ class Diagnosis:
 def diagnose(candidates: Sequence[Rule], terms: Sequence[int], rewriting: Rewriting, seconds: float) -> Diagnosis:
     """Try a rule (with its mirrored variants) at the terms of a node, and tell how the best of them fares.
 
-    Raises OutOfTime where not even the first attempt comes to an end.
+    Raises OutOfTime if not even the first attempt ends in time.
     """
     with Session(seconds) as session:
         probe = _Probe(candidates, terms, rewriting, session)
@@ -298,7 +299,7 @@ class _Candidate:
     anchored: Anchored
     term: int
     fact: str
-    """Says that the root is the term."""
+    """The fact that the root is the term."""
 
     def table(self, stage: str, count: int) -> str:
         """The table of the matches of the first conditions."""
@@ -350,7 +351,7 @@ class _Probe:
         self.session.load(SIMPLIFICATION)
 
     def attempt(self, stage: str) -> Attempt:
-        """How far the best candidate gets."""
+        """The attempt of the candidate that gets farthest."""
         self.session.load(f"(ruleset why.{stage})\n" + "".join(c.program(stage) for c in self.candidates))
         self.session.run(f"why.{stage}")
         numbers = {c: range(1, len(c.anchored.conditions) + 1) for c in self.candidates}
@@ -372,7 +373,7 @@ class _Probe:
         return Attempt(one.pattern.name, met, len(conditions), failure, words.values())
 
     def results(self) -> Iterator[Result]:
-        """What the matches at the node make it equal to, in the e-graph of the optimisation."""
+        """The results of the matches at the node, in the e-graph of the optimisation."""
         recorders = {
             one: make_recorder(one.anchored.pattern, f"why.results.{one.number}", "why.results", self.tables, one.fact)
             for one in self.candidates
@@ -407,7 +408,8 @@ class _ResultWriter:
     def _write(
         self, template: Template, cells: Mapping[str, tuple[str, Cell]], nodes: list[tuple[int, ENode]]
     ) -> int | None:
-        """The class of a template, operands before users among the nodes; None where the e-graph does not have it."""
+        """The class of a template, None if the e-graph does not have it. Appends its e-nodes to `nodes`, operands
+        before users."""
         if isinstance(template, Hole):
             return self.places.get(class_number(cells[template.name][1]))
         assert isinstance(template, Call)
@@ -423,7 +425,8 @@ class _ResultWriter:
     def _operands(
         self, sort: str, template: Template, cells: Mapping[str, tuple[str, Cell]], nodes: list[tuple[int, ENode]]
     ) -> Iterator[int | None]:
-        """The class of an operand; those of a list of operands, which is flat in the e-graph of the optimisation."""
+        """The class of an operand, or the classes of a list of operands, which is flat in the e-graph of the
+        optimisation."""
         while sort == "Ts" and isinstance(template, Call) and template.op == "Cons":
             first, template = template.arguments
             yield self._write(first, cells, nodes)

@@ -18,7 +18,8 @@ from .polynomial import NEGATIVE, POSITIVE, ZERO, Atom, Monomial, Number, Polyno
 
 Answer = Literal["never", "sometimes", "unknown"]
 _LARGEST_EXPONENT = 24
-"""The largest exponent for which powers are written as products, and roots as powers; z3 solves few larger ones."""
+"""The largest exponent for which powers are written as products, and roots as powers; z3 is not asked about larger
+ones."""
 _MOST_SIGNS = 6
 """Signs and truth values in shared terms, at most, for which all cases are written out: 2 or 3 cases for each."""
 _MONOTONE = 4
