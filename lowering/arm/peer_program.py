@@ -17,6 +17,7 @@ import onnxruntime
 MARK, RETURN = 0xD280001F, 0xD65F03C0
 """``movz xzr, #0``, which the plugin takes for the start of region 0, and ``ret``."""
 WARM_UP = 2
+"""Runs before the one that is counted: they allocate memory and fill the caches."""
 
 
 def marker(region: int) -> Callable[[], None]:

@@ -19,6 +19,7 @@ from .integers import equal, less, multiply, truncate
 Expr = Any
 
 _LOG2_E = 1.44269504088896341
+"""log2(e), by which exp(x) becomes a power of two."""
 # ln 2 in two parts, of which the first times a small integer is exact (Cephes, expf.c)
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _EXP = (0.001382013550028205, 0.008368685841560364, 0.04166827350854874, 0.1666652113199234, 0.4999999403953552, 1, 1)
@@ -59,7 +60,9 @@ _LOG = (
 _MISH_REACH = 20.0
 """The x from which on mish(x) is x, in float64 as well."""
 _ROOT_HALF_BITS = 0x3F3504F3
+"""The bits of sqrt(1/2) as a float."""
 _LEAST_NORMAL = 2.0**-126
+"""The least float that is not subnormal."""
 
 
 def dtype_of(x: Expr) -> str:

@@ -22,6 +22,7 @@ _POOLS = POOLS | {"LpPool"}
 _WINDOWS = _POOLS | CONVOLUTIONS - {"ConvTranspose"}
 _RANKS = range(3, 6)
 _AXIS = 1
+"""The axis of the channels, as ONNX has them."""
 
 _COPY = "eqfuse.copy"
 """The attribute of a copy, an operator that no model has."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .plan import Plan
 
 ALIGNMENT = 64
+"""Bytes of a cache line, at multiples of which buffers begin."""
 
 
 def align(size: int) -> int:

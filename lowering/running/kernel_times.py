@@ -25,6 +25,7 @@ from .runner import CompiledModel
 from .turns import Middle, wait_until_idle
 
 _WARM_UP = 3
+"""Runs before those that count: they bring code and weights into the caches."""
 _LEAST_CORRELATED = 3
 """Kernels: of two, every order is a perfect one or its opposite."""
 _LEAST_ROUNDS = 5

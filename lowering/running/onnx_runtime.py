@@ -27,11 +27,13 @@ _TURN = 2e-3
 _MOST_RUNS = 200
 """Runs of a turn at most."""
 _MOST_PAIRS = 400
+"""Pairs of turns at most."""
 _LOOK = 8
 """Pairs between two looks at whether they are enough."""
 _NARROW = 0.008
 """Width of the limits of a ratio that is known well enough: two sessions of one model differ by as much."""
 _PROFILED_RUNS = 15
+"""Runs that are profiled at most."""
 _HALF_TICK = 0.5e-6
 """Seconds. A profile has whole microseconds, rounded down, which takes half of one away on average."""
 _LEAST_SECONDS = 1e-7

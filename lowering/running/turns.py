@@ -11,6 +11,7 @@ from statistics import median, quantiles
 from typing import Any
 
 _WARM_UP = 3
+"""Runs of each before those that count: they bring code and weights into the caches."""
 _WARM_CALLS = 3
 """Calls of a block that are timed, behind one that warms up."""
 _LOOK, _LOOKS = 0.02, 50

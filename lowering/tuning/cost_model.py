@@ -32,7 +32,9 @@ MOST_ROWS = 6000
 WORST_SCORE = -3.0
 """Whatever is slower than the best by more than a factor of 20 is as bad as what failed."""
 _FAILED_WEIGHT = 0.2
+"""The weight of a candidate that failed; the best of a task has 1."""
 _LEAST_WEIGHT = 0.1
+"""The weight of the slowest candidates; others have their share of the best one's speed."""
 _FORMAT = "eqfuse cost model 1"
 Row = Mapping[str, float]
 """Features by name."""
@@ -41,6 +43,7 @@ Matrix = NDArray[np.float32]
 COST_RATIO = "cost_ratio"
 TOTAL = "estimate.total"
 _ROUNDS = 50
+"""Trees that are learned, one after another."""
 _SETTINGS = {
     "objective": "reg:squarederror",
     "tree_method": "hist",

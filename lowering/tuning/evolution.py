@@ -18,7 +18,9 @@ from .records import Record
 from .space import Genome, Space, decisions_of, key_of
 
 POPULATION = 128
+"""Candidates of a generation, none of which is built."""
 GENERATIONS = 3
+"""Generations before the best candidates are proposed."""
 PARENTS = 16
 """How many of the best measured candidates start the population; as many different spaces are remembered."""
 EXPLORATION = 0.1

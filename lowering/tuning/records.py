@@ -25,6 +25,7 @@ from ...support.text import printable
 __all__ = ["Record", "RecordDatabase", "default_path"]
 
 SCHEMA_VERSION = 1
+"""Raise it with every change of the tables."""
 WAIT = 10.0
 """Seconds to wait for other processes."""
 LONGEST_PROBLEM = 500

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from .settings import FIRST_SHARE
 
 BATCH = 8
+"""Trials of a task in one turn."""
 WARM_UP = 4
 """Trials of a task before it is compared with others by what they gained."""
 PAST = 0.2

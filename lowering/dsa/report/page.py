@@ -28,6 +28,7 @@ _BOX, _ROW = 24, 50
 _NARROWEST, _WIDTH = 26, 640
 """Pixels of the narrowest box that holds a number, and of a row, if its boxes need no more."""
 _INSET = 2
+"""Pixels between a box and the place that it has in its row."""
 _ASIDE = 18
 """Lines over boxes keep clear of the numbers in them."""
 

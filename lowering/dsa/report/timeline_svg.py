@@ -29,6 +29,7 @@ _LEFT, _TOP, _RIGHT, _BOTTOM = 76, 44, 64, 22
 _GAP = 8
 """Between clusters."""
 _TICKS = 8
+"""Ticks of the time axis at most: their numbers must not touch."""
 _WIDE = 3.0
 """Pixels from which on a span can be pointed at, and has a title."""
 

@@ -32,7 +32,9 @@ from ..program.instructions import Kernel
 from .compile_worker import TileJob, TileResult
 
 _OPSET = 24
+"""The opset in which operators are written for ONNX Runtime."""
 _IR_VERSION = 10
+"""The version of ONNX's format of these models; every supported ONNX Runtime reads it."""
 
 
 class RuntimeTile:
@@ -135,6 +137,7 @@ Observer = Callable[[str], None]
 _SECONDS = 20.0
 """Seconds that a process has for each of the kernels that it compiles, beside those to start."""
 _START_SECONDS = 60.0
+"""Seconds that a process has to start: it imports TVM."""
 _NARROW = frozenset({"float16", "bfloat16"})
 
 

@@ -32,6 +32,7 @@ from .local_builder import LocalBuilder, LocalPart, LocalSite, Rule, require_who
 _DENOMINATOR = 64
 """Larger ones would fill the part to nearly the whole operand."""
 _EXACT = 1e-9
+"""A scale counts as a fraction if it is at most this share away from it."""
 _SHIFTING = frozenset({"half_pixel", "asymmetric", "pytorch_half_pixel"})
 """How coordinates are found by the scale alone, on axes of more than one element."""
 

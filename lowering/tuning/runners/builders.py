@@ -17,6 +17,7 @@ from ...kernels.messages import Answer, Request
 from ...kernels.pool import SECONDS, compile_candidates, compiling_processes
 
 _CONNECT_SECONDS = 10.0
+"""Seconds that the scheduler of a cluster may take to answer."""
 _POLL = 5.0
 """Seconds between two looks at whether the cluster still has workers."""
 _PATIENCE = 30.0

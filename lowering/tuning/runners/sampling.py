@@ -11,6 +11,7 @@ Run = Callable[[int], float]
 SAMPLE = 1e-3
 """Seconds of one sample, at least."""
 SAMPLES = 10
+"""Samples of a kernel at least, unless it takes longer than `MOST`."""
 ENOUGH = 40e-3
 """Seconds of all samples: one kernel gets `SAMPLES` at least, and goes on until `ENOUGH`."""
 MOST = 0.3
