@@ -77,7 +77,7 @@ int eqfuse_measure(const char *name, int64_t value, int64_t bound, int64_t *size
     return eqfuse_fail("the size %s is %lld, which is not from 0 to %lld", name, (long long)value, (long long)bound);
 }
 
-/* The bytes of a tensor; SIZE_MAX where it has more elements than kernels count. */
+/* The bytes of a tensor; SIZE_MAX if it has more elements than kernels count. */
 static size_t bytes_of(const eqfuse_tensor *tensor) {
     int64_t elements = 1;
     for (int axis = 0; axis < tensor->rank; ++axis) elements = eqfuse_times(elements, tensor->shape[axis]);
@@ -287,7 +287,7 @@ static int bind_port(eqfuse_context *context, int port, void *data) {
     return context->copies[port] ? 0 : eqfuse_fail("there is no memory for a copy of %zu bytes", context->port_bytes[port]);
 }
 
-/* Takes over the memory of an output that grew in a run; 0 where it is as large as the model says. */
+/* Takes over the memory of an output that grew in a run; 0 if it is as large as the model says. */
 static int take_growing(eqfuse_context *context, int output) {
     int port = context->model->input_count + output;
     const eqfuse_growing *growing = &context->growing[port];

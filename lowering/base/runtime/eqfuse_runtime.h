@@ -35,16 +35,16 @@ typedef struct {
 } eqfuse_tensor_info;
 
 /* A context whose loops are shared by that many threads, but not more than there are cores: its own memory, and the
- * weights, which must outlive it and begin at a multiple of EQFUSE_ALIGNMENT. NULL where there is no memory for it. */
+ * weights, which must outlive it and begin at a multiple of EQFUSE_ALIGNMENT. NULL if there is no memory for it. */
 EQFUSE_API eqfuse_context *eqfuse_create(const eqfuse_model *model, const void *weights, int threads);
 EQFUSE_API void eqfuse_destroy(eqfuse_context *context);
 
 /* Sets the shapes of all inputs, for a model with extents of -1, and lays memory out for them; a call with the same
- * shapes as the last one costs nothing. 0, or not 0 where the shapes do not fit each other or the model. */
+ * shapes as the last one costs nothing. 0, or not 0 if the shapes do not fit each other or the model. */
 EQFUSE_API int eqfuse_set_shapes(eqfuse_context *context, const int64_t *const *shapes);
 
-/* The bytes that an output needs, and its shape. Where that depends on the values of inputs, the bytes are the most that it
- * may need, and the shape is known after the run. Where nothing says how large it can get, the bytes are EQFUSE_UNBOUNDED:
+/* The bytes that an output needs, and its shape. If that depends on the values of inputs, the bytes are the most that it
+ * may need, and the shape is known after the run. If nothing says how large it can get, the bytes are EQFUSE_UNBOUNDED:
  * a run takes memory for it itself (the pointer to it among the outputs may be NULL), which eqfuse_output tells, and which
  * is the context's until the next run. */
 EQFUSE_API size_t eqfuse_output_bytes(const eqfuse_context *context, int output);
@@ -59,7 +59,7 @@ EQFUSE_API int eqfuse_run(eqfuse_context *context, const void *const *inputs, vo
 /* Why the last call in this thread failed. */
 EQFUSE_API const char *eqfuse_message(void);
 
-/* A file's content, which is shared with other processes that map it; NULL where it has not this size. The bytes stay
+/* A file's content, which is shared with other processes that map it; NULL if it has not this size. The bytes stay
  * readable until eqfuse_unmap. */
 EQFUSE_API const void *eqfuse_map(const char *path, size_t bytes);
 EQFUSE_API void eqfuse_unmap(const void *content, size_t bytes);
@@ -100,7 +100,7 @@ typedef struct {
 /* A compiled kernel: 0, or not 0 after it reported what is wrong. */
 typedef int (*eqfuse_kernel)(void *self, const eqfuse_argument *arguments, int32_t count, eqfuse_argument *result);
 
-/* What the host program runs for the model: 0, or not 0 where it failed. */
+/* What the host program runs for the model: 0, or not 0 if it failed. */
 typedef int (*eqfuse_callback)(void *user, int number, const eqfuse_argument *arguments, int32_t count);
 
 EQFUSE_API void eqfuse_set_callback(eqfuse_context *context, eqfuse_callback callback, void *user);
@@ -154,7 +154,7 @@ struct eqfuse_context {
     eqfuse_tensor *tensors;     /* one for each buffer */
     eqfuse_argument *arguments; /* those of each step behind those of the step before */
     size_t *port_bytes;         /* that inputs, then outputs, have at most */
-    void **ports;               /* the memory of inputs, then outputs: the caller's, or where that is not aligned, */
+    void **ports;               /* the memory of inputs, then outputs: the caller's, or, if that is not aligned, */
     void **copies;              /* copies; NULL until one is needed */
     eqfuse_growing *growing;    /* one for each input and output */
     eqfuse_watcher watcher;
@@ -175,7 +175,7 @@ void eqfuse_prepare_workspaces(void);
 int eqfuse_fail(const char *format, ...);
 void eqfuse_forget_message(void);
 
-/* What eqfuse_run returns where a branch that is taken cannot run on these shapes of the inputs. */
+/* What eqfuse_run returns if a branch that is taken cannot run on these shapes of the inputs. */
 #define EQFUSE_REFUSED 1
 
 static inline int eqfuse_call(eqfuse_kernel kernel, const eqfuse_argument *arguments, int32_t count) {

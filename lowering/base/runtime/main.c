@@ -18,7 +18,7 @@ typedef struct {
     void *data;
 } tensor;
 
-#define REFUSED 3 /* the exit code where the model does not run on these shapes of the inputs */
+#define REFUSED 3 /* the exit code if the model does not run on these shapes of the inputs */
 
 static void complain(const char *path, const char *problem, int code) {
     fprintf(stderr, "error: %s: %s\n", path, problem);

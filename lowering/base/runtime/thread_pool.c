@@ -194,7 +194,7 @@ static int admit(int helpers) {
   return helpers < pool.admitted ? helpers : pool.admitted;
 }
 
-/* What the caller's time for its parts is told by. Where another process takes the caller's core, its parts take longer
+/* The time that the caller has spent on its parts. If another process takes the caller's core, its parts take longer
    and the helper runs most of them, which alone would not have happened: so only time on a core counts. That clock takes
    twenty times as long to read, and is left alone as long as there is no such process. */
 static int64_t look_at_work(void) { return look_at(pool.pause ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC); }
@@ -250,7 +250,7 @@ static int launch(Loop loop, void *closure, int tasks) {
     }
     STORE(pool.claimed, 0);
   }
-  Environment alone = {NULL, 1}; /* also where the helpers are at a loop of another thread's */
+  Environment alone = {NULL, 1}; /* also if the helpers are at a loop of another thread's */
   return loop(0, &alone, closure);
 }
 

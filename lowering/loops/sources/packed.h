@@ -1,4 +1,4 @@
-/* How compiled models call loops: as they call TVM's kernels. An argument is a DLTensor, or where nobody knows its
+/* How compiled models call loops: as they call TVM's kernels. An argument is a DLTensor, or, if nobody knows its
  * shape before the run, a tensor of tensor.h: then a result says how large it is, and its owner frees the memory. */
 #ifndef EQFUSE_PACKED_H
 #define EQFUSE_PACKED_H
@@ -43,8 +43,8 @@ static inline tensor unpack(const packed_argument *argument) {
     return result;
 }
 
-/* Hands a result over. The shape of a DLTensor is that which it has, or one that it may not exceed where the result is
- * measured; another one is an error, but where there are no elements: a Loop that did not run knows no shape of its rows. */
+/* Hands a result over. The shape of a DLTensor is that which it has, or one that it may not exceed if the result is
+ * measured; another one is an error, unless there are no elements: a Loop that did not run knows no shape of its rows. */
 static inline const char *hand_over(const packed_argument *argument, tensor *result, bool is_measured) {
     if (argument->type_index == PACKED_TENSOR) {
         tensor *to = argument->pointer;
@@ -82,7 +82,7 @@ static inline int64_t eqfuse_least(int64_t a, int64_t b) { return MIN_OF(a, b); 
 
 static inline int64_t eqfuse_greatest(int64_t a, int64_t b) { return MAX_OF(a, b); }
 
-/* Calls a compiled kernel on tensors of these element types (code and bits of each). Where it fails it has said why. */
+/* Calls a compiled kernel on tensors of these element types (code and bits of each). If it fails it has said why. */
 static inline const char *call_kernel(packed_function *kernel, const tensor *const *tensors, const uint8_t (*types)[2],
                                       int32_t count) {
     packed_tensor packed[count];

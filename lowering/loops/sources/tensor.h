@@ -9,11 +9,11 @@
  *     OP_Gather           1 for the operator that the loop is compiled for
  *     OPSET               the version of its operator set
  *     INPUTS, OUTPUTS     how many there are, absent ones too
- *     I0, I1, ... O0, ... the C types of the elements (char where a tensor is absent)
+ *     I0, I1, ... O0, ... the C types of the elements (char if a tensor is absent)
  *     IS_FLOAT(I0)        1 for floating-point types
  *     LOWEST_O0, HIGHEST_O0 the least and the largest element of output 0, infinities included; the same for I0
- *     A_axis              an attribute, by its name, with ONNX's default where the node says nothing: that of the newest
- *                         version where the node's version lacks the attribute. A list is an array of A_axes_count
+ *     A_axis              an attribute, by its name, with ONNX's default if the node says nothing: that of the newest
+ *                         version if the node's version lacks the attribute. A list is an array of A_axes_count
  *                         elements, a tensor too. Without a default a list has none, an integer is ABSENT, and any other
  *                         attribute is not defined.
  */
@@ -50,7 +50,7 @@
 #define IS_BOOL__Bool 2
 #define IS_BOOL_bool 2
 
-/* A dense tensor, row by row. `capacity` bytes are at `data`; where `is_owned`, free() takes them. */
+/* A dense tensor, row by row. `capacity` bytes are at `data`; if `is_owned`, free() takes them. */
 typedef struct {
     void *data;
     int64_t rank;
@@ -105,7 +105,7 @@ static inline int64_t product(int64_t count, const int64_t *extents) {
 
 static inline int64_t count_elements(const tensor *t) { return product(t->rank, t->shape); }
 
-/* Gives the tensor a shape, and memory where it has too little. Its elements are not kept. */
+/* Gives the tensor a shape, and memory if it has too little. Its elements are not kept. */
 static inline const char *allocate(tensor *t, int64_t rank, const int64_t *shape, size_t item) {
     int64_t bytes = (int64_t)item;
     if (rank > MAX_RANK) return "a tensor has too many axes";
@@ -150,7 +150,7 @@ static inline int64_t offset_of(int64_t rank, const int64_t *index, const int64_
     return offset;
 }
 
-/* The shape that ONNX broadcasts two shapes to; the first one is replaced by it. False where they do not fit. */
+/* The shape that ONNX broadcasts two shapes to; the first one is replaced by it. False if they do not fit. */
 static inline bool broadcast_shape(int64_t *rank, int64_t *shape, const tensor *other) {
     int64_t wide = MAX_OF(*rank, other->rank), result[MAX_RANK];
     for (int64_t i = 1; i <= wide; ++i) {
@@ -163,7 +163,7 @@ static inline bool broadcast_shape(int64_t *rank, int64_t *shape, const tensor *
     return true;
 }
 
-/* The strides of a tensor along the axes of a shape that it is broadcast to: 0 where it is repeated. */
+/* The strides of a tensor along the axes of a shape that it is broadcast to: 0 along those in which it is repeated. */
 static inline void broadcast_strides(const tensor *t, int64_t rank, int64_t *strides) {
     int64_t step = 1, skipped = rank - t->rank;
     for (int64_t i = rank - 1; i >= 0; --i) {
@@ -173,13 +173,13 @@ static inline void broadcast_strides(const tensor *t, int64_t rank, int64_t *str
     }
 }
 
-/* An axis or a position counted from 0; -1 where it does not exist. */
+/* An axis or a position counted from 0; -1 if it does not exist. */
 static inline int64_t normal_index(int64_t index, int64_t extent) {
     if (index < 0) index += extent;
     return index >= 0 && index < extent ? index : -1;
 }
 
-/* The shape of a tensor along an axis, and that axis counted from 0; of all elements in a row where it is ABSENT. */
+/* The shape of a tensor along an axis, and that axis counted from 0; of all elements in a row if it is ABSENT. */
 static inline const char *shape_along(const tensor *t, int64_t *axis, int64_t *rank, int64_t *shape) {
     const bool is_whole = *axis != ABSENT;
     *rank = is_whole ? t->rank : 1;
@@ -219,14 +219,14 @@ static inline void share_padding(windows *w, int64_t padding, const char *auto_p
     w->behind = padding - w->before;
 }
 
-/* Pads, where that attribute says so, for one window at each `stride` places. */
+/* Pads, if that attribute says so, for one window at each `stride` places. */
 static inline void pad_same(windows *w, const char *auto_pad) {
     if (strncmp(auto_pad, "SAME", 4) != 0) return;
     const int64_t last = ((w->size + w->stride - 1) / w->stride - 1) * w->stride;
     share_padding(w, MAX_OF(0, last + reach_of(w) - w->size), auto_pad);
 }
 
-/* The offset of the place that a tap of a window is at; false where it lies in the padding. */
+/* The offset of the place that a tap of a window is at; false if it lies in the padding. */
 static inline bool find_place(int64_t axes, const windows *w, const int64_t *at, const int64_t *tap,
                               const int64_t *strides, int64_t *offset) {
     bool inside = true;

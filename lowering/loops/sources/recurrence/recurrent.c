@@ -1,6 +1,6 @@
 /* Operators: RNN GRU LSTM */
 
-/* For parts whose sizes depend on values: where sizes follow from shapes, a recurrence is a kernel. */
+/* For parts whose sizes depend on values: if sizes follow from shapes, a recurrence is a kernel. */
 #if defined OP_RNN
 #define GATES 1
 #define USUAL ((const char *const[]){"Tanh"})
