@@ -23,7 +23,7 @@ from ...ir.sizes import floor_divide, number
 from ...ir.types import Dimension, TensorType
 from ..onnx.nodes import is_standard
 from ..onnx.typing import dtype_name
-from ..onnx.window_sizes import share_transposed_padding, transposed_padding
+from ..onnx.inference_faults import share_transposed_padding, transposed_padding
 from ..shapes.inference import Knowledge
 
 

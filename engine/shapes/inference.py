@@ -38,7 +38,7 @@ from ..onnx.nodes import (
     serialize_for_inference,
 )
 from ..onnx.typing import NAMELESS, constant_type, dtype_of, infer_outputs, tensor_type, type_proto
-from ..onnx.window_sizes import correct_window
+from ..onnx.inference_faults import correct_window
 from .bounds import Bounds
 from .classical import classical_dtypes, is_classical
 from .contributed import infer_by_runtime, is_of_another_domain
