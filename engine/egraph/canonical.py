@@ -21,9 +21,9 @@ from ...ir.operators import OPERATORS, RECURRENT, REDUCTIONS, TO_SHAPES, Attribu
 from ...ir.operators.resize import DEFAULTS as RESIZE_DEFAULTS
 from ...ir.sizes import floor_divide, number
 from ...ir.types import Dimension, TensorType
+from ..onnx.inference_faults import share_transposed_padding, transposed_padding
 from ..onnx.nodes import is_standard
 from ..onnx.typing import dtype_name
-from ..onnx.inference_faults import share_transposed_padding, transposed_padding
 from ..shapes.inference import Knowledge
 
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, numpy_helper
 
 from ...support.deadlines import seconds_left
 from ...support.processes.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
-from .delicate import without_delicate_nodes
+from .inference_faults import without_delicate_nodes
 from .runtime_values import session_options
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]

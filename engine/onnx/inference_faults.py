@@ -1,4 +1,6 @@
-"""Sizes behind windows for which shape inference disagrees with runtimes.
+"""Faults of onnx's shape inference: operators that crash it, and sizes behind windows that runtimes compute otherwise.
+
+Some operators crash the process if an operand has no type. Inference does not get them.
 
 A pool with ``ceil_mode``: no window may begin in the pad at the end. ONNX says so since opset 22, and runtimes never
 had such windows, but shape inference counts them in the older operators. Inference gets such pools without
@@ -17,16 +19,44 @@ from typing import Any
 import onnx
 
 from ...ir.types import TensorType
-from .model import ONNX_DOMAINS
 
+_DELICATE = frozenset({"EyeLike", "RegexFullMatch", "TreeEnsemble", "DictVectorizer", "LabelEncoder"})
+"""In onnx 1.19 to 1.23 the inference of these operators reads an operand's type without a check that it has one."""
 _POOLS = frozenset({"AveragePool", "MaxPool", "LpPool"})
 _SAME = ("SAME_UPPER", "SAME_LOWER")
 _REPLACED = frozenset({"auto_pad", "ceil_mode", "output_shape", "pads"})
 """Attributes that the pads replace."""
 
 
+def without_delicate_nodes(model: onnx.ModelProto, types: Mapping[str, TensorType]) -> onnx.ModelProto:
+    """The model without the nodes whose inference may crash this process: delicate ones with no operand in `types`.
+
+    The types of the other delicate operands are declared, since inference of the operand itself may fail.
+    """
+    if not any(node.op_type in _DELICATE for node in model.graph.node):
+        return model
+    from .typing import dtype_of  # with onnx-ir, which takes a while to import
+
+    safe = onnx.ModelProto()
+    safe.CopyFrom(model)
+    del safe.graph.node[:]
+    values = (*model.graph.value_info, *model.graph.input, *model.graph.output)
+    declared = {value.name for value in values if value.type.WhichOneof("value")}
+    for node in model.graph.node:
+        operand = node.input[0] if node.input else ""
+        if node.op_type not in _DELICATE or operand in types:
+            safe.graph.node.append(node)
+        if node.op_type in _DELICATE and operand in types and operand not in declared:
+            element_type = dtype_of(types[operand].dtype)
+            safe.graph.value_info.append(onnx.helper.make_tensor_value_info(operand, int(element_type), None))
+            declared.add(operand)
+    return safe
+
+
 def correct_window(nodes: Iterable[onnx.NodeProto], types: Mapping[str, TensorType]) -> bool:
     """Rewrite, in place, the first operator whose size shape inference gets wrong; False if there is none."""
+    from .model import ONNX_DOMAINS  # with onnx-ir, which takes a while to import
+
     for node in nodes:
         if node.domain not in ONNX_DOMAINS or (node.op_type not in _POOLS and node.op_type != "ConvTranspose"):
             continue

@@ -23,8 +23,8 @@ from onnx_ir import serde
 from ...ir.sizes import declared_sizes
 from ...ir.types import Dimension, TensorType
 from ...support.errors import ModelError
-from ..onnx.delicate import without_delicate_nodes
 from ..onnx.evaluation import Arrays, evaluate, evaluate_by_reference
+from ..onnx.inference_faults import correct_window, without_delicate_nodes
 from ..onnx.model import Model, elements, first_line
 from ..onnx.nodes import (
     INFERRED_KEY,
@@ -38,7 +38,6 @@ from ..onnx.nodes import (
     serialize_for_inference,
 )
 from ..onnx.typing import NAMELESS, constant_type, dtype_of, infer_outputs, tensor_type, type_proto
-from ..onnx.inference_faults import correct_window
 from .bounds import Bounds
 from .classical import classical_dtypes, is_classical
 from .contributed import infer_by_runtime, is_of_another_domain

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import inliner, numpy_helper, shape_inference
 
 from ....ir.operators import CONVOLUTIONS, POOLS, RECURRENT, VIEWS
-from ...onnx.delicate import without_delicate_nodes
+from ...onnx.inference_faults import without_delicate_nodes
 from ...onnx.nodes import RANDOM_OPERATORS
 from .skim import has_data
 
