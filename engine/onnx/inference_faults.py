@@ -19,6 +19,7 @@ from typing import Any
 import onnx
 
 from ...ir.types import TensorType
+from .model import ONNX_DOMAINS
 
 _DELICATE = frozenset({"EyeLike", "RegexFullMatch", "TreeEnsemble", "DictVectorizer", "LabelEncoder"})
 """In onnx 1.19 to 1.23 the inference of these operators reads an operand's type without a check that it has one."""
@@ -55,8 +56,6 @@ def without_delicate_nodes(model: onnx.ModelProto, types: Mapping[str, TensorTyp
 
 def correct_window(nodes: Iterable[onnx.NodeProto], types: Mapping[str, TensorType]) -> bool:
     """Rewrite, in place, the first operator whose size shape inference gets wrong; False if there is none."""
-    from .model import ONNX_DOMAINS  # with onnx-ir, which takes a while to import
-
     for node in nodes:
         if node.domain not in ONNX_DOMAINS or (node.op_type not in _POOLS and node.op_type != "ConvTranspose"):
             continue
