@@ -129,7 +129,7 @@ Array = np.ndarray[Any, Any]
 CONSTANTS = "constants.bin"
 """The file from which the assembler takes the constants; it is beside the C file, and not needed afterwards."""
 _ALIGNMENT = 64
-"""Bytes: every constant begins at a multiple."""
+"""Bytes, at a multiple of which every constant begins."""
 _TEXT = """\
 {headers}
 {constants}

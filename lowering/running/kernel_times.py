@@ -27,7 +27,7 @@ from .turns import Middle, wait_until_idle
 _WARM_UP = 3
 """Runs before those that count: they bring code and weights into the caches."""
 _LEAST_CORRELATED = 3
-"""Kernels: of two, every order is a perfect one or its opposite."""
+"""Kernels that a correlation takes at least: of two, every order is a perfect one or its opposite."""
 _LEAST_ROUNDS = 5
 """Runs of each of several bundles that are timed in turns: a median of fewer is not worth much."""
 

@@ -42,7 +42,7 @@ FAR = 4.0
 """A schedule is estimated to be far off above this multiple of the least cycles: then stages are tried, too, as they
 always are for the rule that fits everything."""
 FEWEST_CYCLES = 2000.0
-"""Below this, about a call of a kernel, a schedule is not asked for a better one."""
+"""Cycles, about those of a call of a kernel, below which no better schedule is looked for."""
 CLEARLY = 1.3
 """The factor by which stages have to be estimated to be better, for estimates are rough."""
 _MATCHES = {convolution_chain.__name__: find_map_chain}

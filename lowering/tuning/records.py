@@ -29,7 +29,7 @@ SCHEMA_VERSION = 1
 WAIT = 10.0
 """Seconds to wait for other processes."""
 LONGEST_PROBLEM = 500
-"""Characters that are kept of one."""
+"""Characters of a problem that are kept at most."""
 _APPLICATION = 0x65716674  # "eqft", in SQLite's header
 
 _SCHEMA = (

@@ -18,9 +18,10 @@ BATCH = 8
 WARM_UP = 4
 """Trials of a task before it is compared with others by what they gained."""
 PAST = 0.2
-"""How much of the gradient is what the last trials gained; the rest is what the next ones may (Ansor's alpha)."""
+"""The share of the gradient that the gains of the last trials have; the rest is what the next ones may gain (Ansor's
+alpha)."""
 WINDOW = 16
-"""The last trials, for what they gained; and after as many without any, half as much is hoped for."""
+"""The last trials, whose gains count as the recent ones; after as many without any gain, half as much is expected."""
 NOTICEABLE = 0.01
 """An improvement by a smaller share counts as none."""
 

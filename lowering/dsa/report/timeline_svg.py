@@ -27,7 +27,7 @@ COLOURS = {
 _WIDTH, _ROW, _BAR = 1200, 14, 11
 _LEFT, _TOP, _RIGHT, _BOTTOM = 76, 44, 64, 22
 _GAP = 8
-"""Between clusters."""
+"""Pixels between the rows of two clusters."""
 _TICKS = 8
 """Ticks of the time axis at most: their numbers must not touch."""
 _WIDE = 3.0

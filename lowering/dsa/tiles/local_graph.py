@@ -30,7 +30,7 @@ from ..network.graph import Network
 from .local_builder import LocalBuilder, LocalPart, LocalSite, Rule, require_whole
 
 _DENOMINATOR = 64
-"""Larger ones would fill the part to nearly the whole operand."""
+"""The largest denominator of a scale: larger ones would fill the part to nearly the whole operand."""
 _EXACT = 1e-9
 """A scale counts as a fraction if it is at most this share away from it."""
 _SHIFTING = frozenset({"half_pixel", "asymmetric", "pytorch_half_pixel"})

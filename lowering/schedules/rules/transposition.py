@@ -32,7 +32,7 @@ from ..tiling.tiles import FLOAT_BYTES
 from .pointwise import decide_parallel, inline_pointwise, schedule_pointwise
 
 FEWEST_LANES = 4
-"""Narrower tiles take more instructions than moving the elements one by one."""
+"""Lanes of the narrowest tile: narrower ones take more instructions than moving the elements one by one."""
 _INDEX = "int32"
 
 

@@ -22,11 +22,12 @@ share, and spills them: by 288, a 3x3 convolution of 3 to 24 channels took 526 u
 UNROLL_BUDGETS = (36, UNROLLED_BROADCASTS, 144, UNROLLED_PRODUCTS, 576)
 """The budgets that a search tries, in the same unit."""
 UNROLLED_WINDOW = 25
-"""Windows of more elements keep loops over them."""
+"""Elements of the largest window that is unrolled; loops over larger ones stay."""
 DEEP = 8
 """Steps of a reduction from which on one loop over them costs less than what LLVM spills without any."""
 PARALLEL_CYCLES = 12_000
-"""About 3 us on the device `host`, several times what handing parts of a loop to other threads takes."""
+"""Cycles from which on threads share the work: about 3 us on the device `host`, several times what handing parts of a
+loop to other threads takes."""
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ SAMPLES = 10
 ENOUGH = 40e-3
 """Seconds of all samples: one kernel gets `SAMPLES` at least, and goes on until `ENOUGH`."""
 MOST = 0.3
-"""Seconds after which a kernel that is slow has shown it."""
+"""Seconds of samples after which a slow kernel gets no more of them."""
 PAIRS = 15
 """Rounds of a comparison, at least; it goes on until `ENOUGH` for each kernel."""
 FEWEST, LONG = 4, 2.0
-"""Rounds of a comparison of kernels that take `LONG` seconds each in these."""
+"""Rounds of a comparison at least, and the seconds of each kernel after which it ends all the same."""
 
 _GROWTH = 16
 """A first guess from one call may be far too high, never by more than this."""
