@@ -35,7 +35,7 @@ def feature_maps() -> onnx.ModelProto:
 
 
 def pictures() -> onnx.ModelProto:
-    """A map of few channels becomes a picture of three colours, as where an image is enlarged."""
+    """A map of few channels becomes a picture of three colours, as when an image is enlarged."""
     nodes = [
         node("Conv", ["x", "w1"], ["a"], pads=[1, 1, 1, 1]),
         node("Relu", ["a"], ["r"]),

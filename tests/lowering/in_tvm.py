@@ -84,7 +84,7 @@ def _run(compiled: Any, graph: OperatorGraph, function: KernelFunction, call: Ca
 
 
 def in_onnx_runtime(call: Call) -> dict[str, Array]:
-    """The outputs of a model by name; by ONNX's reference where the runtime has no kernel."""
+    """The outputs of a model by name; by ONNX's reference if the runtime has no kernel."""
     names = [o.name for o in call.model.graph.output]
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

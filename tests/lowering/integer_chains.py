@@ -1,5 +1,5 @@
 """Chains of operators at the ends of integer types, with floats and truth values on the way, and their results by
-Python's numbers: in two's complement, and as ONNX Runtime has them where ONNX does not say."""
+Python's numbers: in two's complement, and as ONNX Runtime has them if ONNX does not say."""
 
 from __future__ import annotations
 
@@ -340,7 +340,7 @@ def _draw_float(generator: np.random.Generator, dtype: str) -> Step:
 
 
 def _pick(generator: np.random.Generator, numbers: Sequence[int]) -> int:
-    """One of the numbers, of which numpy would make floats where no type of its own holds all."""
+    """One of the numbers, of which numpy would make floats if no type of its own holds all."""
     return numbers[int(generator.integers(len(numbers)))]
 
 

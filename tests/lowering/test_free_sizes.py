@@ -255,7 +255,7 @@ def test_refuses_empty_maps_as_the_runtime_does(maps: tuple[Run, Run]) -> None:
 
 
 def branches() -> onnx.ModelProto:
-    """Where a condition holds a window needs at least 5 columns, and elsewhere the columns are dropped: there is 1."""
+    """If a condition holds a window needs at least 5 columns, and elsewhere the columns are dropped: there is 1."""
     then = helper.make_graph([node("Conv", ["x", "w"], ["a"]), node("ReduceMean", ["a"], ["m"], axes=[2], keepdims=0)],
                              "then", [], [helper.make_tensor_value_info("m", 1, None)])  # fmt: skip
     other = helper.make_graph([node("Exp", ["x"], ["e"]), node("Squeeze", ["e", "two"], ["s"])],

@@ -148,7 +148,7 @@ def write_chains(model: onnx.ModelProto, chains: Sequence[Chain], folder: Path, 
 
 
 def in_onnx_runtime(chain: Chain) -> Array | None:
-    """The result of ONNX Runtime, as the model is written; None where it has no kernel for a type."""
+    """The result of ONNX Runtime, as the model is written; None if it has no kernel for a type."""
     model = model_of([chain])
     content, options = model.SerializeToString(), session_options()
     try:

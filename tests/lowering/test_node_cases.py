@@ -1,4 +1,4 @@
-"""Every ONNX backend node test gives what it expects: in TVM where its operators have a lowering, and as plain loops.
+"""Every ONNX backend node test gives what it expects: in TVM if its operators have a lowering, and as plain loops.
 
 Those that can be neither are skipped with the reason, and counted.
 """
@@ -35,7 +35,7 @@ INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "QL
 
 
 def obstacle(call: Call) -> str | None:
-    """Why a model cannot be compiled; None where it can."""
+    """Why a model cannot be compiled; None if it can."""
     try:
         graph = call.graph
     except ModelError as error:
@@ -70,7 +70,7 @@ def spelled_out(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def of_tensors(tested: Case) -> str | None:
-    """Why a case is not of tensors that are compiled yet; None where it is."""
+    """Why a case is not of tensors that are compiled yet; None if it is."""
     values = (*tested.inputs, *tested.expected)
     if not all(isinstance(value, np.ndarray) for value in values):
         return "no tensors"

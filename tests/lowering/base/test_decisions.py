@@ -1,4 +1,4 @@
-"""The decisions of a schedule: sites, their options, and wanted decisions that are taken where they can be."""
+"""The decisions of a schedule: sites, their options, and wanted decisions that are taken if they can be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison of a compiled model with the original, where no float64 run of the candidate can be had."""
+"""The comparison of a compiled model with the original, if no float64 run of the candidate can be had."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_rounding_of_weights_behind_a_mean_which_cancels_that_of_the_inputs(
 
 
 def shifted(by: Any) -> onnx.ModelProto:
-    """The input; of what is above 50, the digits that are left where so many times as much is added and taken away."""
+    """The input; of what is above 50, the digits that are left if that many times as much is added and taken away."""
     nodes = [
         helper.make_node("Sub", ["x", "high"], ["above"]),
         helper.make_node("Relu", ["above"], ["large"]),

@@ -118,7 +118,7 @@ def all_of(network: Network, members: tuple[int, ...], value: int) -> Tile:
 def one(
     op: str, *shapes: tuple[int, ...], opset: int = 17, outputs: int = 1, stored: Any = None, **attributes: Any
 ) -> Layer:
-    """A node by itself. `stored` are further inputs, constants, None where one is absent."""
+    """A node by itself. `stored` are further inputs, constants, None if one is absent."""
     constants = {f"c{n}": array for n, array in enumerate(stored or ()) if array is not None}
     further = ["" if array is None else f"c{n}" for n, array in enumerate(stored or ())]
     names = [f"x{i}" for i in range(len(shapes))]

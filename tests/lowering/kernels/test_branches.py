@@ -1,4 +1,4 @@
-"""Steps of branches run only where their condition holds, in an order in which it is known."""
+"""Steps of branches run only if their condition holds, in an order in which it is known."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ARM_TARGET = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a7
 
 
 def test_accumulators_of_many_wide_vectors_stay_in_registers() -> None:
-    """28 vectors of 64 bytes: TVM alone takes them from the heap, where LLVM sets them to zero by memset."""
+    """28 vectors of 64 bytes: TVM alone takes them from the heap, and LLVM sets them to zero there by memset."""
     trace = Trace({"tile": "c1 r0 14x2x16", "unroll": "288"})
     scheduled = next(list_candidates(matmul(56, 40, 64), SERVER, 1, with_rules=True))(trace)
     assert scheduled is not None

@@ -1,4 +1,4 @@
-"""Operators that read the shape of their result from a tensor, where that is computed from sizes of the call."""
+"""Operators that read the shape of their result from a tensor that is computed from sizes of the call."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ def test_scores_of_another_rank_bound_no_boxes() -> None:
 
 
 def decoded() -> onnx.ModelProto:
-    """A state after at most `most` steps, fewer where its mean leaves 0.3, the steps' products, and their numbers."""
+    """A state after at most `most` steps, fewer if its mean leaves 0.3, the steps' products, and their numbers."""
     value, node = helper.make_tensor_value_info, helper.make_node
     steps = [
         node("MatMul", ["s", "w"], ["p"]), node("Tanh", ["p"], ["next"]), node("Neg", ["next"], ["row"]),

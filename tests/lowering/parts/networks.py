@@ -19,11 +19,11 @@ from ..small_models import Array, model
 
 Shape = tuple[int, ...]
 CHANNELS, COLUMNS = 8, 12
-"""Of the inputs: channels of the maps, columns of the rows."""
+"""Channels of the input maps, columns of the input rows."""
 SIZES: Sequence[Mapping[str, int]] = ({"N": 1, "H": 6, "W": 8, "L": 7}, {"N": 2, "H": 9, "W": 5, "L": 4})
-"""Of the dimensions, where they are dynamic; the first ones also where they are static."""
+"""Sizes of the dimensions if they are dynamic; the first ones also if they are static."""
 MOST_EXTENT = 40
-"""Of an axis along which values are joined."""
+"""The most elements of an axis along which values are joined."""
 _STEPS = 8
 """Operators that are drawn for a tree, beside those that a step needs several of."""
 
@@ -204,7 +204,7 @@ class Tree:
 
 
 Function = Callable[[Builder, Value, int], Value | None]
-"""Adds the nodes of a function of a value, which may change its extent along the axis; None where it does not fit."""
+"""Adds the nodes of a function of a value, which may change its extent along the axis; None if it does not fit."""
 
 
 def _elementwise(op: str) -> Function:

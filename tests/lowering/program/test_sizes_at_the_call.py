@@ -131,7 +131,7 @@ def test_products_that_32_bits_do_not_hold_are_refused(length: int, tmp_path: Pa
 
 
 def test_results_inside_of_kernels_are_counted() -> None:
-    """The products of all pairs of rows are no tensor where they are summed at once."""
+    """The products of all pairs of rows are no tensor if they are summed at once."""
     nodes = [
         helper.make_node("Unsqueeze", ["x", "first"], ["a"]),
         helper.make_node("Unsqueeze", ["x", "second"], ["b"]),

@@ -21,7 +21,7 @@ from eqfuse.lowering.schedules.base.blocks import walk
 Shape = tuple[int, ...]
 HOST: Device = load_device("host")
 SERVER: Device = load_device("x86-64-v4")
-"""For tests of estimates and scripts, where nothing runs: their numbers are the same on every machine."""
+"""A device for tests of estimates and scripts, which run nothing: their numbers are the same on every machine."""
 ARM: Device = load_device("arm-cortex-a76")
 TARGET: dict[str, Any] = target_of("host", threads=2).description
 REFERENCE: dict[str, Any] = TARGET | {"opt-level": 0}

@@ -193,7 +193,7 @@ def test_candidates_that_fail_do_not_end_the_search() -> None:
 
 
 def nest(decisions: Mapping[str, str]) -> tuple[DecisionSite, ...]:
-    """A rule that has a second site only where the first took "1"."""
+    """A rule that has a second site only if the first took "1"."""
     trace = Trace(decisions)
     if trace.decide_number("kind", range(2), lambda number: 1.0 + number):
         trace.decide_number("inner", range(4), lambda number: 1.0 + number)

@@ -1,4 +1,4 @@
-"""Tasks of kernels whose sizes vary: they are measured at typical ones."""
+"""Tasks of kernels whose sizes vary: they are measured at those that are optimised for."""
 
 from __future__ import annotations
 

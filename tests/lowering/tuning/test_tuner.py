@@ -123,14 +123,14 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 @pytest.fixture(scope="module")
 def saving(bench: Bench) -> tuple[Tuned, MadeUp]:
-    """A search where the joined kernel is the faster one."""
+    """A search in which the joined kernel is the faster one."""
     runner = MadeUp(joined=0.5)
     return bench.search(runner, Settings(TRIALS)), runner
 
 
 @pytest.fixture(scope="module")
 def costing(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tuned, MadeUp]:
-    """One where it is much slower."""
+    """A search in which it is much slower."""
     runner = MadeUp(joined=20.0)
     return bench.elsewhere(tmp_path_factory.mktemp("costing")).search(runner, Settings(TRIALS)), runner
 
@@ -247,7 +247,7 @@ def test_kernels_are_joined_when_half_of_the_time_is_used(
 
 
 def test_a_kernel_whose_constants_come_from_farther_is_another_task(bench: Bench, tmp_path: Path) -> None:
-    """On this machine, where they are as far away as in the model."""
+    """On this machine constants are as far away as in the model."""
     database = RecordDatabase.open(tmp_path / "tuning.db")
     near, far = (
         MeasurementSetup(TARGET, Schedules(), MadeUp(1.0, name=LOCAL), database, tmp_path, between=size)

@@ -1,4 +1,4 @@
-"""Where weights pass through."""
+"""The memories that weights pass through."""
 
 from __future__ import annotations
 

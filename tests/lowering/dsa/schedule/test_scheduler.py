@@ -90,7 +90,7 @@ def test_dependences_are_complete(case: Case) -> None:
 @PROPERTY
 @given(cases())
 def test_no_edge_is_redundant(case: Case) -> None:
-    """Between two instances there is an edge only where one makes what the other reads."""
+    """Between two instances there is an edge only if one makes what the other reads."""
     graph = scheduled(case).graph
     for index, producers in enumerate(graph.producers):
         for producer in producers:

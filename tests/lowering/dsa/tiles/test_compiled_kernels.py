@@ -19,7 +19,7 @@ OLD = ("Softmax of old", "Slice back", "Max of three")
 
 
 def middle(layer: Layer) -> Tile:
-    """A tile of a part of the first result, off the borders where there is room."""
+    """A tile of a part of the first result, off the borders if there is room."""
     network = layer.network
     result = network.graph.operators[0].outputs[0]
     box = tuple((n // 3, n - n // 4) for n in network.shapes[result])

@@ -24,7 +24,7 @@ def depthwise(
     shape: tuple[Any, ...], kernel: int, stride: int = 1, pads: Pads = (1, 1, 1, 1), outputs: Any = (0, 0)
 ) -> Any:
     """A depthwise convolution in NHWC, with bias and relu; `pads` are top, left, bottom and right, `outputs` the
-    variables for the rows and columns of its result where those of `shape` are variables."""
+    variables for the rows and columns of its result if those of `shape` are variables."""
     top, left, bottom, right = pads
     x = te.placeholder(shape, name="x")
     w = te.placeholder((shape[3], 1, kernel, kernel), name="w")
