@@ -53,6 +53,11 @@ def rebuild(node: Statement, change: Callable[[Statement], Statement]) -> Statem
     return node
 
 
+def has_annotated_loop(node: Statement, annotation: str) -> bool:
+    """Whether a loop in a statement has an annotation of that name."""
+    return any(annotation in loop.annotations for loop in list_statements(node, tirx.For))
+
+
 def list_statements(node: Statement, kind: type) -> Iterator[Statement]:
     """The statements of a kind in a statement, itself included, each before those inside of it."""
     if isinstance(node, kind):

@@ -12,7 +12,7 @@ from tvm.s_tir import stmt as s_stmt
 
 from ..base.blocks import walk
 from ..base.nodes import Expression, Statement
-from ..base.rewriting import conjuncts, list_statements, rebuild
+from ..base.rewriting import conjuncts, has_annotated_loop, list_statements, rebuild
 from ..base.tiled import Tiled
 
 BOUNDED = "eqfuse.bounded"
@@ -21,6 +21,9 @@ BOUNDED = "eqfuse.bounded"
 
 def end_with_axes(tiled: Tiled) -> Tiled:
     """The pass: annotated loops end with their axes, if these are no whole number of tiles for every call."""
+    draft = tiled.draft
+    if not has_annotated_loop(draft.function.body, BOUNDED):
+        return tiled
 
     def rewrite(node: Statement) -> Statement:
         rebuilt = rebuild(node, rewrite)
@@ -35,7 +38,6 @@ def end_with_axes(tiled: Tiled) -> Tiled:
             extent = tirx.min(extent, end)
         return tirx.For(rebuilt.loop_var, rebuilt.min, extent, rebuilt.kind, _without(body, set(ends)))
 
-    draft = tiled.draft
     return replace(tiled, draft=draft.with_body(rewrite(draft.function.body)))
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from tvm import ir, tirx
 
 from ..base.nodes import Statement
-from ..base.rewriting import rebuild
+from ..base.rewriting import has_annotated_loop, rebuild
 from ..base.tiled import Tiled
 
 OUTLINED = "eqfuse.apart"
@@ -27,6 +27,8 @@ def outline_loops(tiled: Tiled) -> Tiled:
     Something has to follow such a loop where it stands: TVM's debug information is wrong otherwise.
     """
     draft = tiled.draft
+    if not has_annotated_loop(draft.function.body, OUTLINED):
+        return tiled
     return replace(tiled, draft=draft.with_body(_outline(draft.function.body)))
 
 
