@@ -14,7 +14,7 @@ from ..operation import dimension_size
 from ..size_relations import MOST_ELEMENTS, Relation, RelationName
 from ..sizes import ONE, Size, dimension_as_size, elements, number, symbol
 from ..types import TensorType
-from . import FILTERS, MATRIX_PRODUCTS, OPERATORS, POOLS, RECURRENT, VIEWS
+from . import CONVOLUTIONS, FILTERS, MATRIX_PRODUCTS, OPERATORS, POOLS, RECURRENT, VIEWS
 from .graph_maps import index_maps_of
 
 _OTHER_SIZES = (64, 32, 16, 256, 512, 96, 48, 224, 8, 4, 2, 1)
@@ -108,7 +108,7 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
     elif operator.op in FILTERS or operator.op in POOLS:
         yield from _windows(operator, shapes[0])
         yield from _parameters(operator, graph, shapes, output)
-    elif row.category == "normalization":
+    elif row.category == "normalization" or operator.op in CONVOLUTIONS:
         yield from _parameters(operator, graph, shapes, output)
     elif operator.op in VIEWS and types[0] is not None and result is not None:
         before, after = elements(types[0]), elements(result)
@@ -158,6 +158,18 @@ def _parameters(
                 yield size, "equal", output[index.number]
             elif isinstance(index, Reduction):
                 yield size, "equal", summed.setdefault(index.number, size)
+    if operator.op in CONVOLUTIONS and operator.attributes.get("group", 1) != 1:
+        yield from _grouped_channels(operator, shapes, output)
+
+
+def _grouped_channels(operator: Operator, shapes: Sequence[tuple[Size, ...] | None], output: tuple[Size, ...]) -> Pairs:
+    """Each filter of a convolution is for the channels of one group, of the data or of a transposed one's result."""
+    data, filters, group = shapes[0], shapes[1], operator.attributes["group"]
+    if data is None or filters is None or not isinstance(group, int):
+        return
+    if operator.op not in FILTERS:
+        yield filters[0], "equal", data[1]
+    yield filters[1] * number(group), "equal", (data if operator.op in FILTERS else output)[1]
 
 
 def _sequences(operator: Operator, shapes: Sequence[tuple[Size, ...] | None]) -> Pairs:
