@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import eqfuse
+from eqfuse.lowering.plan.manifest import BACK_ENDS
 
 PACKAGE = "eqfuse"
 LAYERS = (
@@ -34,7 +35,7 @@ PROCESSES = "support/processes"
 """The folder that starts processes and hands work to them."""
 OWN_PROCESSES = {"driver/session/verdicts.py", "lowering/running/throughput.py"}
 """Modules with a process that outlives its parent, and with threads that stand for clients."""
-DOORS = {"lowering/dsa": "back_end"}
+DOORS = {f"lowering/{name}": "back_end" for name in BACK_ENDS}
 """Folders that come after all others beside them, and of which other layers import only this module."""
 NOT_LAYERS = frozenset({"tests", "benchmarks", "examples", "docs", "build", "dist", "models"})
 
