@@ -62,7 +62,7 @@ class ModelCounts:
 
     @property
     def inference(self) -> Counts:
-        """All that one inference executes."""
+        """The counts of all that one inference executes."""
         return self.model + self.outside
 
 

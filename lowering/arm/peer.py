@@ -18,7 +18,7 @@ from .emulate import count_regions, find_counting_emulator, processor_of
 
 PROGRAM = Path(__file__).with_name("peer_program.py")
 REGION = 1
-"""What `PROGRAM` marks one inference with."""
+"""The number of the region that `PROGRAM` marks one inference with."""
 _PYTHON = Path("usr/bin/python3")
 _PACKAGES = Path("usr/lib/python3/dist-packages")
 _SAME_EVERY_TIME = ("PYTHONHASHSEED=0", "PYTHONDONTWRITEBYTECODE=1")

@@ -149,7 +149,7 @@ def _find_unknown(graph: OperatorGraph, value: int) -> int | None:
 
 
 def outputs_of(weights: Weights, graph: OperatorGraph) -> tuple[Port, ...]:
-    """What a compiled model gives, in order. An output is made by an operator, or it is an input or a constant."""
+    """The outputs of a compiled model, in order. An output is made by an operator, or it is an input or a constant."""
     return tuple(_output(str(value.name), weights, graph) for value in weights.model.graph.outputs)
 
 

@@ -33,7 +33,7 @@ class Runnable(Protocol):
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """What to give."""
+        """The inputs to give."""
         ...
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def call_for_verdict(
     *arguments: Parameters.args,
     **named: Parameters.kwargs,
 ) -> Outcome:
-    """What a comparison with an original finds in a process of its own, which may crash or never end.
+    """The findings of a comparison with an original in a process of its own, which may crash or never end.
 
     Compiled code runs in yet another one. Raises VerificationError if there is no answer within `limit` seconds.
     """

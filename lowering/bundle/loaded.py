@@ -28,12 +28,12 @@ class LoadedModel(ABC):
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """What to give."""
+        """The inputs to give."""
         return self.manifest.inputs
 
     @property
     def outputs(self) -> tuple[Port, ...]:
-        """What comes out."""
+        """The outputs."""
         return self.manifest.outputs
 
     def __repr__(self) -> str:

@@ -92,8 +92,8 @@ _FACTORS = 24
 
 @dataclass(frozen=True)
 class RecurrenceBuffers:
-    """What a recurrence reads and writes, by name: ``z`` and ``r``; ``b`` (the bias of a GRU's new state), ``lengths``,
-    ``h``, ``c`` and ``p`` if there are; ``states``, ``last`` and ``last_cell`` if anything reads them."""
+    """The buffers that a recurrence reads and writes, by name: ``z`` and ``r``; ``b`` (the bias of a GRU's new state),
+    ``lengths``, ``h``, ``c`` and ``p`` if there are; ``states``, ``last`` and ``last_cell`` if anything reads them."""
 
     reads: Mapping[str, Any]
     writes: Mapping[str, Any]
@@ -154,7 +154,7 @@ class _RecurrenceLoops:
         return self.allocated[-1]
 
     def body(self) -> Any:
-        """All of it."""
+        """The loops of all steps."""
         packing = [self._pack()] if self.packed is not None and len(self.buffers.reads["r"].shape) > 2 else []
         same = len(set(self.cell.activations)) == 1
         kind = tirx.ForKind.PARALLEL if self.tiling.shared == "directions" else tirx.ForKind.SERIAL
@@ -301,7 +301,7 @@ class _RecurrenceLoops:
         return s_stmt.SBlockRealize([], True, s_stmt.SBlock([], [], [], "tile", body, None, [sums]))
 
     def _input(self, place: _StepTile, gate: int, r: Any, unit: Any) -> Any:
-        """What the sum of a gate begins with."""
+        """The number that the sum of a gate begins with."""
         hidden, row = self.cell.hidden, place.row + r
         if self.cell.linear_before_reset and self.cell.kind == "GRU" and gate == 2:
             bias = self.buffers.reads.get("b")
@@ -309,7 +309,7 @@ class _RecurrenceLoops:
         return self._product(place, row, gate, place.unit + unit)
 
     def _product(self, place: _StepTile, row: Any, gate: int, unit: Any) -> Any:
-        """What the input adds to a gate."""
+        """The number that the input adds to a gate."""
         return self.buffers.reads["z"][place.d, self.time(place, row), row, gate * self.cell.hidden + unit]
 
     def _sum(self, place: _StepTile, number: int, sums: Any, rows: int) -> list[Any]:
@@ -339,7 +339,7 @@ class _RecurrenceLoops:
         return loops + ([some(whole * unrolled, rest)] if rest else [])
 
     def _state(self, place: _StepTile, number: int, r: Any, k: Any) -> Any:
-        """What a weight is multiplied with."""
+        """The number that a weight is multiplied with."""
         if number == 1:
             return self.reset[place.d, place.row + r, k]
         return self.h[place.d, place.parity, place.row + r, k]
@@ -357,7 +357,7 @@ class _RecurrenceLoops:
     def _unit(
         self, place: _StepTile, row: Any, unit: Any, number: int, sums: Sequence[Any], functions: tuple[Activation, ...]
     ) -> Any:
-        """What a pass makes of the sums of a unit's gates."""
+        """Store the results that a pass makes of the sums of a unit's gates."""
         steps = statements.StatementList()
         gates = Gates(self.cell, functions, steps.keep)
 

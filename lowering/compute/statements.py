@@ -56,5 +56,5 @@ class StatementList:
         self.statements.append(tirx.BufferStore(buffer, value, list(indices)))
 
     def finish(self) -> Any:
-        """All of it as one statement."""
+        """The whole sequence as one statement."""
         return sequence(self.statements)

@@ -50,7 +50,7 @@ _STORED_AS = {"float16": 2, "bfloat16": 4, "float32": 4, "float64": 8}
 
 @dataclass(frozen=True)
 class Demands:
-    """What to make for an accelerator: `batch` and `floats` are the model's own if None."""
+    """The settings of a program for an accelerator: `batch` and `floats` are the model's own if None."""
 
     device: DsaDevice
     batch: int | None = None

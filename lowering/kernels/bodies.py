@@ -145,7 +145,7 @@ class LoopKernels:
 def _signature(
     graph: OperatorGraph, last: frozenset[int], members: Members, call: KernelCall | KernelFunction
 ) -> KernelSignature:
-    """What a kernel takes and gives. Constants may be packed: no size follows from their shapes."""
+    """The operands and results of a kernel. Constants may be packed: no size follows from their shapes."""
 
     def extents(value: int) -> tuple[int | Size, ...]:
         shape = known_type(graph, value).shape or ()
@@ -231,7 +231,7 @@ def _with_constants(
 
 
 def _reads(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
-    """What nodes read, those of their bodies too."""
+    """The values that nodes read, those of their bodies, too."""
     for node in nodes:
         yield from filter(None, node.input)
         for body in _bodies(node):

@@ -109,13 +109,13 @@ def split_branches(graph: OperatorGraph, groups: Sequence[tuple[int, ...]]) -> t
 
 
 def operator_guards(graph: OperatorGraph) -> list[frozenset[Guard]]:
-    """What each operator runs under."""
+    """The conditions that each operator runs under."""
     return _find_guards(graph, [_Use.of_operator(operator) for operator in graph.operators])
 
 
 @dataclass(frozen=True)
 class _Use:
-    """What a step or operator reads and writes; of an If, `choices` are the values of each branch."""
+    """The values that a step or operator reads and writes; of an If, `choices` are the values of each branch."""
 
     read: tuple[int, ...]
     written: tuple[int, ...]

@@ -121,7 +121,7 @@ class CompiledKernels:
         return tuple(step for step in self.steps if isinstance(step, Fallback))
 
     def named_steps(self) -> Iterator[tuple[str, Members]]:
-        """What runs, in running order: the symbol of a kernel or the name of a fallback, and its operators."""
+        """The steps in running order: the symbol of a kernel or the name of a fallback, and its operators."""
         numbers = itertools.count()
         for step in self.steps:
             if isinstance(step, KernelCall | LoopCall):
@@ -205,7 +205,7 @@ def compile_kernels(
 def _make_requests(
     distinct: DistinctKernels, keys: Mapping[str, str], choices: Choices, target: Target, folder: Path
 ) -> list[Request]:
-    """What the compiling processes are asked for: an object file in `folder` for each function."""
+    """The requests to the compiling processes: an object file in `folder` for each function."""
     return [
         Request(
             name, tvm.ir.save_json(function), target.device, target.description, str(folder / f"{name}.o"),

@@ -105,7 +105,7 @@ class SizeNodes:
 
 
 _PREFIX = "eqfuse.size"
-"""What the names of values begin with; a number follows."""
+"""The prefix of the names of values; a number follows."""
 
 
 _NAMED_OPERATORS = 4
@@ -338,7 +338,7 @@ def _compute_targets(
 
 
 def _target(node: onnx.NodeProto, graph: OperatorGraph, operator: Operator, weights: Weights) -> list[Extent]:
-    """What an input says that the shape of a result depends on."""
+    """The elements of the input that the shape of a result depends on."""
     shape = _extents(graph, operator.outputs[0])
     if node.op_type == "Tile" and operator.inputs[0] is not None:
         before = _extents(graph, operator.inputs[0])

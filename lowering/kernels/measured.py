@@ -28,7 +28,7 @@ from ...support.errors import ModelError
 from ..plan.sizes import size_of, upper_bound
 
 PREFIX = "measured_"
-"""What the names of such sizes begin with."""
+"""The prefix of the names of such sizes."""
 _NO_LARGER = frozenset({"Slice", "TopK", "Compress", "Split", "Unique"})
 """Operators none of whose axes is longer in a result than in the first input."""
 

@@ -43,7 +43,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Choices:
-    """What is decided about kernels in place of the device model, by the keys of their tasks (`task_key`).
+    """Choices for kernels in place of those of the device model, by the keys of their tasks (`task_key`).
 
     `decisions` of their schedules, and schedule rules that they are `without`. ONNX Runtime runs the kernels all of
     whose operators are in `runtime`; the reason goes into the bundle. The `plain` values are stored in ONNX's order,

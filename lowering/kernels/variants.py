@@ -97,7 +97,7 @@ class KernelPartition:
 def list_variants(
     graph: OperatorGraph, members: Members, answer: Answer, last: Collection[int] = ()
 ) -> Iterator[Variant]:
-    """What else may be tried for a kernel that was compiled with this `answer`: what is likely first.
+    """The variants to try for a kernel that was compiled with this `answer`, the likeliest first.
 
     Parts that have at most one anchor op and either move data or compute; its schedule rule's other algorithms; the
     next rule; each operator by itself; ONNX's order for maps, if the kernel reads or writes such that are stored with
@@ -122,7 +122,7 @@ def list_variants(
 
 
 def values_at_ends(graph: OperatorGraph, members: Members) -> frozenset[int]:
-    """What a kernel reads and writes."""
+    """The values that a kernel reads and writes."""
     return frozenset((*graph.inputs_of(members), *graph.outputs_of(members)))
 
 

@@ -28,13 +28,13 @@ def loop_files() -> Mapping[str, Path]:
 
 @cache
 def header() -> str:
-    """What every loop is written with."""
+    """The header that every loop is written with."""
     return (_FOLDER / "tensor.h").read_text(encoding="utf-8")
 
 
 @cache
 def control_flow() -> str:
-    """What Loop and Scan are written with."""
+    """The header that Loop and Scan are written with."""
     return (_FOLDER / "control_flow.h").read_text(encoding="utf-8")
 
 

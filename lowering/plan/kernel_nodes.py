@@ -47,5 +47,5 @@ def make_kernel_node(
 
 
 def signature_of(node: onnx.NodeProto) -> KernelSignature:
-    """What `make_kernel_node` was given."""
+    """The signature that `make_kernel_node` was given."""
     return msgspec.json.decode(node.attribute[0].s, type=KernelSignature)

@@ -34,15 +34,16 @@ LIBRARY = "model.so"
 WEIGHTS = "weights.bin"
 PLAN = "plan.json"
 PROGRAM = "program.json"
-"""What runs: a library that this machine loads, and its weights; of a C project for another one the plan of its steps;
-or a program for an accelerator, which a simulator executes."""
+"""The form of the bundle: a library that this machine loads, and its weights; of a C project for another one the plan
+of its steps; or a program for an accelerator, which a simulator executes."""
 
 Count = Annotated[int, Meta(ge=0)]
 
 
 @dataclass(frozen=True)
 class Platform:
-    """What the library runs on: the target's name, LLVM's names of it, and the instruction sets that it may use."""
+    """The processor that the library runs on: the target's name, LLVM's names of it, and the instruction sets that it
+    may use."""
 
     name: str
     architecture: str

@@ -13,7 +13,7 @@ _SERVICES = (
     "__TVMBackendParallelLaunch", "__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace",
     "TVMFFIErrorSetRaisedFromCStrParts",
 )  # fmt: skip
-"""What TVM's objects call, or hold empty pointers of."""
+"""The symbols that TVM's objects call, or hold empty pointers of."""
 _KERNEL = "__tvm_ffi_"
 
 

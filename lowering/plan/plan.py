@@ -17,9 +17,9 @@ from ..base.elements import ELEMENT_TYPES, ElementType
 from .sizes import Demand, Solution, names_in, solve_sizes
 
 CALLBACK = "eqfuse.fallback."
-"""What the names of callbacks begin with, before their numbers."""
+"""The prefix of the names of callbacks, before their numbers."""
 LOOP = "loop_"
-"""What the names of plain loops begin with; those of kernels begin otherwise."""
+"""The prefix of the names of plain loops; those of kernels begin otherwise."""
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -192,7 +192,7 @@ class Requirement:
 
     @property
     def text(self) -> str:
-        """What is wrong if it does not hold."""
+        """The message if it does not hold."""
         return f"{self.operator}: {self.relation.text} for these shapes of the inputs"
 
 
@@ -214,7 +214,7 @@ class Plan:
     views: tuple[View, ...] = ()
     branches: tuple[Branch, ...] = ()
     requirements: tuple[Requirement, ...] = ()
-    """What the sizes of a call have to fulfil, as far as they follow from the shapes of its inputs."""
+    """The requirements for the sizes of a call, as far as they follow from the shapes of its inputs."""
 
     def __post_init__(self) -> None:
         for index, buffer in enumerate(self.buffers):

@@ -114,7 +114,7 @@ class Demand:
 
 
 def solve_sizes(shapes: Sequence[Sequence[Extent]]) -> list[Solution | Demand]:
-    """What the sizes of inputs of these shapes say, in an order to compute it.
+    """The sizes and demands that follow from inputs of these shapes, in an order to compute them.
 
     Raises ValueError with the name of a size that does not follow from them.
     """

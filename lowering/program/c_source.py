@@ -180,7 +180,7 @@ class _Source:
 
     @cached_property
     def sizes(self) -> SizeCode:
-        """What depends on the shapes of a call."""
+        """The code that depends on the shapes of a call."""
         return SizeCode(self.plan)
 
     @cached_property

@@ -48,7 +48,7 @@ class EmulatedModel:
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """What to give."""
+        """The inputs to give."""
         return self.manifest.inputs
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
@@ -57,7 +57,7 @@ class EmulatedModel:
         return {port.name: result for port, result in zip(self.manifest.outputs, results, strict=True)}
 
     def count(self, inputs: Mapping[str, Any]) -> ModelCounts:
-        """What the second inference of a run executes, on one core. Raises UsageError as `run` does, ToolError."""
+        """Counts of the second inference of a run, on one core. Raises UsageError as `run` does, ToolError."""
         return count_example(self.executable, self.plan, self._fit(inputs), self.target.device)
 
     def _fit(self, inputs: Mapping[str, Any]) -> list[Array]:

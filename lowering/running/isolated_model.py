@@ -173,7 +173,7 @@ class IsolatedKernels:
         self._seconds = seconds
 
     def run(self, symbol: str, arguments: Sequence[Array], results: Sequence[Port]) -> list[Array]:
-        """What a kernel makes of the arguments. Raises CrashError, and LoweringError if it refuses them."""
+        """The results of a kernel for the arguments. Raises CrashError, and LoweringError if it refuses them."""
         return call_isolated(self._seconds, _run_kernel, self._key, symbol, arguments, results)
 
 

@@ -115,7 +115,7 @@ class CompiledModel(LoadedModel):
         return np.frombuffer(content, np.uint8)
 
     def _fallback(self, entry: FallbackEntry) -> Fallback:
-        """What the library calls."""
+        """The functions that the library calls."""
         import onnxruntime
 
         from ...engine.onnx.runtime_values import run_on_arrays

@@ -46,7 +46,7 @@ FEWEST_CYCLES = 2000.0
 CLEARLY = 1.3
 """The factor by which stages have to be estimated to be better, for estimates are rough."""
 _MATCHES = {convolution_chain.__name__: find_map_chain}
-"""What says whether a rule matches, for rules of which this can be had without a schedule."""
+"""The functions that say whether a rule matches, for rules that can tell without a schedule."""
 
 __all__ = [
     "CONSTANTS", "PASSES", "RULES", "Draft", "Repack", "Rule", "Scheduled", "Trace", "apply_rule", "fallback",

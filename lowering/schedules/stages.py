@@ -38,7 +38,7 @@ from .passes.tails import separate_scopes
 from .tiling.tiles import FLOAT_BYTES
 
 STAGES = "stages"
-"""What the names of these schedules begin with; the rules of the stages follow."""
+"""The prefix of the names of these schedules; the rules of the stages follow."""
 MOST_CUTS = 6
 """Cuts that are tried, together and each alone; those that hand over least."""
 HANDED_OVER = 1 / 16

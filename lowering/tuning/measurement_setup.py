@@ -136,7 +136,7 @@ class MeasurementSetup:
         return self.database.of(self._name(task), self.device, self.runner.name, self.versions)
 
     def _name(self, task: Task) -> str:
-        """What records of the task are kept under: one whose constants come from nearer is another one."""
+        """The key of the task's records: a task whose constants come from nearer is another one."""
         if self.runner.name != LOCAL or not task.constants:
             return task.key
         return f"{task.key}/{(min(self.between, MOST_BETWEEN) >> 20).bit_length()}"

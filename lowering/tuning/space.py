@@ -59,7 +59,7 @@ class Space:
     # --- candidates, decisions and rows
 
     def decisions(self, genome: Genome) -> dict[str, str]:
-        """What to ask a schedule rule for, in normal form (see `decisions_of`)."""
+        """The decisions to ask a schedule rule for, in normal form (see `decisions_of`)."""
         taken = zip(self.labels, genome, strict=True)
         return dict(sorted((name, labels[index]) for (name, labels), index in taken if index))
 

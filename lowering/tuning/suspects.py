@@ -56,7 +56,7 @@ class Suspect:
         return frozenset(member for call in self.calls for member in call)
 
     def list_variants(self, prepared: CompiledKernels) -> list[Variant]:
-        """What to try for it, the likeliest first."""
+        """The variants to try for it, the likeliest first."""
         if self.doubted:
             return [self.apart]
         last = () if self.problem else prepared.channels_last  # a layout is judged with its neighbours: not when wrong

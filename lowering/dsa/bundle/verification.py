@@ -118,7 +118,7 @@ def verify_program(original: Original, model: SimulatedModel, demand: Demand = D
 
 
 def _run_program(model: SimulatedModel, baselines: Sequence[Baseline], samples: int) -> list[list[dict[str, Any]]]:
-    """What the program makes of the inputs of each run of the original: a list for each chunk of the samples."""
+    """The program's outputs for the inputs of each run of the original: a list for each chunk of the samples."""
     section, chunks = model.section, len(baselines)
     count = max(1, samples // section.allocation.per_cluster)
     input_axes, output_axes = ({wire.port: wire.axis for wire in wires} for wires in (section.inputs, section.outputs))

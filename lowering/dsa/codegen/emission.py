@@ -98,7 +98,7 @@ class View(NamedTuple):
 
 
 class _Tenant(NamedTuple):
-    """Who has the bytes from `start` to `stop` of a memory."""
+    """The owner of the bytes from `start` to `stop` of a memory."""
 
     start: int
     stop: int
@@ -177,7 +177,7 @@ class Emission:
         self.add(instruction, [view for _, view in inputs], outputs)
 
     def barrier(self) -> None:
-        """All engines so far wait for each other."""
+        """Make all engines so far wait for each other."""
         engines = tuple(sorted(self.engines, key=lambda engine: engine.order))
         if engines:
             self.instructions.append(Barrier(engines))

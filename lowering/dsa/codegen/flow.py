@@ -89,7 +89,7 @@ class Flow:
         return [None if core is None else core.made.get(part.value) for core in step.cores]
 
     def box(self, part: Part) -> Box:
-        """All of a part."""
+        """The box of a whole part."""
         return self.graph.instances[part.instance].needed[part.value]
 
     def last_step(self, part: Part) -> int:

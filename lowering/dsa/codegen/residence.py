@@ -151,7 +151,7 @@ class Planner:
         return {key: each for key, each in arrivals.items() if each.count > 1 and key not in self.streamed}
 
     def _residents(self, arrivals: Mapping[Part, Arrival]) -> Iterator[tuple[Part, bool, Resident]]:
-        """All that wants to be in LB, and whether it is an arrival."""
+        """All candidates for LB, and whether each is an arrival."""
         for part, home in self.homes.items():
             if home is Level.LB:
                 yield part, False, self._resident(part, self._sizes(part.value, self.flow.fragments[part]))

@@ -104,8 +104,8 @@ class Staging:
         return address, False
 
     def _replaceable(self) -> list[Hashable]:
-        """What may go: not the latest, up to half of the room. It may not have been hoisted yet, and what replaces it
-        could not be loaded ahead."""
+        """The weights that may go: not the latest ones, up to half of the room. They may not have been hoisted yet, and
+        those that replace them could not be loaded ahead."""
         recent = sorted(self.held, key=lambda key: -self.touched[key])
         total = 0
         for index, key in enumerate(recent):

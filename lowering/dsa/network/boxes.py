@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 
 def whole(shape: Iterable[int]) -> Box:
-    """All of a tensor."""
+    """The box of a whole tensor."""
     return tuple((0, extent) for extent in shape)
 
 
@@ -55,7 +55,8 @@ def long_axes(box: Box) -> list[int]:
 
 
 def counterpart(part: Box, whole: Box, other: Box) -> Box | None:
-    """What `part` is of `whole`, of another tensor's box; None if they differ in more than axes of one element."""
+    """The part of `other`, another tensor's box, that corresponds to `part` of `whole`; None if the boxes differ in
+    more than axes of one element."""
     axes, others = long_axes(whole), long_axes(other)
     if [whole[axis] for axis in axes] != [other[axis] for axis in others]:
         return None

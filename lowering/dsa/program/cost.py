@@ -128,7 +128,8 @@ class Cost:
         return (rows // period * sum(beats) + sum(beats[: rows % period])) * beat
 
     def links(self, movement: Movement) -> tuple[Link, ...]:
-        """What a transfer shares with others. Bytes between LB and anything else cross the ports of the GB."""
+        """The links that a transfer shares with others. Bytes between LB and anything else cross the ports of the
+        GB."""
         memories = tuple([region.memory for region in (*movement.reads, *movement.writes)])
         if memories not in self._links:
             self._links[memories] = _links(memories)

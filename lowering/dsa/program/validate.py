@@ -245,7 +245,7 @@ class Shadow:
         return [_pair(owner) for owner in set(owners.tolist())]
 
     def pieces(self, region: Region) -> Iterator[Piece]:
-        """What the region holds: for each writer and buffer, the first run of bytes."""
+        """The contents of a region: for each writer and buffer, the first run of bytes."""
         cells = self._numbers(region)
         owners = self._owner[cells]
         new = (owners[1:] != owners[:-1]) | (cells[1:] != cells[:-1] + 1)

@@ -51,7 +51,7 @@ def _events(timeline: Timeline, threads: dict[Engine, int]) -> Iterator[dict[str
 
 
 def kind_of(instruction: Instruction) -> str:
-    """What colours and categories go by: the kind of a transfer, ``gather``, the first unit of a compute, or
+    """The category and colour of an instruction: the kind of a transfer, ``gather``, the first unit of a compute, or
     ``barrier``.
     """
     match instruction:

@@ -63,7 +63,7 @@ class MemoryUse:
 
 
 def memory_use(graph: InstanceGraph, order: Sequence[int]) -> MemoryUse:
-    """What outputs of instances take while instances run, from when they are made until they are last read.
+    """Bytes that outputs of instances take while instances run, from when they are made until they are last read.
 
     What the instance that runs needs for itself is left out: it is the same in every order.
     """

@@ -83,7 +83,8 @@ class Pieces:
 
 
 def probes(network: Network, subgraph: SubGraph, axis: int) -> Iterator[Mapping[int, Box]]:
-    """What the smallest and the next part along an axis of the primary output need: enough to see what moves."""
+    """The needs of the smallest and the next part along an axis of the primary output: enough to see which parts
+    move."""
     shape = network.shapes[subgraph.primary]
     extent = shape[axis]
     factors = [extent if a == axis else 1 for a in range(len(shape))]

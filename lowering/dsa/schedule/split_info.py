@@ -66,12 +66,12 @@ class Split:
 
     @property
     def rank(self) -> tuple[Level, int]:
-        """What rules (i) and (ii) compare: a sub-graph that does not fit LB has no finite factor for it."""
+        """The value that rules (i) and (ii) compare: a sub-graph that does not fit LB has no finite factor for it."""
         return self.level, self.factor
 
 
 def preference(info: SplitInfo) -> tuple[int, int, int]:
-    """What equation 1 wants the lexicographical maximum of: (n_d, -f_d, -d)."""
+    """The tuple of which equation 1 wants the lexicographical maximum: (n_d, -f_d, -d)."""
     return info.ops, -info.factor, -info.dimension
 
 

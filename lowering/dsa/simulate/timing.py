@@ -137,7 +137,7 @@ class _Run:
     pending: list[int] = field(default_factory=list)
     followers: list[list[int]] = field(default_factory=list)
     next_users: dict[tuple[int, int], list[int]] = field(default_factory=dict)
-    """What starts after a kernel has used a unit, by the kernel and the number of the unit."""
+    """Instructions that start after a kernel has used a unit, by the kernel and the number of the unit."""
     networks: dict[tuple[Link, ...], _Network] = field(default_factory=dict)
     flowing: dict[int, _Network] = field(default_factory=dict)
     """Where the transfers whose latency is over have their flows."""

@@ -35,7 +35,7 @@ MOVES = frozenset(
         "GatherND", "GatherElements", "ScatterND", "ScatterElements", "Cast",
     }
 )  # fmt: skip
-"""What only moves elements: part of how others are read and written, unless there are no others."""
+"""Operators that only move elements: part of how others are read and written, unless there are no others."""
 
 _FACTORS: Mapping[str, int] = {
     **dict.fromkeys(("Div", "Reciprocal", "Sqrt", "Mod"), 4),
@@ -65,7 +65,7 @@ and a product (1); a normalisation two sums with their differences and squares (
 
 
 def work_of(graph: OperatorGraph, device: DsaDevice) -> tuple[Work, ...]:
-    """What each unit does that is used, at least one.
+    """The work of each unit that is used, at least one.
 
     All of them are of one place: of the core, or, if the matrix unit that a tile needs is the cluster's, of the
     cluster. Of a unit that is not there its work is left to one that is; what follows a product in a cluster without a

@@ -87,7 +87,7 @@ class BlockInfo:
 
     @property
     def write(self) -> BufferAccess:
-        """What it writes; of a block with several results, the first one."""
+        """The access that it writes; of a block with several results, the first one."""
         return self.writes[0]
 
     @property
@@ -138,7 +138,7 @@ class BlockInfo:
 
 
 Inspected = dict[Any, "BlockInfo"]
-"""What is known of the blocks of schedules of one function, by their statements, which never change."""
+"""Descriptions of the blocks of schedules of one function, by their statements, which never change."""
 
 
 def find_blocks(schedule: s_tir.Schedule, inspected: Inspected | None = None) -> list[BlockInfo]:

@@ -96,12 +96,12 @@ class SymbolicExtent:
 
 
 def number_of(extent: Any) -> Any:
-    """What an extent counts in estimates."""
+    """The number that an extent counts in estimates."""
     return extent.typical if isinstance(extent, SymbolicExtent) else extent
 
 
 def expression_of(extent: Any) -> Any:
-    """What an extent is in code: a number (``int``), or its expression."""
+    """The extent in code: a number (``int``), or its expression."""
     return extent.expression if isinstance(extent, SymbolicExtent) else extent
 
 

@@ -39,7 +39,7 @@ class Tiled:
     tails: Literal["overlap", "guard", "none"] = "overlap"
     """Guarded tiles move back, or keep their guards if a dynamic extent needs them, or there are none."""
     conditions: tuple[Expression, ...] = ()
-    """What else has to hold for these tiles: if a condition or a dynamic extent does not, `smaller` runs."""
+    """Further conditions for these tiles: if a condition or a dynamic extent does not, `smaller` runs."""
     smaller: Tiled | None = None
     """The same function by smaller tiles, with the same parameters in the same layouts."""
     outside: PaddedMap | None = None

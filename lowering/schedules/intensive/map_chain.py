@@ -137,7 +137,7 @@ def _reads_plainly(block: BlockInfo, anchor: BlockInfo) -> bool:
 
 
 Front = tuple[Stage | None, Window | None, int]
-"""What is in front of a reduction: a stage that copies, the window, and how many borders there are."""
+"""The front of a reduction: a stage that copies, the window, and how many borders there are."""
 
 
 def _find_front(draft: Draft, anchor: BlockInfo, stages: Sequence[Stage]) -> Front | None:

@@ -184,7 +184,8 @@ def data_name(stage: Stage) -> str:
 
 
 def _part_shape(access: BufferAccess, block: BlockInfo, limits: Sequence[int]) -> list[int]:
-    """What some rows and channels reach: all of a dimension that neither image, row nor channel picks from."""
+    """The elements that some rows and channels reach: all of a dimension that neither image, row nor channel picks
+    from."""
     analyzer, shape = sym.Analyzer(), []
     for index, used, extent in zip(access.indices, access.iterators, access.shape, strict=True):
         if not used & {IMAGE, ROW, CHANNEL}:

@@ -27,12 +27,12 @@ Pass = Callable[[Tiled], Tiled]
 PASSES: tuple[Pass, ...] = (
     end_with_axes, overlap_tails, leave_out_taps, peel_borders, fetch_ahead, outline_loops,
 )  # fmt: skip
-"""What is applied to the loops of every rule, in this order."""
+"""The passes over the loops of every rule, in this order."""
 PASSES_OF_TILES = PASSES[:3]
-"""What smaller tiles have behind them before `overlap_tails` of the usual ones makes both one function."""
+"""The passes over smaller tiles, before `overlap_tails` of the usual ones makes both one function."""
 REFUSALS = (s_tir.ScheduleError, RuntimeError, TypeError)
-"""What a rule or a pass raises if the rule does not match after all: TypeError if an extent is dynamic that has to be a
-number."""
+"""The errors of a rule or a pass if the rule does not match after all: TypeError if an extent is dynamic that has to be
+a number."""
 
 
 def apply_rule(rule: Rule, draft: Draft) -> Scheduled | None:

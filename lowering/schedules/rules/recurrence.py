@@ -134,7 +134,8 @@ def _best_pass(
 
 
 def _choose_shared(cell: RecurrentCell, plan: RecurrencePlan, draft: Draft, steps: int) -> str:
-    """What threads share: directions, which meet at the end only, or the units of each step, which meet in each."""
+    """The work that threads share: directions, which meet at the end only, or the units of each step, which meet in
+    each."""
     if draft.threads == 1:
         return ""
     if len(cell.reverse) > 1 and steps * plan.cycles >= PARALLEL_CYCLES:

@@ -32,7 +32,7 @@ loop to other threads takes."""
 
 @dataclass(frozen=True)
 class TilePlan:
-    """What to vectorise (iterator `column`, an index into the block), the row axis `row`, and the tile.
+    """The axis to vectorise (iterator `column`, an index into the block), the row axis `row`, and the tile.
 
     Loops over the iterators `taps` of a window stand in front of those over the rest of the reduction.
     """

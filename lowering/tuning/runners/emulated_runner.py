@@ -1,4 +1,4 @@
-"""What kernels for 64-bit Arm would take, from what they execute on QEMU's counting emulator: no board is needed."""
+"""Estimated times of kernels for 64-bit Arm, from counts of QEMU's emulator: no board is needed."""
 
 from __future__ import annotations
 
