@@ -272,7 +272,7 @@ def _explain_conflict(rule: Rule, sample: Sample, conflict: Conflict) -> Counter
     made = None if sample.symbols else next(iter(right_sides(rule, sample)), None)
     if function and sample.symbols:
         names = ", ".join(f"n{-symbol}" for symbol in sample.symbols)
-        reason += f" where sizes are symbolic ({names})"
+        reason += f" if sizes are symbolic ({names})"
     elif function and made is not None:
         reason += f": {describe_types(sample, made)}"
     term = "; ".join(readable(root) for root in sample.roots)

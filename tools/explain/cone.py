@@ -90,7 +90,7 @@ def build_cone(forms: TwoForms, rewriting: Rewriting, depth: int | None, *, neig
 
     `neighbours` adds the other users of its terms, because some rules look at siblings.
     """
-    builder = _Builder(forms, rewriting.encoding, rewriting.egraph, depth)
+    builder = _ConeBuilder(forms, rewriting.encoding, rewriting.egraph, depth)
     builder.collect([forms.original], level=0)
     if neighbours:
         builder.collect(list(builder.neighbours()), level=1)
@@ -98,7 +98,7 @@ def build_cone(forms: TwoForms, rewriting: Rewriting, depth: int | None, *, neig
 
 
 @dataclass
-class _Builder:
+class _ConeBuilder:
     forms: TwoForms
     encoding: Encoding
     egraph: EGraph

@@ -168,7 +168,7 @@ class Recorder:
 
 def make_recorder(pattern: Pattern, table: str, ruleset: str, tables: Signatures, anchor: str = "") -> Recorder:
     """The recorder of a pattern; `anchor` is a further fact. Raises Unclear."""
-    builder = _Builder(tables, find_definitions(pattern.facts, tables), variable_sorts(pattern.facts, tables))
+    builder = _TemplateBuilder(tables, find_definitions(pattern.facts, tables), variable_sorts(pattern.facts, tables))
     equations = tuple(builder.equation(*union) for union in pattern.unions)
     columns = builder.columns
     sorts = " ".join(columns.values())
@@ -181,7 +181,7 @@ def make_recorder(pattern: Pattern, table: str, ruleset: str, tables: Signatures
 
 
 @dataclass
-class _Builder:
+class _TemplateBuilder:
     tables: Signatures
     defined: Mapping[str, Form]
     sorts: Mapping[str, str]

@@ -25,8 +25,8 @@ from .extremes import smallest_and_largest
 from .numeric import Counterexample, blank_counterexample
 from .onnx_oracle import Oracle
 
-CANCELS = "the right side loses all digits by cancellation where the left side keeps them"
-"""The beginning of the reason for which this test refutes a rule."""
+_CANCELS = "the right side loses all digits by cancellation although the left side keeps them"
+"""The reason for which this test refutes a rule."""
 _DRAWS = 32
 """Choices of elements for a sample."""
 _EXPONENTS = (-27.0, 20.0)
@@ -129,7 +129,7 @@ def _compare(
         places = np.argwhere(kept & _is_near(left, truth.left, _KEPT) & ~_is_near(right, truth.left, _LOST))
         if len(places):
             at = tuple(map(int, places[0]))
-            blank = blank_counterexample(evaluation, f"{CANCELS} (float32)")
+            blank = blank_counterexample(evaluation, f"{_CANCELS} (float32)")
             where = f"[{', '.join(map(str, at))}]"
             return replace(blank, where=where, left=str(left[at]), right=str(right[at]))
     return None

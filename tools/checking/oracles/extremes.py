@@ -253,7 +253,7 @@ def _confirm(
     if not len(places):
         return None
     at = tuple(map(int, places[0]))
-    reason = f"{LEAVES_RANGE} {bounds.dtype} where the left side stays far inside it: the rule is approx"
+    reason = f"{LEAVES_RANGE} {bounds.dtype} although the left side stays far inside it: the rule is approx"
     blank = blank_counterexample(evaluation, reason)
     where = f"[{', '.join(map(str, at))}]"
     return replace(blank, where=where, left=str(sides[0][at]), right=str(sides[1][at]))

@@ -330,7 +330,7 @@ def _unequal_bits(evaluation: Evaluation, left: Array, right: Array, at: tuple[i
 
 
 def _meaningless(evaluation: Evaluation, error: str) -> Counterexample:
-    blank = blank_counterexample(evaluation, f"the right side has no meaning where the left has: {error}")
+    blank = blank_counterexample(evaluation, f"the right side has no meaning although the left side has one: {error}")
     after = Placement(evaluation.sample, evaluation.fired).after()
     return replace(blank, made="; ".join(map(readable, after)))
 
@@ -340,7 +340,7 @@ def blank_counterexample(evaluation: Evaluation, reason: str) -> Counterexample:
     sample = evaluation.sample
     if sample.open_axes:
         places = ", ".join(f"axis {axis} of {name}" for name, axis in sample.open_axes)
-        reason = f"{reason}, where the rule fires on a symbolic size: {places}"
+        reason = f"{reason}; the rule fires on a symbolic size: {places}"
     used = {leaf.name: leaf.type.dtype for leaf in sample.leaves if leaf.kind in ("Var", "Weight")}
     term = "; ".join(readable(root) for root in sample.roots)
     with np.errstate(all="ignore"):  # elements of a wider type are shown as the rule's own type holds them

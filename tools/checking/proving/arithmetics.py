@@ -113,7 +113,7 @@ def _limit_size(compute: Callable[[], Array]) -> Array:
 
 @dataclass(frozen=True)
 class Word:
-    """A number of some bits (a z3 bit vector) or a truth value (a z3 Boolean), and where it is defined."""
+    """A number of some bits (a z3 bit vector) or a truth value (a z3 Boolean), and when it is defined."""
 
     term: Any
     defined: tuple[Any, ...] = ()

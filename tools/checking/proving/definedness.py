@@ -1,4 +1,4 @@
-"""Where a symbolic number is defined: conditions on polynomials, all of which must hold."""
+"""Whether a symbolic number is defined: conditions on polynomials, all of which must hold."""
 
 from __future__ import annotations
 

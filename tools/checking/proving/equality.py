@@ -47,9 +47,10 @@ class Assumption:
 class EqualityProof:
     """Whether two arrays are equal wherever the left one is defined, and defined for the same values of leaves.
 
-    `needs`: the proof needs the assumptions. `failure` is the part without a proof: the ``value``, that the right side
-    is defined where the left is (``right-undefined``), or that the left is where the right is (``left-undefined``).
-    ``refuted`` comes with a `counterexample`: values of leaf elements at which both sides were computed.
+    `needs`: the proof needs the assumptions. `failure` is the part without a proof: that the values are equal
+    (``value``), that the right side is defined if the left is (``right-undefined``), or that the left side is defined
+    if the right is (``left-undefined``). ``refuted`` comes with a `counterexample`: values of leaf elements at which
+    both sides were computed.
     """
 
     outcome: Outcome

@@ -1,4 +1,4 @@
-"""Symbolic real numbers: a value in normal form, and where it is defined."""
+"""Symbolic real numbers: a value in normal form, and the conditions under which it is defined."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class Sample:
 
 
 @dataclass
-class _Builder:
+class _SampleBuilder:
     """Builds the terms of one sample, operands first."""
 
     left_side: LeftSide
@@ -464,7 +464,7 @@ def draw_sample(
         dtype = long_in or ("float32" if floating else random.choice(_possible_types(left_side)))
         most = max(MAX_LONG_ELEMENTS, size) if long_in else MAX_ELEMENTS
         is_extreme = random.random() < _EXTREME_SHARE
-        builder = _Builder(left_side, random, dtype, most, is_extreme, has_digits)
+        builder = _SampleBuilder(left_side, random, dtype, most, is_extreme, has_digits)
         wish = Type(long_shape(random, size), dtype) if long_in else None
         for variable in (*left_side.roots(), *left_side.tensors):
             builder.build(variable, wish)

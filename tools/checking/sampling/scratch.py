@@ -74,7 +74,7 @@ class EgglogPanicError(Exception):
 
 
 EGGLOG_ADVICE = (
-    "a fault of egglog, which fails where vec-set or vec-remove is out of range (ask vec-get for the same index)"
+    "a fault of egglog, which fails if vec-set or vec-remove is out of range (ask vec-get for the same index)"
 )
 
 
