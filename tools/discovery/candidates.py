@@ -118,7 +118,7 @@ class Enumeration:
     def _key(self, term: Node) -> bytes | None:
         if not names_of(term) and term != parse_term(ONE):
             return None
-        values = [where.value(term) for where in (*self.random, self.positive)]
+        values = [setting.value(term) for setting in (*self.random, self.positive)]
         return b"".join(fingerprint(v) for v in values if v is not None) if all(v is not None for v in values) else None
 
     def _pair(self, one: Node, other: Node, level: int) -> Iterator[Pair]:

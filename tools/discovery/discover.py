@@ -140,7 +140,9 @@ class Discovery:
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class _GuardedPair:
+    """A pair under the conditions predicted for it, and the question whether it follows from the rules so far."""
+
     pair: Pair
     guards: Guards
     question: Question
@@ -189,15 +191,15 @@ class _Search:
             self.report(f"{domain.dtype}, terms of {size}")
             pairs = terms.level(size)
             self.result.pairs += len(pairs)
-            candidates = [c for pair in pairs if (c := _candidate(pair, predictor)) is not None]
+            candidates = [c for pair in pairs if (c := _predict_guards(pair, predictor)) is not None]
             self.result.refuted += len(pairs) - len(candidates)
             self._level(candidates, predictor)
         self.result.terms += terms.count
 
-    def _level(self, waiting: list[_Candidate], predictor: Predictor) -> None:
+    def _level(self, waiting: list[_GuardedPair], predictor: Predictor) -> None:
         """Judge the candidates that do not follow from the rules, in order. Only the next few are asked after each new
         rule, because asking all would take long."""
-        ready: list[_Candidate] = []
+        ready: list[_GuardedPair] = []
         while waiting or ready:
             if not ready:
                 ready, waiting = self._open(waiting[:CHUNK]), waiting[CHUNK:]
@@ -207,13 +209,13 @@ class _Search:
             if self._judge(candidate, predictor):
                 ready = self._open(ready)
 
-    def _open(self, waiting: Sequence[_Candidate]) -> list[_Candidate]:
+    def _open(self, waiting: Sequence[_GuardedPair]) -> list[_GuardedPair]:
         """The candidates that do not follow from the rules so far."""
         answers = self.deriver.derive("\n".join(self.deriving), [c.question for c in waiting])
         self.result.derived += sum(answers)
         return [c for c, follows in zip(waiting, answers, strict=True) if not follows]
 
-    def _judge(self, candidate: _Candidate, predictor: Predictor) -> bool:
+    def _judge(self, candidate: _GuardedPair, predictor: Predictor) -> bool:
         """Whether the checker accepts the pair, under its conditions or stronger ones that do not make it follow."""
         pair, both = candidate.pair, candidate.pair.both
         for _ in range(_ATTEMPTS):
@@ -229,7 +231,7 @@ class _Search:
             further = strengthen(guards, verdict.reason, names_of(pair.left), reduces(pair.left))
             if verdict.kind == "idle" or further is None:
                 break
-            candidate = _under(pair, further, predictor)
+            candidate = _under_guards(pair, further, predictor)
             if not self._open([candidate]):
                 return False
         self.result.refuted += 1
@@ -265,17 +267,17 @@ class _Search:
         return f"{base}-{number}"
 
 
-def _candidate(pair: Pair, predictor: Predictor) -> _Candidate | None:
+def _predict_guards(pair: Pair, predictor: Predictor) -> _GuardedPair | None:
     guards = predictor.guards(pair.left, pair.right)
-    return None if guards is None else _under(pair, guards, predictor)
+    return None if guards is None else _under_guards(pair, guards, predictor)
 
 
-def _under(pair: Pair, guards: Guards, predictor: Predictor) -> _Candidate:
+def _under_guards(pair: Pair, guards: Guards, predictor: Predictor) -> _GuardedPair:
     dtype = predictor.dtype
     if dtype == "float32" and not guards.floating and predictor.integers(pair.left):
         dtype = "int32"  # so that rules for floating point cannot help to derive it
     left, right = (apply_guards(side, guards) for side in (pair.left, pair.right))
-    return _Candidate(pair, guards, Question(left, right, guards, dtype))
+    return _GuardedPair(pair, guards, Question(left, right, guards, dtype))
 
 
 def _mark_shipped(rules: Sequence[Discovered]) -> list[Discovered]:

@@ -109,9 +109,9 @@ def fingerprint(value: Array) -> bytes:
     return b"".join((head, rounded.astype(np.float64).tobytes(), np.isfinite(value).tobytes()))
 
 
-def agree(left: Node, right: Node, where: Setting) -> bool:
+def agree(left: Node, right: Node, setting: Setting) -> bool:
     """Whether the right side is equal to the left side, as far as that has a value."""
-    one, other = where.value(left), where.value(right)
+    one, other = setting.value(left), setting.value(right)
     if one is None:
         return True
     if other is None or one.shape != other.shape or one.dtype != other.dtype:
@@ -125,7 +125,7 @@ def agree(left: Node, right: Node, where: Setting) -> bool:
     return bool(np.all(np.abs(one[finite] - other[finite]) <= 1e-8 * scale))
 
 
-def identical(left: Node, right: Node, where: Setting) -> bool:
+def identical(left: Node, right: Node, setting: Setting) -> bool:
     """Whether both sides are equal bit by bit, except for the sign of zero."""
-    one, other = where.value(left), where.value(right)
+    one, other = setting.value(left), setting.value(right)
     return one is not None and other is not None and bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))

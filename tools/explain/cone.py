@@ -99,6 +99,8 @@ def build_cone(forms: TwoForms, rewriting: Rewriting, depth: int | None, *, neig
 
 @dataclass
 class _ConeBuilder:
+    """Collects the terms of a cone, then numbers them as an encoding of their own."""
+
     forms: TwoForms
     encoding: Encoding
     egraph: EGraph

@@ -182,6 +182,8 @@ def make_recorder(pattern: Pattern, table: str, ruleset: str, tables: Signatures
 
 @dataclass
 class _TemplateBuilder:
+    """Makes templates of expressions, and collects for a recorder the `columns` and `facts` that their holes need."""
+
     tables: Signatures
     defined: Mapping[str, Form]
     sorts: Mapping[str, str]

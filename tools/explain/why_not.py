@@ -292,7 +292,7 @@ def diagnose(candidates: Sequence[Rule], terms: Sequence[int], rewriting: Rewrit
 
 
 @dataclass(frozen=True, eq=False)
-class _Candidate:
+class _Trial:
     """A pattern to try at a term."""
 
     number: int
@@ -331,7 +331,7 @@ class _Probe:
         anchored = [a for rule in candidates for p in read_patterns(rule) for a in anchor(p, self.tables)]
         pairs = ((one, term) for one in anchored for term in terms if one.sorts.get(one.root, "T") == self._sort(term))
         self.candidates = [
-            _Candidate(i, one, term, f"(= {one.root} ({'node' if self._sort(term) == 'N' else 'term'} {term}))")
+            _Trial(i, one, term, f"(= {one.root} ({'node' if self._sort(term) == 'N' else 'term'} {term}))")
             for i, (one, term) in enumerate(pairs)
         ]
         if not self.candidates:
@@ -365,7 +365,7 @@ class _Probe:
         rows = contents.tables[best.table(stage, met[best])] if met[best] else []
         return self._describe(best, met[best], rows, by_class)
 
-    def _describe(self, best: _Candidate, met: int, rows: Sequence[Sequence[Cell]], by_class: Classes) -> Attempt:
+    def _describe(self, best: _Trial, met: int, rows: Sequence[Sequence[Cell]], by_class: Classes) -> Attempt:
         one, conditions = best.anchored, best.anchored.conditions
         cells = dict(zip(one.bound(met), rows[0], strict=False)) if rows else {one.root: by_class.of[best.term]}
         words = Words(one, cells, by_class, self.rewriting.encoding, self.tables)
