@@ -22,8 +22,7 @@ from ...support.errors import EqfuseError
 from ...support.processes.forked_process import allow_forks
 from ...support.scratch import scratch_folder
 from ...support.store import FULL
-from .comparison import require_equal
-from .verdicts import Job, Verdict, Verdicts, try_lock
+from .verdicts import Job, Verdict, Verdicts, require_equal, try_lock
 
 if TYPE_CHECKING:
     from ...lowering.bundle.loaded import LoadedModel

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...lowering.running.turns import time_warm_calls
 from ...support.errors import EqfuseError
-from .comparison import require_equal
 from .forks import hold_forks
 from .model_code import ModelCode
-from .verdicts import Array, Job, Verdict, Verdicts
+from .verdicts import Array, Job, Verdict, Verdicts, require_equal
 
 if TYPE_CHECKING:
     from ...lowering.bundle.loaded import LoadedModel

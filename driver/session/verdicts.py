@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ...support.errors import VerificationError
 from ...support.files import cache_folder
 from ...support.json_types import convert_json, parse_json
 from ...support.processes.worker_process import name_exit, python_environment
@@ -176,3 +177,13 @@ def try_lock(path: Path) -> int | None:
             return None
         raise
     return handle
+
+
+def require_equal(expected: Mapping[str, Any], computed: Mapping[str, Any]) -> None:
+    """Raise VerificationError for outputs that differ by more than the tolerance of their type."""
+    from ...engine.verification.runs.compare import Tolerance, compare
+
+    for name, value in expected.items():
+        difference = compare(value, computed[name], Tolerance())
+        if not difference.equal:
+            raise VerificationError(f"output {name!r} differs from ONNX Runtime's: {difference}")
