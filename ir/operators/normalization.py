@@ -156,7 +156,8 @@ def _group_maps(call: OperatorCall) -> IndexMaps:
     channel = call.axes[1]
 
     def own(shape: tuple[int, ...]) -> tuple[Index, ...]:
-        return (channel if shape[0] == channel.extent else Quotient(channel, channel.extent // shape[0]),)
+        members, rest = divmod(channel.extent, max(1, shape[0]))
+        return (Quotient(channel, members) if members > 1 and not rest else channel,)
 
     return whole_maps(call, range(1, len(call.data)), own)
 

@@ -186,6 +186,16 @@ def test_weights_and_biases_of_dynamic_sizes_fit(
     assert f"a size of {expected} " in "\n".join(texts)
 
 
+@pytest.mark.parametrize("channels", ["C", 4])
+def test_scales_of_groups_of_channels_fit(channels: str | int) -> None:
+    inputs = {"x": ["M", channels, 8], "s": ["P"], "b": ["P"]}
+    node = helper.make_node("GroupNormalization", list(inputs), ["y"], num_groups=2)
+    proto = model([node], inputs, {"y": inputs["x"]})
+    proto.opset_import[0].version = 21  # since then there is one for each channel
+    texts = [requirement.text for requirement, _ in list_requirements(graph_of(proto).at_call)]
+    assert f"a size of P is not {channels} " in "\n".join(texts)
+
+
 def test_tensors_that_32_bits_do_not_count_are_refused() -> None:
     buffers = (floats("x", 1 << 16, 1 << 15), floats("y", 4))
     with pytest.raises(PlanError, match=r"buffer 0 \(x\): has 2147483648 elements; .* at most 2147483647"):
