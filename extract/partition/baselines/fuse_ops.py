@@ -306,7 +306,7 @@ _INJECTIVE = _Kinds(PatternKind.INJECTIVE, PatternKind.INJECTIVE)
 
 
 class _Groups:
-    """Disjoint sets of nodes. `kind`, `size` and `has_anchor` of a root describe its group."""
+    """Disjoint sets of nodes. `members`, `kind`, `size` and `has_anchor` of a root describe its group."""
 
     def __init__(
         self,
@@ -317,6 +317,7 @@ class _Groups:
     ) -> None:
         self.graph, self.onwards, self.limits, self.count_arguments = graph, onwards, limits, count_arguments
         self.parent = list(range(len(graph)))
+        self.members = [[node] for node in range(len(graph))]
         self.kind = list(graph.kinds)
         self.size = [1] * len(graph)
         self.has_anchor = [kind is PatternKind.OUT_ELEMENTWISE_FUSABLE for kind in graph.kinds]
@@ -335,7 +336,7 @@ class _Groups:
             return
         kinds = self._kinds_into_tuple(node, onwards.node) if number == 2 else self._kinds(node, onwards, number)
         region = self._region(node, onwards.node, kinds) if kinds else []
-        if self._has_too_many_arguments([*region, onwards.node]):
+        if region and self._has_too_many_arguments([*region, onwards.node]):
             return
         for member in region:
             self._merge(member, onwards.node)
@@ -344,8 +345,7 @@ class _Groups:
         """Whether the groups of some nodes, as one, read and make more values than a function may take."""
         if not self.limits.max_function_args:
             return False
-        roots = set(map(self.find, region))
-        members = [node for node in range(len(self.graph)) if self.find(node) in roots]
+        members = [member for root in set(map(self.find, region)) for member in self.members[root]]
         return self.count_arguments(members) > self.limits.max_function_args
 
     def _merge(self, child: int, target: int) -> None:
@@ -354,6 +354,7 @@ class _Groups:
         if child == target:
             return
         self.parent[child] = target
+        self.members[target] += self.members[child]
         self.size[target] += self.size[child]
         if self.has_anchor[child]:
             self.has_anchor[target] = True
