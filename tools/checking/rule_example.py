@@ -21,6 +21,7 @@ from .sampling.scratch import Fired
 from .sampling.terms import Leaf, Term
 
 _OPSET = 23
+"""The version of ONNX's operators in which examples are written."""
 
 
 def before_and_after(hit: Hit) -> tuple[str, str] | None:

@@ -29,10 +29,12 @@ from .write import Discovered, Draft, file_text, law, stem
 
 _ANALYSE = "(saturate analysis)"
 ROUNDS = 4
+"""Rounds of rules for a question: the e-graph grows fast with each."""
 SCHEDULE = f"{_ANALYSE} (repeat {ROUNDS} (seq simplify explore {_ANALYSE}))"
 CHUNK = 24
 """Questions that share one e-graph: more save runs, but are asked in vain once a new rule answers them."""
 _SAME = ((3, 4),) * 3
+"""Shapes of the leaves in questions about a rule that asks for one shape."""
 _DIFFERENT = ((3, 4), (2, 3, 4), (5, 2, 3, 4))
 """Shapes of the leaves in questions about a rule that does not ask for one shape, so that no rule that does can help to
 derive it."""

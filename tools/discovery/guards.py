@@ -91,6 +91,7 @@ class Predictor:
 
 
 _CUBE = (5, 5, 5)
+"""A shape whose axes are alike, so that results of reductions broadcast with leaves even if they drop their axis."""
 _LAYOUTS = (
     *permutations(((3, 1), (1, 4), (3, 4))),
     *tuple(permutations(((3, 4), (3, 4), (1, 1))))[::2],

@@ -19,7 +19,10 @@ Draw = Literal["positive", "mixed", "wide", "zeros", "special", "extreme"]
 """Positive: between 0.3 and 1.6. Mixed: the same with either sign. Wide: up to 6 with either sign. Zeros: small
 numbers, some of them zero. Special: these, and infinities and NaN. Extreme: integers up to the ends of their type."""
 SHAPE = (3, 4)
+"""The shape of leaves of one shape."""
 _DIGITS = 9
+"""Decimal places to which fingerprints round, relative to the largest element, so that roundings of float64 rarely
+show."""
 
 
 @dataclass

@@ -14,6 +14,7 @@ from .signatures import TERM_SORTS, Signatures
 ROOT = "root.of.rewrite"
 """The variable for the term that a rewrite rewrites; a rule that is no rewrite names its own variables."""
 _FLAGS = (":naive", ":no-decomp")
+"""Options of egglog for the matching of a rule, which a recorder of its matches keeps."""
 
 
 @dataclass(frozen=True)

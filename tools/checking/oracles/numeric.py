@@ -30,6 +30,7 @@ first."""
 _FEW = 24
 """Samples with a leaf of fewer elements than this are drawn several times, so that each special value has its turn."""
 _REPETITIONS = 6
+"""How often such a sample, and one with very long axes, is drawn: enough for each special value to come up."""
 _MAXIMA = frozenset({"Max", "Min", "ReduceMax", "ReduceMin", "MaxPool", "GlobalMaxPool"})
 _DRAWS_OF_ZEROS = 8
 """Choices of elements for a sample, half of them for maxima and half for minima."""

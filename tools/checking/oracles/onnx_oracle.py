@@ -32,6 +32,7 @@ _CLOSE = 1e-3
 the largest number among the elements. The bound may be loose, because wider precision shows whether a rule is wrong."""
 _OPSET = 24
 _IR_VERSION = 10
+"""Versions of ONNX's operators and of its file format in the models of terms; the packages of the checker know both."""
 _STASH_TYPE = 1
 """The type that ONNX Runtime normalizes in, whatever the attribute says."""
 _STASH_TYPES = (1, 10, 11, 16)

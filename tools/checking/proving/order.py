@@ -40,6 +40,7 @@ EVEN = frozenset({"cos"})
 INCREASING = frozenset({"erf", "asin", "atan", "asinh", "atanh", "acosh"})
 """Functions that increase strictly; those that are also odd are zero only at zero."""
 _LARGEST_DEGREE = 12
+"""The largest degree of roots that a comparison removes by powers of both sides; larger powers have too many terms."""
 _SIGN = {NEGATIVE: -ONE, ZERO: NOTHING, POSITIVE: ONE}
 
 

@@ -27,8 +27,11 @@ ANY: Final = 7
 """The set of signs that a number may have, as bits: here all three."""
 
 MAX_TERMS: Final = 3000
+"""Terms of a polynomial, at most, so that products stay fast."""
 MAX_EXPONENT: Final = 64
+"""The largest power of a sum, which has to be multiplied out."""
 MAX_MONOMIAL_EXPONENT: Final = 2000
+"""The largest power of a monomial, which stays one term."""
 _RELATED: Final = frozenset({"truth", "number", "sign", "magnitude", "reciprocal"})
 """Kinds of atoms whose powers and products follow relations."""
 

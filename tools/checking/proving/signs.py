@@ -18,6 +18,7 @@ _MARGIN = 1e-9
 _LARGEST_ANGLE = 1e4
 """The largest angle, in radians, whose sine is computed: sines of larger ones lose digits."""
 _SURE = (NEGATIVE, ZERO, POSITIVE)
+"""The sets of a single sign."""
 _LARGEST_FORM = 12
 """Squares in a polynomial, at most, for which it is tried as a sum of squares: the elimination takes cubic time."""
 

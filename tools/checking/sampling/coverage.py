@@ -144,6 +144,7 @@ def _is_near_end(value: float, dtype: str) -> bool:
 
 
 _LARGE_FACTOR = 2**26
+"""float64 does not hold all products of two whole numbers from about here on, since it has 53 bits."""
 
 
 def _value_classes(value: Value) -> Iterator[str]:

@@ -31,6 +31,7 @@ such a half is rounded to another result if a type in between rounds it first.""
 _BEYOND_INT32 = 3e9
 """A whole number that int64 holds and int32 does not."""
 _SHARE_OF_NUMBERS = 0.125
+"""Share of the elements that become numbers of the rule, at which its comparisons flip."""
 _SHARES = (0.0, 0.1, 0.3, 1.0)
 """Shares of the elements of a leaf that are not ordinary ones; with a large share, no sum is finite."""
 

@@ -34,6 +34,7 @@ _MOST_UNBOUNDED_BASES = 32
 _MOST_VARIANTS = 48
 """Samples of symbolic sizes that are run."""
 _ROUNDS = 24
+"""Rounds of samples, at most, for a rule that rarely fires."""
 _ATTEMPTS = 400
 """Attempts at samples in each round: an attempt takes about half a millisecond."""
 _LONG = 3
@@ -44,6 +45,7 @@ thirty escapes once in eighty checks."""
 _MOST_IN_A_CHOICE = 64
 """Elements of a sample with such constants, at most."""
 _LONG_ATTEMPTS = 120
+"""Attempts at samples with a long axis: fewer than at others, as few such samples are kept."""
 
 
 @dataclass(frozen=True)

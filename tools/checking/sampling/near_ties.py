@@ -35,11 +35,13 @@ _USUAL = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 10.0, 0.1, 1.0 / 3.0, 1.2, 1.4, 1.7
 """Numbers at which operators decide, and numbers from all parts of a binade: it depends on the part whether two
 neighbours have equal products."""
 _MOST_MULTIPLES = 3
+"""Whole multiples and fractions of the rule's numbers up to this factor are tried, too."""
 _NEIGHBOURS = (0, 1, -1, 2, -2, 3)
 """Distances from a number, in units of its last bit."""
 _SMALL = (0.0, 1e-9, -1e-9, 3e-8, -3e-8, 1e-6)
 """Absolute distances from a number: smaller than the last bit of a number above 1, but not lost beside zero."""
 _LARGEST = 1e4
+"""The largest number near which elements lie: float16 holds it, and small multiples of it."""
 _SMALL_FACTOR = {"float32": 1e-24, "float16": 2e-4}
 """By type a number whose square rounds to zero, though the number itself does not."""
 

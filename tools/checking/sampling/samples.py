@@ -505,6 +505,7 @@ def _tolerances(nodes: Sequence[Node]) -> Iterator[float]:
 
 
 _TOLERANCE = 1e-4
+"""The largest number that counts as a tolerance of a comparison."""
 _NEAR = 2.0**-9
 """Relative distance of a neighbour from a number of a rule: as small as float16 can still tell apart."""
 _LEAST = 1e-20

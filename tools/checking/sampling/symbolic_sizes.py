@@ -28,6 +28,7 @@ _FIRST_DERIVED = 100
 """How far below the first symbol those begin that stand for sizes computed by operators; no sample has as many
 others."""
 _SIZES = (3, 7, 5, 2, 11, 4, 13)
+"""Other sizes of the symbols in turn: all differ, and most are prime, so that no block divides them by chance."""
 _TRIALS = ((6, 12, 18, 24, 30, 36), (12, 6, 24, 18, 36, 30), (18, 30, 6, 12, 24, 6))
 """Trial sizes of the symbols, divisible by 2 and 3 as blocks are: a size that is the same in all trials is known, and
 two sizes that are equal in all trials are one symbol."""

@@ -12,6 +12,7 @@ from ....ir.operators.numbers import element_type
 from .conditions import Type
 
 OPSET = 24
+"""The version of ONNX whose schemas give the types."""
 TYPES = (
     "float32", "float64", "float16", "int32", "int64", "int8", "int16", "uint8", "uint16", "uint32", "uint64", "bool",
 )  # fmt: skip

@@ -24,6 +24,7 @@ _WIDTHS = {
     "bool": ("bool",),
 }
 _MOST_CASES = 16
+"""Choices of classes for the types of a rule, at most: each is a proof of its own."""
 
 
 @dataclass(eq=False)

@@ -32,6 +32,7 @@ _PATIENCE_MS = 60_000
 """Milliseconds by the clock for one question: z3 counts its steps, so only a machine that stands still needs this
 limit."""
 _MOST_QUESTIONS = 300
+"""Questions to z3 in one proof, at most: a proof that needs more is given up."""
 
 
 @dataclass(frozen=True)
