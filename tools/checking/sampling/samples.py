@@ -45,7 +45,7 @@ _WHOLE = (4.0, 8.0, 16.0, 31.0)
 """More numbers for constants of integers, which may be bits to shift by."""
 _FACTORS_BEYOND = (94906267.0, 3037000499.0, 2.0**53 - 1, 2.0**53 - 2)
 """Whole numbers whose products, or whose sums with others, float64 does not hold."""
-_EXTREME_SHARE = 0.3
+_EXTREME_SHARE = 0.5
 """Share of the samples whose integer constants are mostly near the ends of their types."""
 _DIGITS_SHARE = 0.75
 """Share of the floats that take all digits of their type, in samples drawn with `has_digits`."""
