@@ -20,7 +20,7 @@ OF_NOTHING = '(rule ((= e (Tanh x)) (= 1 2)) ((above e)) :ruleset analysis :name
 
 
 def verdict(folder: Path, *deriving: str) -> Verdict:
-    """On abs(x) = x where x is derived to be above zero."""
+    """The verdict on abs(x) = x if x is derived to be above zero."""
     path = folder / "own.egg"
     record = RECORD.format(sound="exact", example="(Abs (Exp x)) => (Exp x)")
     rule = '(rewrite (Abs x) x :when ((above x)) :ruleset simplify :name "own")'

@@ -75,7 +75,7 @@ def test_exact_rule_that_rounds_differently_is_refuted(verdict: Check) -> None:
 
 
 def test_approximate_rule_may_overflow(verdict: Check) -> None:
-    """`approx` rules are compared where everything stays in range; this one is refuted over the reals."""
+    """`approx` rules are compared only if everything stays in range; this one is refuted over the reals."""
     sides = ("(Softmax x axis)", "(Div (Exp x) (ReduceSum (Exp x) (vec-of axis) 1))")
     assert verdict(*sides, sound="approx").kind in ("proved", "tested")
 

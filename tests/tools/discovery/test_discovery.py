@@ -48,13 +48,13 @@ def short_products() -> Discovery:
 
 @pytest.fixture(scope="module")
 def beside_the_catalogue() -> Discovery:
-    """Products and absolute values, where the catalogue is known."""
+    """Products and absolute values, found beside the catalogue."""
     return discover_rules("Mul", "Abs", size=3, catalogue=True)
 
 
 @pytest.fixture(scope="module")
 def single_operators() -> Discovery:
-    """Terms of one operator, where the catalogue is known."""
+    """Terms of one operator, found beside the catalogue."""
     return discover_rules("Mul", "Abs", size=1, catalogue=True)
 
 

@@ -1,4 +1,4 @@
-"""What keeps a rule from matching at a node, and what became of it where it matches."""
+"""Why a rule does not match at a node, and the result if it matches."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def symbolic(expression: Expression) -> Real:
 
 
 def at(expression: Expression, point: dict[str, str]) -> tuple[float | None, bool]:
-    """The value of the symbolic expression at a point, where it has one without leaves, and whether it is defined."""
+    """The value of the symbolic expression at a point, if no leaf remains in it, and whether it is defined."""
     x = symbolic(expression)
     single = {name: one.value.single for name, one in LEAVES.items()}
     algebra = Algebra(replace={a: number(Fraction(point[n])) for n, a in single.items() if a is not None})
