@@ -87,6 +87,13 @@ def test_right_side_that_no_sample_can_compute_is_the_reason(verdict: Check) -> 
     assert "the right side has no meaning although the left side has one" in refuted.reason
 
 
+def test_other_of_two_zeros_is_the_reason(verdict: Check) -> None:
+    """IEEE 754 leaves it open which zero is the larger one, and ONNX Runtime's kernels choose by the order."""
+    refuted = verdict("(Max (Max x y) z)", "(Max x (Max y z))", sound="exact")
+    assert refuted.kind == "refuted"
+    assert "ONNX Runtime computes the other of two zeros" in refuted.reason
+
+
 def test_settings_without_a_sample_are_listed(verdict: Check) -> None:
     """A rule for matrices of one type leaves other ranks and types open."""
     accepted = verdict("(Relu (Relu x))", "(Relu x)", "(= 2 (vec-length (shape x)))", '(= (dtype x) "float32")')

@@ -326,7 +326,8 @@ def _counterexample(evaluation: Evaluation, found: _Difference, at: tuple[int, .
 
 
 def _unequal_bits(evaluation: Evaluation, left: Array, right: Array, at: tuple[int, ...]) -> Counterexample:
-    blank = blank_counterexample(evaluation, f"ONNX Runtime computes other bits ({left.dtype})")
+    what = "the other of two zeros" if left[at] == right[at] == 0 else "other bits"
+    blank = blank_counterexample(evaluation, f"ONNX Runtime computes {what} ({left.dtype})")
     return replace(blank, where=f"[{', '.join(map(str, at))}]", left=str(left[at]), right=str(right[at]))
 
 
