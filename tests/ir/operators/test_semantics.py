@@ -33,6 +33,13 @@ def test_a_meaning_takes_the_arguments_of_its_constructor(head: str) -> None:
         assert len(parameters) == 1 + len(STANDARD[head].arguments)
 
 
+@pytest.mark.parametrize(("head", "other"), [("Expand", (2,)), ("Min", np.ones(2, np.float32))])
+def test_a_required_operand_is_named_if_it_is_absent(head: str, other: Array | tuple[int, ...]) -> None:
+    """numpy would make an array of None, or complain of it in words of its own."""
+    with pytest.raises(Unsupported, match=rf"{head}: operand \w+ is absent"):
+        evaluate(head, [None, other])
+
+
 def arguments(case: Case) -> list[Any]:
     operands = iter(_operand(case, i) for i in range(len(case.shapes)))
     signature = STANDARD[case.op].arguments
