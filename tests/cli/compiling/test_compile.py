@@ -67,7 +67,7 @@ def test_json_holds_the_manifest(eqfuse: CommandLine) -> None:
     eqfuse.small()
     said = json.loads(eqfuse.run("compile", "in.onnx", "-o", "build", "--json", "--partition", "none").out)
     assert said["manifest"]["provenance"]["partition"] == "none"
-    assert said["manifest"]["files"].keys() == {"model.so", "kernels.json"}
+    assert said["manifest"]["files"].keys() == {"model.so", "kernels.json", "plan.json", "weights.bin"}
 
 
 def test_the_second_compile_comes_from_the_cache(eqfuse: CommandLine) -> None:

@@ -76,7 +76,7 @@ def test_three_thousand_operators_in_a_row_are_explained(command: str, eqfuse: C
     outcome = eqfuse.run(command, "in.onnx", *outputs, *BAD, "--verify-limit", 3000)
     assert outcome.code == 3
     expected = "first divergent value" if command == "optimize" else "rule made-up makes it fail"
-    assert expected in outcome.out + outcome.error
+    assert expected in outcome.out + outcome.err
 
 
 @pytest.mark.conformance
