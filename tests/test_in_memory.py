@@ -70,7 +70,7 @@ def test_the_figures_of_a_model_in_memory() -> None:
 def test_help_says_what_optimize_returns() -> None:
     text = pydoc.plain(pydoc.render_doc(eqfuse.optimize))
     assert "-> 'ModelProto | onnx_ir.Model | Result'" in text
-    assert "Returns what it is given" in text
+    assert "Returns a new onnx.ModelProto for a ModelProto" in text
 
 
 class TestExternalData:
