@@ -27,6 +27,7 @@ from ..onnx.evaluation import Arrays, evaluate, evaluate_by_reference
 from ..onnx.inference_faults import correct_window, without_delicate_nodes
 from ..onnx.model import Model, elements, first_line
 from ..onnx.nodes import (
+    FORMAL_KEY,
     INFERRED_KEY,
     blame_node,
     branches,
@@ -208,6 +209,10 @@ class _Skeleton:
         return proto
 
     def check(self, constants: Arrays) -> None:
+        """Raise ModelError if the ONNX checker refuses the model. It wants a type of each input, which what bodies take
+        may lack: it has seen the bodies of a model whose flat form has such inputs."""
+        if any(FORMAL_KEY in each.metadata_props and each.type is None for each in self._model.graph.inputs):
+            return
         proto = self._with(constants)
         for output, graph_output in zip(proto.graph.output, self._model.graph.outputs, strict=True):
             output.CopyFrom(serde.serialize_value(graph_output))

@@ -8,6 +8,8 @@ import onnx.parser
 import onnx_ir as ir
 from onnx import TensorProto, helper
 
+from eqfuse.engine.bodies.flatten import flatten
+from eqfuse.engine.bodies.inference import infer_form
 from eqfuse.engine.bodies.resolve import resolve_bodies
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.nodes import has_body, is_flat_if
@@ -149,3 +151,24 @@ def test_a_flat_if_is_gone_once_its_condition_is_known() -> None:
     model.graph.inputs.remove(condition)
     model.graph.initializers.add(condition)
     assert {node.op_type for node in resolve_bodies(model).graph} - {"Identity"} == {"Neg"}
+
+
+COLLECTING = """
+<ir_version: 8, opset_import: ["" : 17]>
+graph (float x, int64 n) => (float[m] rows) {
+    last, rows = Loop (n, , x) <
+        body = trip (int64 i, bool go, float s) => (bool on, float t, float r)
+        { on = Identity(go) t = Add(s, x) r = Identity(s) }
+    >
+}
+"""
+
+
+def test_what_a_body_takes_needs_no_types() -> None:
+    """ONNX asks for types of the inputs of a model alone; expansions of its own functions have none in bodies."""
+    proto = onnx.parser.parse_model(COLLECTING)
+    body = proto.graph.node[0].attribute[0].g
+    for value in (*body.input, *body.output):
+        value.ClearField("type")
+    flat = flatten(read(proto)).model
+    assert infer_form(flat)[1].types["n"] == TensorType("int64", ())
