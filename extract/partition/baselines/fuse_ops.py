@@ -306,7 +306,7 @@ _INJECTIVE = _Kinds(PatternKind.INJECTIVE, PatternKind.INJECTIVE)
 
 
 class _Groups:
-    """Disjoint sets of nodes. `members`, `kind`, `size` and `has_anchor` of a root describe its group."""
+    """Disjoint sets of nodes. `members`, `kind` and `has_anchor` of a root describe its group."""
 
     def __init__(
         self,
@@ -319,7 +319,6 @@ class _Groups:
         self.parent = list(range(len(graph)))
         self.members = [[node] for node in range(len(graph))]
         self.kind = list(graph.kinds)
-        self.size = [1] * len(graph)
         self.has_anchor = [kind is PatternKind.OUT_ELEMENTWISE_FUSABLE for kind in graph.kinds]
 
     def find(self, node: int) -> int:
@@ -355,7 +354,6 @@ class _Groups:
             return
         self.parent[child] = target
         self.members[target] += self.members[child]
-        self.size[target] += self.size[child]
         if self.has_anchor[child]:
             self.has_anchor[target] = True
             self.kind[target] = max(self.kind[target], self.kind[child])
@@ -386,12 +384,12 @@ class _Groups:
         """
         if self.kind[self.find(sink)] > kinds.sink:
             return []
-        depth = self.size[self.find(sink)]
+        depth = len(self.members[self.find(sink)])
         region = {node: None, sink: None}
         stack = [node]
         while stack:
             member = stack.pop()
-            depth += self.size[member]
+            depth += len(self.members[member])
             if depth > self.limits.max_fuse_depth or (member != node and self.kind[self.find(member)] > kinds.between):
                 return []
             new = {edge.target: None for edge in self.graph.edges[member] if edge.target not in region}

@@ -152,12 +152,12 @@ class _Buffer:
         """Spill until all fits, first those that cost least per excess byte, over all steps and cores."""
         gone: set[int] = set()
         left = self._free_room(gone)
-        heap = [(ratio, index) for index in self.free if (ratio := self._price_per_byte(left, index)) < math.inf]
+        heap = [(ratio, index) for index in self.free if (ratio := self._cost_per_byte(left, index)) < math.inf]
         heapify(heap)
         while heap:
             before, index = heappop(heap)
             # Others that were spilled since can only have made it costlier.
-            ratio = self._price_per_byte(left, index)
+            ratio = self._cost_per_byte(left, index)
             if before < ratio < math.inf:
                 heappush(heap, (ratio, index))
             elif ratio < math.inf:
@@ -165,7 +165,7 @@ class _Buffer:
                 left[self._steps(index)] += self.sizes[index]
         return gone
 
-    def _price_per_byte(self, left: _Integers, index: int) -> float:
+    def _cost_per_byte(self, left: _Integers, index: int) -> float:
         relieved = int(numpy.minimum(self.sizes[index], numpy.maximum(-left[self._steps(index)], 0)).sum())
         return self.residents[index].cost / relieved if relieved else math.inf
 
