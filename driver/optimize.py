@@ -29,7 +29,7 @@ from ..support.deadlines import seconds_left
 from ..support.errors import UsageError, VerificationError
 from ..support.files import check_destination, write_text
 from ..support.options import option_class
-from ..support.orders import OrderQuestion, UndecidedOrderError
+from ..support.solvers import OrderQuestion, UndecidedOrderError
 from .clock import Clock, Observer
 from .extract import Chosen, criteria_for, extract_model, without_bodies
 from .options import MeasureOptions, Options

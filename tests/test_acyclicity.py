@@ -18,7 +18,7 @@ from eqfuse.engine.egraph.loops import Acyclicity, Loops, find_loops
 from eqfuse.engine.verification import verify
 from eqfuse.extract.extraction import select
 from eqfuse.extract.extraction.problem import ExtractionError
-from eqfuse.support import orders
+from eqfuse.support import solvers
 from eqfuse.support.errors import VerificationProcessError
 from eqfuse.support.processes.worker_process import WorkerPool, WorkerProcess
 
@@ -53,7 +53,7 @@ def test_z3_proves_a_choice_in_a_loop(verify: bool) -> None:
 
 
 def test_z3_is_not_asked_where_there_is_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orders, "z3_context", None)
+    monkeypatch.setattr(solvers, "z3_context", None)
     result = optimized(straight(), verify=False)
     assert result.acyclicity == Acyclicity("no loops", 0, 0, 0)
     assert result.model.metadata_props["eqfuse.acyclic"] == "acyclic (the e-graph has no loops)"

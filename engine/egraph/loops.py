@@ -1,7 +1,7 @@
 """Loops of an e-graph, where alone a selection of e-nodes could have a cycle, and the proof that it has none.
 
 A loop is a strongly connected component with a cycle, of the e-classes that the roots reach through e-nodes that may be
-chosen. z3 is asked about what the chosen e-nodes read inside of loops (support/orders.py): whether the classes have an
+chosen. z3 is asked about what the chosen e-nodes read inside of loops (support/solvers.py): whether the classes have an
 order in which each comes behind those that it is built from.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ...support.directed_graphs import cyclic_components
-from ...support.orders import Pair
+from ...support.solvers import Pair
 
 Children = tuple[int, ...]
 """The e-classes that an e-node reads."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...support.errors import UsageError
-from ...support.orders import OrderQuestion
+from ...support.solvers import OrderQuestion
 from ..onnx.provenance import provenance
 from .baseline import STRESS, Baseline, Request, run_original
 from .divergence import common_values, first_divergence, judge_bits, tolerance_judge

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...support.errors import VerificationError, VerificationProcessError
-from ...support.orders import OrderQuestion, UndecidedOrderError
 from ...support.processes.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from ...support.scratch import scratch_folder
+from ...support.solvers import OrderQuestion, UndecidedOrderError
 from .question import Question
 from .report import Verification
 from .runs.source import ModelLike, model_file

@@ -185,6 +185,10 @@ class _Search:
     node_costs: _NodeCosts
     types: Types
 
+    def list_candidates(self) -> list[Row]:
+        """The candidates of each class with their costs."""
+        return [self.node_costs.candidates(owner) for owner in range(len(self.egraph.classes))]
+
     def solve(self, rows: Sequence[Row], deadline: float, method: Extraction) -> tuple[dict[int, ENode], Solution]:
         """The cheapest choice from rows of candidates, one row for each class."""
         layouts, criteria = None, self.node_costs.criteria
@@ -201,14 +205,16 @@ class _Search:
         solution = solve(Problem(classes, self.egraph.roots), time_limit=seconds_left(deadline), method=method)
         return {owner: rows[owner][index][0] for owner, index in solution.choice.items()}, solution
 
-    def solve_original(self, terms: Sequence[ENode]) -> tuple[dict[int, ENode], Solution] | None:
+    def solve_original(
+        self, candidates: Sequence[Row], terms: Sequence[ENode]
+    ) -> tuple[dict[int, ENode], Solution] | None:
         """The choice of the original's terms, and of computing its constants now if that is cheaper; None if the
         e-graph has no such choice.
 
         Of several terms that are in one class it is the earliest: the operands of each are earlier still, which
         excludes cycles. A class without any has all its candidates: a rule may have removed a term for a better one.
         """
-        rows: list[Row] = [self.node_costs.candidates(owner) for owner in range(len(self.egraph.classes))]
+        rows = list(candidates)
         settled: set[int] = set()
         for number, term in enumerate(terms):
             owner = self.egraph.terms.get(number)
@@ -252,10 +258,10 @@ def select(
     deadline = time.monotonic() + time_limit
     types = assumptions or tuple(c.type for c in egraph.classes)
     search = _Search(egraph, _NodeCosts(egraph, encoding, origin, opset, criteria, types, barred), types)
-    rows = [search.node_costs.candidates(owner) for owner in range(len(egraph.classes))]
+    rows = search.list_candidates()
     choice, solution = search.solve(rows, deadline, method)
     if solution.status != "optimal":
-        original = search.solve_original(encoding.terms)
+        original = search.solve_original(rows, encoding.terms)
         if original is not None and original[1].cost < search.cost(choice):
             bound, (choice, solution) = solution.lower_bound, original
             solution = replace(solution, lower_bound=min(bound, solution.cost), status="feasible")
@@ -278,5 +284,5 @@ def is_dearer_than_original(
     """Whether a choice made by other criteria costs more than the original's terms by these."""
     node_costs = _NodeCosts(egraph, encoding, origin, opset, criteria, assumptions, frozenset())
     search = _Search(egraph, node_costs, assumptions)
-    original = search.solve_original(encoding.terms)
+    original = search.solve_original(search.list_candidates(), encoding.terms)
     return original is not None and search.cost(choice) > original[1].cost

@@ -1,9 +1,9 @@
 """Certificates checked by z3, which finds an order of its own; those that the certificate and the graph state are only
 compared with the edges.
 
-One question (support/orders.py): are there places of the operators and of the groups such that an operator has a higher
-place than each operator of its group that it reads, and a group a higher place than each group of which it reads an
-operator? Then the quotient graph is acyclic, and the graph is, for no cycle stays inside a group or leaves it. Every
+One question (support/solvers.py): are there places of the operators and of the groups such that an operator has a
+higher place than each operator of its group that it reads, and a group a higher place than each group of which it reads
+an operator? Then the quotient graph is acyclic, and the graph is, for no cycle stays inside a group or leaves it. Every
 group is convex, too: a path that left a group and came back would lead to ever higher groups. If there are none, the
 unsatisfiable core has a cycle, of groups or of operators.
 """
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....ir.graph import OperatorGraph
-from ....support.orders import UndecidedOrderError, find_cycle
+from ....support.solvers import UndecidedOrderError, find_cycle
 from ..groups import PartitionError
 from .certificate import Certificate, check, crossings_of, cycle_error, labels_of, operator_names
 

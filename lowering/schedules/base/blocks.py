@@ -217,6 +217,12 @@ def walk(expression: Expression) -> Iterator[Expression]:
         pending.extend(reversed(parts))
 
 
+def uses(expression: Expression, variables: Iterable[Variable]) -> bool:
+    """Whether any of the variables is a part of the expression."""
+    used = [part for part in walk(expression) if isinstance(part, tirx.Var)]
+    return any(part.same_as(variable) for part in used for variable in variables)
+
+
 def is_selection(expression: Expression) -> bool:
     """Whether the expression is a call of ``if_then_else``."""
     return isinstance(expression, ir.Call) and "if_then_else" in str(expression.op)

@@ -13,7 +13,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, sym, tirx
 
-from ..base.blocks import BlockInfo, BufferAccess, is_selection, walk
+from ..base.blocks import BlockInfo, BufferAccess, is_selection, uses, walk
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
 from ..base.nodes import Expression, Variable
@@ -123,8 +123,7 @@ def _is_placeless(block: BlockInfo) -> bool:
         return tirx.const(0.0, part.ty.dtype) if isinstance(part, ir.TensorLoad) else part
 
     value = tvm_ffi.structural_map(block.value, [(ir.TensorLoad, skip)])
-    own = [index for index in block.write.indices if isinstance(index, tirx.Var)]
-    return not any(part.same_as(variable) for part in walk(value) if isinstance(part, tirx.Var) for variable in own)
+    return not uses(value, [index for index in block.write.indices if isinstance(index, tirx.Var)])
 
 
 def _reads_plainly(block: BlockInfo, anchor: BlockInfo) -> bool:

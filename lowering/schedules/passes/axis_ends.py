@@ -10,7 +10,7 @@ from dataclasses import replace
 from tvm import sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
-from ..base.blocks import walk
+from ..base.blocks import uses
 from ..base.nodes import Expression, Statement
 from ..base.rewriting import conjuncts, has_annotated_loop, list_statements, rebuild
 from ..base.tiled import Tiled
@@ -47,10 +47,8 @@ def _find_end(guard: Expression, loop: Statement) -> Expression | None:
     if not isinstance(guard, tirx.LT) or isinstance(guard.b, tirx.IntImm):
         return None
     end = sym.Analyzer().simplify(guard.b - (guard.a - loop.loop_var))
-    used = [part for part in walk(end) if isinstance(part, tirx.Var)]
     inner = [loop.loop_var, *(each.loop_var for each in list_statements(loop.body, tirx.For))]
-    is_guard = any(part.same_as(loop.loop_var) for part in walk(guard.a))
-    return end if is_guard and not any(part.same_as(variable) for part in used for variable in inner) else None
+    return end if uses(guard.a, [loop.loop_var]) and not uses(end, inner) else None
 
 
 def _without(node: Statement, guards: set[str]) -> Statement:

@@ -24,7 +24,7 @@ from tvm import ir, s_tir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
-from ..base.blocks import FUNCTION, BlockInfo, is_selection, walk
+from ..base.blocks import FUNCTION, BlockInfo, is_selection, uses, walk
 from ..base.draft import Draft
 from ..base.nodes import Expression, Statement, Variable
 from ..base.rewriting import conjuncts, list_statements, rebuild, substitute, with_body, with_loop_body
@@ -97,7 +97,7 @@ def _peel(node: Statement, outside: Sequence[Any]) -> Statement:
     if not _is_tile(node.body) or node.kind != tirx.ForKind.SERIAL:
         return with_loop_body(node, _peel(node.body, around))
     conditions = list(_list_conditions(node.body))
-    own = [c for c in conditions if _uses(c, [node.loop_var]) and not _uses(c, outside)]
+    own = [c for c in conditions if uses(c, [node.loop_var]) and not uses(c, outside)]
     if not isinstance(node.extent, tirx.IntImm):
         return with_loop_body(node, _ask_tile(node.body, own, around))
     extent = int(node.extent)
@@ -126,7 +126,7 @@ def _ask_tile(tile: Any, own: Sequence[Any], outside: Sequence[Any]) -> Any:
     """
     loops = list(_list_loops(tile))
     places = list(_list_indices(tile))
-    rows = [loop for loop in loops if int(loop[1]) > 1 and any(_uses(index, loop[:1]) for index in places)]
+    rows = [loop for loop in loops if int(loop[1]) > 1 and any(uses(index, loop[:1]) for index in places)]
     result = _skip_rows(tile, outside)
     starts = {str(part): part for c in own for part in walk(c) if isinstance(part, tirx.Min)}
     for start in starts.values() if len(starts) == 1 else ():
@@ -152,7 +152,7 @@ def _at_corners(condition: Expression, loops: Sequence[_Loop], rows: Sequence[_L
     """The condition at the first and last iterations of all loops that it depends on; before the last of `rows`."""
     corners = [condition]
     for variable, extent in loops:
-        if _uses(condition, [variable]):
+        if uses(condition, [variable]):
             is_row = any(variable.same_as(row) for row, _ in rows)
             last = max(0, int(extent) - 2) if is_row else int(extent) - 1
             ends = [tirx.const(place, "int32") for place in sorted({0, last})]
@@ -166,7 +166,7 @@ def _ask_last_row(tile: Any, conditions: Sequence[Expression], rows: Sequence[_L
     def ask(condition: Expression) -> Expression:
         if not any(structural_equal(condition, other) for other in conditions):
             return condition
-        own = [row for row in rows if _uses(condition, row[:1])]
+        own = [row for row in rows if uses(condition, row[:1])]
         return tirx.any(condition, *(variable < extent - 1 for variable, extent in own[:1]))
 
     def select(call: Any) -> Any:
@@ -192,7 +192,7 @@ def _skip_rows(node: Statement, outside: Sequence[Any]) -> Statement:
     if not isinstance(node, tirx.For):
         return rebuild(node, lambda part: _skip_rows(part, outside))
     inner = [variable for variable, _ in _list_loops(node.body)]
-    own = [c for c in _list_conditions(node.body) if _uses(c, [node.loop_var]) and not _uses(c, inner)]
+    own = [c for c in _list_conditions(node.body) if uses(c, [node.loop_var]) and not uses(c, inner)]
     body = _skip_rows(_without(node.body, own), [*outside, node.loop_var])
     return with_loop_body(node, tirx.IfThenElse(tirx.all(*own), body, None) if own else body)
 
@@ -236,8 +236,3 @@ def _list_loops(node: Statement) -> Iterator[_Loop]:
     """The variables and extents of the loops in a statement."""
     for loop in list_statements(node, tirx.For):
         yield loop.loop_var, loop.extent
-
-
-def _uses(expression: Expression, variables: Iterable[Variable]) -> bool:
-    used = [part for part in walk(expression) if isinstance(part, tirx.Var)]
-    return any(part.same_as(variable) for part in used for variable in variables)

@@ -23,7 +23,7 @@ from tvm import ir, s_tir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
-from ..base.blocks import FUNCTION, REDUCTION, parameter_index, walk
+from ..base.blocks import FUNCTION, REDUCTION, parameter_index, uses, walk
 from ..base.draft import Draft
 from ..base.extents import is_extent, typical_sizes
 from ..base.nodes import Expression, Statement, Variable
@@ -369,23 +369,19 @@ def _mask(node: Statement, tail: _Tail) -> Statement:
         nonlocal stays
         moved = [tail.move_back(index) for index in load.indices]
         places.extend(place for place in moved if place is not None)
-        stays |= any(n is None and _has(old, tail.index) for old, n in zip(load.indices, moved, strict=True))
+        stays |= any(n is None and uses(old, [tail.index]) for old, n in zip(load.indices, moved, strict=True))
         indices = [old if new is None else new for old, new in zip(load.indices, moved, strict=True)]
         return tirx.BufferLoad(load.source, indices)
 
     value = tvm_ffi.structural_map(store.value, [(ir.TensorLoad, move)])
     outside = tvm_ffi.structural_map(value, [(ir.TensorLoad, lambda load: tirx.const(0, load.ty.dtype))])
-    stays |= any(_has(outside, iterator.var) for iterator in block.iter_vars)
+    stays |= uses(outside, [iterator.var for iterator in block.iter_vars])
     if stays or not places or block.init is not None or _guards(node.predicate):
         raise RuntimeError(f"block {block.name_hint}: a tail that cannot be masked")
     previous = tirx.BufferLoad(store.buffer, list(store.indices))
     masked = tirx.Select(places[-1] >= tail.index * tail.tile, value, previous)
     body = tirx.BufferStore(store.buffer, masked, store.indices)
     return s_stmt.SBlockRealize(node.iter_values, tirx.const(True, "bool"), with_body(block, body))
-
-
-def _has(expression: Expression, variable: Variable) -> bool:
-    return any(isinstance(part, tirx.Var) and part.same_as(variable) for part in walk(expression))
 
 
 # --- two bodies

@@ -15,9 +15,9 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.s_tir import stmt as s_stmt
 
-from ..base.blocks import BlockInfo, walk
+from ..base.blocks import BlockInfo, uses, walk
 from ..base.draft import Draft
-from ..base.nodes import Expression, Statement
+from ..base.nodes import Statement
 from ..base.rewriting import list_statements, rebuild, substitute, with_loop_body
 from ..base.tiled import PaddedMap, Tiled
 from ..tiling.padding import find_padding
@@ -46,9 +46,9 @@ def leave_out_taps(tiled: Tiled) -> Tiled:
         if not isinstance(node, tirx.For):
             return rebuilt
         conditions = list(_list_conditions(node.body, outside))
-        if not any(_uses(condition, node) for condition in conditions):
+        if not any(uses(condition, [node.loop_var]) for condition in conditions):
             return rebuilt
-        if any(_uses(condition, inner) for inner in _list_loops(node.body) for condition in conditions):
+        if any(uses(c, [inner.loop_var]) for inner in _list_loops(node.body) for c in conditions):
             return rebuilt
         return with_loop_body(rebuilt, tirx.IfThenElse(tirx.likely(tirx.all(*conditions)), rebuilt.body, None))
 
@@ -71,7 +71,3 @@ def _list_loops(node: Statement, *, single: bool = False) -> list[Any]:
     """The loops in a statement, those of one iteration or all others."""
     loops = list_statements(node, tirx.For)
     return [loop for loop in loops if (isinstance(loop.extent, tirx.IntImm) and int(loop.extent) == 1) == single]
-
-
-def _uses(expression: Expression, loop: Statement) -> bool:
-    return any(part.same_as(loop.loop_var) for part in walk(expression) if isinstance(part, tirx.Var))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eqfuse.engine.egraph.loops import Acyclicity, Loops, find_loops
 from eqfuse.support.directed_graphs import is_acyclic
-from eqfuse.support.orders import find_cycle
+from eqfuse.support.solvers import find_cycle
 
 EGraph = list[list[tuple[int, ...]]]
 """Per class, the classes that each of its e-nodes reads."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqfuse.support.orders import OrderQuestion, Pair, UndecidedOrderError, find_cycle
+from eqfuse.support.solvers import OrderQuestion, Pair, UndecidedOrderError, find_cycle
 
 NODES = st.integers(0, 7)
 
