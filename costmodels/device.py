@@ -58,7 +58,8 @@ class Device:
     """A processor. Bandwidths are of one core, reads plus writes, bytes/s; overheads are seconds per node.
 
     `issue_width`, `load_ports` and `store_ports` are instructions per cycle. `mtriple`, `mcpu` and `mattr` are LLVM's
-    names for the processor; an empty `mtriple` is the machine that compiles.
+    names for the processor; an empty `mtriple` is the machine that compiles. `dot_product` is the instruction that adds
+    the products of four bytes and four others to each lane of 32 bits, as its maker calls it; empty if there is none.
     Invariants: every figure is positive (overheads may be 0), and caches go from the smallest to the largest.
     """
 
@@ -78,6 +79,7 @@ class Device:
     mtriple: str = ""
     mcpu: str = ""
     mattr: tuple[str, ...] = ()
+    dot_product: str = ""
 
     @cached_property
     def digest(self) -> str:

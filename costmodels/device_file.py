@@ -41,6 +41,10 @@ Positive = Annotated[float, msgspec.Meta(gt=0, le=_LARGEST)]
 Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._+-]*\Z")]
 """One word of LLVM's, or nothing."""
 
+DotProduct = Literal["", "vpdpbusd", "vpmaddwd"]
+"""The instruction that multiplies bytes without a sign by bytes with one and adds up four products in 32 bits, or two
+of 16 bits, two of which do the same; none."""
+
 
 class DeviceError(EqfuseError):
     """A device that does not exist, or a device file that cannot be used."""
@@ -120,6 +124,7 @@ class DeviceFile(Table, frozen=True):
     mtriple: Word = ""
     mcpu: Word = ""
     mattr: tuple[Word, ...] = ()
+    dot_product: DotProduct = ""
     description: str = ""
 
     def __post_init__(self) -> None:

@@ -17,6 +17,7 @@ from ..support.processor import (
     ARM,
     available_cores,
     cache_levels,
+    processor_features,
     processor_identity,
     processor_level,
     processor_model,
@@ -68,6 +69,7 @@ class HostFigures:
     class_name: str
     figures: Mapping[str, HostFigure]
     caches: tuple[HostCache, ...]
+    dot_product: str = ""
 
     def with_figures(self, figures: Mapping[str, HostFigure], bandwidths: Mapping[int, HostFigure]) -> HostFigures:
         """The same with other figures by field, and other bandwidths of caches by level."""
@@ -79,6 +81,7 @@ class HostFigures:
         words = json.dumps(f"this machine, of the class {self.class_name}", ensure_ascii=False)
         figures = [f"{name} = {figure}" for name, figure in self.figures.items()]
         target = [
+            f'dot_product = "{self.dot_product}"',
             "# LLVM's words for the target of `eqfuse compile`; without an mtriple it is the machine that compiles.",
             'mtriple = ""', 'mcpu = ""', "mattr = []",
         ]  # fmt: skip
@@ -118,7 +121,9 @@ def host_figures(directory: Path) -> HostFigures:
     )
     figures = {name: of_class(getattr(file, name)) for name in _FIELDS}
     figures["cores"] = HostFigure(available_cores(), "detected", "affinity, and the quota of control groups")
-    host = HostFigures(class_name, figures, _detect_caches(caches))
+    has_bytes = {"avx512_vnni", "avx512vl"} <= processor_features() or "avx_vnni" in processor_features()
+    dot_product = "vpdpbusd" if has_bytes else file.dot_product
+    host = HostFigures(class_name, figures, _detect_caches(caches), dot_product)
     return _with_measurements(_with_microarchitecture(host))
 
 

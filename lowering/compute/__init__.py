@@ -23,7 +23,18 @@ from tvm import te
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.sizes import dimension_as_size
 from ...ir.types import TensorType
-from . import elementwise, layout, normalisation, pooling, products, recurrent, reductions, resize, sampling
+from . import (
+    elementwise,
+    layout,
+    normalisation,
+    pooling,
+    products,
+    quantization,
+    recurrent,
+    reductions,
+    resize,
+    sampling,
+)
 from .call import ANCHOR, OPERATOR, Immediate, Lowering, NotLowered, Operand, Tensor, TensorCall
 from .extents import Extents, UnknownExtent
 
@@ -35,6 +46,7 @@ __all__ = [
 LOWERINGS: Mapping[str, Lowering] = {
     **elementwise.LOWERINGS,
     **products.LOWERINGS,
+    **quantization.LOWERINGS,
     **normalisation.LOWERINGS,
     **reductions.LOWERINGS,
     **pooling.LOWERINGS,

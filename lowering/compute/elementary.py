@@ -113,6 +113,11 @@ def round_even(x: Expr) -> Expr:
     return tirx.call_llvm_pure_intrin(dtype_of(x), "llvm.roundeven", x)
 
 
+def round_to_integer(x: Expr, dtype: str) -> Expr:
+    """The nearest integer of a type that holds it, the even one of two."""
+    return tirx.call_llvm_pure_intrin(dtype, "llvm.lrint", x)
+
+
 def between(x: Expr, low: float, high: float) -> Expr:
     """The number, but not below `low` and not above `high`; NaN for NaN."""
     return _at_most(_at_least(x, low), high)

@@ -7,7 +7,8 @@ the bias one after it, each only if there is any.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tvm import te, tirx
@@ -16,9 +17,16 @@ from .call import Expr, Lowering, NotLowered, Operand, TensorCall, broadcast, re
 from .extents import are_unequal, simplify
 from .windows import Windows, pad_around
 
+Multiply = Callable[[Expr, Expr], Expr]
+"""The product of an element of each operand."""
+
 
 def _matmul(call: TensorCall) -> te.Tensor:
-    a, b = call.source(0), call.source(1)
+    return multiply_matrices(call, call.source(0), call.source(1), operator.mul)
+
+
+def multiply_matrices(call: TensorCall, a: Operand, b: Operand, multiply: Multiply) -> te.Tensor:
+    """The product of matrices, or of stacks of them; `multiply` takes an element of each operand."""
     depth, rows, columns = sizes(a)[-1], len(a.shape) > 1, len(b.shape) > 1
     if are_unequal(sizes(b)[-2 if columns else 0], depth):
         raise NotLowered("the matrices do not fit")
@@ -30,7 +38,7 @@ def _matmul(call: TensorCall) -> te.Tensor:
         stack = call.shape[: len(batch)]
         left = a(*broadcast(sizes(a)[: -len((*row, k))], batch, stack), *row, k.var)
         right = b(*broadcast(sizes(b)[: -len((k, *column))], batch, stack), k.var, *column)
-        return te.sum(left * right, axis=k)
+        return te.sum(multiply(left, right), axis=k)
 
     return call.stage(call.shape, element, anchor=True)
 
@@ -61,7 +69,7 @@ def _conv(call: TensorCall) -> te.Tensor:
     windows = Windows.of(call)
     shape = windows.padded_shape(sizes(call.source(0)), call.shape)
     x = pad_around(call, call.source(0), windows.begins(call), windows.after, call.constant(0), shape)
-    return _convolve(call, x, windows)
+    return convolve(call, x, windows, operator.mul, bias=call.optional(2))
 
 
 def _conv_transpose(call: TensorCall) -> te.Tensor:
@@ -72,12 +80,21 @@ def _conv_transpose(call: TensorCall) -> te.Tensor:
     if max(windows.strides) > 1 and max(windows.dilations) == 1 and fits:
         return _convolve_phases(call, windows)
     single = replace(windows, strides=(1,) * len(windows.strides))
-    return _convolve(call, _spread(call, windows), single, transposed=True)
+    return convolve(call, _spread(call, windows), single, operator.mul, bias=call.optional(2), transposed=True)
 
 
-def _convolve(call: TensorCall, x: Operand, windows: Windows, transposed: bool = False) -> te.Tensor:
-    """The anchor, and the bias added to it. If the operator is `transposed`, its weights are, too, and mirrored."""
-    weights, bias, group = call.source(1), call.optional(2), call.integer("group", 1)
+def convolve(
+    call: TensorCall,
+    x: Operand,
+    windows: Windows,
+    multiply: Multiply,
+    *,
+    bias: Operand | None = None,
+    transposed: bool = False,
+) -> te.Tensor:
+    """The anchor, and the bias added to it; `multiply` takes an element of the map, and one of the weights.
+    If the operator is `transposed`, its weights are, too, and mirrored."""
+    weights, group = call.source(1), call.integer("group", 1)
     first, second, *_ = call.numbers(1)
     channels, outputs = (first // group, second) if transposed else (second, first // group)
     if are_unequal(sizes(x)[1], group * channels):
@@ -95,7 +112,7 @@ def _convolve(call: TensorCall, x: Operand, windows: Windows, transposed: bool =
             weight = weights(channel, o if group == 1 else o % outputs, *mirrored)
         else:
             weight = weights(o, own, *kernel)
-        return te.sum(value * weight, axis=[*inner, *kernel])
+        return te.sum(multiply(value, weight), axis=[*inner, *kernel])
 
     result = call.stage(call.shape, element, "" if bias is None else "product", anchor=True)
     if bias is None:

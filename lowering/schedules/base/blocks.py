@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from ...compute.integers import is_arithmetic
@@ -41,6 +42,11 @@ class BufferAccess:
     def name(self) -> str:
         """The buffer's name, which is unique in a function."""
         return str(self.buffer.name)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element."""
+        return element_bytes(self.buffer)
 
     @property
     def used(self) -> frozenset[int]:
@@ -178,6 +184,11 @@ def _inspect_access(region: Any, variables: Mapping[Variable, int], function: An
     is_computed = not all(isinstance(r.extent, tirx.IntImm) and int(r.extent) == 1 for r in region.region)
     is_part = str(region.source.name) in _widths_around(function)
     return BufferAccess(region.source, shape, indices, iterators, steps, is_computed, is_part)
+
+
+def element_bytes(buffer: Buffer) -> int:
+    """Bytes of an element of a buffer."""
+    return (tvm_ffi.dtype(str(buffer.dtype)).bits + 7) // 8
 
 
 def _widths_around(function: tirx.PrimFunc) -> Mapping[str, int]:

@@ -12,20 +12,26 @@ from ...compute.recurrent_tiling import RecurrentWeights
 from .nodes import Expression
 from .winograd_filters import WinogradWeights
 
+WORD = 4
+"""Bytes of a word: the products of two words of bytes are added up by one instruction, in each lane of 32 bits."""
+
 
 @dataclass(frozen=True)
 class Repack:
     """Cut `axis` of parameter `parameter` in tiles of `factor`, then order the axes (the tile's own axis comes last).
 
-    With W of shape [N, K], axis 0, factor 16 and order (0, 1): W'[n // 16, k, n % 16].
-    Calling it with the array returns the packed one. If `factor` does not divide the axis, the last tile is the
-    last `factor` elements, some of which are in the tile before too; `factor` is at most the axis.
+    With W of shape [N, K], axis 0, factor 16 and order (0, 1): W'[n // 16, k, n % 16]. If the axis `word` is given, 4
+    neighbours on it, which a processor multiplies and adds up at once, are the innermost: with 1,
+    W'[n // 16, k // 4, n % 16, k % 4]. Calling it with the array returns the packed one. If `factor` does not divide
+    the axis, the last tile is the last `factor` elements, some of which are in the tile before too; `factor` is at most
+    the axis.
     """
 
     parameter: int
     axis: int
     factor: int
     order: tuple[int, ...]
+    word: int | None = None
 
     def __call__(self, array: NDArray[Any]) -> NDArray[Any]:
         """The array in the layout that the scheduled function reads."""
@@ -33,17 +39,25 @@ class Repack:
         starts = np.minimum(np.arange(0, extent, self.factor), extent - self.factor)
         cut = np.take(array, starts[:, None] + np.arange(self.factor), axis)
         where = [a if a <= axis else a + 1 for a in self.order]
-        return np.ascontiguousarray(cut.transpose(*where, axis + 1))
+        packed = cut.transpose(*where, axis + 1)
+        if self.word is not None:
+            place = self.order.index(self.word)
+            shape = packed.shape
+            words = packed.reshape(*shape[:place], shape[place] // WORD, WORD, *shape[place + 1 :])
+            packed = np.moveaxis(words, place + 1, -1)
+        return np.ascontiguousarray(packed)
 
     def index_map(self, *indices: Expression) -> list[Expression]:
         """The same as indices of TensorIR, for `transform_layout`."""
-        cut = [i // self.factor if n == self.axis else i for n, i in enumerate(indices)]
-        return [*(cut[a] for a in self.order), indices[self.axis] % self.factor]
+        sizes = {self.axis: self.factor} | ({} if self.word is None else {self.word: WORD})
+        cut = [i // sizes[n] if n in sizes else i for n, i in enumerate(indices)]
+        return [*(cut[a] for a in self.order), *(indices[n] % size for n, size in sizes.items())]
 
     def packed_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape after packing."""
-        cut = [-(-extent // self.factor) if n == self.axis else extent for n, extent in enumerate(shape)]
-        return (*(cut[a] for a in self.order), self.factor)
+        sizes = {self.axis: self.factor} | ({} if self.word is None else {self.word: WORD})
+        cut = [-(-extent // sizes[n]) if n in sizes else extent for n, extent in enumerate(shape)]
+        return (*(cut[a] for a in self.order), *sizes.values())
 
 
 Packing = Repack | WinogradWeights | RecurrentWeights

@@ -20,13 +20,12 @@ from tvm.s_tir import stmt as s_stmt
 
 from ....costmodels.device import Device
 from ....costmodels.device_file import CACHE_LINE
-from ..base.blocks import REDUCTION, walk
+from ..base.blocks import REDUCTION, element_bytes, walk
 from ..base.draft import Draft
 from ..base.extents import estimate_extent
 from ..base.nodes import Buffer, Expression, Statement, Variable
 from ..base.rewriting import rebuild, with_loop_body
 from ..base.tiled import Tiled
-from ..tiling.tiles import FLOAT_BYTES
 from .tails import PACKED
 
 FEWEST_BYTES = 1 << 16
@@ -115,7 +114,8 @@ class _PrefetchInserter:
         outermost = max((n for n, loop in enumerate(loops) if loop.loop_var in used), default=-1)
         inside = [loop for loop in loops[outermost + 1 :] if _is_serial(loop)]
         steps = self._iterations(inside)
-        size = FLOAT_BYTES * prod(int(extent) for extent in buffer.shape[1:])
+        element = element_bytes(buffer)
+        size = element * prod(int(extent) for extent in buffer.shape[1:])
         lines = -(-size // CACHE_LINE // steps)
         if lines > MOST_LINES or steps * lines > 2 * size // CACHE_LINE:
             return []
@@ -130,7 +130,7 @@ class _PrefetchInserter:
         step: Any = tirx.const(0, _INDEX)
         for loop in inside:
             step = step * loop.extent + loop.loop_var
-        per_line = CACHE_LINE // FLOAT_BYTES
+        per_line = CACHE_LINE // element
         first = step * (lines * per_line)
         return [_fetch(buffer, tile + 1, first + line * per_line) for line in range(lines)]
 

@@ -348,6 +348,8 @@ def _replace_place(
             return tirx.BufferLoad(part.source, [index(i) for i in part.indices])
         if isinstance(part, _BINARY):
             return type(part)(rewrite(part.a), rewrite(part.b))
+        if isinstance(part, tirx.Cast):
+            return rewrite(part.value).astype(str(part.ty.dtype))
         return part
 
     return tirx.BufferStore(store.buffer, rewrite(store.value), store.indices)

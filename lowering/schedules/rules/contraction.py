@@ -29,7 +29,7 @@ from ...base.decisions import Alternative, Trace
 from ..base.blocks import BlockInfo, BufferAccess, parameter_index, walk
 from ..base.draft import Draft
 from ..base.extents import TYPICAL, expression_of, is_symbolic, typical_sizes
-from ..base.packing import Repack
+from ..base.packing import WORD, Repack
 from ..base.preparation import find_anchor
 from ..base.tiled import Tiled
 from ..passes.prefetch import Weights, cycles_with_weights
@@ -46,6 +46,10 @@ BLOCKS = (2, 4, 8, 16, 32)
 """Numbers of tiles in a block that a search tries."""
 FEWER_ROWS = (1, 4)
 """Rows of the tiles for dynamic extents that are shorter than the usual tile."""
+SHORT_SUM = 32
+"""Products of bytes in a sum up to which LLVM leaves no loop over it: it then loads the broadcast words of a tile of
+rows in front of the loop over its columns, and spills them. 24 channels to 144 on 56 x 56: 108 us, and 78 by columns
+first (Xeon with VNNI)."""
 LARGER = 2
 """The factor by which rows and columns of a dynamic plane count larger than those that are optimised for when
 Winograd's filters are considered."""
@@ -152,32 +156,48 @@ def list_plans(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> list[Til
     for column in anchor.spatial:
         readers = anchor.operands(column)
         packed = len(readers) == 1 and draft.is_constant(readers[0])
+        word = _find_word(draft, anchor, readers[0]) if packed else None
         if not packed and not all(read.is_unit_stride(column) for read in readers):
             continue
         for row in reversed(anchor.spatial):
             rows = anchor.operands(row)  # of a tile, which is an outer product, only the other operand has the rows
             if row != column and len(rows) == 1 and column not in rows[0].used:
-                plans += _plans_of_axes(anchor, epilogue, draft.device, column, row, weighed=packed)
+                plans += _plans_of_axes(anchor, epilogue, draft.device, column, row, word, weighed=packed)
     return plans
 
 
 def _plans_of_axes(
-    anchor: BlockInfo, epilogue: BlockInfo, device: Device, column: int, row: int, *, weighed: bool
+    anchor: BlockInfo, epilogue: BlockInfo, device: Device, column: int, row: int, word: int | None, *, weighed: bool
 ) -> Iterable[TilePlan]:
-    """Every tile of these axes; `weighed`: the operand with the columns is a constant, of which a model has many."""
+    """Every tile of these axes, whose sum is of bytes if there is a `word`; `weighed`: the operand with the columns is
+    a constant, of which a model has many."""
     columns, rows = anchor.extents[column], anchor.extents[row]
     others = prod(anchor.extents[i] for i in anchor.spatial if i not in (column, row))
     stride = _stride(epilogue, counterpart(anchor, epilogue, column))
     wide = {i for i in anchor.reduced if anchor.extents[i] > 1}
     # neighbours along the rows read overlapping elements, as the pixels of a convolution do
     window = any(row in used and used & wide for read in anchor.reads for used in read.iterators)
+    depth, step_bytes = (anchor.depth, FLOAT_BYTES) if word is None else (anchor.depth // WORD, WORD)
     for tile in register_tiles(rows, columns, device, window=window):
-        cycles = others * tile_cycles(tile, rows, columns, anchor.depth, device, stride)
+        cycles = others * tile_cycles(tile, rows, columns, depth, device, stride)
         if weighed:
-            line = FLOAT_BYTES * anchor.depth
+            line = step_bytes * depth
             weights = Weights(line * columns, line * tile.columns, others * -(-rows // tile.rows))
             cycles = cycles_with_weights(cycles, weights, device)
-        yield TilePlan(column, row, tile, cycles)
+        yield TilePlan(column, row, tile, cycles, word=word)
+
+
+def _find_word(draft: Draft, anchor: BlockInfo, weights: BufferAccess) -> int | None:
+    """The iterator of the reduction of which four steps are one instruction: along it, bytes without a sign follow each
+    other in memory, and are multiplied by weights with a sign. None if there is none, or no such instruction."""
+    (data,) = [read for read in anchor.reads if read is not weights]
+    if not draft.device.dot_product or [str(read.buffer.dtype) for read in (data, weights)] != ["uint8", "int8"]:
+        return None
+    return next(
+        (i for i in sorted(anchor.reduced) if data.is_unit_stride(i) and i in weights.used
+         and anchor.extents[i] % WORD == 0 and weights.shape[weights.dimension_of(i)] == anchor.extents[i]),
+        None,
+    )  # fmt: skip
 
 
 def _stride(epilogue: BlockInfo, iterator: int) -> int | None:
@@ -204,7 +224,8 @@ def pack_operands(draft: Draft, anchor: BlockInfo, plan: TilePlan) -> tuple[Repa
             factor = read.shape[axis]  # tiles of groups that they do not divide stay where they are
         others = [a for a in range(len(read.shape)) if a != axis]  # reduced axes in the order of the loops
         order = (axis, *(a for _, a in sorted((min(read.iterators[a], default=-1), a) for a in others)))
-        packs.append(Repack(index, axis, factor, order))
+        word = None if plan.word is None or iterator != plan.column else read.dimension_of(plan.word)
+        packs.append(Repack(index, axis, factor, order, word))
         place = ("read", anchor.reads.index(read))
         draft.schedule.transform_layout(
             anchor.block, place, packs[-1].index_map, assume_injective_transform=True
@@ -279,13 +300,15 @@ def order_tiles(draft: Draft, anchor: BlockInfo, plan: TilePlan, *, rows_first: 
     columns = [i for i in anchor.spatial if i not in (*shared, *streamed.used, plan.column)] + [plan.column]
     if rows_first:
         return [*shared, *rows, *columns]
+    if plan.word is not None and anchor.depth <= SHORT_SUM:
+        return [*shared, *columns, *rows]
     row_tiles = prod(anchor.extents[i] for i in rows[:-1]) * -(-anchor.extents[plan.row] // plan.tile.rows)
     column_tiles = prod(anchor.extents[i] for i in columns[:-1]) * -(-anchor.extents[plan.column] // plan.tile.columns)
     batch = prod(anchor.extents[i] for i in shared)
 
     def seconds(access: BufferAccess) -> float:
         """Seconds to read the operand once; 0 from the first cache, whose loads are in the cycles of a tile."""
-        size = FLOAT_BYTES * prod(access.shape) // batch
+        size = access.element_bytes * prod(access.shape) // batch
         return size / draft.device.bandwidth(size) if size > draft.device.caches[0].size else 0.0
 
     by_columns = column_tiles * seconds(streamed) + seconds(kept)

@@ -11,6 +11,7 @@ from ....costmodels.register_tiles import ELEMENT_BITS, Tile
 from ..base.blocks import BlockInfo
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
+from ..base.packing import WORD
 from ..base.preparation import FINE_SHARES
 from .tiles import largest_divisor
 
@@ -42,6 +43,8 @@ class TilePlan:
     tile: Tile
     cycles: float
     taps: tuple[int, ...] = ()
+    word: int | None = None
+    """The iterator of the reduction of which WORD steps are one instruction in each lane."""
 
     @property
     def label(self) -> str:
@@ -164,19 +167,25 @@ def _schedule_sum(draft: Draft, anchor: BlockInfo, plan: TilePlan, depth: int) -
     vectors, lanes = schedule.split(loops[plan.column], [None, plan.tile.lanes])
     spatial = [loops[i] for i in anchor.spatial if i not in (plan.column, plan.row)]
     row = loops[plan.row]
+    words: list[Any] = []
+    if plan.word is not None:
+        loops[plan.word], word = schedule.split(loops[plan.word], [None, WORD])
+        words.append(word)
     others = [loops[i] for i in sorted(anchor.reduced) if i not in plan.taps]
-    rolled, unrolled = _split_reduction_loops(draft, others, plan.tile)
+    rolled, unrolled = _split_reduction_loops(draft, others, plan.tile, of_words=bool(words))
     rolled = [*(loops[i] for i in plan.taps), *rolled]
-    schedule.reorder(*spatial, *rolled, *unrolled, row, vectors, lanes)
+    schedule.reorder(*spatial, *rolled, *unrolled, row, vectors, lanes, *words)
     schedule.vectorize(lanes)
-    draft.unroll(*unrolled, row, vectors)
+    draft.unroll(*unrolled, row, vectors, *words)
     initial = schedule.decompose_reduction(anchor.block, (*rolled, *unrolled)[0])
     *others, last = schedule.get_loops(initial)[depth:]
     schedule.vectorize(last)
     draft.unroll(*others)
 
 
-def _split_reduction_loops(draft: Draft, loops: list[Any], tile: Tile) -> tuple[list[Any], list[Any]]:
+def _split_reduction_loops(
+    draft: Draft, loops: list[Any], tile: Tile, *, of_words: bool
+) -> tuple[list[Any], list[Any]]:
     """The loops over the reduction: those that stay, and the innermost that are unrolled within a budget.
 
     One of dynamic length stays, however short it usually is. One stays if what is read does not fit the registers:
@@ -190,7 +199,8 @@ def _split_reduction_loops(draft: Draft, loops: list[Any], tile: Tile) -> tuple[
         loop = rolled.pop()
         extent = draft.extent(loop)
         steps *= extent
-        hoisted = not rolled and extent >= DEEP and steps * tile.vectors > draft.device.vector_registers
+        held = steps * tile.vectors + (tile.rows * tile.vectors if of_words else 0)
+        hoisted = not rolled and extent >= (2 if of_words else DEEP) and held > draft.device.vector_registers
         if is_symbolic(extent) or extent > budget or hoisted:
             most = min(budget, 8, extent // 2 if hoisted else extent)
             outer, loop = draft.schedule.split(loop, [None, largest_divisor(extent, most)])

@@ -1,0 +1,108 @@
+"""Sums of products of bytes are exact in 32 bits, by whatever instruction a processor has for them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import te, tirx
+
+from eqfuse.lowering.base.target import Target, target_of
+from eqfuse.lowering.kernels.build import build
+from eqfuse.lowering.schedules import mark_constants, schedule
+
+TARGETS = [target_of(name, 1) for name in ("host", "x86-64-v2", "x86-64-v3", "x86-64-v4")]
+HERE = [target for target in TARGETS if not target.missing]
+"""Those whose code this machine runs."""
+WITH_WORDS = {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "mcpu": "icelake-server", "num-cores": 1}
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A convolution of a map [rows, columns, channels] with its channels last, by a window and a stride."""
+
+    shape: tuple[int, int, int]
+    outputs: int
+    window: int = 1
+    stride: int = 1
+
+    @property
+    def function(self) -> tirx.PrimFunc:
+        """The sums of 32 bits, halved: a function behind them, as every kernel has one."""
+        height, width, channels = self.shape
+        x = te.placeholder((1, height, width, channels), "uint8", "x")
+        w = te.placeholder((self.outputs, channels, self.window, self.window), "int8", "w")
+        kh, kw = (te.reduce_axis((0, self.window), name) for name in ("kh", "kw"))
+        c = te.reduce_axis((0, channels), "c")
+        places = [(n - self.window) // self.stride + 1 for n in (height, width)]
+
+        def element(n: Any, i: Any, j: Any, o: Any) -> Any:
+            data = x[n, i * self.stride + kh, j * self.stride + kw, c].astype("int32")
+            return te.sum(data * w[o, c, kh, kw].astype("int32"), axis=[kh, kw, c])
+
+        total = te.compute((1, *places, self.outputs), element, "total")
+        y = te.compute(total.shape, lambda *i: total(*i) ^ tirx.const(1, "int32"), "y")
+        return mark_constants(te.create_prim_func([x, w, y]).with_attr("global_symbol", "main"), (1,))
+
+    def check(self, target: Target, seed: int) -> None:
+        """Compare with sums of 64 bits, at extreme values and others."""
+        scheduled = schedule(self.function, target.device, 1)
+        code = build(scheduled.schedule.mod, tvm.target.Target(target.description))
+        generator = np.random.default_rng(seed)
+        height, width, channels = self.shape
+        x = generator.choice(np.array([0, 1, 77, 255], np.uint8), (1, height, width, channels))
+        w = generator.choice(np.array([-128, -1, 0, 66, 127], np.int8), (self.outputs, channels, *(self.window,) * 2))
+        windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), (self.window,) * 2, (1, 2))
+        sums = np.tensordot(windows[:, :: self.stride, :: self.stride], w.astype(np.int64), ((3, 4, 5), (1, 2, 3)))
+        operands = [x, w]
+        for repack in scheduled.repack:
+            operands[repack.parameter] = repack(operands[repack.parameter])
+        result = tvm.runtime.tensor(np.zeros(sums.shape, np.int32))
+        code["main"](*map(tvm.runtime.tensor, operands), result)
+        np.testing.assert_array_equal(result.numpy(), sums.astype(np.int32) ^ 1)
+
+
+sums = st.builds(
+    Sum,
+    st.tuples(
+        st.integers(3, 9), st.integers(3, 9), st.one_of(st.integers(1, 9).map(lambda n: 4 * n), st.integers(1, 33))
+    ),
+    st.integers(1, 70),
+    st.integers(1, 3),
+    st.integers(1, 2),
+)
+
+
+@pytest.mark.parametrize("target", HERE, ids=lambda target: target.name)
+@settings(max_examples=3)
+@given(sums, st.integers(0, 1000))
+def test_sums_of_bytes_are_exact(target: Target, case: Sum, seed: int) -> None:
+    case.check(target, seed)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("target", HERE, ids=lambda target: target.name)
+@settings(max_examples=150)
+@given(sums, st.integers(0, 1000))
+def test_many_sums_of_bytes_are_exact(target: Target, case: Sum, seed: int) -> None:
+    case.check(target, seed)
+
+
+@pytest.mark.parametrize(
+    ("description", "instruction"),
+    [(WITH_WORDS, "vpdpbusd"), (target_of("x86-64-v3", 1).description, "vpmaddwd")],
+    ids=["VNNI", "AVX2"],
+)
+def test_products_of_bytes_are_dot_products(description: dict[str, Any], instruction: str) -> None:
+    """Whatever the processor here: no product of theirs is left that LLVM would widen one by one."""
+    device = target_of("x86-64-v3", 1).device
+    scheduled = schedule(Sum((8, 8, 64), 48).function, device, 1)
+    code = build(scheduled.schedule.mod, tvm.target.Target(description)).mod.inspect_source("asm")
+    assert len(re.findall(rf"\t{instruction}\t", code)) >= 16
+    assert "vpmulld" not in code
