@@ -132,6 +132,11 @@ def _conv_variant(operation: Operation) -> str:
     return "depthwise" if len(weight) > 1 and weight[1] == 1 else "grouped"
 
 
+def _integer_variant(operation: Operation) -> str:
+    type_ = operation.types[0]
+    return "signed" if type_ is not None and type_.dtype == "int8" else ""
+
+
 def _reduce_variant(operation: Operation) -> str:
     rank = len(operation.operand(0).dimensions)
     axes = operation.integers("axes")
@@ -160,6 +165,7 @@ def _slice_variant(operation: Operation) -> str:
 
 _VARIANTS: dict[str, Callable[[Operation], str]] = {
     **dict.fromkeys(FILTERS, _conv_variant),
+    "MatMulInteger": _integer_variant,
     "Transpose": _transpose_variant,
     "Softmax": _softmax_variant,
     "LogSoftmax": _softmax_variant,

@@ -18,6 +18,7 @@ import onnx_ir as ir
 
 from ...ir.operation import VARIADIC
 from ...ir.operators import OPERATORS, RECURRENT, REDUCTIONS, TO_SHAPES, Attribute, Operand, OperatorSchema
+from ...ir.operators.quantization import CONVERSIONS, DEQUANTIZED, QUANTIZED, REAL
 from ...ir.operators.resize import DEFAULTS as RESIZE_DEFAULTS
 from ...ir.sizes import floor_divide, number
 from ...ir.types import Dimension, TensorType
@@ -340,6 +341,44 @@ def _recurrence(site: Site, literals: Literals) -> Literals:
     return literals | {"hidden_size": hidden, "config": json.dumps(config, sort_keys=True)}
 
 
+def _quantization(site: Site, literals: Literals) -> Literals:
+    """Scale and zero point are one for all elements, whatever the axis is then, or one for each position of it."""
+    operand, scale, made = site.type_of(site.input(0)), site.type_of(site.input(1)), site.type_of(site.node.outputs[0])
+    is_made = site.node.op_type == "QuantizeLinear"
+    real, whole = (operand, made) if is_made else (made, operand)
+    for name, default in (("block_size", 0), ("precision", 0), ("saturate", 1), ("output_dtype", 0)):
+        value = site.raw.pop(name, default)
+        _require(value == default or (name == "output_dtype" and site.input(2) is not None), f"a special {name}")
+    _require(whole.dtype in (QUANTIZED if is_made else DEQUANTIZED), "integers of other bits")
+    _require(real.dtype == scale.dtype and real.dtype in REAL, "types that differ")
+    shapes = [site.shape(place) for place in (1, 2) if site.input(place) is not None]
+    if all(set(shape) <= {1} for shape in shapes):
+        return literals | {"axis": 1}
+    axis = site.axis(literals["axis"])
+    _require(all(shape == (site.shape()[axis],) for shape in shapes), "scales for blocks")
+    return literals | {"axis": axis}
+
+
+def _require_zero_point(site: Site, place: int, size: Dimension) -> None:
+    """It is one number, or has one for each position of an axis of this size."""
+    if site.input(place) is not None:
+        shape = site.shape(place)
+        _require(set(shape) <= {1} or shape == (size,), "zero points that do not fit")
+
+
+def _integer_convolution(site: Site, literals: Literals) -> Literals:
+    _require_zero_point(site, 2, 1)
+    _require_zero_point(site, 3, site.shape(1)[0])
+    return _convolution(site, literals)
+
+
+def _integer_product(site: Site, literals: Literals) -> Literals:
+    left, right = site.shape(0), site.shape(1)
+    _require_zero_point(site, 2, left[-2] if len(left) > 1 else 1)
+    _require_zero_point(site, 3, right[-1] if len(right) > 1 else 1)
+    return literals
+
+
 def _cast(site: Site, literals: Literals) -> Literals:
     _require(site.raw.pop("saturate", 1) == 1 and site.raw.pop("round_mode", "up") == "up", "a special rounding")
     return literals | {"to": dtype_name(ir.DataType(literals["to"]))}
@@ -352,6 +391,9 @@ FORMS: dict[str, Form] = {
     "Flatten": _flatten,
     "Conv": _convolution,
     "ConvTranspose": _transposed_convolution,
+    "ConvInteger": _integer_convolution,
+    "MatMulInteger": _integer_product,
+    **dict.fromkeys(CONVERSIONS, _quantization),
     **dict.fromkeys(("AveragePool", "MaxPool"), _window),
     "BatchNormalization": _batch_normalization,
     "GroupNormalization": _group_normalization,

@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from ...costmodels.runtime import NO_RUNTIME, Runtime
 from ...ir.operators import OPERATORS, RECURRENT, REDUCTIONS, Attribute, Operand, OperatorSchema
+from ...ir.operators.quantization import CONVERSIONS
 from ...ir.types import TensorType
 from ..onnx.nodes import BODY_DOMAIN
 from ..onnx.typing import dtype_of
@@ -276,6 +277,12 @@ def _average_pool(context: _Context, inputs: Inputs, attributes: Attributes) -> 
     return inputs, {n: v for n, v in attributes.items() if n != "dilations" or dilated}  # not before opset 19
 
 
+def _quantization(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
+    parameters = (type_.shape for type_ in context.operands[1:] if type_ is not None)
+    is_listed = any(shape is None or not set(shape) <= {1} for shape in parameters)
+    return inputs, attributes if is_listed else {}  # the axis says nothing then, and opset 10 has none
+
+
 _FORMS: dict[str, Callable[[_Context, Inputs, Attributes], tuple[Inputs, Attributes]]] = {
     "Reshape": _reshape,
     "Expand": _expand,
@@ -289,6 +296,7 @@ _FORMS: dict[str, Callable[[_Context, Inputs, Attributes], tuple[Inputs, Attribu
     "GroupNormalization": _group_normalization,
     "Resize": _resize,
     "AveragePool": _average_pool,
+    **dict.fromkeys(CONVERSIONS, _quantization),
     **dict.fromkeys(RECURRENT, _recurrence),
 }
 

@@ -24,6 +24,7 @@ _MISSING: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("ArgMax", "ArgMin"), _SHORT | _UNSIGNED),
     **dict.fromkeys(("Max", "Min"), _SHORT),
     **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _SHORT | _LONG_INTEGERS | {"bool", "string"}),
+    "QuantizeLinear": frozenset({"int32"}),
     "PRelu": _DOUBLE | _LONG_INTEGERS,
     "Gemm": _LONG_INTEGERS,
     "CumSum": _UNSIGNED,

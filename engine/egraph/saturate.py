@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...ir.operators.quantization import CONVERSIONS
 from ...ir.types import TensorType
 from ...support.deadlines import seconds_left
 from ...support.errors import EqfuseError, ProcessError, RuleError
@@ -226,6 +227,9 @@ def _sort_key(nodes: list[ENode], rank: Mapping[int, int]) -> tuple[str, str, tu
     return min(keys, default=None)
 
 
+_NEVER_CONSTANT = CONVERSIONS | {"Var", "If"}
+
+
 def _constant_classes(classes: list[list[ENode]]) -> set[int]:
     """Classes that can be computed from stored constants alone, whatever their age."""
     waiting = WaitingNodes()
@@ -233,7 +237,7 @@ def _constant_classes(classes: list[list[ENode]]) -> set[int]:
         owner
         for owner, nodes in enumerate(classes)
         for index, node in enumerate(nodes)
-        if node.op not in ("Var", "If") and waiting.add(NodePosition(owner, index), node.children)
+        if node.op not in _NEVER_CONSTANT and waiting.add(NodePosition(owner, index), node.children)
     ]
     constant: set[int] = set()
     while ready:

@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir import serde
 
+from ...ir.operators.quantization import CONVERSIONS
 from ...support.errors import EqfuseError, ModelError
 from .model import ONNX_DOMAINS, Model, first_line
 from .node_order import body_graphs
@@ -25,7 +26,7 @@ INFERRED_KEY = "eqfuse.inferred"
 """On outputs of a Loop or Scan whose types were inferred from its body: in the metadata."""
 _LIKE = {("com.microsoft", "DynamicQuantizeLSTM"): ("LSTM", 3)}
 """Operators that ONNX does not know: the one whose shapes theirs are, and how many inputs both have in common."""
-_QUANTIZATION = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+_QUANTIZATION = CONVERSIONS | {"DynamicQuantizeLinear"}
 
 
 def is_standard(node: ir.Node) -> bool:
@@ -86,7 +87,7 @@ def is_pure(node: ir.Node) -> bool:
 def is_foldable(node: ir.Node) -> bool:
     """Whether the node may be evaluated at compile time if its operands are constant.
 
-    Quantization may not: it would turn small integer weights into large float ones.
+    Quantization may not.
     """
     has_sequence = "Sequence" in node.op_type or node.op_type.startswith("Optional")
     return is_pure(node) and node.op_type not in _QUANTIZATION and not has_sequence

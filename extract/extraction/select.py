@@ -126,9 +126,7 @@ class _NodeCosts:
         return quantised.share if node.op in quantised.operators and self._is_dequantised(node.children[0]) else 1.0
 
     def _is_dequantised(self, owner: int) -> bool:
-        classes = self.egraph.classes
-        makers = (m for n in classes[owner].nodes if n.op == "Out" for m in classes[n.children[0]].nodes)
-        return any(maker.op == "Op" and opaque_type(maker) == "DequantizeLinear" for maker in makers)
+        return any(node.op == "DequantizeLinear" for node in self.egraph.classes[owner].nodes)
 
     def cost(self, owner: int, node: ENode) -> float | None:
         """The cost of an e-node; None if it cannot be written at this opset."""

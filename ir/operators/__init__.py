@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from . import contributed, control, elementwise, layout, linear, normalization, pooling, recurrent, reduction
+from . import (
+    contributed,
+    control,
+    elementwise,
+    layout,
+    linear,
+    normalization,
+    pooling,
+    quantization,
+    recurrent,
+    reduction,
+)
 from .arithmetic import Arithmetic, Array, Unsupported
 from .numbers import NUMBERS, full
 from .schema import Attribute, Operand, OperatorSchema
@@ -41,7 +52,18 @@ __all__ = [
 Value = int | float | str | tuple[int, ...]
 """The values that an attribute may have."""
 
-_FAMILIES = (elementwise, linear, normalization, reduction, pooling, layout, recurrent, control, contributed)
+_FAMILIES = (
+    elementwise,
+    linear,
+    quantization,
+    normalization,
+    reduction,
+    pooling,
+    layout,
+    recurrent,
+    control,
+    contributed,
+)
 
 SCHEMAS: Mapping[str, OperatorSchema] = {row.name: row for family in _FAMILIES for row in family.OPERATORS}
 """Every operator with a row, by name."""
@@ -79,7 +101,6 @@ VIEWS = frozenset(row.name for row in SCHEMAS.values() if row.is_view)
 RESHAPES = VIEWS & _named("layout")
 FILTERS: Mapping[str, int] = {row.name: row.weights_at for row in SCHEMAS.values() if row.weights_at}
 """Convolutions that are not transposed, and the number of the operand that has the filters."""
-
 
 
 def evaluate(

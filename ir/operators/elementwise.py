@@ -9,11 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..index_maps import (
-    IndexMaps,
-    OperandMap,
-    OperatorCall,
-    Quotient,
-    Shape,
     broadcast_maps,
     first_operand_maps,
 )
@@ -180,26 +175,11 @@ def _variadic_flops(operation: Operation) -> float:
     return float(operation.output.elements * max(1, len(operation.operands) - 1))
 
 
-def _quantization_maps(call: OperatorCall) -> IndexMaps:
-    """Scale and zero point are scalars, lists along the attribute ``axis``, or one number for each block."""
-    axes = call.axes
-    along = axes[call.axis(1) :][:1]
-
-    def position(shape: Shape) -> OperandMap:
-        if len(shape) < 2:
-            return along[: len(shape)]
-        pairs = zip(axes, shape, strict=True)
-        return tuple(Quotient(axis, -(-axis.extent // n)) if n < axis.extent else axis for axis, n in pairs)
-
-    return IndexMaps(axes, (axes, *(None if shape is None else position(shape) for shape in call.operands[1:])))
-
-
 _unary = Family("elementwise.unary", broadcast_maps, per_output(1), is_total=True)
 _binary = Family("elementwise.binary", broadcast_maps, per_output(1), is_total=True)
 _ternary = Family("elementwise.ternary", broadcast_maps, per_output(1), is_total=True)
 _variadic = Family("elementwise.variadic", broadcast_maps, _variadic_flops)
 _same = Family("elementwise.unary", first_operand_maps, no_flops)
-_quantization = Family("elementwise.quantization", _quantization_maps)
 
 OPERATORS = (
     _unary("Abs", "X", _named("absolute")),
@@ -271,5 +251,4 @@ OPERATORS = (
     *_variadic.hidden("Sum Mean"),
     *_same.hidden("Identity", is_view=True, is_total=True),
     *_same.hidden("Dropout CastLike"),
-    *_quantization.hidden("QuantizeLinear DequantizeLinear"),
 )

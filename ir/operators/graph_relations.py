@@ -16,6 +16,7 @@ from ..sizes import ONE, Size, dimension_as_size, elements, number, symbol
 from ..types import TensorType
 from . import CONVOLUTIONS, FILTERS, MATRIX_PRODUCTS, OPERATORS, POOLS, RECURRENT, VIEWS
 from .graph_maps import index_maps_of
+from .quantization import CONVERSIONS, INTEGER_PRODUCTS
 
 _OTHER_SIZES = (64, 32, 16, 256, 512, 96, 48, 224, 8, 4, 2, 1)
 """Sizes tried for a dimension, in this order, if a model does not run on the assumed one."""
@@ -108,7 +109,7 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
     elif operator.op in FILTERS or operator.op in POOLS:
         yield from _windows(operator, shapes[0])
         yield from _parameters(operator, graph, shapes, output)
-    elif row.category == "normalization" or operator.op in CONVOLUTIONS:
+    elif row.category == "normalization" or operator.op in CONVOLUTIONS | CONVERSIONS:
         yield from _parameters(operator, graph, shapes, output)
     elif operator.op in VIEWS and types[0] is not None and result is not None:
         before, after = elements(types[0]), elements(result)
@@ -133,7 +134,7 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
         yield depth, "equal", right[-2 if len(right) > 1 and not operator.attributes.get("transB", 0) else -1]
         for shape in (left, right):
             yield from _broadcast(shape[:-2], output[: len(output) - (len(left) > 1) - (len(right) > 1)])
-        for shape in shapes[2:]:
+        for shape in shapes[2:] if operator.op not in INTEGER_PRODUCTS else ():
             yield from _broadcast(shape, output)
 
 

@@ -82,12 +82,19 @@ def conv(
     Raises Unsupported if the shapes do not fit.
     """
     floats_only(x)
+    return _add_bias(arithmetic, convolve(arithmetic, x, w, kernel, pads, strides, dilations, group), b)
+
+
+def convolve(
+    arithmetic: Arithmetic, x: Array, w: Array, kernel: Ints, pads: Ints, strides: Ints, dilations: Ints, group: int
+) -> Array:
+    """A convolution of elements of any type, without a bias. Raises Unsupported if the shapes do not fit."""
     spatial = x.ndim - 2
     fits = w.ndim == x.ndim and spatial > 0 and w.shape[2:] == tuple(kernel) and len(pads) == 2 * spatial
     if not fits or x.shape[1] != group * w.shape[1] or w.shape[0] % group:
         raise Unsupported("the weights do not fit")
-    seen = windows(padded(x, pads, arithmetic.constant(0.0, x)), kernel, strides, dilations)
-    return _add_bias(arithmetic, _convolve(arithmetic, seen, w, group), b)
+    seen = windows(padded(x, pads, arithmetic.constant(0, x)), kernel, strides, dilations)
+    return _convolve(arithmetic, seen, w, group)
 
 
 def _convolve(arithmetic: Arithmetic, seen: Array, w: Array, group: int) -> Array:
@@ -150,11 +157,11 @@ def _widen(x: Array, before: Sequence[int], after: Sequence[int], fill: Array) -
 
 def is_convolution(op: str) -> bool:
     """Whether an operator is a convolution, and not a transposed one."""
-    return op == "Conv"
+    return op in ("Conv", "ConvInteger")
 
 
 def depth(operation: Operation) -> int:
-    """The number of terms in the sum for one element of the result of a MatMul, Gemm or Conv."""
+    """The number of terms in the sum for one element of the result of a product of matrices or a convolution."""
     if is_convolution(operation.op):
         weight = operation.operand(1)
         return max(1, weight.elements // max(1, weight.dimensions[0])) if weight.dimensions else 1
@@ -177,7 +184,7 @@ def _transposed_convolution_flops(operation: Operation) -> float:
     return float(2 * operation.operand(0).elements * taps + bias)
 
 
-def _matmul_maps(call: OperatorCall) -> IndexMaps:
+def matmul_maps(call: OperatorCall) -> IndexMaps:
     """An operand of one axis has no rows, or no columns, and neither has the result."""
     left, right, axes = call.data, call.operand(1) or (), call.axes
     rows, columns = int(len(left) > 1), int(len(right) > 1)
@@ -197,7 +204,7 @@ def _gemm_maps(call: OperatorCall) -> IndexMaps | None:
     return IndexMaps(axes, (left, right, None if addend is None else aligned_map(addend, axes)))
 
 
-def _convolution_maps(call: OperatorCall) -> IndexMaps:
+def convolution_maps(call: OperatorCall) -> IndexMaps:
     """The channels of a group are summed, and the places under the window."""
     weight, axes = call.operand(1) or (), call.axes
     group, rank = max(1, call.integer("group", 1)), len(axes)
@@ -248,7 +255,7 @@ def _transposed_convolution_maps(call: OperatorCall) -> IndexMaps:
 _linear = Family("linear", mixing_maps)
 
 OPERATORS = (
-    _linear("MatMul", "A B", matmul, index_maps=_matmul_maps, flops=_product_flops, is_total=True),
+    _linear("MatMul", "A B", matmul, index_maps=matmul_maps, flops=_product_flops, is_total=True),
     _linear(
         "Gemm",
         "A B C? | alpha:f64=1.0 beta:f64=1.0 transA:i64=0 transB:i64=0",
@@ -260,7 +267,7 @@ OPERATORS = (
         "Conv",
         "X W B? | kernel_shape:Ints pads:Ints strides:Ints dilations:Ints group:i64=1",
         conv,
-        index_maps=_convolution_maps,
+        index_maps=convolution_maps,
         flops=_product_flops,
         weights_at=1,
         is_total=True,
@@ -272,7 +279,6 @@ OPERATORS = (
         index_maps=_transposed_convolution_maps,
         flops=_transposed_convolution_flops,
     ),
-    *_linear.hidden("ConvInteger", weights_at=1),
     *_linear.hidden("QLinearConv", weights_at=3),
-    *_linear.hidden("Einsum MatMulInteger QLinearMatMul"),
+    *_linear.hidden("Einsum QLinearMatMul"),
 )

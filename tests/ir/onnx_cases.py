@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from eqfuse.ir.operators import OPERATORS, RECURRENT, REDUCTIONS, Operand
+from eqfuse.ir.operators.quantization import CONVERSIONS, INTEGER_PRODUCTS
 
 Shape = tuple[int, ...]
 Literal = int | float | str | tuple[int, ...]
@@ -77,6 +78,26 @@ def matmul(draw: Draw) -> Case:
     left = draw(st.sampled_from([(k,), (*stacks[0], m, k)]))
     right = draw(st.sampled_from([(k,), (*stacks[1], k, n)]))
     return Case("MatMul", (left, right))
+
+
+@st.composite
+def conversion(draw: Draw, op: str) -> Case:
+    x = draw(shapes())
+    axis = draw(st.integers(0, len(x) - 1)) if x and draw(st.booleans()) else None
+    parameter = () if axis is None else (x[axis],)
+    integer, zero = draw(st.sampled_from(["int8", "uint8"])), draw(st.sampled_from([None, parameter]))
+    made = integer if op == "DequantizeLinear" else "float32"
+    return Case(op, (x, parameter, zero), {"axis": 1 if axis is None else axis}, (made, "float32", integer))
+
+
+@st.composite
+def integer_product(draw: Draw, op: str) -> Case:
+    real = draw(matmul() if op == "MatMulInteger" else convolution())
+    a, b = real.shapes[:2]
+    types = tuple(draw(st.sampled_from(["int8", "uint8"])) for _ in "ab")
+    listed = b[-1:] if op == "MatMulInteger" and len(b) == 2 else ()  # ONNX Runtime takes no others
+    zeros = (draw(st.sampled_from([None, ()])), draw(st.sampled_from([None, (), listed])))
+    return Case(op, (a, b, *zeros), real.literals, types * 2)
 
 
 @st.composite
@@ -274,6 +295,7 @@ def recurrence(draw: Draw, op: str) -> Case:
 
 
 SPECIAL: dict[str, st.SearchStrategy[Case]] = {
+    **{op: conversion(op) for op in CONVERSIONS}, **{op: integer_product(op) for op in INTEGER_PRODUCTS},
     "Where": where, "If": if_, "Clip": clip,
     "PRelu": prelu(), "MatMul": matmul(), "Gemm": gemm(), "Conv": convolution(),
     "ConvTranspose": transposed_convolution(), "CumSum": cumulative(), "Reshape": reshape(), "Flatten": flatten(),

@@ -35,7 +35,8 @@ def numbers(shape: tuple[int, ...], dtype: str, sign: str, generator: np.random.
         values = values * generator.choice((-1, 1), shape)
     if sign in ("any", "nonneg"):
         values = values * generator.integers(0, 2, shape)
-    return np.asarray(np.ceil(values) if dtype.startswith("int") else values).astype(dtype)
+    values = np.abs(values) if dtype.startswith("uint") else values
+    return np.asarray(np.ceil(values) if "int" in dtype else values).astype(dtype)
 
 
 def holds(fact: str, values: Array) -> bool:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ....costmodels.scheduled import border_seconds, is_window, moving_seconds
 from ....ir.operators.linear import is_convolution
+from ....ir.operators.quantization import INTEGER_PRODUCTS
 from .anchored import is_depthwise, why_not_one_anchor
 from .operator_set import OperatorSet, roofline
 from .template import Template
@@ -79,6 +80,8 @@ def _has_rows(operators: OperatorSet, member: int) -> bool:
     operator, shape = operators.graph.operators[member], operators.within.shape
     types = [operators.graph.values[v].type for v in (*operator.inputs[:1], *operator.outputs) if v is not None]
     if operator.is_opaque or not all(t is not None and t.is_static and len(t.shape or ()) == 4 for t in types):
+        return False
+    if operator.op in INTEGER_PRODUCTS:
         return False
     if is_depthwise(operators, member):
         return True

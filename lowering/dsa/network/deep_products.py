@@ -22,6 +22,7 @@ from ....costmodels.dsa_device import DsaDevice
 from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.operators import ELEMENTWISE, MATRIX_PRODUCTS
 from ....ir.operators.linear import is_convolution
+from ....ir.operators.quantization import INTEGER_PRODUCTS
 from .rewriting import GraphRewriter, SplitProducts
 from .subgraphs import Layer
 
@@ -201,6 +202,8 @@ def split_products(
 def _reduction(graph: OperatorGraph, operator: Operator) -> _Reduction | None:
     """The reduction of a product with constant weights; None for any other operator."""
     if operator.is_opaque or len(operator.inputs) < 2 or operator.inputs[1] is None or operator.inputs[0] is None:
+        return None
+    if operator.op in INTEGER_PRODUCTS:
         return None
     weights, data = graph.values[operator.inputs[1]], graph.values[operator.inputs[0]]
     if not weights.is_constant or data.is_constant:

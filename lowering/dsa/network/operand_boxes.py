@@ -9,6 +9,7 @@ from __future__ import annotations
 from ....ir.graph import Operator
 from ....ir.index_maps import IndexMaps, OperatorCall, index_maps, interval
 from ....ir.operators import ELEMENTWISE, GLOBAL_POOLS, MATRIX_PRODUCTS, OPERATORS, POOLS, PRODUCTS, REDUCTIONS, SCHEMAS
+from ....ir.operators.quantization import INTEGER_PRODUCTS
 from .boxes import Box, Interval, Shape, intersection, whole
 
 _WHOLE_FROM = {"ConvTranspose": 1, "DepthToSpace": 1, "SpaceToDepth": 1}
@@ -19,9 +20,8 @@ Reshape Flatten Squeeze Unsqueeze Transpose Expand Slice Gather Pad DepthToSpace
 Identity Dropout
 """
 _NORMALIZATIONS = frozenset(o.name for o in OPERATORS.values() if o.category == "normalization")
-_PARTIAL = (
-    ELEMENTWISE | PRODUCTS | POOLS | GLOBAL_POOLS | REDUCTIONS | _NORMALIZATIONS | {"Sum", "Mean", *_MOVING.split()}
-)
+_COMPUTING = ELEMENTWISE | PRODUCTS - INTEGER_PRODUCTS | POOLS | GLOBAL_POOLS | REDUCTIONS | _NORMALIZATIONS
+_PARTIAL = _COMPUTING | {"Sum", "Mean", *_MOVING.split()}
 """Operators that a tile computes from parts of their operands (local_graph.py), all others from whole ones."""
 
 

@@ -26,7 +26,9 @@ DTYPES = (
     "float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
     "uint64", "bool", "string", "int4", "uint4", "int2", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu",
 )  # fmt: skip
-OTHER_OPERANDS = {("Where", 0): "bool", ("Gather", 1): "int64"}
+OTHER_OPERANDS = {
+    ("Where", 0): "bool", ("Gather", 1): "int64", ("QuantizeLinear", 2): "int8", ("DequantizeLinear", 1): "float32",
+}  # fmt: skip
 NOT_DRAWN = {"If", "Resize"}
 """An If is written in another way; the settings of a Resize are texts."""
 

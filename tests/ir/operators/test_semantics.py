@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from eqfuse.ir.operators import NUMBERS, RECURRENT, STANDARD, Arithmetic, Array, Operand, Unsupported, evaluate, full
+from eqfuse.ir.operators.quantization import CONVERSIONS, INTEGER_PRODUCTS
 
 from ..onnx_cases import Case, cases
 from .onnx_answers import random_array
@@ -22,6 +23,7 @@ WITHOUT_SYMBOLS = {
     **dict.fromkeys(("BitwiseNot", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift", "Mod"), "integers only"),
     "Resize": "tested by itself",
     **dict.fromkeys(RECURRENT, "too many terms"),
+    **dict.fromkeys((*CONVERSIONS, *INTEGER_PRODUCTS), "the types of integers decide"),
 }
 
 
@@ -52,6 +54,8 @@ def _operand(case: Case, position: int) -> Array | None:
         return None
     if dtype == "int64":
         return np.zeros(shape, np.int64)
+    if dtype in ("int8", "uint8") and case.op in CONVERSIONS | INTEGER_PRODUCTS:
+        return random_array(shape, dtype, position)
     x = random_array(shape, dtype if dtype == "bool" else "float64", position)
     return x if dtype == "bool" else np.asarray(np.abs(x) / 4 + 0.25)
 

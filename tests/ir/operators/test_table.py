@@ -34,7 +34,7 @@ def extreme_array(shape: tuple[int, ...], dtype: str, *seed: int) -> Array:
         return np.asarray(random.random(shape) < 0.5)
     kind = np.dtype(dtype)
     ends = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
-    special = [np.nan, np.inf, -np.inf, -0.0] if kind.kind == "f" else [-1]
+    special = [np.nan, np.inf, -np.inf, -0.0] if kind.kind == "f" else [-1] if kind.kind == "i" else []
     return np.asarray(random.choice(np.array([0, 1, ends.min, ends.max, *special], kind), shape))
 
 

@@ -24,6 +24,7 @@ from .recipe_linear import (
     recurrence,
     window,
 )
+from .recipe_quantization import ORDER_OF_QUANTIZATION, integer_product, quantization
 from .types import TYPES
 
 
@@ -37,6 +38,7 @@ def order(head: str) -> tuple[str, ...]:
 _ORDER: dict[str, tuple[str, ...]] = {
     **ORDER_OF_RECURRENCES,
     **ORDER_OF_CONTRIBUTED,
+    **ORDER_OF_QUANTIZATION,
     "Gemm": ("transA", "transB", "A", "B", "C", "alpha", "beta"),
     "Conv": ("X", "kernel_shape", "group", "W", "B", "dilations", "pads", "strides"),
     "ConvTranspose": ("X", "kernel_shape", "group", "W", "B", "dilations", "pads", "strides", "output_padding"),
@@ -250,6 +252,8 @@ _BY_OPERATOR: dict[str, Recipe] = {
     "Gemm": gemm,
     "Conv": conv,
     "ConvTranspose": conv,
+    "ConvInteger": integer_product,
+    "MatMulInteger": integer_product,
     "Softmax": one_axis,
     "LogSoftmax": one_axis,
     "Hardmax": one_axis,
@@ -258,6 +262,7 @@ _BY_OPERATOR: dict[str, Recipe] = {
 _BY_CATEGORY: dict[str, Recipe] = {
     "elementwise.unary": _unary,
     "elementwise.binary": _binary,
+    "elementwise.quantization": quantization,
     "normalization": _normalization,
     "reduction": _reduction,
     "pooling": _pooling,
