@@ -14,6 +14,13 @@ faster.
     python benchmarks/peers.py --packages --free                   # one bundle for all sizes, at five sizes each
     python benchmarks/peers.py --only squeezenet_112 --trials 200  # tuned
     python benchmarks/peers.py --tables ago.json packages.json     # the tables of earlier runs
+    python benchmarks/peers.py --int8 --json int8.json             # quantised models
+    python benchmarks/peers.py --int8 model.onnx --forms qdq-u8s8-channel
+
+With --int8 each float model is quantised in several forms (measuring/quantising.py), and the peers run the same
+quantised file as eqfuse, beside the float model (measuring/eight_bits.py). A line for each form tells how it went;
+what --json has already is not measured again, so that a run which was ended goes on. Quantised models are kept in the
+cache folder. ONEDNN_MAX_CPU_ISA=AVX2 limits OpenVINO, and --target x86-64-v3 eqfuse.
 
 The peers besides ONNX Runtime: pip install openvino MNN.
 """
@@ -24,10 +31,11 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
+from typing import Any
 
 from rich.table import Table
 
@@ -46,9 +54,12 @@ from eqfuse.benchmarks.latency import (
     wide_console,
 )
 from eqfuse.benchmarks.measuring.contestants import ContestantError, Setup
+from eqfuse.benchmarks.measuring.eight_bits import QuantisedRecord, measure_forms, print_quantised
 from eqfuse.benchmarks.measuring.free_sizes import Row, measure_sizes, print_rows
 from eqfuse.benchmarks.measuring.packages import PACKAGED, Case, Packaged, unpack, write_inputs
-from eqfuse.benchmarks.networks import AGO
+from eqfuse.benchmarks.measuring.quantising import CALIBRATION_SEEDS, FORMS
+from eqfuse.benchmarks.networks import AGO, NETWORKS
+from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.benchmarks.threads import fix_shapes, input_shape
 from eqfuse.engine.onnx.model import read
 from eqfuse.lowering.base.interface import inputs_of
@@ -57,16 +68,25 @@ from eqfuse.lowering.running.turns import Middle
 PEERS = (REFERENCE, OPENVINO, MNN)
 INPUTS = "inputs"
 """The folder, beside a model of a package, of the inputs that it is run on."""
+QUANTISED = {
+    "mobilenet_v2_112": {}, "mnasnet_112": {}, "squeezenet_112": {}, "shufflenet_v2_112": {}, "resnet50": {},
+    "bert_tiny": {}, "distilbert": {}, "mobilevit_xxs": {}, "ocr_cls": {}, "ocr6_det": {"x": [1, 3, 320, 320]},
+    "ocr6_rec": {},
+}  # fmt: skip
+"""The networks of --int8, and shapes of inputs that are not the typical ones."""
+BUILT = {**{name: network.build for name, network in NETWORKS.items()}, "distilbert": BUILDERS["distilbert"]}
+"""How to build the networks that no package brings."""
 
 
 def fetch(packaged: Packaged, shapes: dict[str, list[int]], folder: Path) -> Path:
-    """A model of a package, with its inputs fixed at these shapes or at its typical ones, and two sets of inputs."""
+    """A model of a package, with its inputs fixed at these shapes or at its typical ones, and sets of inputs: two to
+    run on, more for calibration."""
     path = unpack(packaged, folder)
     if not packaged.cases:
         return path
     typical = packaged.cases[0]
     case = Case(shapes or typical.shapes, typical.values)
-    write_inputs(inputs_of(read(path)), [case, case], folder / INPUTS)
+    write_inputs(inputs_of(read(path)), [case] * CALIBRATION_SEEDS.stop, folder / INPUTS)
     (folder / "fixed").mkdir()
     return fix_shapes(path, case.shapes, folder / "fixed")
 
@@ -91,7 +111,9 @@ def measure(record: Record, model: Path, options: argparse.Namespace, scratch: P
 def measure_model(
     name: str, source: Callable[[Path], Path], options: argparse.Namespace, scratch: Path
 ) -> Sequence[Record]:
-    """Its record, or with `--free` one for each size; what went wrong is in it."""
+    """Its record, with `--free` one for each size, with `--int8` one for each form; what went wrong is in it."""
+    if options.int8:
+        return measure_forms(name, source, INPUTS, options, scratch)
     record = Row(name, name) if options.free else Record(name, name)
     try:
         if options.free:
@@ -145,16 +167,24 @@ def print_tables(records: Sequence[Record]) -> None:
 
 
 def print_results(records: Sequence[Record]) -> None:
-    """The tables of both kinds."""
+    """The tables of all kinds."""
+    if quantised := [each for each in records if isinstance(each, QuantisedRecord)]:
+        print_quantised(quantised)
     if rows := [each for each in records if isinstance(each, Row)]:
         print_rows(rows)
-    if others := [each for each in records if not isinstance(each, Row)]:
+    if others := [each for each in records if not isinstance(each, Row | QuantisedRecord)]:
         print_tables(others)
 
 
 def sources(options: argparse.Namespace) -> dict[str, Callable[[Path], Path]]:
     """How to get each model, given a folder to write into."""
     shapes = dict(options.input_shapes)
+    if options.int8 and not options.models:
+        return {
+            name: partial(fetch, PACKAGED[name], shapes or QUANTISED.get(name, {})) if name in PACKAGED
+            else partial(saved, BUILT[name])
+            for name in options.only or QUANTISED
+        }  # fmt: skip
     if options.packages:
         chosen = options.only or list(PACKAGED)
         if options.free:
@@ -163,7 +193,13 @@ def sources(options: argparse.Namespace) -> dict[str, Callable[[Path], Path]]:
     if options.models:
         files = [f for path in options.models for f in (sorted(path.rglob("*.onnx")) if path.is_dir() else [path])]
         return {f.stem: partial(fix_shapes, f, shapes) for f in files}
-    return {name: partial(saved, AGO[name].build) for name in options.only or list(AGO)}
+    return {name: partial(saved, BUILT[name]) for name in options.only or list(AGO)}
+
+
+def read_record(content: Mapping[str, Any]) -> Record:
+    """A row of any kind that `--json` wrote."""
+    kind = Row if "verdict" in content else QuantisedRecord if "accuracy" in content else Record
+    return kind.of(content)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -171,7 +207,7 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     result.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="files and folders of models")
     result.add_argument("--packages", action="store_true", help="models that packages of PyPI bring")
-    result.add_argument("--only", nargs="+", metavar="NAME", choices=[*AGO, *PACKAGED], help="only these networks")
+    result.add_argument("--only", nargs="+", metavar="NAME", choices=[*BUILT, *PACKAGED], help="only these networks")
     result.add_argument("--input-shapes", nargs="+", type=input_shape, default=[], metavar="NAME:SIZES")
     result.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="default: 1 2")
     result.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS, metavar="PEER")
@@ -182,6 +218,8 @@ def parser() -> argparse.ArgumentParser:
         "--sizes", nargs="+", type=Case.read, default=[], metavar="CASE",
         help="with --free: shapes and values of inputs, the typical ones first, as 'audio:1,16000 fmin=46.9'",
     )  # fmt: skip
+    result.add_argument("--int8", action="store_true", help="quantised models, in several forms")
+    result.add_argument("--forms", nargs="+", choices=list(FORMS), metavar="FORM", help="with --int8: only these forms")
     result.add_argument("--no-measure", action="store_true", help="compile by estimates alone")
     result.add_argument("--trials", type=int, help="candidates of a search for schedules (default: none)")
     result.add_argument("--target", help="what eqfuse compiles for, as x86-64-v3 (default: this machine)")
@@ -195,10 +233,12 @@ def main() -> None:
     """Command line."""
     options = parser().parse_args()
     if options.tables:
-        contents = [row for path in options.tables for row in json.loads(path.read_text(encoding="utf-8"))]
-        print_results([(Row if "verdict" in content else Record).of(content) for content in contents])
+        print_results([read_record(row) for path in options.tables for row in json.loads(path.read_text("utf-8"))])
         return
     records: list[Record] = []
+    if options.int8 and options.json and options.json.exists():
+        records += [read_record(row) for row in json.loads(options.json.read_text(encoding="utf-8"))]
+    options.known = {record.name for record in records}
     for name, source in sources(options).items():
         print(name, file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="eqfuse-peers-") as folder:
