@@ -43,6 +43,7 @@ from .bounds import Bounds
 from .classical import classical_dtypes, is_classical
 from .contributed import infer_by_runtime, is_of_another_domain
 from .evaluation import Declared, SymbolicShapes, evaluate_shapes
+from .quantization import check_parameters
 
 SMALL = 4096
 """The most elements of a constant that is evaluated here; larger ones stay expressions until the graph is chosen."""
@@ -91,13 +92,14 @@ def _small_constants(model: Model) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def infer(model: Model) -> Knowledge:
-    """Infer types and constants. Raises ModelError if the ONNX checker refuses the model."""
+    """Infer types and constants. Raises ModelError if the ONNX checker refuses the model, or scales do not fit."""
     constants = _small_constants(model)
     skeleton = _Skeleton(model)
     skeleton.check(constants)
     declared = Declared(declared_sizes(skeleton.symbols), Bounds(dict(model.lowest)))
     while True:
         types = skeleton.infer(constants)
+        check_parameters(model.graph, types, model.label)
         if skeleton.ask_runtime(types, constants):
             continue
         if folded := _fold(model, types, constants):
