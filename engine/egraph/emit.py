@@ -280,6 +280,8 @@ def _average_pool(context: _Context, inputs: Inputs, attributes: Attributes) -> 
 def _quantization(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
     parameters = (type_.shape for type_ in context.operands[1:] if type_ is not None)
     is_listed = any(shape is None or not set(shape) <= {1} for shape in parameters)
+    if inputs[1] is None and context.operands[0] is not None:
+        inputs = [inputs[0], np.ones((), context.operands[0].dtype), *inputs[2:]]
     return inputs, attributes if is_listed else {}  # the axis says nothing then, and opset 10 has none
 
 

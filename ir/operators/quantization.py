@@ -37,11 +37,13 @@ def _along(parameter: Array, x: Array, axis: int) -> Array:
     return parameter.reshape((-1, *(1,) * (x.ndim - 1 - axis % x.ndim)))
 
 
-def _quantize(arithmetic: Arithmetic, x: Array, scale: Array, zero: Array | None, axis: int) -> Array:
+def _quantize(arithmetic: Arithmetic, x: Array, scale: Array | None, zero: Array | None, axis: int) -> Array:
+    """Without a scale it is 1, which ONNX writes as a constant: costs then know that nothing is divided."""
     target = "uint8" if zero is None else zero.dtype.name
     if target not in QUANTIZED or x.dtype.kind != "f":
         raise Unsupported(f"QuantizeLinear of {x.dtype} to {target}")
-    quotient = arithmetic.apply("round", arithmetic.apply("divide", x, _along(scale, x, axis)))
+    quotient = x if scale is None else arithmetic.apply("divide", x, _along(scale, x, axis))
+    quotient = arithmetic.apply("round", quotient)
     offset = arithmetic.cast(full((), 0, target) if zero is None else _along(zero, x, axis), x.dtype.name)
     lowest, highest = (-128.0, 127.0) if target == "int8" else (0.0, 255.0)
     # The type of x may not hold the sum of a zero point and a large quotient: it is limited before.
@@ -128,7 +130,7 @@ _quantization = Family("elementwise.quantization", _quantization_maps, is_total=
 _linear = Family("linear", flops=_product_flops, is_total=True)
 
 OPERATORS = (
-    _quantization("QuantizeLinear", "x y_scale y_zero_point? | axis:i64=1", _quantize, flops=per_output(3)),
+    _quantization("QuantizeLinear", "x y_scale? y_zero_point? | axis:i64=1", _quantize, flops=per_output(3)),
     _quantization("DequantizeLinear", "x x_scale x_zero_point? | axis:i64=1", _dequantize, flops=per_output(2)),
     _linear("MatMulInteger", "A B a_zero_point? b_zero_point?", _matmul_integer, index_maps=_matmul_integer_maps),
     _linear(

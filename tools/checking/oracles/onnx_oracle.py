@@ -339,6 +339,10 @@ class _TermWriter:
             for name, dtype in _INPUTS_OF_RESIZE.items():
                 inputs.append(self._write_constant(np.asarray(config.pop(name), dtype)) if name in config else "")
             onnx_attributes |= config
+        elif head == "QuantizeLinear" and not inputs[1]:  # absent, it is 1
+            one = self._write_constant(np.ones((), np.float32))
+            inputs[1] = f"?v{len(self.nodes)}"
+            self.nodes.append(helper.make_node("CastLike", [one, inputs[0]], [inputs[1]]))
         elif head in RECURRENT:
             onnx_attributes |= json.loads(str(onnx_attributes.pop("config")))
         name = f"?v{len(self.nodes)}"
