@@ -207,6 +207,8 @@ class _TailRewriter:
                 continue
             tails.append(tail)
             values = [old if new is None else new for old, new in zip(values, moved, strict=True)]
+        if any(self._is_inside_reduction(node, tail) for tail in tails):
+            raise RuntimeError(f"block {block.name_hint}: a tail inside of its reduction would be added twice")
         masked = self._masked_tail(block)
         if masked is not None:
             kept = [guard for guard in kept if (tail := self._tail(guard)) is None or tail.tile != masked.tile]
@@ -218,6 +220,16 @@ class _TailRewriter:
             return _read_by_tiles(block, node.iter_values, values, tails, predicate)
         realized = s_stmt.SBlockRealize(values, predicate, block)
         return realized if masked is None else _mask(realized, masked)
+
+    def _is_inside_reduction(self, node: Statement, tail: _Tail) -> bool:
+        """Whether the tiles of a tail are in a loop of the reduction that the block adds up, in which elements of an
+        overlap are no longer what they were."""
+        order = {loop: number for number, loop in enumerate(self.extents)}
+        pairs = zip(node.block.iter_vars, node.iter_values, strict=True)
+        reduced = [value for variable, value in pairs if variable.iter_type == REDUCTION]
+        steps = [order[part] for value in reduced for part in walk(value) if part in order]
+        starts = [order[part] for part in walk(tail.index) if part in order]
+        return node.block.init is None and bool(steps and starts) and min(steps) < max(starts)
 
     def _masked_tail(self, block: Statement) -> _Tail | None:
         """The tail of steps that add to partial results, if their last tile has to be masked."""

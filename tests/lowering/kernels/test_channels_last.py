@@ -72,6 +72,13 @@ def test_depthwise_convolution(case: str, threads: int) -> None:
         assert_same(convolution(*DEPTHWISE[case]), moved, "channels", threads)
 
 
+@pytest.mark.parametrize("moved", [{0, 3}, {3}])
+@pytest.mark.parametrize(("channels", "side"), [(4, 5), (3, 9)])
+def test_depthwise_convolution_of_single_pixels(channels: int, side: int, moved: set[int]) -> None:
+    """The last of the tiles that the reduction is in may not overlap the one before: it would be added twice."""
+    assert_same(convolution((1, channels, side, side), channels, 1, group=channels), moved, "fallback")
+
+
 @pytest.mark.representatives(3)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("channels", "outputs", "kernel"), [(16, 16, 3), (24, 68, 1), (12, 96, 1), (6, 6, 1)])
