@@ -137,6 +137,11 @@ def _integer_variant(operation: Operation) -> str:
     return "signed" if type_ is not None and type_.dtype == "int8" else ""
 
 
+def _rounding_variant(operation: Operation) -> str:
+    type_ = operation.output_type
+    return "signed" if type_ is not None and type_.dtype == "int8" else ""
+
+
 def _reduce_variant(operation: Operation) -> str:
     rank = len(operation.operand(0).dimensions)
     axes = operation.integers("axes")
@@ -166,6 +171,7 @@ def _slice_variant(operation: Operation) -> str:
 _VARIANTS: dict[str, Callable[[Operation], str]] = {
     **dict.fromkeys(FILTERS, _conv_variant),
     "MatMulInteger": _integer_variant,
+    "QuantizeLinear": _rounding_variant,
     "Transpose": _transpose_variant,
     "Softmax": _softmax_variant,
     "LogSoftmax": _softmax_variant,

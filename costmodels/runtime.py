@@ -71,10 +71,17 @@ class Blocked(_Table, frozen=True):
 
 
 class Quantised(_Table, frozen=True):
-    """Operators that run on integers between DequantizeLinear and QuantizeLinear, for `share` of their own cost."""
+    """Operators that run on integers between DequantizeLinear and QuantizeLinear, for `share` of their own cost.
+
+    The runtime makes products of integers of those between them by itself, with kernels that are faster than these
+    `products`, which therefore stay only if the model has them. Its kernels for products of bytes, one of them with a
+    sign, may `saturate`: they add up two such products in 16 bits.
+    """
 
     operators: frozenset[str] = frozenset()
     share: Share = 1.0
+    products: frozenset[str] = frozenset()
+    saturate: bool = False
 
 
 class Runtime(_Table, frozen=True):
@@ -91,6 +98,11 @@ class Runtime(_Table, frozen=True):
     def forms(self) -> Runtime:
         """The runtime with its spellings alone."""
         return Runtime(spelling=self.spelling)
+
+    @property
+    def timeless(self) -> Runtime:
+        """The runtime with its spellings, and what it cannot run as well as it makes it by itself."""
+        return Runtime(spelling=self.spelling, quantised=msgspec.structs.replace(self.quantised, share=1.0))
 
     def spell(self, operator: str, literals: Mapping[str, object], opset: int) -> tuple[str, ...]:
         """The lines in which an operator has to be written at an opset, () if it is a node like any other."""

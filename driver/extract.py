@@ -10,6 +10,7 @@ from ..engine.egraph.folding import OutOfRangeError
 from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
 from ..engine.onnx.nodes import has_body
+from ..extract.extraction.quantised import have_wide_pairs
 from ..extract.extraction.select import Criteria
 from ..support.deadlines import OutOfTime, is_over
 from ..support.errors import ModelError
@@ -78,7 +79,9 @@ def criteria_for(options: Options, saturated: Saturated) -> Criteria:
 
         assert isinstance(model, ProfileCost)
         model = model.calibrate(operator_graph(saturated.model, saturated.knowledge))
-    return Criteria.of(model, runtime_for(options))
+    runtime = runtime_for(options)
+    saturates = runtime.quantised.saturate and have_wide_pairs(saturated.simplified)
+    return replace(Criteria.of(model, runtime), saturates=saturates)
 
 
 def extract_model(saturated: Saturated, criteria: Criteria, options: Options, clock: Clock) -> Choice:

@@ -26,9 +26,12 @@ def cost_model_for(options: CostOptions) -> CostModel:
 
 
 def runtime_for(options: Options) -> Runtime:
-    """The runtime; only its forms if FLOPs or the kernels of a partition are minimised instead of its time."""
+    """The runtime; only its forms if the kernels of a partition are for another one, and if FLOPs are minimised instead
+    of its time."""
     runtime = load_runtime(options.runtime).on(load_device(options.device).mtriple.partition("-")[0])
-    return runtime if options.partition == "none" and options.cost != "flops" else runtime.forms
+    if options.partition != "none":
+        return runtime.forms
+    return runtime if options.cost != "flops" else runtime.timeless
 
 
 def check_device(name: str) -> None:

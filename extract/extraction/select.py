@@ -23,6 +23,7 @@ from ...ir.types import TensorType
 from ...support.deadlines import seconds_left
 from .layouts import Row, layout_problem
 from .problem import Candidate, ExtractionError, Problem, Solution
+from .quantised import find_unsigned_twins
 from .sizes import Types
 from .solve import solve
 
@@ -37,13 +38,15 @@ class Criteria:
     """The criteria between e-nodes: the cost model, and a cost per stored byte that keeps files from growing.
 
     Constants of fewer bytes than `free_below`, and those of one value, cost nothing: if many layers share one, its
-    cost would tie their otherwise independent choices together.
+    cost would tie their otherwise independent choices together. If the runtime `saturates` products of the model's
+    integers, these keep their signs.
     """
 
     model: CostModel
     per_byte: float
     free_below: int = 4096
     runtime: Runtime = NO_RUNTIME
+    saturates: bool = False
 
     def storage(self, class_: EClass) -> float:
         """The cost of storing a constant."""
@@ -85,6 +88,7 @@ class _NodeCosts:
         self.foldable = find_foldable(egraph)
         self.symbols = {number: name for name, number in encoding.symbols.items()}
         self.costs: dict[tuple[object, ...], float | None] = {}
+        self.refused = find_unsigned_twins(egraph) if criteria.saturates else frozenset()
         anchors = {anchor for fused in criteria.runtime.fused for anchor in fused.into}
         self.fused = {anchor: criteria.runtime.operators_fused_into(anchor) for anchor in sorted(anchors)}
         self.links = {
@@ -105,6 +109,8 @@ class _NodeCosts:
         candidates = self.candidates_of(owner, FOLD) if is_foldable else []
         for node in class_.nodes:
             is_original = node.op in _FREE or self.origin.find(owner, node, node.children) is not None
+            if not is_original and (node in self.refused or node.op in self.criteria.runtime.quantised.products):
+                continue
             if is_foldable and (node.op in _STORED or not is_original):
                 continue
             candidates += self.candidates_of(owner, node)

@@ -1,7 +1,7 @@
 """Operators on integers that stand for real numbers: (integer - zero point) * scale.
 
 Rounding goes to the nearest integer, of two to the even one; an integer that its type cannot hold becomes the nearest
-one that it can. Sums of products have 32 bits and wrap.
+one that it can; what is no number becomes the least one, as in ONNX Runtime. Sums of products have 32 bits and wrap.
 """
 
 from __future__ import annotations
@@ -47,9 +47,11 @@ def _quantize(arithmetic: Arithmetic, x: Array, scale: Array | None, zero: Array
     offset = arithmetic.cast(full((), 0, target) if zero is None else _along(zero, x, axis), x.dtype.name)
     lowest, highest = (-128.0, 127.0) if target == "int8" else (0.0, 255.0)
     # The type of x may not hold the sum of a zero point and a large quotient: it is limited before.
-    for function, limit in (("maximum", lowest), ("minimum", highest)):
-        bound = arithmetic.apply("subtract", arithmetic.constant(limit, offset), offset)
-        quotient = arithmetic.apply(function, quotient, bound)
+    low, high = (
+        arithmetic.apply("subtract", arithmetic.constant(limit, offset), offset) for limit in (lowest, highest)
+    )
+    quotient = arithmetic.apply("where", arithmetic.apply("isnan", quotient), low, quotient)
+    quotient = arithmetic.apply("minimum", arithmetic.apply("maximum", quotient, low), high)
     return arithmetic.cast(arithmetic.apply("add", quotient, offset), target)
 
 

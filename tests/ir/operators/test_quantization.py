@@ -50,7 +50,7 @@ def test_ties_go_to_the_even_integer_and_ends_are_kept(zero: int) -> None:
     assert_as_onnx("QuantizeLinear", x, ONE, np.asarray(zero, np.uint8), 1)
     found = evaluate("QuantizeLinear", (np.array([0.5, 1.5, 2.5, 254.5, 300], np.float32), ONE, None, 1))
     assert np.asarray(found).tolist() == [0, 2, 2, 254, 255]
-    large = np.array([1e30, -1e30, np.inf, -np.inf], np.float32)
+    large = np.array([1e30, -1e30, np.inf, -np.inf, np.nan], np.float32)
     assert_as_onnx("QuantizeLinear", large, np.asarray(1e-3, np.float32), np.asarray(zero - 128, np.int8), 1)
 
 
