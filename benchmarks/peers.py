@@ -20,7 +20,8 @@ faster.
 With --int8 each float model is quantised in several forms (measuring/quantising.py), and the peers run the same
 quantised file as eqfuse, beside the float model (measuring/eight_bits.py). A line for each form tells how it went;
 what --json has already is not measured again, so that a run which was ended goes on. Quantised models are kept in the
-cache folder. ONEDNN_MAX_CPU_ISA=AVX2 limits OpenVINO, and --target x86-64-v3 eqfuse.
+cache folder. ONEDNN_MAX_CPU_ISA=AVX2 limits OpenVINO, and --target x86-64-v3 eqfuse;
+`--hide avx512 vnni` all of them, whose cpuid instructions are answered without these sets (measuring/hiding.py).
 
 The peers besides ONNX Runtime: pip install openvino MNN.
 """
@@ -56,6 +57,7 @@ from eqfuse.benchmarks.latency import (
 from eqfuse.benchmarks.measuring.contestants import ContestantError, Setup
 from eqfuse.benchmarks.measuring.eight_bits import QuantisedRecord, measure_forms, print_quantised
 from eqfuse.benchmarks.measuring.free_sizes import Row, measure_sizes, print_rows
+from eqfuse.benchmarks.measuring.hiding import SETS, hide
 from eqfuse.benchmarks.measuring.packages import PACKAGED, Case, Packaged, unpack, write_inputs
 from eqfuse.benchmarks.measuring.quantising import CALIBRATION_SEEDS, FORMS
 from eqfuse.benchmarks.networks import AGO, NETWORKS
@@ -220,6 +222,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     result.add_argument("--int8", action="store_true", help="quantised models, in several forms")
     result.add_argument("--forms", nargs="+", choices=list(FORMS), metavar="FORM", help="with --int8: only these forms")
+    result.add_argument("--hide", nargs="+", choices=SETS, default=[], metavar="SET", help="hide avx512, vnni from all")
     result.add_argument("--no-measure", action="store_true", help="compile by estimates alone")
     result.add_argument("--trials", type=int, help="candidates of a search for schedules (default: none)")
     result.add_argument("--target", help="what eqfuse compiles for, as x86-64-v3 (default: this machine)")
@@ -239,6 +242,9 @@ def main() -> None:
     if options.int8 and options.json and options.json.exists():
         records += [read_record(row) for row in json.loads(options.json.read_text(encoding="utf-8"))]
     options.known = {record.name for record in records}
+    library = tempfile.TemporaryDirectory(prefix="eqfuse-hide-")
+    if options.hide:
+        hide(options.hide, Path(library.name))
     for name, source in sources(options).items():
         print(name, file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="eqfuse-peers-") as folder:
@@ -246,6 +252,7 @@ def main() -> None:
         if options.json:
             rows = [each.as_dict() for each in records]
             options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    library.cleanup()
     print_results(records)
 
 
