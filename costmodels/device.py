@@ -97,6 +97,11 @@ class Device:
         return 2.0 * self.fma_ports * self.lanes * self.clock
 
     @property
+    def multiplied(self) -> tuple[str, str]:
+        """The element types of the bytes that `dot_product` takes: those that are broadcast, and those in lanes."""
+        return ("int8" if self.dot_product == "sdot" else "uint8", "int8")
+
+    @property
     def second_cache(self) -> int:
         """Bytes of the second cache, or of the only one."""
         return self.caches[min(1, len(self.caches) - 1)].size

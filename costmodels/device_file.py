@@ -41,9 +41,9 @@ Positive = Annotated[float, msgspec.Meta(gt=0, le=_LARGEST)]
 Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._+-]*\Z")]
 """One word of LLVM's, or nothing."""
 
-DotProduct = Literal["", "vpdpbusd", "vpmaddwd"]
-"""The instruction that multiplies bytes without a sign by bytes with one and adds up four products in 32 bits, or two
-of 16 bits, two of which do the same; none."""
+DotProduct = Literal["", "vpdpbusd", "vpmaddwd", "sdot"]
+"""The instruction that adds up four products of bytes in 32 bits, or two of 16 bits, of which kernels take two; or
+none."""
 
 
 class DeviceError(EqfuseError):

@@ -38,7 +38,7 @@ _WINDOW_PIXELS, _WINDOW_VECTORS = 6, 2
 """The largest register tile of a window: pixels of a row, and vectors of channels."""
 _SPARE_REGISTERS, _SPILLED = 4, 1.5
 """Vector registers for other values, and the factor on the time of a window whose values do not fit the rest."""
-_STEPS_OF_BYTES = {"vpdpbusd": 1 / 4, "vpmaddwd": 1.1}
+_STEPS_OF_BYTES = {"vpdpbusd": 1 / 4, "sdot": 1 / 4, "vpmaddwd": 1.1}
 """Steps of a tile that a product of bytes takes, by the processor's instruction. Sums of 64 to 256 bytes on a Xeon: 650
 to 727 GOPS by vpdpbusd, 140 by vpmaddwd with 512 bits and 90 with 256, where floats reach some 160 and 95."""
 _WIDENED = 4.0
@@ -55,7 +55,7 @@ _INSTRUCTIONS = {
     "HardSigmoid": 4, "LeakyRelu": 4, "PRelu": 4, "Min": 2, "Max": 2, "Floor": 2, "Ceil": 2, "Softmax": 26,
     "LogSoftmax": 28, "LayerNormalization": 12, "RMSNormalization": 10, "InstanceNormalization": 12,
     "GroupNormalization": 15, "ReduceSum": 3, "ReduceMean": 3, "ReduceMax": 3, "ReduceMin": 3, "GlobalAveragePool": 3,
-    "GlobalMaxPool": 3, "QuantizeLinear": 6, "DequantizeLinear": 3,
+    "GlobalMaxPool": 3, "QuantizeLinear": 6, "DequantizeLinear": 3, "Cast": 1,
 }  # fmt: skip
 """Instructions of compiled kernels for a vector of elements: cycles on an AVX-512 core (Zen 5), two of them in each."""
 _DIVISION = 10
@@ -134,7 +134,7 @@ def _product_cycles(operation: Operation, device: Device) -> float | None:
     result, weights = operation.output.dimensions, operation.operand(1).dimensions
     if not result or not operation.output.elements or not weights:
         return None
-    steps = ceil(depth(operation) * _steps_per_product(operation, device))
+    steps = ceil(depth(operation) * steps_per_product(operation, device))
     if is_convolution(operation.op):
         groups = operation.group
         rows, columns = result[0] * prod(result[2:]), max(1, result[1] // groups)
@@ -153,19 +153,19 @@ def _product_cycles(operation: Operation, device: Device) -> float | None:
     return copies * least_tile_cycles(rows, columns, steps, device)
 
 
-def _steps_per_product(operation: Operation, device: Device) -> float:
+def steps_per_product(operation: Operation, device: Device) -> float:
     """The steps of a register tile, of floats, in which it adds up one product in each lane.
 
-    Four products of bytes are one step if the processor has an instruction for them. It takes bytes without a sign on
-    the left, bytes with one on the right, and no zero points; in whole words, without gaps.
+    Four products of bytes are one step if the processor has an instruction for them. It takes bytes of certain types,
+    no zero points, and whole words.
     """
     if operation.op not in INTEGER_PRODUCTS:
         return 1.0
-    dtypes = [None if type_ is None else type_.dtype for type_ in operation.types[:2]]
+    dtypes = tuple(None if type_ is None else type_.dtype for type_ in operation.types[:2])
     has_zeros = operation.operand(2).elements or operation.operand(3).elements
     weights = operation.operand(1).dimensions
     channels = weights[1] if is_convolution(operation.op) else depth(operation)
-    if has_zeros or dtypes != ["uint8", "int8"] or channels % WORD:
+    if has_zeros or dtypes != device.multiplied or channels % WORD:
         return _WIDENED
     return _STEPS_OF_BYTES.get(device.dot_product, _WIDENED)
 

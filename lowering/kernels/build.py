@@ -22,7 +22,7 @@ from tvm import ir, tirx
 from ...support.processor import ARM
 from ..compute.integers import define_functions
 from .bindings import keep_in_memory
-from .dot_products import DOT_PRODUCTS, combine_products, dot_product_of
+from .dot_products import DOT_PRODUCTS, DotProduct, combine_products, dot_product_of
 from .lanes import load_lanes
 from .messages import Part
 
@@ -30,7 +30,6 @@ LARGEST_LOCAL = 4096
 """Bytes of a local buffer on the stack: twice the vector registers of any processor."""
 _PIPELINE = "eqfuse"
 _FOR_ARM = f"{_PIPELINE}_arm"
-_FOR_X86 = {dot_product: f"{_PIPELINE}_{dot_product.__name__.strip('_')}" for dot_product in DOT_PRODUCTS}
 _EXTREMES = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
 """LLVM's functions for operators of TVM: NaN if an operand is NaN."""
 _ON_STACK = "disable_lower_builtin"
@@ -85,8 +84,8 @@ def place_parts(function: tirx.PrimFunc, parts: Iterable[Part]) -> tirx.PrimFunc
 def build(module: tvm.IRModule, target: tvm.target.Target) -> Any:
     """The module compiled: TVM's executable. Raises what TVM raises."""
     pipeline = _FOR_ARM if str(target.attrs.get("mtriple", "")).startswith(ARM) else _PIPELINE
-    if (dot_product := dot_product_of(target)) is not None:
-        pipeline = _FOR_X86[dot_product]
+    dot_product = dot_product_of(target)
+    pipeline += "" if dot_product is None else f"_{dot_product.name}"
     _register_pipelines()
     with tvm.transform.PassContext(config={"tirx.disable_cse_tir": True}):  # LLVM does it again anyway
         return tvm.compile(module, target=target, tir_pipeline=pipeline)
@@ -103,12 +102,22 @@ def _register_pipelines() -> None:
 
         return factory
 
-    tirx.register_tir_pipeline(_PIPELINE, factory_of(keep))
-    for dot_product, name in _FOR_X86.items():
-        combine = partial(combine_products, dot_product=dot_product)
-        tirx.register_tir_pipeline(name, factory_of(keep, (tirx.SeqStmt, combine)))
-    extremes = ((kind, _call_extreme) for kind in _EXTREMES)
-    tirx.register_tir_pipeline(_FOR_ARM, factory_of(keep, *extremes, (tirx.SeqStmt, load_lanes)))
+    extremes = [(kind, _call_extreme) for kind in _EXTREMES]
+    callbacks: dict[str, list[tuple[Any, Any]]] = {
+        _PIPELINE: [keep], _FOR_ARM: [keep, *extremes, (tirx.SeqStmt, load_lanes)],
+    }  # fmt: skip
+    for name, own in callbacks.items():
+        tirx.register_tir_pipeline(name, factory_of(*own))
+        for dot_product in DOT_PRODUCTS:
+            combine = partial(_combine_then, dot_product, dict(own).get(tirx.SeqStmt))
+            kept = [(kind, callback) for kind, callback in own if kind is not tirx.SeqStmt]
+            tirx.register_tir_pipeline(f"{name}_{dot_product.name}", factory_of(*kept, (tirx.SeqStmt, combine)))
+
+
+def _combine_then(dot_product: DotProduct, then: Callable[[Any], Any] | None, sequence: Any) -> Any:
+    """The statements with dot products, and with what the other callback for sequences makes of them."""
+    combined = combine_products(sequence, dot_product)
+    return combined if then is None or not isinstance(combined, tirx.SeqStmt) else then(combined)
 
 
 def _finish_bodies(module: tvm.IRModule, callbacks: tuple[Any, ...]) -> tvm.IRModule:

@@ -3,8 +3,9 @@
     C += broadcast(A[k]) * W[4 n]; ...; C += broadcast(A[k + 3]) * W[4 n + 3]    (n in the lanes)
  => C = vpdpbusd(C, broadcast(A[k..k + 3]), W[..])
 
-A has bytes without a sign, W bytes with one. Without that instruction (VNNI), bytes become 16 bits, of which vpmaddwd
-adds up two products in each lane: those of the even bytes, then those of the odd ones. No sum saturates in either.
+On x86-64 A has bytes without a sign, W bytes with one. Without that instruction (VNNI), bytes become 16 bits, of which
+vpmaddwd adds up two products in each lane: those of the even bytes, then those of the odd ones. No sum saturates in
+either. On Arm both have a sign (sdot).
 """
 
 from __future__ import annotations
@@ -18,11 +19,22 @@ import tvm
 import tvm_ffi
 from tvm import ir, tirx
 
+from ...support.processor import ARM, X86
 from ..schedules.base.packing import WORD
 
 Expression = Any
-DotProduct = Callable[[Expression, Expression, Expression], Expression]
-"""The sum of accumulators and of the products of words of bytes without and with a sign, in vectors."""
+Combine = Callable[[Expression, Expression, Expression], Expression]
+"""The sum of accumulators and of the products of broadcast words and of words in lanes, as vectors."""
+
+
+@dataclass(frozen=True)
+class DotProduct:
+    """How a processor multiplies words: bytes of the type `data` that are broadcast, and bytes with a sign in lanes."""
+
+    name: str
+    data: str
+    combine: Combine
+
 
 _EVEN = 0x00FF00FF
 """The even bytes of a word."""
@@ -39,17 +51,19 @@ def dot_product_of(target: tvm.target.Target) -> DotProduct | None:
 
 @cache
 def _find_dot_product(triple: str, target: str) -> DotProduct | None:
-    if not triple.startswith("x86_64"):
+    if not triple.startswith((X86, ARM)):
         return None
     features = set(map(str, tvm.target.codegen.llvm_get_cpu_features(tvm.target.Target(target))))
-    return _by_words if {"avx512vnni", "avx512vl"} <= features or "avxvnni" in features else _by_pairs
+    if triple.startswith(ARM):
+        return SIGNED_WORDS if "dotprod" in features else None
+    return WORDS if {"avx512vnni", "avx512vl"} <= features or "avxvnni" in features else PAIRS
 
 
 def combine_products(sequence: Any, dot_product: DotProduct) -> Any:
     """The statements with dot products in the place of four stores each."""
     combined, pending = [], list(sequence.seq)
     while pending:
-        steps = [_Step.of(statement) for statement in pending[:WORD]]
+        steps = [_Step.of(statement, dot_product.data) for statement in pending[:WORD]]
         first = steps[0]
         if first is not None and len(steps) == WORD and all(map(first.is_followed_by, steps, range(WORD))):
             combined.append(first.combine(dot_product))
@@ -68,8 +82,8 @@ class _Step:
     weights: Any
 
     @staticmethod
-    def of(statement: Any) -> _Step | None:
-        """The step that a statement is; None if it is another."""
+    def of(statement: Any, dtype: str) -> _Step | None:
+        """The step that a statement is, whose data have this type; None if it is another."""
         value = statement.value if isinstance(statement, tirx.BufferStore) else None
         if not isinstance(value, tirx.Add) or not isinstance(value.b, tirx.Mul):
             return None
@@ -79,7 +93,7 @@ class _Step:
         data, weights = (value.b.a, value.b.b) if isinstance(value.b.a, tirx.Broadcast) else (value.b.b, value.b.a)
         if not isinstance(data, tirx.Broadcast) or int(data.lanes) not in _PAIRS:
             return None
-        loads = _loaded(data.value, "uint8"), _loaded(weights, "int8")
+        loads = _loaded(data.value, dtype), _loaded(weights, "int8")
         if None in loads or not isinstance(loads[1].indices[0], tirx.Ramp) or int(loads[1].indices[0].stride) != WORD:
             return None
         return _Step(statement, *loads)
@@ -104,7 +118,7 @@ class _Step:
         data = tirx.Broadcast(_reinterpret("int32", word), lanes)
         weights = tirx.BufferLoad(self.weights.source, [tirx.Ramp(ramp.base, one, WORD * lanes)])
         return tirx.BufferStore(
-            self.store.buffer, dot_product(self.store.value.a, data, weights), list(self.store.indices)
+            self.store.buffer, dot_product.combine(self.store.value.a, data, weights), list(self.store.indices)
         )
 
 
@@ -161,4 +175,12 @@ def _reinterpret(dtype: str, value: Expression) -> Expression:
     return tirx.call_intrin(dtype, "tirx.reinterpret", value)
 
 
-DOT_PRODUCTS: Sequence[DotProduct] = (_by_words, _by_pairs)
+def _by_signed_words(accumulators: Expression, data: Expression, weights: Expression) -> Expression:
+    operands = accumulators, _reinterpret(f"int8x{WORD * int(data.lanes)}", data), weights
+    return tirx.call_llvm_pure_intrin(f"int32x{int(data.lanes)}", "llvm.aarch64.neon.sdot", *operands)
+
+
+WORDS = DotProduct("words", "uint8", _by_words)
+PAIRS = DotProduct("pairs", "uint8", _by_pairs)
+SIGNED_WORDS = DotProduct("signed_words", "int8", _by_signed_words)
+DOT_PRODUCTS: Sequence[DotProduct] = (WORDS, PAIRS, SIGNED_WORDS)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...costmodels.device import Device
 from ...costmodels.flops import flops
+from ...costmodels.scheduled import steps_per_product
 from ...extract.partition.templates.kernels import KernelModel
 from ...ir.operators import PRODUCTS, RECURRENT
 from ...ir.operators.linear import depth
@@ -72,6 +73,7 @@ def _facts(
     call = calls[0]
     operations = [graph.operations[member] for member in call.members]
     floating = sum(map(flops, operations))
+    steps = sum(flops(o) * min(1.0, steps_per_product(o, target.device)) for o in operations)
     moved = sum(graph.values[value].extent.bytes for value in dict.fromkeys((*call.inputs, *call.outputs)))
     apart = sum(model.launched((member,)) for member in call.members) if len(call.members) > 1 else 0.0
     predicted, template = model.launched(call.members), model.template(call.members)
@@ -83,7 +85,7 @@ def _facts(
         multiply_adds=sum(_multiply_adds(operation) for operation in operations),
         flops=int(floating),
         bytes=moved,
-        roofline=roofline(floating, moved, target.device, target.threads),
+        roofline=roofline(steps, moved, target.device, target.threads),
         predicted=predicted if predicted < float("inf") else None,
         template=template.name if template is not None else "",
         apart=apart if apart < float("inf") else 0.0,

@@ -42,7 +42,8 @@ def test_the_host_is_the_machine_that_compiles() -> None:
 @pytest.mark.parametrize("name", ["arm-cortex-a57", "arm-cortex-a76", "armv8-neon", "snapdragon865"])
 def test_arm_devices_name_their_target(name: str) -> None:
     device = load_device(name)
-    assert (device.mtriple, device.mattr, device.lanes) == ("aarch64-linux-gnu", ("+neon",), 4)
+    assert (device.mtriple, device.mattr[0], device.lanes) == ("aarch64-linux-gnu", "+neon", 4)
+    assert (device.dot_product == "sdot") == ("+dotprod" in device.mattr)
 
 
 def test_unknown_name_lists_those_that_exist() -> None:

@@ -188,10 +188,11 @@ def _plans_of_axes(
 
 
 def _find_word(draft: Draft, anchor: BlockInfo, weights: BufferAccess) -> int | None:
-    """The iterator of the reduction of which four steps are one instruction: along it, bytes without a sign follow each
-    other in memory, and are multiplied by weights with a sign. None if there is none, or no such instruction."""
+    """The iterator of the reduction of which four steps are one instruction: along it, bytes follow each other in
+    memory. None if there is none, or no such instruction for the types."""
     (data,) = [read for read in anchor.reads if read is not weights]
-    if not draft.device.dot_product or [str(read.buffer.dtype) for read in (data, weights)] != ["uint8", "int8"]:
+    dtypes = tuple(str(read.buffer.dtype) for read in (data, weights))
+    if not draft.device.dot_product or dtypes != draft.device.multiplied:
         return None
     return next(
         (i for i in sorted(anchor.reduced) if data.is_unit_stride(i) and i in weights.used

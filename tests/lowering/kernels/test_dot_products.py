@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import te, tirx
 
+from eqfuse.costmodels.device import load_device
 from eqfuse.lowering.base.target import Target, target_of
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.schedules import mark_constants, schedule
@@ -31,12 +32,13 @@ class Sum:
     outputs: int
     window: int = 1
     stride: int = 1
+    data: str = "uint8"
 
     @property
     def function(self) -> tirx.PrimFunc:
         """The sums of 32 bits, halved: a function behind them, as every kernel has one."""
         height, width, channels = self.shape
-        x = te.placeholder((1, height, width, channels), "uint8", "x")
+        x = te.placeholder((1, height, width, channels), self.data, "x")
         w = te.placeholder((self.outputs, channels, self.window, self.window), "int8", "w")
         kh, kw = (te.reduce_axis((0, self.window), name) for name in ("kh", "kw"))
         c = te.reduce_axis((0, channels), "c")
@@ -95,14 +97,19 @@ def test_many_sums_of_bytes_are_exact(target: Target, case: Sum, seed: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("description", "instruction"),
-    [(WITH_WORDS, "vpdpbusd"), (target_of("x86-64-v3", 1).description, "vpmaddwd")],
-    ids=["VNNI", "AVX2"],
+    ("device", "description", "instruction", "data"),
+    [
+        ("x86-64-v3", WITH_WORDS, "vpdpbusd", "uint8"),
+        ("x86-64-v3", target_of("x86-64-v3", 1).description, "vpmaddwd", "uint8"),
+        ("arm-cortex-a76", target_of("arm-cortex-a76", 1).description, "sdot", "int8"),
+    ],
+    ids=["VNNI", "AVX2", "Arm"],
 )
-def test_products_of_bytes_are_dot_products(description: dict[str, Any], instruction: str) -> None:
+def test_products_of_bytes_are_dot_products(
+    device: str, description: dict[str, Any], instruction: str, data: str
+) -> None:
     """Whatever the processor here: no product of theirs is left that LLVM would widen one by one."""
-    device = target_of("x86-64-v3", 1).device
-    scheduled = schedule(Sum((8, 8, 64), 48).function, device, 1)
+    scheduled = schedule(Sum((8, 8, 64), 48, data=data).function, load_device(device), 1)
     code = build(scheduled.schedule.mod, tvm.target.Target(description)).mod.inspect_source("asm")
     assert len(re.findall(rf"\t{instruction}\t", code)) >= 16
-    assert "vpmulld" not in code
+    assert "mull" not in code
