@@ -18,6 +18,7 @@ from ..ir.operation import Operation
 from ..ir.operators import CONVOLUTIONS, FILTERS, OPERATORS, PRODUCTS, REDUCTIONS
 from ..ir.operators.linear import depth, is_convolution
 from ..ir.operators.pooling import window_size
+from ..ir.types import TensorType
 from .device import Device
 from .flops import flops
 from .traffic import UNMOVED, traffic
@@ -132,13 +133,7 @@ def _conv_variant(operation: Operation) -> str:
     return "depthwise" if len(weight) > 1 and weight[1] == 1 else "grouped"
 
 
-def _integer_variant(operation: Operation) -> str:
-    type_ = operation.types[0]
-    return "signed" if type_ is not None and type_.dtype == "int8" else ""
-
-
-def _rounding_variant(operation: Operation) -> str:
-    type_ = operation.output_type
+def _sign_variant(type_: TensorType | None) -> str:
     return "signed" if type_ is not None and type_.dtype == "int8" else ""
 
 
@@ -170,8 +165,8 @@ def _slice_variant(operation: Operation) -> str:
 
 _VARIANTS: dict[str, Callable[[Operation], str]] = {
     **dict.fromkeys(FILTERS, _conv_variant),
-    "MatMulInteger": _integer_variant,
-    "QuantizeLinear": _rounding_variant,
+    "QuantizeLinear": lambda operation: _sign_variant(operation.output_type),
+    "MatMulInteger": lambda operation: _sign_variant(operation.types[0]),
     "Transpose": _transpose_variant,
     "Softmax": _softmax_variant,
     "LogSoftmax": _softmax_variant,

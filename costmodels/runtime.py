@@ -5,10 +5,11 @@ A file of `runtimes/` describes one version of a runtime; README.md has the tabl
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -75,13 +76,15 @@ class Quantised(_Table, frozen=True):
 
     The runtime makes products of integers of those between them by itself, with kernels that are faster than these
     `products`, which therefore stay only if the model has them. Its kernels for products of bytes, one of them with a
-    sign, may `saturate`: they add up two such products in 16 bits.
+    sign, may `saturate`: they add up two such products in 16 bits. Conversions from and to integers without a sign have
+    the share `unsigned` of their cost if the model has a sign there, for what lies between them is faster.
     """
 
     operators: frozenset[str] = frozenset()
     share: Share = 1.0
     products: frozenset[str] = frozenset()
     saturate: bool = False
+    unsigned: Share = 1.0
 
 
 class Runtime(_Table, frozen=True):
@@ -122,6 +125,13 @@ class Runtime(_Table, frozen=True):
         return {name: fused.share for fused in self.fused if operator in fused.into for name in fused.operators}
 
 
+def _put_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables with the entries of others in place of their own."""
+    both = below.keys() & above.keys()
+    nested = {k: _put_over(below[k], above[k]) for k in both if isinstance(below[k], dict)}
+    return {**below, **above, **nested}
+
+
 NO_RUNTIME = Runtime()
 
 
@@ -137,9 +147,12 @@ def load_runtime(name: str) -> Runtime:
         return NO_RUNTIME
     path = Path(name) if name.endswith(".toml") else DIRECTORY / f"{name}.toml"
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=Runtime)
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        if isinstance(other := tables.pop("like", None), str):
+            tables = _put_over(msgspec.to_builtins(load_runtime(other)), tables)
+        return msgspec.convert(tables, Runtime)
     except OSError:
         names = ", ".join(runtime_names())
         raise OptionError("runtime", f"{name!r} is not one of {names}, nor the path of a .toml file") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.ValidationError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError("runtime", f"{path}: {error}") from None

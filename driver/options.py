@@ -281,8 +281,9 @@ class Options(AttemptOptions, FuseOpsOptions):
     """The options of `optimize`. Raises OptionError for a value that is invalid."""
 
     runtime: str = option(
-        "onnxruntime", "the runtime the result is for: onnxruntime, onnxruntime-1.22, none, or a file that lists what "
-        "it runs as a single kernel", metavar="NAME|FILE.toml",
+        "onnxruntime", "the runtime the result is for: onnxruntime, onnxruntime-1.22, onnxruntime-vnni (on "
+        "processors with VNNI, whose products of bytes never saturate), none, or a file that lists what it runs as a "
+        "single kernel", metavar="NAME|FILE.toml",
     )  # fmt: skip
     time_limit: Positive | None = option(
         None, "end after this many seconds, reading and verification included, with the best graph found by then; "

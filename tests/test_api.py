@@ -49,7 +49,7 @@ def layers(count: int) -> onnx.ModelProto:
         ({"partition": "joint", "cost": "flops"}, "partition: joint minimises time; it cannot be used with cost flops"),
         ({"opset": 999}, "opset: 999 is not known here; the newest is"),
         ({"device": "bogus"}, "device 'bogus': not found"),
-        ({"runtime": "bogus"}, "runtime: 'bogus' is not one of onnxruntime, onnxruntime-1.22, none"),
+        ({"runtime": "bogus"}, "runtime: 'bogus' is not one of onnxruntime, onnxruntime-1.22, onnxruntime-vnni, none"),
         ({"measure": 0}, "measure: 0 is not a number above 0"),
         ({"threads": 2}, "threads: is for measure, which was not asked for"),
         ({"measure": 1, "partition": "ago"}, "measure: times whole graphs, and a partition was asked for"),

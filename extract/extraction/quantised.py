@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 
 from ...engine.egraph.graph import EGraph, ENode
 from ...engine.onnx.model import Model, elements
+from ...ir.operators import OPERATORS
 
 _LARGEST = 128
 """The most that two weights may have together: 255 times as much fits 16 bits, in which two products are added up."""
@@ -20,7 +22,7 @@ def have_wide_pairs(model: Model) -> bool:
     for node in model.graph:
         source = node.inputs[0] if node.op_type == "DequantizeLinear" and node.inputs else None
         tensor = None if source is None else stored.get(source.name or "")
-        if tensor is None or len(tensor.shape) < 2:
+        if tensor is None or len(tensor.shape) < 2 or all(map(_is_apart, node.outputs[0].consumers())):
             continue
         array = elements(tensor)
         if array.dtype == np.int8 and array.size > 1:
@@ -30,16 +32,25 @@ def have_wide_pairs(model: Model) -> bool:
     return False
 
 
+def _is_apart(node: ir.Node) -> bool:
+    """Whether no product reads what a node makes of an operand in the place of the operand itself."""
+    row = OPERATORS.get(node.op_type)
+    return row is not None and (row.is_elementwise or row.category == "normalization" or row.name == "Gather")
+
+
 def find_unsigned_twins(egraph: EGraph) -> frozenset[ENode]:
-    """The e-nodes that quantise to integers without a sign what others of the e-graph quantise to ones with it."""
-    quantizers = [
-        (node, class_.type.dtype)
-        for class_ in egraph.classes
-        if class_.type is not None
-        for node in class_.nodes
-        if node.op == "QuantizeLinear"
-    ]
-    signed = {(node.children[:2], node.attributes) for node, dtype in quantizers if dtype == "int8"}
-    return frozenset(
-        node for node, dtype in quantizers if dtype == "uint8" and (node.children[:2], node.attributes) in signed
+    """The e-nodes that make or read integers without a sign where others of the e-graph have them with one."""
+    makers: list[tuple[ENode, str]] = []
+    twins: set[ENode] = set()
+    for class_ in egraph.classes:
+        readers: dict[str, list[ENode]] = {}
+        for node in class_.nodes:
+            if node.op == "QuantizeLinear" and class_.type is not None:
+                makers.append((node, class_.type.dtype))
+            elif node.op == "DequantizeLinear" and (type_ := egraph.classes[node.children[0]].type) is not None:
+                readers.setdefault(type_.dtype, []).append(node)
+        twins.update(readers.get("uint8", ()) if "int8" in readers else ())
+    signed = {(node.children[:2], node.attributes) for node, dtype in makers if dtype == "int8"}
+    return frozenset(twins).union(
+        node for node, dtype in makers if dtype == "uint8" and (node.children[:2], node.attributes) in signed
     )

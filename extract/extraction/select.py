@@ -88,7 +88,8 @@ class _NodeCosts:
         self.foldable = find_foldable(egraph)
         self.symbols = {number: name for name, number in encoding.symbols.items()}
         self.costs: dict[tuple[object, ...], float | None] = {}
-        self.refused = find_unsigned_twins(egraph) if criteria.saturates else frozenset()
+        quantised = criteria.runtime.quantised
+        self.unsigned = find_unsigned_twins(egraph) if quantised.products else frozenset()
         anchors = {anchor for fused in criteria.runtime.fused for anchor in fused.into}
         self.fused = {anchor: criteria.runtime.operators_fused_into(anchor) for anchor in sorted(anchors)}
         self.links = {
@@ -109,12 +110,17 @@ class _NodeCosts:
         candidates = self.candidates_of(owner, FOLD) if is_foldable else []
         for node in class_.nodes:
             is_original = node.op in _FREE or self.origin.find(owner, node, node.children) is not None
-            if not is_original and (node in self.refused or node.op in self.criteria.runtime.quantised.products):
+            if not is_original and self._is_refused(node):
                 continue
             if is_foldable and (node.op in _STORED or not is_original):
                 continue
             candidates += self.candidates_of(owner, node)
         return candidates
+
+    def _is_refused(self, node: ENode) -> bool:
+        """Whether the runtime does not compute it as well, or not the same, as what it stands for."""
+        is_slower = node.op in self.criteria.runtime.quantised.products
+        return is_slower or (self.criteria.saturates and node in self.unsigned)
 
     def candidates_of(self, owner: int, node: ENode) -> list[tuple[ENode, float]]:
         """An e-node of a class with its cost; none if it cannot be written."""
@@ -129,6 +135,8 @@ class _NodeCosts:
             if node.op in shares and any(n.op == anchor for n in self.egraph.classes[node.children[0]].nodes):
                 return shares[node.op]
         quantised = self.criteria.runtime.quantised
+        if node in self.unsigned:
+            return quantised.unsigned
         return quantised.share if node.op in quantised.operators and self._is_dequantised(node.children[0]) else 1.0
 
     def _is_dequantised(self, owner: int) -> bool:

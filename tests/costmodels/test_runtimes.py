@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from msgspec.structs import replace
 from onnx import helper
 
 from eqfuse.costmodels.runtime import NONE, Runtime, load_runtime, runtime_names
@@ -84,6 +85,13 @@ def test_every_file_is_read_and_names_operators_that_exist() -> None:
         named |= {spelling.operator for spelling in runtime.spelling}
         named |= (runtime.blocked.starting | runtime.blocked.keeping) if runtime.blocked is not None else set()
         assert named <= set(OPERATORS)
+
+
+def test_a_file_may_say_in_what_it_differs_from_another() -> None:
+    base, other = load_runtime("onnxruntime"), load_runtime("onnxruntime-vnni")
+    assert (base.quantised.saturate, other.quantised.saturate) == (True, False)
+    assert replace(other, description=base.description, quantised=base.quantised) == base
+    assert replace(other.quantised, saturate=True) == base.quantised
 
 
 def test_none_fuses_nothing() -> None:

@@ -1,0 +1,98 @@
+"""Quantised models in ONNX Runtime: activations lose their sign where products of bytes stay exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import eqfuse
+from eqfuse.engine.onnx.model import read
+from eqfuse.extract.extraction.quantised import have_wide_pairs
+
+Array = np.ndarray[Any, Any]
+
+
+def dequantised(name: str, array: Array, zero: int = 0) -> list[onnx.NodeProto | onnx.TensorProto]:
+    """The nodes and constants that make a number of a constant of integers."""
+    constants = {"integers": array, "scale": np.asarray(0.01, np.float32), "zero": np.asarray(zero, array.dtype)}
+    tensors = [numpy_helper.from_array(value, f"{name}_{key}") for key, value in constants.items()]
+    return [*tensors, helper.make_node("DequantizeLinear", [tensor.name for tensor in tensors], [name])]
+
+
+def rounded(source: str, result: str, zero: int, scale: float = 0.02) -> list[onnx.NodeProto | onnx.TensorProto]:
+    """The nodes and constants that round a number to integers with a sign, and make a number of these again."""
+    constants = {"scale": np.asarray(scale, np.float32), "zero": np.asarray(zero, np.int8)}
+    tensors = [numpy_helper.from_array(value, f"{result}_{key}") for key, value in constants.items()]
+    names = [tensor.name for tensor in tensors]
+    return [
+        *tensors,
+        helper.make_node("QuantizeLinear", [source, *names], [f"{result}_q"]),
+        helper.make_node("DequantizeLinear", [f"{result}_q", *names], [result]),
+    ]
+
+
+def network(largest: int) -> onnx.ModelProto:
+    """Two products and the sum of one with a constant, weights up to a number, all integers with a sign."""
+    random = np.random.default_rng(0)
+    filters, weights = (random.integers(-largest, largest + 1, s).astype(np.int8) for s in ((8, 4, 3, 3), (5, 7)))
+    parts = [
+        *rounded("x", "a", 3),
+        *dequantised("filters", filters),
+        helper.make_node("Conv", ["a", "filters"], ["b"]),
+        *rounded("b", "c", -5),
+        *dequantised("addend", random.integers(-128, 128, (8, 1, 1)).astype(np.int8), 7),
+        helper.make_node("Add", ["c", "addend"], ["d"]),
+        *rounded("d", "e", 0),
+        *dequantised("weights", weights),
+        helper.make_node("MatMul", ["e", "weights"], ["f"]),
+        *rounded("f", "y", 1, 0.1),
+    ]
+    nodes = [part for part in parts if isinstance(part, onnx.NodeProto)]
+    constants = [part for part in parts if isinstance(part, onnx.TensorProto)]
+    shapes: dict[str, list[int]] = {"x": [1, 4, 7, 7], "y": [1, 8, 5, 7]}
+    given, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items())
+    graph = helper.make_graph(nodes, "signed", [given], [made], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def zero_points(model: onnx.ModelProto, op_type: str) -> set[str]:
+    """The types of the zero points of all nodes of an operator."""
+    types = {tensor.name: helper.tensor_dtype_to_np_dtype(tensor.data_type).name for tensor in model.graph.initializer}
+    return {types[node.input[2]] for node in model.graph.node if node.op_type == op_type}
+
+
+@pytest.mark.parametrize(
+    ("largest", "runtime", "expected"),
+    [(64, "onnxruntime", "uint8"), (127, "onnxruntime", "int8"), (127, "onnxruntime-vnni", "uint8")],
+)
+def test_activations_lose_their_sign_unless_products_saturate(largest: int, runtime: str, expected: str) -> None:
+    source = network(largest)
+    result = eqfuse.optimize(source, runtime=runtime, precision="exact")
+    assert zero_points(result, "QuantizeLinear") == {expected}
+    assert {node.op_type for node in result.graph.node} == {node.op_type for node in source.graph.node}
+    filters = {"int8"}
+    assert zero_points(result, "DequantizeLinear") == filters | {expected}
+
+
+def test_flops_do_not_say_that_products_may_saturate() -> None:
+    assert zero_points(eqfuse.optimize(network(127), cost="flops"), "QuantizeLinear") == {"int8"}
+
+
+def test_products_of_integers_are_left_to_the_runtime() -> None:
+    made = {node.op_type for node in eqfuse.optimize(network(127)).graph.node}
+    assert made.isdisjoint({"ConvInteger", "MatMulInteger", "Cast"})
+    assert {"Conv", "MatMul"} <= made
+
+
+@pytest.mark.parametrize(("largest", "expected"), [(64, False), (65, True), (128, True)])
+def test_two_of_the_largest_weights_decide(largest: int, expected: bool) -> None:
+    model = network(1)
+    (filters,) = (tensor for tensor in model.graph.initializer if tensor.name == "filters_integers")
+    array = numpy_helper.to_array(filters).copy()
+    array[0, 0, 0, :2] = -largest
+    filters.CopyFrom(numpy_helper.from_array(array, filters.name))
+    assert have_wide_pairs(read(model)) is expected
