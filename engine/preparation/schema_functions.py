@@ -38,6 +38,7 @@ from ..onnx.model import Model
 from ..onnx.nodes import RANDOM_OPERATORS, is_standard
 from ..onnx.typing import type_proto
 from ..shapes.classical import is_classical
+from .quantised_functions import is_quantised, quantised_function
 
 _FREE = 32
 """The size of a dynamic dimension for the order of the products."""
@@ -345,7 +346,7 @@ _MEAN_AXES_INPUT = 18
 """The opset since which the axes of ReduceMean are an input."""
 _AXES_INPUT = 13
 """The opset since which Constant takes lists of integers, and all operators have the forms used here."""
-_KEPT = RANDOM_OPERATORS | {"DynamicQuantizeLinear", "Range", "SequenceMap"}
+_KEPT = RANDOM_OPERATORS | {"Range", "SequenceMap"}
 """Operators that stay: their parts are of no use."""
 
 
@@ -381,7 +382,7 @@ def expand_operators(model: Model, types: Mapping[str, TensorType]) -> Model:
 
 
 def _is_expandable(node: ir.Node) -> bool:
-    if is_expandable_classical(node):
+    if is_expandable_classical(node) or is_quantised(node):
         return True
     if is_standard(node) and node.op_type in (EINSUM, STFT, NORMALIZATION):
         return True
@@ -397,6 +398,8 @@ def _function_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> 
     """The function of a node, for the model's version; None if ONNX has none for it."""
     if is_classical(node):
         return classical_function(node, opset, types.get(node.inputs[0].name or "") if node.inputs[0] else None)
+    if is_quantised(node):
+        return quantised_function(node, opset, types)
     if node.op_type == EINSUM:
         return _einsum_of(node, opset, types)
     if node.op_type == STFT:

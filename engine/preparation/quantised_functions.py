@@ -1,0 +1,266 @@
+"""Operators on quantised tensors as local functions of conversions, products of integers, and operators on numbers.
+
+    QLinearConv(x, w, b) => QuantizeLinear(Cast(ConvInteger(x, w) + b) * (sx * sw / sy), 1, zy)
+    QLinearAdd(a, b)     => QuantizeLinear(DequantizeLinear(a) + DequantizeLinear(b), sy, zy)
+
+Products keep their sums of 32 bits, to which a bias of 32 bits is added before one scale, as in ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx import helper, numpy_helper
+
+from ...ir.operators.quantization import QUANTIZED
+from ...ir.types import TensorType
+from ..onnx.nodes import is_standard
+
+_MICROSOFT = "com.microsoft"
+_OLDEST = 13
+"""The opset since which a conversion takes scales along an axis and Unsqueeze its axes as an input."""
+
+
+@dataclass
+class _Function:
+    """A function in the making: its node, the types around it, and the nodes so far."""
+
+    node: ir.Node
+    types: Mapping[str, TensorType]
+    opset: int
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+
+    def name(self, place: int) -> str:
+        """The name of an input in the function; "" if it is absent."""
+        inputs = self.node.inputs
+        return f"x{place}" if place < len(inputs) and inputs[place] is not None else ""
+
+    def type_of(self, place: int) -> TensorType:
+        """The type of an input. Raises _Unknown."""
+        value = self.node.inputs[place] if self.name(place) else None
+        type_ = None if value is None else self.types.get(value.name or "")
+        if type_ is None or type_.shape is None:
+            raise _Unknown
+        return type_
+
+    def rank(self, place: int) -> int:
+        """The number of axes of an input. Raises _Unknown."""
+        return len(self.type_of(place).shape or ())
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """An attribute of the node."""
+        return self.node.attributes[name].value if name in self.node.attributes else default
+
+    def require_attributes(self, **expected: Any) -> None:
+        """Raise _Unknown if the node has other values for these attributes."""
+        if any(self.attribute(name, value) != value for name, value in expected.items()):
+            raise _Unknown
+
+    def attributes(self, *names: str) -> dict[str, Any]:
+        """Those of these attributes that the node gives."""
+        return {name: self.node.attributes[name].value for name in names if name in self.node.attributes}
+
+    def add(self, operator: str, *inputs: str, result: str = "", **attributes: Any) -> str:
+        """A node more; returns the name of its result."""
+        given = list(inputs)
+        while given and not given[-1]:
+            given.pop()
+        result = result or f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, given, [result], **attributes))
+        return result
+
+    def constant(self, value: Any, dtype: str) -> str:
+        """The name of a constant."""
+        name = f"v{len(self.nodes)}"
+        return self.add("Constant", result=name, value=numpy_helper.from_array(np.asarray(value, dtype), name))
+
+    def zero_point(self, place: int) -> str:
+        """The name of a zero point; "" if it is 0 everywhere."""
+        value = self.node.inputs[place] if self.name(place) else None
+        tensor = None if value is None else ir.convenience.get_const_tensor(value)
+        return "" if tensor is not None and not np.any(tensor.numpy()) else self.name(place)
+
+    def dequantise(self, place: int) -> str:
+        """The numbers that an input stands for; behind it stand its scale and its zero point."""
+        return self.add("DequantizeLinear", *(self.name(place + i) for i in range(3)))
+
+    def quantise(self, number: str, scale: str, zero: str) -> None:
+        """The first result of the function."""
+        self.add("QuantizeLinear", number, scale, zero, result="y0")
+
+    def spread(self, listed: str, place: int, axes: int) -> str:
+        """An input that may have a value for each channel, with axes of one element behind it."""
+        if self.rank(place) != 1 or not axes:
+            return listed
+        return self.add("Unsqueeze", listed, self.constant(range(1, 1 + axes), "int64"))
+
+    def scale(self, total: str, factors: list[str], divisor: str = "") -> str:
+        """A sum of 32 bits times scales, which are multiplied first."""
+        factor = factors[0]
+        for other in factors[1:]:
+            factor = self.add("Mul", factor, other)
+        if divisor:
+            factor = self.add("Div", factor, divisor)
+        return self.add("Mul", self.add("Cast", total, to=onnx.TensorProto.FLOAT), factor)
+
+
+class _Unknown(Exception):
+    """There is no function for a form of an operator, or not enough is known of its operands."""
+
+
+def _convolution(function: _Function) -> None:
+    function.require_attributes(channels_last=0)
+    spatial = function.rank(3) - 2
+    settings = function.attributes("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+    total = function.add("ConvInteger", "x0", "x3", function.name(2), function.zero_point(5), **settings)
+    if function.name(8):
+        total = function.add("Add", total, function.spread(function.name(8), 8, spatial))
+    scales = [function.name(1), function.spread(function.name(4), 4, spatial)]
+    one = function.constant(1, "float32")
+    function.quantise(function.scale(total, scales, function.name(6)), one, function.name(7))
+
+
+def _matrix_product(function: _Function) -> None:
+    total = function.add("MatMulInteger", "x0", "x3", function.name(2), function.zero_point(5))
+    scaled = function.scale(total, [function.name(1), function.name(4)], function.name(6))
+    function.quantise(scaled, function.constant(1, "float32"), function.name(7))
+
+
+def _general_product(function: _Function) -> None:
+    """Without a scale of the result it is a number."""
+    sides = [function.name(0), function.name(3)]
+    for place, name in enumerate(("transA", "transB")):
+        if function.attribute(name, 0):
+            sides[place] = function.add("Transpose", sides[place], perm=[1, 0])
+    total = function.add("MatMulInteger", *sides, function.name(2), function.zero_point(5))
+    if function.name(6):
+        total = function.add("Add", total, function.name(6))
+    scales = [function.constant(function.attribute("alpha", 1.0), "float32"), function.name(1), function.name(4)]
+    if not function.name(7):
+        function.add("Identity", function.scale(total, scales), result="y0")
+        return
+    one = function.constant(1, "float32")
+    function.quantise(function.scale(total, scales, function.name(7)), one, function.name(8))
+
+
+def _of_two(operator: str) -> Callable[[_Function], None]:
+    def write(function: _Function) -> None:
+        result = function.add(operator, function.dequantise(0), function.dequantise(3))
+        function.quantise(result, function.name(6), function.name(7))
+
+    return write
+
+
+def _of_one(operator: str, *names: str) -> Callable[[_Function], None]:
+    def write(function: _Function) -> None:
+        function.require_attributes(channels_last=0)
+        result = function.add(operator, function.dequantise(0), **function.attributes(*names))
+        function.quantise(result, function.name(3), function.name(4))
+
+    return write
+
+
+def _softmax(function: _Function) -> None:
+    """The version of Softmax is an attribute: before 13 it flattens the axes from its own on."""
+    rank, axis = function.rank(0), function.attribute("axis", -1)
+    if function.attribute("opset", _OLDEST) < _OLDEST and axis not in (-1, rank - 1):
+        raise _Unknown
+    result = function.add("Softmax", function.dequantise(0), axis=axis)
+    function.quantise(result, function.name(3), function.name(4))
+
+
+def _joined(function: _Function) -> None:
+    """Scale and zero point of the result come first."""
+    parts = [function.dequantise(place) for place in range(2, len(function.node.inputs), 3)]
+    result = function.add("Concat", *parts, axis=function.attribute("axis", 0))
+    function.quantise(result, function.name(0), function.name(1))
+
+
+def _product_of_integers(function: _Function) -> None:
+    """A product of integers as a number, with a bias of numbers."""
+    total = function.add("MatMulInteger", "x0", "x1", function.name(4), function.zero_point(5))
+    _add_bias(function, function.scale(total, [function.name(2), function.name(3)]), 6)
+
+
+def _product_of_rounded(function: _Function) -> None:
+    """The product of numbers, rounded to integers first, and integers."""
+    integers, scale, zero = _round_dynamically(function)
+    total = function.add("MatMulInteger", integers, function.name(1), zero, function.zero_point(3))
+    _add_bias(function, function.scale(total, [scale, function.name(2)]), 4)
+
+
+def _add_bias(function: _Function, number: str, place: int) -> None:
+    bias = function.name(place)
+    function.add("Add" if bias else "Identity", number, *([bias] if bias else []), result="y0")
+
+
+def _round_dynamically(function: _Function) -> tuple[str, str, str]:
+    """The integers of the first input, their scale and their zero point: zero is one of the numbers that they stand
+    for."""
+    nothing, steps, one = (function.constant(value, "float32") for value in (0, 255, 1))
+    ends = [function.add(f"Reduce{name}", "x0", keepdims=0) for name in ("Max", "Min")]
+    high, low = (function.add(name, end, nothing) for name, end in zip(("Max", "Min"), ends, strict=True))
+    width = function.add("Sub", high, low)
+    is_flat = function.add("Equal", width, nothing)
+    scale = function.add("Where", is_flat, one, function.add("Div", width, steps))
+    byte = function.constant(0, "uint8")
+    start = function.add("Neg", function.add("Div", low, scale))
+    zero = function.add("QuantizeLinear", start, one, byte)
+    return function.add("QuantizeLinear", "x0", scale, zero), scale, zero
+
+
+def _dynamic(function: _Function) -> None:
+    for number, name in enumerate(_round_dynamically(function)):
+        function.add("Identity", name, result=f"y{number}")
+
+
+def _converted(operator: str) -> Callable[[_Function], None]:
+    """Conversions of the runtime's own domain take integers of more kinds; those of ONNX's are the same."""
+
+    def write(function: _Function) -> None:
+        if not function.name(2) or function.type_of(2).dtype not in QUANTIZED:
+            raise _Unknown
+        names = [function.name(place) for place in range(3)]
+        function.add(operator, *names, result="y0", **function.attributes("axis"))
+
+    return write
+
+
+_WINDOW = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
+_STANDARD: Mapping[str, Callable[[_Function], None]] = {
+    "QLinearConv": _convolution, "QLinearMatMul": _matrix_product, "DynamicQuantizeLinear": _dynamic,
+}  # fmt: skip
+_CONTRIBUTED: Mapping[str, Callable[[_Function], None]] = {
+    "QLinearConv": _convolution, "QGemm": _general_product, "QLinearAdd": _of_two("Add"), "QLinearMul": _of_two("Mul"),
+    "QLinearSigmoid": _of_one("Sigmoid"), "QLinearLeakyRelu": _of_one("LeakyRelu", "alpha"),
+    "QLinearAveragePool": _of_one("AveragePool", *_WINDOW), "QLinearGlobalAveragePool": _of_one("GlobalAveragePool"),
+    "QLinearSoftmax": _softmax, "QLinearConcat": _joined,
+    "MatMulIntegerToFloat": _product_of_integers, "DynamicQuantizeMatMul": _product_of_rounded,
+    "QuantizeLinear": _converted("QuantizeLinear"), "DequantizeLinear": _converted("DequantizeLinear"),
+}  # fmt: skip
+
+
+def is_quantised(node: ir.Node) -> bool:
+    """Whether a node may be a function of conversions and products of integers."""
+    return node.op_type in (_STANDARD if is_standard(node) else _CONTRIBUTED if node.domain == _MICROSOFT else ())
+
+
+def quantised_function(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
+    """The function of a node; None for a form that has none, and if the ranks of its operands are not known."""
+    if opset < _OLDEST:
+        return None
+    function = _Function(node, types, opset)
+    try:
+        (_STANDARD if is_standard(node) else _CONTRIBUTED)[node.op_type](function)
+    except _Unknown:
+        return None
+    inputs = [f"x{number}" for number in range(len(node.inputs))]
+    outputs = [f"y{number}" for number in range(len(node.outputs))]
+    return helper.make_function(
+        "eqfuse.quantised", node.op_type, inputs, outputs, function.nodes, [helper.make_opsetid("", opset)]
+    )

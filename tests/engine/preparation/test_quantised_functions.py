@@ -1,0 +1,164 @@
+"""Operators on quantised tensors, taken apart, give what ONNX Runtime's own kernels give: products to the last bit,
+others within a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+from onnx_ir import serde
+
+from eqfuse.engine.onnx.model import read
+from eqfuse.engine.onnx.runtime_values import session_options
+from eqfuse.engine.preparation.schema_functions import expand_operators, list_expandable
+from eqfuse.engine.shapes.inference import infer
+from eqfuse.extract.partition.annotations.local_functions import inline_functions
+
+Array = np.ndarray[Any, Any]
+RANDOM = np.random.default_rng(0)
+
+
+def integers(*shape: int, dtype: str = "uint8") -> Array:
+    ends = np.iinfo(dtype)
+    return RANDOM.integers(ends.min, ends.max, shape, endpoint=True).astype(dtype)
+
+
+def floats(*shape: int) -> Array:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def scale(value: float = 0.02, *shape: int) -> Array:
+    return np.asarray(value * RANDOM.uniform(0.5, 1, shape), np.float32)
+
+
+def zero(value: int = 0, dtype: str = "uint8", *shape: int) -> Array:
+    return np.full(shape, value, dtype)
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator; the first of its operands, and those of `fed`, are inputs, all others constants."""
+
+    op: str
+    operands: tuple[Array | None, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    domain: str = "com.microsoft"
+    fed: tuple[int, ...] = (0,)
+    outputs: int = 1
+    steps: int = 1
+    opset: int = 17
+
+    def model(self) -> onnx.ModelProto:
+        names = ["" if operand is None else f"x{i}" for i, operand in enumerate(self.operands)]
+        given = {name: operand for name, operand in zip(names, self.operands, strict=True) if operand is not None}
+        fed = {f"x{place}" for place in self.fed}
+        ports = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in given.items()
+            if name in fed
+        ]
+        constants = [numpy_helper.from_array(array, name) for name, array in given.items() if name not in fed]
+        outputs = [f"y{number}" for number in range(self.outputs)]
+        node = helper.make_node(self.op, names, outputs, domain=self.domain, **self.attributes)
+        results = [onnx.ValueInfoProto(name=name) for name in outputs]
+        graph = helper.make_graph([node], "one", ports, results, constants)
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+    def feeds(self) -> dict[str, Any]:
+        return {f"x{place}": self.operands[place] for place in self.fed}
+
+
+POINTWISE = integers(1, 6, 5, 5), scale(), zero(120)
+FILTERS = integers(4, 6, 3, 3, dtype="int8"), scale(0.01, 4), zero(0, "int8", 4)
+ROWS = integers(3, 8), scale(), zero(100)
+COLUMNS = integers(8, 5, dtype="int8"), scale(0.01, 5), zero(0, "int8", 5)
+RESULT = scale(0.1), zero(130)
+BIAS = RANDOM.integers(-20_000, 20_000, 5).astype(np.int32)
+WINDOW = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 0, 0, 1]}
+PRODUCTS = [
+    Call("QLinearConv", (*POINTWISE, *FILTERS, *RESULT), domain="", steps=0),
+    Call("QLinearConv", (*POINTWISE, *FILTERS, *RESULT, BIAS[:4]), {"pads": [1] * 4}, "", steps=0),
+    Call("QLinearConv", (*POINTWISE, integers(6, 1, 3, 3), scale(), zero(128), *RESULT), {"group": 6}, "", steps=0),
+    Call("QLinearMatMul", (*ROWS, *COLUMNS, *RESULT), domain="", steps=0),
+    Call("QLinearMatMul", (*ROWS, integers(8, 5), scale(), zero(7), *RESULT), domain="", fed=(0, 3), steps=0),
+    Call("QGemm", (*ROWS, *COLUMNS, BIAS, *RESULT), steps=0),
+    Call("QGemm", (*ROWS, *COLUMNS, None, None, None), {"alpha": 0.5}, steps=0),
+    Call("QGemm", (ROWS[0], *ROWS[1:], integers(5, 8, dtype="int8"), scale(0.01), zero(3, "int8"), None, *RESULT),
+         {"transB": 1}, steps=0),
+    Call("MatMulIntegerToFloat", (ROWS[0], COLUMNS[0], scale(), COLUMNS[1], zero(9), None, floats(5)), steps=0),
+    Call("MatMulIntegerToFloat", (ROWS[0], COLUMNS[0], scale(), scale(), zero(9), zero(2, "int8")), steps=0),
+    Call("DynamicQuantizeMatMul", (floats(3, 8), COLUMNS[0], COLUMNS[1]), steps=0),
+    Call("DynamicQuantizeMatMul", (floats(3, 8), COLUMNS[0], scale(), zero(-4, "int8"), floats(5)), steps=0),
+]  # fmt: skip
+OTHERS = [
+    Call("QLinearAdd", (*POINTWISE, *POINTWISE, *RESULT)),
+    Call("QLinearAdd", (*POINTWISE, integers(6, 1, 1), scale(), zero(5), *RESULT)),
+    Call("QLinearMul", (*POINTWISE, *POINTWISE, *RESULT)),
+    Call("QLinearSigmoid", (*POINTWISE, scale(1 / 255), zero())),
+    Call("QLinearLeakyRelu", (*POINTWISE, *RESULT), {"alpha": 0.1}),
+    Call("QLinearAveragePool", (*POINTWISE, *RESULT), WINDOW),
+    Call("QLinearGlobalAveragePool", (*POINTWISE, *RESULT)),
+    Call("QLinearSoftmax", (*ROWS, scale(1 / 255), zero()), {"axis": -1, "opset": 17}),
+    Call("QLinearSoftmax", (*POINTWISE, scale(1 / 255), zero()), {"axis": 1, "opset": 13}),
+    Call("QLinearConcat", (*RESULT, *POINTWISE, integers(1, 2, 5, 5), scale(), zero(3)), {"axis": 1}, fed=(2, 5)),
+    Call("QuantizeLinear", (floats(3, 8), scale(), zero(100)), steps=0),
+    Call("DequantizeLinear", ROWS, steps=0),
+    Call("DynamicQuantizeLinear", (floats(3, 8),), domain="", outputs=3, steps=0),
+    Call("DynamicQuantizeLinear", (np.abs(floats(3, 8)) + 1,), domain="", outputs=3, steps=0),
+    Call("DynamicQuantizeLinear", (np.zeros((3, 8), np.float32),), domain="", outputs=3, steps=0),
+]
+
+
+def run(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Array]:
+    options = session_options()
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, feeds))
+
+
+def with_types(model: onnx.ModelProto, results: list[Array]) -> onnx.ModelProto:
+    """The model with the types of its results."""
+    typed = onnx.ModelProto()
+    typed.CopyFrom(model)
+    for port, array in zip(typed.graph.output, results, strict=True):
+        element_type = helper.np_dtype_to_tensor_dtype(array.dtype)
+        port.CopyFrom(helper.make_tensor_value_info(port.name, element_type, array.shape))
+    return typed
+
+
+@pytest.mark.parametrize("call", [*PRODUCTS, *OTHERS], ids=lambda call: call.op)
+def test_the_parts_give_what_the_kernel_gives(call: Call) -> None:
+    whole = call.model()
+    expected = run(whole, call.feeds())
+    model = read(with_types(whole, expected))
+    assert list_expandable(model)
+    model = inline_functions(expand_operators(model, infer(model).types))
+    assert not list_expandable(model)
+    assert any(len(np.unique(array)) > 2 for array in expected) or not np.any(call.operands[0])
+    for found, wanted in zip(run(serde.serialize_model(model.ir), call.feeds()), expected, strict=True):
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        if found.dtype == np.float32:
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+        else:
+            assert np.abs(found.astype(int) - wanted.astype(int)).max(initial=0) <= call.steps
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("QLinearGlobalAveragePool", (*POINTWISE, *RESULT), {"channels_last": 1}),
+        Call("QLinearSoftmax", (*POINTWISE, scale(1 / 255), zero()), {"axis": 1, "opset": 12}),
+        Call("QuantizeLinear", (floats(3, 8), scale(), zero(100, "uint16"))),
+        Call("QLinearMatMul", (*ROWS, *COLUMNS, *RESULT), domain="", opset=12),
+    ],
+    ids=lambda call: call.op,
+)
+def test_other_forms_stay(call: Call) -> None:
+    whole = call.model()
+    model = read(with_types(whole, run(whole, call.feeds())))
+    assert [node.op_type for node in expand_operators(model, infer(model).types).ir.graph] == [call.op]
