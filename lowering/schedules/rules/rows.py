@@ -45,7 +45,8 @@ LEAST_STEPS, LEAST_PART_STEPS = 2, 4
 
 
 def rows(draft: Draft) -> Iterator[Tiled]:
-    """The rule: matches when all blocks share leading axes, and every reduction is over all axes behind them.
+    """The rule: matches when all blocks share leading axes, and every reduction is over all axes behind them; or when
+    one element is left of everything.
 
     A reduction whose last vector is masked cannot compute everything that it reads: then it reads a row of that.
     """
@@ -79,7 +80,8 @@ def _tile(draft: Draft, *, into_reductions: bool, widest: int, is_smaller: bool 
     blocks = draft.blocks()
     reductions = [block for block in blocks if block.reduced]
     shared, last = _count_shared(blocks), blocks[-1]
-    if shared == 0 or not draft.is_output(last):
+    is_one_row = all(block.extents[i] == 1 for block in blocks for i in block.spatial)
+    if (shared == 0 and not is_one_row) or not reductions or not draft.is_output(last):
         return None
     if any(not _is_trailing(block, shared) or block.has_booleans() for block in reductions):
         return None
@@ -121,7 +123,7 @@ def _schedule(draft: Draft, blocks: list[BlockInfo], shared: int, widest: int) -
             for result in split_reduction(draft, block, widest):
                 info = draft.inspect(result)
                 *_, elements = loops = draft.loops(info)
-                _vectorise(draft, result, loops[-1 - len(info.reduced)], elements)
+                _vectorise(draft, result, loops[max(0, len(loops) - 1 - len(info.reduced))], elements)
                 nests.append(result)
             draft.start_reduction(block, draft.loops(block)[shared])
         elif own := draft.loops(block)[shared:]:
@@ -132,7 +134,7 @@ def _schedule(draft: Draft, blocks: list[BlockInfo], shared: int, widest: int) -
         loops = [draft.schedule.get_loops(nest)[depth] for nest in nests]
         row.append(draft.schedule.merge(*loops) if len(loops) > 1 else loops[0])
     usual = sum(prod(block.extents) for block in blocks) >= PARALLEL_ELEMENTS
-    if draft.threads == 1 or not draft.trace.decide_flag("parallel", usual):
+    if not row or draft.threads == 1 or not draft.trace.decide_flag("parallel", usual):
         return draft
     draft.fuse(row)
     return draft.with_body(_share(draft.function.body))
