@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx_ir as ir
 
 from ...engine.egraph.graph import EGraph, ENode
 from ...engine.onnx.model import Model, elements
 from ...ir.operators import OPERATORS
+from ...ir.operators.quantization import CONVERSIONS
 
 _LARGEST = 128
 """The most that two weights may have together: 255 times as much fits 16 bits, in which two products are added up."""
@@ -38,8 +41,14 @@ def _is_apart(node: ir.Node) -> bool:
     return row is not None and (row.is_elementwise or row.category == "normalization" or row.name == "Gather")
 
 
-def find_unsigned_twins(egraph: EGraph) -> frozenset[ENode]:
-    """The e-nodes that make or read integers without a sign where others of the e-graph have them with one."""
+def find_unsigned_twins(egraph: EGraph, terms: Sequence[ENode]) -> frozenset[ENode]:
+    """The e-nodes that make or read integers without a sign where the model, whose terms these are, has them with one.
+    """
+    known = egraph.terms
+    originals = {
+        ENode(term.op, term.attributes, tuple(known[child] for child in term.children))
+        for term in terms if term.op in CONVERSIONS and all(child in known for child in term.children)
+    }  # fmt: skip
     makers: list[tuple[ENode, str]] = []
     twins: set[ENode] = set()
     for class_ in egraph.classes:
@@ -48,9 +57,10 @@ def find_unsigned_twins(egraph: EGraph) -> frozenset[ENode]:
             if node.op == "QuantizeLinear" and class_.type is not None:
                 makers.append((node, class_.type.dtype))
             elif node.op == "DequantizeLinear" and (type_ := egraph.classes[node.children[0]].type) is not None:
-                readers.setdefault(type_.dtype, []).append(node)
+                dtype = type_.dtype if type_.dtype == "uint8" or node in originals else ""
+                readers.setdefault(dtype, []).append(node)
         twins.update(readers.get("uint8", ()) if "int8" in readers else ())
-    signed = {(node.children[:2], node.attributes) for node, dtype in makers if dtype == "int8"}
+    signed = {(node.children[:2], node.attributes) for node, dtype in makers if dtype == "int8" and node in originals}
     return frozenset(twins).union(
         node for node, dtype in makers if dtype == "uint8" and (node.children[:2], node.attributes) in signed
     )

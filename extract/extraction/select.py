@@ -89,7 +89,7 @@ class _NodeCosts:
         self.symbols = {number: name for name, number in encoding.symbols.items()}
         self.costs: dict[tuple[object, ...], float | None] = {}
         quantised = criteria.runtime.quantised
-        self.unsigned = find_unsigned_twins(egraph) if quantised.products else frozenset()
+        self.unsigned = find_unsigned_twins(egraph, encoding.terms) if quantised.products else frozenset()
         anchors = {anchor for fused in criteria.runtime.fused for anchor in fused.into}
         self.fused = {anchor: criteria.runtime.operators_fused_into(anchor) for anchor in sorted(anchors)}
         self.links = {
