@@ -66,6 +66,7 @@ from eqfuse.benchmarks.threads import fix_shapes, input_shape
 from eqfuse.engine.onnx.model import read
 from eqfuse.lowering.base.interface import inputs_of
 from eqfuse.lowering.running.turns import Middle
+from eqfuse.support.processor import processor_features
 
 PEERS = (REFERENCE, OPENVINO, MNN)
 INPUTS = "inputs"
@@ -222,6 +223,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     result.add_argument("--int8", action="store_true", help="quantised models, in several forms")
     result.add_argument("--forms", nargs="+", choices=list(FORMS), metavar="FORM", help="with --int8: only these forms")
+    result.add_argument("--runtime", help="with --int8: what eqfuse optimises for (default: ONNX Runtime here)")
     result.add_argument("--hide", nargs="+", choices=SETS, default=[], metavar="SET", help="hide avx512, vnni from all")
     result.add_argument("--no-measure", action="store_true", help="compile by estimates alone")
     result.add_argument("--trials", type=int, help="candidates of a search for schedules (default: none)")
@@ -243,6 +245,8 @@ def main() -> None:
         records += [read_record(row) for row in json.loads(options.json.read_text(encoding="utf-8"))]
     options.known = {record.name for record in records}
     library = tempfile.TemporaryDirectory(prefix="eqfuse-hide-")
+    has_vnni = not {"avx512_vnni", "avx_vnni"}.isdisjoint(processor_features()) and "vnni" not in options.hide
+    options.runtime = options.runtime or ("onnxruntime-vnni" if has_vnni else "onnxruntime")
     if options.hide:
         hide(options.hide, Path(library.name))
     for name, source in sources(options).items():

@@ -170,7 +170,7 @@ class _FloatModel:
     def _setups(self, record: QuantisedRecord, file: Path, folder: Path) -> dict[Who, Setup]:
         setups: dict[Who, Setup] = {}
         try:
-            optimised = _optimise(file, folder / "optimised.onnx")
+            optimised = _optimise(file, folder / "optimised.onnx", self.options.runtime)
         except ContestantError as error:
             problem(record, str(error))
             optimised = None
@@ -206,9 +206,10 @@ class _FloatModel:
         return bundle
 
 
-def _optimise(model: Path, path: Path) -> Path:
-    """What `eqfuse optimize` makes of a model."""
+def _optimise(model: Path, path: Path, runtime: str) -> Path:
+    """What `eqfuse optimize` makes of a model for a runtime."""
     command = [sys.executable, "-P", "-m", "eqfuse", "optimize", str(model), "-o", str(path), "--quiet"]
+    command += ["--runtime", runtime]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not path.is_file():
         lines = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()
