@@ -1,4 +1,4 @@
-"""Quantise a model to 8 bits by ONNX Runtime's tools, as its documentation says: a QDQ file, its ranges those of images.
+"""Quantise a model to 8 bits by ONNX Runtime's tools, as its documentation says: a QDQ file with ranges of images.
 
 The images are random; real ones give ranges that suit a trained network.
 
