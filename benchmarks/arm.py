@@ -94,6 +94,7 @@ class Settings:
     root: Arm64Root | None
     opset: int | None
     variants: Sequence[str] = (OWN,)
+    verify_limit: float | None = None
 
     @property
     def peer(self) -> str:
@@ -113,7 +114,8 @@ class Settings:
         """Of a bundle that is compiled with these options of `eqfuse.compile`. Raises EqfuseError."""
         with tempfile.TemporaryDirectory(prefix="eqfuse-arm-") as scratch:
             bundle = Path(scratch) / "build"
-            eqfuse.compile(path, bundle, target=self.target, threads=1, opset=self.opset, **options)
+            settings = {**options, "opset": self.opset, "verify_limit": self.verify_limit}
+            eqfuse.compile(path, bundle, target=self.target, threads=1, **settings)
             return counted(bundle, inputs)
 
 
@@ -128,7 +130,7 @@ def main() -> int:
     arguments = _arguments()
     root = Arm64Root.at(arguments.root) if arguments.root else None
     variants = tuple(VARIANTS) if arguments.unfused else (OWN,)
-    settings = Settings(arguments.target, root, arguments.opset, variants)
+    settings = Settings(arguments.target, root, arguments.opset, variants, arguments.verify_limit)
     models = sources(arguments)
     records: list[Record] = []
     for name, (_, get) in models.items():
@@ -159,6 +161,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--root", type=Path, metavar="FOLDER", help="made by benchmarks/arm64_root.sh")
     parser.add_argument("--target", default="arm-cortex-a76", help="a device (default arm-cortex-a76)")
     parser.add_argument("--opset", type=int, help="let eqfuse raise the models to this opset")
+    parser.add_argument("--verify-limit", type=float, metavar="SECONDS", help="for comparing outputs (default 300)")
     parser.add_argument("--unfused", action="store_true", help="count a kernel for each operator, too")
     parser.add_argument("--json", action="store_true", help="print figures as JSON")
     return parser.parse_args()

@@ -20,6 +20,7 @@ in which only equal programs share a rank, and that of the kernels of each bundl
     python benchmarks/methods.py --only tinybert mnasnet_56 --rounds 200
     python benchmarks/methods.py --only gpt2 --methods dnnfusion joint --time-limit 300
     python benchmarks/methods.py model.onnx --trials 200         # tuned
+    python benchmarks/methods.py --only efficientnet_b0 --methods neither rewriting fusion joint   # DNNFusion's Fig. 7
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from eqfuse.benchmarks.measuring.contestants import TOOLS, ContestantError, Setu
 from eqfuse.benchmarks.networks import AGO
 from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.benchmarks.table5.figures import TABLE5
+from eqfuse.driver.choices import rule_topics
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
@@ -57,6 +59,14 @@ from eqfuse.lowering.plan.manifest import WEIGHTS
 from eqfuse.lowering.running.kernel_times import kernel_times
 
 METHODS = get_args(PartitionMethod)
+_AS_READ = ("--skip", ",".join(rule_topics()))
+"""Flags that leave the model as it was read."""
+BARS: Mapping[str, tuple[str, ...]] = {
+    "neither": ("--partition", "none", *_AS_READ),
+    "rewriting": ("--partition", "none"),
+    "fusion": ("--partition", "joint", *_AS_READ),
+}
+"""Flags of DNNFusion's Fig. 7: what rewriting and fusion are worth apart; `joint` is both."""
 MODELS = {**BUILDERS, **{name: network.build for name, network in AGO.items()}}
 SESSIONS = 2
 """Of each program: where its memory lies makes a difference of a percent."""
@@ -172,7 +182,8 @@ def compile_methods(name: str, model: Path, options: argparse.Namespace, scratch
     bundles: dict[Path, float] = {}
     tuning = ["--trials", str(options.trials)] if options.trials else []
     for method in options.methods:
-        extra = ["--partition", method, "--time-limit", str(options.time_limit), *tuning]
+        flags = BARS.get(method, ("--partition", method))
+        extra = [*flags, "--time-limit", str(options.time_limit), *tuning]
         try:
             bundles[scratch / method] = compile_bundle(model, scratch / method, 1, *extra, cache=scratch / "cache")
         except ContestantError as error:
@@ -281,7 +292,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="models in the place of the networks")
     parser.add_argument("--only", nargs="+", default=list(MODELS), choices=MODELS, metavar="NAME")
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS, metavar="METHOD")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=(*METHODS, *BARS), metavar="METHOD")
     parser.add_argument("--trials", type=int, help="candidates to measure in a search for schedules")
     parser.add_argument("--time-limit", type=float, default=60.0, help="of each search for a graph (default 60)")
     parser.add_argument("--rounds", type=int, default=100, help="turns of each session at most (default 100)")

@@ -10,6 +10,9 @@ the certificate of every partition.
     python benchmarks/partition.py                                 # the models of Table 5
     python benchmarks/partition.py --only vgg16 c3d
     python benchmarks/partition.py bert_base=bert.onnx mobilevit=mobilevit.onnx other.onnx --only bert_base mobilevit
+    python benchmarks/partition.py --rules benchmarks/table5/taso.egg --groups taso    # rewriting by TASO alone
+
+`architectures/torch_side/detection.py` exports faster_rcnn and mask_rcnn.
 """
 
 from __future__ import annotations
@@ -88,7 +91,10 @@ class Setting:
     def of(arguments: argparse.Namespace) -> Setting:
         """As the command line has it, for one thread."""
         target = target_of(arguments.device, 1)
-        options = Options(device=arguments.device, time_limit=arguments.time_limit)
+        options = Options(
+            device=arguments.device, time_limit=arguments.time_limit, rules=tuple(arguments.rules),
+            only=tuple(arguments.groups), trust_rules=bool(arguments.rules),
+        )  # fmt: skip
         return Setting(options, target.device, ProcessorKernels(target))
 
 
@@ -284,6 +290,8 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these")
     result.add_argument("--device", default="host", help="device that costs are for (default host)")
     result.add_argument("--time-limit", type=float, default=30.0, help="seconds for each model (default 30)")
+    result.add_argument("--rules", nargs="+", default=[], metavar="FILE", help="further rules, which are not checked")
+    result.add_argument("--groups", nargs="+", default=[], metavar="GROUP", help="rewrite by these rules alone")
     result.add_argument("--json", action="store_true", help="print JSON instead of tables")
     return result
 

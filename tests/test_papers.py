@@ -57,7 +57,7 @@ PROCESSORS = {
     "measured": r"Zen \d|processor not recorded",
     "counted": r"Cortex-A\d\d|Zen \d|device `x86-64-v\d`|any processor",
     "simulated": "stcp920",
-    "predicted": r"device `\w+`",
+    "predicted": r"device `[\w-]+`",
 }
 """What a figure of a kind has to name: the processor that it is of, or that it depends on none."""
 KINDS = {*PROCESSORS, "tested", "described", "not shown", *(f"not {kind} yet" for kind in PROCESSORS)}

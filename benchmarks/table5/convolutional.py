@@ -164,10 +164,11 @@ def _pad_to(net: Network, x: str, other: str) -> str:
     return net.add("Pad", x, ready, net.constant(0.0), mode="constant")
 
 
-def yolo_v4() -> onnx.ModelProto:
-    """416 x 416, 80 classes; gives the three maps before decoding. Mish is written as Softplus, Tanh, Mul."""
+def yolo_v4(size: int = 416) -> onnx.ModelProto:
+    """80 classes; gives the three feature maps before decoding. Mish is written as Softplus, Tanh, Mul. The sides of
+    the image are a multiple of 32."""
     net = Network("yolo_v4")
-    x = _mish(net, net.input("image", (1, 3, 416, 416)), 32)
+    x = _mish(net, net.input("image", (1, 3, size, size)), 32)
     maps = []
     for channels, depth in ((64, 1), (128, 2), (256, 8), (512, 8), (1024, 4)):
         x = _cross_stage(net, x, channels, depth)
@@ -179,7 +180,8 @@ def yolo_v4() -> onnx.ModelProto:
     middle = _alternating(net, net.concat(_leaky(net, fine, 256, 3, 2), middle), 256, 5)
     deep = _alternating(net, net.concat(_leaky(net, middle, 512, 3, 2), deep), 512, 5)
     heads = [net.conv(_leaky(net, y, 2 * net.channels[y], 3), 255, 1) for y in (fine, middle, deep)]
-    return net.model({head: (1, 255, side, side) for head, side in zip(heads, (52, 26, 13), strict=True)})
+    sides = (size // 8, size // 16, size // 32)
+    return net.model({head: (1, 255, side, side) for head, side in zip(heads, sides, strict=True)})
 
 
 def _mish(net: Network, x: str, channels: int, kernel: int = 3, stride: int = 1) -> str:

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from eqfuse.benchmarks.table5 import BUILDERS
-from eqfuse.benchmarks.table5.figures import TABLE5
+from eqfuse.benchmarks.table5.figures import EXPORTED, TABLE5
 from eqfuse.benchmarks.table5.network import Network
 from eqfuse.benchmarks.table5.transformers import TINYBERT, Language
 
@@ -37,7 +37,7 @@ def outputs(model: onnx.ModelProto) -> list[npt.NDArray[Any]]:
 
 
 def test_every_model_has_a_printed_row() -> None:
-    assert list(BUILDERS) == list(TABLE5)
+    assert list(BUILDERS) == [name for name in TABLE5 if name not in EXPORTED]
 
 
 @pytest.mark.parametrize("name", every(large=True))
