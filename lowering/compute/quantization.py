@@ -7,6 +7,7 @@ DequantizeLinear computes (x - zero point) * scale. A scale of 1 that is known d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from tvm import te, tirx
 
@@ -70,16 +71,37 @@ def _places(call: TensorCall, scale: Operand) -> Callable[..., list[Expr]]:
 
 
 def _matmul_integer(call: TensorCall) -> te.Tensor:
+    """Zero points are one of an operand, or one for each row on the left and for each column on the right."""
+    ranks = [len(call.source(place).shape) for place in (0, 1)]
+    call = _without_listed_zeros(_without_listed_zeros(call, 0, max(0, ranks[0] - 2)), 1, ranks[1] - 1)
     return multiply_matrices(call, call.source(0), call.source(1), _multiplication(call))
 
 
 def _conv_integer(call: TensorCall) -> te.Tensor:
-    """The border has the zero point, which stands for 0."""
+    """The border has the zero point, which stands for 0. Filters may have one each."""
+    call = _without_listed_zeros(call, 1, 0)
     windows, x, zero = Windows.of(call), call.source(0), call.optional(2)
     fill = tirx.const(0, call.operand_type(0)) if zero is None else zero(*[0] * len(zero.shape))
     shape = windows.padded_shape(sizes(x), call.shape)
     padded = pad_around(call, x, windows.begins(call), windows.after, fill, shape)
     return convolve(call, padded, windows, _multiplication(call))
+
+
+def _without_listed_zeros(call: TensorCall, place: int, axis: int) -> TensorCall:
+    """The call with integers of 32 bits in place of an operand that has a zero point for each position of an axis."""
+    zero = call.optional(place + 2)
+    if zero is None or sizes(zero) in ((), (1,)):
+        return call
+    x = call.source(place)
+    if len(sizes(zero)) > 1 or are_unequal(sizes(zero)[0], sizes(x)[axis]):
+        raise NotLowered("zero points of a matrix each")
+
+    def element(*indices: Expr) -> Expr:
+        return x(*indices).astype(_ACCUMULATOR) - zero(indices[axis]).astype(_ACCUMULATOR)
+
+    sources = [*call.sources, *[None] * (4 - len(call.sources))]
+    sources[place], sources[place + 2] = call.stage(sizes(x), element, f"centered_{place}"), None
+    return replace(call, sources=tuple(sources))
 
 
 def _multiplication(call: TensorCall) -> Multiply:
@@ -88,8 +110,6 @@ def _multiplication(call: TensorCall) -> Multiply:
     def widen(zero: Operand | None) -> Callable[[Expr], Expr]:
         if zero is None or (isinstance(zero, Immediate) and _is_known(zero.value, 0)):
             return lambda x: x.astype(_ACCUMULATOR)
-        if sizes(zero) not in ((), (1,)):
-            raise NotLowered("several zero points of one operand")
         return lambda x: x.astype(_ACCUMULATOR) - zero(*[0] * len(zero.shape)).astype(_ACCUMULATOR)
 
     left, right = widen(call.optional(2)), widen(call.optional(3))

@@ -257,7 +257,8 @@ def _draw_integer(d: Drawing) -> QuantisedGraph:
         operands, zero_name = [value.name], d.constant(np.array(d.zero(dtype), dtype))
     outputs = d.pick(3, 8)
     is_full = is_dynamic or d.chance(0.7)
-    weight_zero = d.constant(np.array(d.pick(0, 3, 11), weight_type))
+    zeros = d.pick(0, 3, 11, *[] if is_conv else [d.integers((outputs,), "int32", 0, 11)])
+    weight_zero = d.constant(np.array(zeros, weight_type))
     attributes: dict[str, Any] = {}
     if is_conv:
         group = d.pick(1, 1, 4, 2)
