@@ -78,11 +78,13 @@ class Quantised(_Table, frozen=True):
     `products`, which therefore stay only if the model has them. Its kernels for products of bytes, one of them with a
     sign, may `saturate`: they add up two such products in 16 bits. Conversions from and to integers without a sign have
     the share `unsigned` of their cost if the model has a sign there, for what lies between them is faster.
+    Operators of `whole` on integers would part conversions from operators with which they are one kernel.
     """
 
     operators: frozenset[str] = frozenset()
     share: Share = 1.0
     products: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
     saturate: bool = False
     unsigned: Share = 1.0
 

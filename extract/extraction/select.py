@@ -19,6 +19,7 @@ from ...engine.egraph.loops import find_loops
 from ...engine.egraph.plan import Origins
 from ...ir.operation import VARIADIC, Operation
 from ...ir.operators import OPERATORS
+from ...ir.operators.quantization import CONVERSIONS, QUANTIZED
 from ...ir.types import TensorType
 from ...support.deadlines import seconds_left
 from .layouts import Row, layout_problem
@@ -110,17 +111,18 @@ class _NodeCosts:
         candidates = self.candidates_of(owner, FOLD) if is_foldable else []
         for node in class_.nodes:
             is_original = node.op in _FREE or self.origin.find(owner, node, node.children) is not None
-            if not is_original and self._is_refused(node):
+            if not is_original and self._is_refused(owner, node):
                 continue
             if is_foldable and (node.op in _STORED or not is_original):
                 continue
             candidates += self.candidates_of(owner, node)
         return candidates
 
-    def _is_refused(self, node: ENode) -> bool:
+    def _is_refused(self, owner: int, node: ENode) -> bool:
         """Whether the runtime does not compute it as well, or not the same, as what it stands for."""
-        is_slower = node.op in self.criteria.runtime.quantised.products
-        return is_slower or (self.criteria.saturates and node in self.unsigned)
+        quantised, type_ = self.criteria.runtime.quantised, self.egraph.classes[owner].type
+        is_whole = node.op in quantised.whole and type_ is not None and type_.dtype in QUANTIZED
+        return is_whole or node.op in quantised.products or (self.criteria.saturates and node in self.unsigned)
 
     def candidates_of(self, owner: int, node: ENode) -> list[tuple[ENode, float]]:
         """An e-node of a class with its cost; none if it cannot be written."""
@@ -149,7 +151,8 @@ class _NodeCosts:
         classes, absent = self.egraph.classes, self.egraph.absent
         operands = tuple(classes[c].type for c in node.children)
         sizes = tuple(self.assumptions[c] for c in node.children)
-        constant = tuple(classes[c].constant for c in node.children)
+        is_kept = node.op in CONVERSIONS  # it runs every time, on constants too
+        constant = tuple(classes[c].constant and not is_kept for c in node.children)
         output = classes[owner].type
         is_original = (owner, node) in self.origin.nodes
         continued: tuple[int, ...] = ()

@@ -88,6 +88,20 @@ def test_products_of_integers_are_left_to_the_runtime() -> None:
     assert {"Conv", "MatMul"} <= made
 
 
+def test_a_concat_stays_between_the_conversions_with_which_it_is_one_kernel() -> None:
+    parts = [*rounded("x", "a", 3), helper.make_node("Concat", ["a", "a"], ["b"], axis=1), *rounded("b", "y", 3)]
+    nodes = [part for part in parts if isinstance(part, onnx.NodeProto)]
+    constants = [part for part in parts if isinstance(part, onnx.TensorProto)]
+    shapes: dict[str, list[int]] = {"x": [1, 4, 7, 7], "y": [1, 8, 7, 7]}
+    given, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items())
+    graph = helper.make_graph(nodes, "joined", [given], [made], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    result = eqfuse.optimize(model)
+    makers = {name: node for node in result.graph.node for name in node.output}
+    (joined,) = (node for node in result.graph.node if node.op_type == "Concat")
+    assert {makers[name].op_type for name in joined.input} == {"DequantizeLinear"}
+
+
 @pytest.mark.parametrize(("largest", "expected"), [(64, False), (65, True), (128, True)])
 def test_two_of_the_largest_weights_decide(largest: int, expected: bool) -> None:
     model = network(1)
