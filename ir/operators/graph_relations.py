@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..graph import Operator, OperatorGraph
-from ..index_maps import Axis, Reduction
+from ..index_maps import Axis, Reduction, Sum, Unknown, broadcast_maps
 from ..operation import dimension_size
 from ..size_relations import MOST_ELEMENTS, Relation, RelationName
-from ..sizes import ONE, Size, dimension_as_size, elements, number, symbol
+from ..sizes import ONE, Size, dimension_as_size, elements, extremum, number, symbol
 from ..types import TensorType
-from . import CONVOLUTIONS, FILTERS, MATRIX_PRODUCTS, OPERATORS, POOLS, RECURRENT, VIEWS
+from . import CONVOLUTIONS, FILTERS, GLOBAL_POOLS, MATRIX_PRODUCTS, POOLS, RECURRENT, SCHEMAS, VIEWS
 from .graph_maps import index_maps_of
-from .quantization import CONVERSIONS, INTEGER_PRODUCTS
+from .quantization import INTEGER_PRODUCTS
+from .recurrent import GATES
 
 _OTHER_SIZES = (64, 32, 16, 256, 512, 96, 48, 224, 8, 4, 2, 1)
 """Sizes tried for a dimension, in this order, if a model does not run on the assumed one."""
+
+_PERMUTATIONS = frozenset({"DepthToSpace", "SpaceToDepth"})
+"""Operators that put every element of their operand into another order and shape."""
 
 _FEW = 4
 """The fewest elements of an extent once the size that is optimised for is raised: enough for a tile of rows."""
@@ -101,7 +105,7 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
     types = [None if v is None else graph.values[v].type for v in operator.inputs]
     result = graph.values[operator.outputs[0]].type if operator.outputs else None
     shapes, output = [_sizes(type_) for type_ in types], _sizes(result)
-    row = OPERATORS.get(operator.op)
+    row = SCHEMAS.get(operator.op)
     if operator.is_opaque or output is None or row is None:
         return
     if operator.op in RECURRENT:
@@ -109,13 +113,13 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
     elif operator.op in FILTERS or operator.op in POOLS:
         yield from _windows(operator, shapes[0])
         yield from _parameters(operator, graph, shapes, output)
-    elif row.category == "normalization" or operator.op in CONVOLUTIONS | CONVERSIONS:
+    elif row.category == "normalization" or operator.op in CONVOLUTIONS:
         yield from _parameters(operator, graph, shapes, output)
-    elif operator.op in VIEWS and types[0] is not None and result is not None:
+    elif operator.op in VIEWS | _PERMUTATIONS and types[0] is not None and result is not None:
         before, after = elements(types[0]), elements(result)
         if before is not None and after is not None:
             yield before, "equal", after
-    elif row.category.startswith("elementwise") or operator.op == "Expand":
+    elif row.index_maps is broadcast_maps:
         for shape in shapes[: 1 if operator.op == "Expand" else None]:
             yield from _broadcast(shape, output)
     elif operator.op == "Resize" and shapes[0] is not None:
@@ -123,10 +127,9 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
             if own != whole:
                 yield own, "least", number(1)
     elif operator.op == "Concat":
-        axis = operator.attributes.get("axis", 0)
         for shape in shapes:
             for place, (own, whole) in enumerate(zip(shape or (), output, strict=False)):
-                if place != axis:
+                if place != _axis_of(operator):
                     yield own, "equal", whole
     elif operator.op in MATRIX_PRODUCTS and shapes[0] and shapes[1]:
         left, right = shapes[0], shapes[1]
@@ -136,6 +139,45 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
             yield from _broadcast(shape[:-2], output[: len(output) - (len(left) > 1) - (len(right) > 1)])
         for shape in shapes[2:] if operator.op not in INTEGER_PRODUCTS else ():
             yield from _broadcast(shape, output)
+    elif operator.op in GLOBAL_POOLS and shapes[0] is not None:
+        for size in shapes[0][2:]:
+            yield size, "least", ONE
+    elif "select_last_index" in operator.attributes and shapes[0] is not None:
+        yield shapes[0][_axis_of(operator)], "least", ONE
+    elif operator.op == "Split" and shapes[0] is not None:
+        parts = operator.attributes.get("split")
+        if isinstance(parts, tuple):
+            yield shapes[0][_axis_of(operator)], "equal", number(sum(parts))
+    else:
+        if operator.op == "GridSample" and shapes[1] is not None:
+            yield shapes[1][-1], "equal", number(len(output) - 2)
+        yield from _read_axes(operator, graph, shapes, output)
+
+
+def _axis_of(operator: Operator) -> int:
+    axis = operator.attributes.get("axis", 0)
+    return axis if isinstance(axis, int) else 0
+
+
+def _read_axes(
+    operator: Operator, graph: OperatorGraph, shapes: Sequence[tuple[Size, ...] | None], output: tuple[Size, ...]
+) -> Pairs:
+    """Operands that are read together are as long as the axes of the result along which they are read. An axis along
+    which an index chooses elements has one, unless the result has none."""
+    maps, result = index_maps_of(graph, operator), graph.values[operator.outputs[0]].type
+    whole = None if result is None else elements(result)
+    for operand, shape in zip(maps.operands if maps is not None else (), shapes, strict=False):
+        for index, size in zip(operand or (), shape or (), strict=False):
+            match index:
+                case Axis(axis):
+                    if len(shapes) > 1:
+                        yield size, "equal", output[axis]
+                case Sum(0, ((1, Axis(axis)),)):
+                    if len(shapes) > 1:
+                        yield size, "least", output[axis]
+                case Unknown():
+                    if whole is not None:
+                        yield size, "least", extremum("min", (ONE, whole))
 
 
 def _parameters(
@@ -174,16 +216,22 @@ def _grouped_channels(operator: Operator, shapes: Sequence[tuple[Size, ...] | No
 
 
 def _sequences(operator: Operator, shapes: Sequence[tuple[Size, ...] | None]) -> Pairs:
-    """A recurrence has at least one step and one sequence: ONNX does not define its result otherwise. Its initial
-    states and the lengths are for as many sequences as there are."""
-    axis = 0 if operator.attributes.get("layout", 0) else 1
-    if shapes[0] is None:
+    """A recurrence has at least one step and one sequence: ONNX does not define its result otherwise. Its weights are
+    for all gates, its initial states and the lengths for as many sequences as there are."""
+    hidden_size, is_batch_first = operator.attributes.get("hidden_size"), bool(operator.attributes.get("layout", 0))
+    if shapes[0] is None or not isinstance(hidden_size, int):
         return
     for size in shapes[0][:2]:
-        yield size, "least", number(1)
-    for shape, place in zip(shapes[4:7], (0, axis, axis), strict=False):
-        if shape is not None:
-            yield shape[place], "equal", shapes[0][axis]
+        yield size, "least", ONE
+    directions = number(2 if operator.attributes.get("direction") == "bidirectional" else 1)
+    hidden, rows = number(hidden_size), number(hidden_size * GATES[operator.op])
+    batch, inputs = shapes[0][0 if is_batch_first else 1], shapes[0][2]
+    state = (batch, directions, hidden) if is_batch_first else (directions, batch, hidden)
+    weights = ((directions, rows, inputs), (directions, rows, hidden), (directions, rows.scale(2)))
+    demanded = (*weights, (batch,), state, state, (directions, hidden.scale(3)))
+    for shape, wanted in zip(shapes[1:], demanded, strict=False):
+        for size, other in zip(shape or (), wanted, strict=False):
+            yield size, "equal", other
 
 
 def _windows(operator: Operator, shape: tuple[Size, ...] | None) -> Pairs:

@@ -305,9 +305,11 @@ def _no_element_maps(call: OperatorCall) -> IndexMaps:
 
 
 def _gather_elements_maps(call: OperatorCall) -> IndexMaps:
-    along = call.axis(0)
-    picked = Unknown(call.axes, call.data[along])
-    return IndexMaps(call.axes, ((*call.axes[:along], picked, *call.axes[along + 1 :]), call.axes))
+    """The tensor may be longer than the indices along the axes that have no index."""
+    axes, along = call.axes, call.axis(0)
+    places = [axis if axis.extent == n else Sum(0, ((1, axis),)) for n, axis in zip(call.data, axes, strict=True)]
+    picked = Unknown(axes, call.data[along])
+    return IndexMaps(axes, ((*places[:along], picked, *places[along + 1 :]), axes))
 
 
 def _range_maps(call: OperatorCall) -> IndexMaps:
@@ -325,9 +327,11 @@ def _grid_sample_maps(call: OperatorCall) -> IndexMaps:
 
 def _gather_nd_maps(call: OperatorCall) -> IndexMaps:
     """Tuples of indices along the last axis: each selects one element of the result or more."""
-    indices = call.operand(1) or ()
-    tuples: OperandMap = (*call.axes[: len(indices) - 1], Reduction(len(call.axes), indices[-1]))
-    return IndexMaps(call.axes, (tuple(Unknown(call.axes, extent) for extent in call.data), tuples))
+    axes, indices, batch = call.axes, call.operand(1) or (), call.integer("batch_dims", 0)
+    outer, chosen = axes[: len(indices) - 1], batch + indices[-1]
+    places = (Unknown(outer, extent) for extent in call.data[batch:chosen])
+    data: OperandMap = (*axes[:batch], *places, *axes[len(outer) :])
+    return IndexMaps(axes, (data, (*outer, Reduction(len(axes), indices[-1]))))
 
 
 def _scatter_maps(call: OperatorCall) -> IndexMaps:
@@ -337,7 +341,8 @@ def _scatter_maps(call: OperatorCall) -> IndexMaps:
     everything: OperandMap = tuple(Reduction(rank + place, extent) for place, extent in enumerate(indices))
     is_combined = call.attributes.get("reduction", "none") != "none"
     own: OperandMap = tuple(
-        Reduction(2 * rank, extent) if is_combined else Unknown(axes, extent, repeats=False) for extent in updates
+        Reduction(rank + place, extent) if is_combined else Unknown(axes, extent, repeats=False)
+        for place, extent in enumerate(updates, len(indices))
     )
     return IndexMaps(axes, (axes, everything, own))
 

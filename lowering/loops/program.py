@@ -134,8 +134,8 @@ _TEXT = """\
 {headers}
 {constants}
 {functions}
-static const char *run_{symbol}(tensor *v) {{
-    (void)v;
+static const char *run_{symbol}(tensor *v, const char **place) {{
+    (void)v, (void)place;
 {run}
     return NULL;
 }}
@@ -144,12 +144,13 @@ __attribute__((visibility("default"))) int __tvm_ffi_{symbol}(void *self, const 
                                                               int32_t count, packed_argument *result) {{
     (void)self, (void)arguments, (void)count, (void)result;
     tensor *v = calloc({count}, sizeof *v);
-    if (v == NULL) return finish("out of memory", NULL, 0);
+    const char *place = "the model";
+    if (v == NULL) return finish("out of memory", place, NULL, 0);
 {given}
 {stored}
-    const char *problem = run_{symbol}(v);
+    const char *problem = run_{symbol}(v, &place);
 {results}
-    return finish(problem, v, {count});
+    return finish(problem, place, v, {count});
 }}
 """
 _CONSTANTS = """\
@@ -353,7 +354,9 @@ class _Writer:
             arguments[position] = self.constant(array)
         text = ", ".join("NULL" if n is None else f"&v[{n}]" for n in arguments)
         results = ", ".join("NULL" if n is None else f"&v[{n}]" for n in outputs)
-        return f"TRY({name}((const tensor *const[]){{{text}}}, (tensor *const[]){{{results}}}));"
+        called = f"{name}((const tensor *const[]){{{text}}}, (tensor *const[]){{{results}}})"
+        place = node.name or f"{node.op_type} of {next(filter(None, node.output), '')}"
+        return f"TRY_AT({literal(place)}, {called});"
 
     def copy(self, to: int, source: int) -> str:
         """The statement that copies a tensor."""
@@ -376,6 +379,7 @@ class _Writer:
         self, attributes: Mapping[str, Any], inputs: Sequence[int | None], outputs: Sequence[int | None],
         scope: Scope, types: Types,
     ) -> Iterator[str]:  # fmt: skip
+        yield f'if (!has_elements(&v[{inputs[0]}], 1)) return "the condition of an If is no single value";'
         for head, name in ((f"if (*(const bool *)v[{inputs[0]}].data) {{", "then_branch"), ("} else {", "else_branch")):
             lines, results = self._body(attributes[name], scope.new_child(), types)
             yield head
@@ -402,6 +406,9 @@ class _Writer:
         yield "{"
         most = "INT64_MAX" if trips is None else f"*(const int64_t *)v[{trips}].data"
         goes = "true" if condition is None else f"*(const bool *)v[{condition}].data"
+        wrong = "the limit or condition of a Loop is no single value"
+        for given in (n for n in (trips, condition) if n is not None):
+            yield f'    if (!has_elements(&v[{given}], 1)) return "{wrong}";'
         yield f"    int64_t i_{counter} = 0, trips_{counter} = {most};"
         yield f"    bool goes_{counter} = {goes};"
         for to, source in scanned:
@@ -460,14 +467,16 @@ class _Writer:
         back_out = attributes.get("scan_output_directions") or [0] * len(collected)
         i, length, first = f"i_{numbers[0]}", f"length_{numbers[0]}", scanned[0]
         yield "{"
-        axis = str(axes_in[0]) if axes_in[0] >= 0 else f"v[{first}].rank + {axes_in[0]}"
-        yield f"    const int64_t {length} = v[{first}].shape[{axis}];"
+        axes = [str(axis) if axis >= 0 else f"v[{n}].rank + {axis}" for n, axis in zip(scanned, axes_in, strict=True)]
+        yield f"    const int64_t {length} = v[{first}].shape[{axes[0]}];"
+        wrong = "the sequences of a Scan have different lengths"
+        for whole, axis in zip(scanned[1:], axes[1:], strict=True):
+            yield f'    if (v[{whole}].shape[{axis}] != {length}) return "{wrong}";'
         for to, source in collected:
             if to is not None:
                 yield f"    {self._empty(to, self._static_shape(body, results.index(source)))}"
         yield f"    for (int64_t {i} = 0; {i} < {length}; ++{i}) {{"
-        for part, whole, axis_in, back in zip(slices, scanned, axes_in, back_in, strict=True):
-            axis = str(axis_in) if axis_in >= 0 else f"v[{whole}].rank + {axis_in}"
+        for part, whole, axis, back in zip(slices, scanned, axes, back_in, strict=True):
             at = f"{length} - 1 - {i}" if back else i
             yield f"        TRY(take_slice(&v[{part}], &v[{whole}], {axis}, {at}, {self._item(part)}));"
         yield from (f"    {line}" for line in lines)

@@ -29,7 +29,8 @@ static inline const char *put_slice(tensor *to, const tensor *from, int64_t axis
     }
     const int64_t outer = product(axis, to->shape);
     const size_t run = (size_t)product(from->rank - axis, from->shape + axis) * item;
-    if (to->rank != from->rank + 1 || product(to->rank, to->shape) != count_elements(from) * extent)
+    if (to->rank != from->rank + 1 || memcmp(to->shape, from->shape, (size_t)axis * sizeof *to->shape) != 0 ||
+        memcmp(to->shape + axis + 1, from->shape + axis, (size_t)(from->rank - axis) * sizeof *to->shape) != 0)
         return "what a body returns changes its size";
     for (int64_t i = 0; i < outer; ++i)
         memcpy((char *)to->data + (size_t)(i * extent + at) * run, (const char *)from->data + (size_t)i * run, run);
@@ -40,7 +41,7 @@ static inline const char *put_slice(tensor *to, const tensor *from, int64_t axis
 static inline const char *append_slice(tensor *to, const tensor *from, int64_t count, size_t item) {
     const int64_t bytes = count_elements(from) * (int64_t)item;
     if (from->rank >= MAX_RANK) return "a tensor has too many axes";
-    if (count && (to->rank != from->rank + 1 || product(from->rank, to->shape + 1) != count_elements(from)))
+    if (count && !(to->rank == from->rank + 1 && has_shape(from, from->rank, to->shape + 1)))
         return "what a body returns changes its size";
     if (to->data == NULL || (count + 1) * bytes > to->capacity) {
         const int64_t capacity = (2 * (count + 1) * bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;

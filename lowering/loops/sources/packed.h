@@ -102,12 +102,19 @@ static inline const char *call_kernel(packed_function *kernel, const tensor *con
     return kernel(NULL, arguments, count, &nothing) ? "" : NULL;
 }
 
-static inline int finish(const char *problem, tensor *values, int64_t count) {
+/* Ends a program, with the operator that said what is wrong as its place. */
+#define TRY_AT(operator, call)                                  \
+    do {                                                        \
+        const char *problem_ = (call);                          \
+        if (problem_) return *place = (operator), problem_;     \
+    } while (0)
+
+static inline int finish(const char *problem, const char *place, tensor *values, int64_t count) {
     for (int64_t i = 0; i < count; ++i)
         if (values[i].is_owned) free(values[i].data);
     free(values);
     if (problem == NULL) return 0;
-    if (*problem) TVMFFIErrorSetRaisedFromCStrParts("ValueError", &problem, 1);
+    if (*problem) TVMFFIErrorSetRaisedFromCStrParts(place, &problem, 1);
     return -1;
 }
 

@@ -105,6 +105,14 @@ static inline int64_t product(int64_t count, const int64_t *extents) {
 
 static inline int64_t count_elements(const tensor *t) { return product(t->rank, t->shape); }
 
+/* Whether a tensor has this shape. A loop asks it of each operand that it reads by the sizes of another one. */
+static inline bool has_shape(const tensor *t, int64_t rank, const int64_t *shape) {
+    return t->rank == rank && memcmp(t->shape, shape, (size_t)rank * sizeof *shape) == 0;
+}
+
+/* Whether a tensor has that many elements; a number is a tensor of one. */
+static inline bool has_elements(const tensor *t, int64_t count) { return count_elements(t) == count; }
+
 /* Gives the tensor a shape, and memory if it has too little. Its elements are not kept. */
 static inline const char *allocate(tensor *t, int64_t rank, const int64_t *shape, size_t item) {
     int64_t bytes = (int64_t)item;
@@ -161,6 +169,13 @@ static inline bool broadcast_shape(int64_t *rank, int64_t *shape, const tensor *
     *rank = wide;
     memcpy(shape, result, (size_t)wide * sizeof *shape);
     return true;
+}
+
+/* Whether a tensor can be repeated so that it has the shape. */
+static inline bool is_broadcast_to(const tensor *t, int64_t rank, const int64_t *shape) {
+    for (int64_t i = 1; i <= t->rank; ++i)
+        if (t->shape[t->rank - i] != 1 && (i > rank || t->shape[t->rank - i] != shape[rank - i])) return false;
+    return t->rank <= rank;
 }
 
 /* The strides of a tensor along the axes of a shape that it is broadcast to: 0 along those in which it is repeated. */

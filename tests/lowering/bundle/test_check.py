@@ -228,3 +228,27 @@ def test_typical_sizes_are_such_that_the_original_runs_on_them(tmp_path: Path) -
     assert sizes["M"] >= sizes["P"] + sizes["S"]
     fitting = {"B": 2, "P": 3, "S": 4, "M": 9}
     assert fit_to_original(path, ports, fitting, 0, 60) == fitting
+
+
+class Quantized:
+    """Stands for compiled code, which has a row of integers for each row."""
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Rows, and the scale of each."""
+        return Port("x", "float32", ("N", 4)), Port("s", "float32", ("P",))
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run it in numpy, on whatever scales there are."""
+        scales = np.resize(inputs["s"], (len(inputs["x"]), 1))
+        return {"y": np.clip(np.rint(inputs["x"] / scales), 0, 255).astype(np.uint8)}
+
+
+def test_sizes_that_onnx_runtime_refuses_are_not_asked_of_the_reference_evaluator(tmp_path: Path) -> None:
+    """That one would repeat a single row for all scales."""
+    node = helper.make_node("QuantizeLinear", ["x", "s"], ["y"], axis=0)
+    proto = model([node], [value("x", ["N", 4]), value("s", ["P"])], ["y"], {})
+    proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.UINT8
+    onnx.save(proto, tmp_path / "m.onnx")
+    tolerated = Tolerated(sizes=({"N": 1, "P": 5},))
+    assert _verification(tmp_path / "m.onnx", Quantized(), tolerated).status == "passed"

@@ -315,6 +315,9 @@ def test_as_onnx_runtime(name: str, seed: int) -> None:
         ("TopK", ([1.0, 2.0], [3]), {}, "k is larger than the axis"),
         ("Reshape", ([1.0, 2.0], [3, -1]), {}, "the elements do not fit the new shape"),
         ("ArgMax", (np.zeros((2, 0)), []), {"axis": 1}, "an empty axis has no largest element"),
+        ("ScatterND", ([1.0, 2.0], [[1]], [1.0, 2.0]), {}, "the updates have another shape than the indices ask for"),
+        ("GatherND", (np.zeros((2, 3)), [[1]]), {"batch_dims": 1}, "the indices are of other batches"),
+        ("GridSample", (np.zeros((2, 1, 4, 4)), np.zeros((1, 2, 2, 2))), {}, "does not give places in all images"),
     ],
 )
 def test_says_what_is_wrong(operator: str, inputs: Sequence[Any], attributes: Mapping[str, Any], message: str) -> None:
@@ -328,3 +331,20 @@ def test_says_what_is_wrong(operator: str, inputs: Sequence[Any], attributes: Ma
 def test_an_operator_that_is_newer_than_the_opset_has_no_loop() -> None:
     with pytest.raises(LoweringError, match="Range has no plain loop"):
         node_types(helper.make_node("Range", ["a", "b", "c"], ["y"]), {"": 1}, {})
+
+
+@pytest.mark.parametrize("lengths", [(3, 3), (3, 2), (2, 3)])
+def test_the_sequences_of_a_scan_are_of_one_length(lengths: tuple[int, int]) -> None:
+    parts = [helper.make_tensor_value_info(name, 1, []) for name in ("a", "b")]
+    sequences = [helper.make_tensor_value_info(name, 1, [None]) for name in ("as", "bs")]
+    both = helper.make_node("Add", ["a", "b"], ["c"])
+    body = helper.make_graph([both], "body", parts, [helper.make_tensor_value_info("c", 1, [])])
+    node = helper.make_node("Scan", ["as", "bs"], ["y"], body=body, num_scan_inputs=2)
+    graph = helper.make_graph([node], "scan", sequences, [helper.make_tensor_value_info("y", 1, [None])])
+    in_c = InC(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8))
+    inputs = [np.arange(length, dtype=np.float32) for length in lengths]
+    if lengths == (3, 3):
+        np.testing.assert_array_equal(in_c(inputs)[0], [0, 2, 4])
+        return
+    with pytest.raises(LoopError, match="the sequences of a Scan have different lengths"):
+        in_c(inputs)

@@ -175,6 +175,20 @@ def test_results_inside_of_kernels_are_counted() -> None:
         ),
         ("LayerNormalization", {}, {"x": ["M", "K"], "s": ["P"]}, ["M", "K"], "P is not K"),
         ("InstanceNormalization", {}, {"x": ["M", "C", 8], "s": ["P"], "b": ["C"]}, ["M", "C", 8], "P is not C"),
+        ("GRU", {"hidden_size": 3}, {"x": [5, 2, "I"], "w": [1, 9, "P"], "r": [1, 9, 3]}, [5, 1, 2, 3], "P is not I"),
+        ("RNN", {"hidden_size": 3}, {"x": ["T", 2, 4], "w": [1, "P", 4], "r": [1, 3, 3]}, ["T", 1, 2, 3], "P is not 3"),
+        (
+            "LSTM",
+            {"hidden_size": 3},
+            {"x": ["T", 2, 4], "w": [1, 12, 4], "r": [1, 12, 3], "b": [1, "P"]},
+            ["T", 1, 2, 3],
+            "P is not 24",
+        ),
+        ("GridSample", {}, {"x": ["N", 1, 4, 4], "g": ["P", 2, 2, 2]}, ["N", 1, 2, 2], "P is not N"),
+        ("GridSample", {}, {"x": [3, 1, "H", 4], "g": [3, "P", 2, 2]}, [3, 1, "P", 2], "H is below min(1, 6*P)"),
+        ("GridSample", {}, {"x": [3, 1, 4, 4], "g": [3, 2, 2, "P"]}, [3, 1, 2, 2], "P is not 2"),
+        ("GlobalMaxPool", {}, {"x": ["N", 1, "H", 4]}, ["N", 1, 1, 1], "H is below 1"),
+        ("DepthToSpace", {"blocksize": 2}, {"x": [1, "C", 4, 4]}, [1, "C//4", 8, 8], "16*C is not 64*(C//4)"),
     ],
 )
 def test_weights_and_biases_of_dynamic_sizes_fit(
@@ -184,6 +198,25 @@ def test_weights_and_biases_of_dynamic_sizes_fit(
     proto = model([helper.make_node(operator, list(inputs), ["y"], **attributes)], inputs, {"y": result})
     texts = [requirement.text for requirement, _ in list_requirements(graph_of(proto).at_call)]
     assert f"a size of {expected} " in "\n".join(texts)
+
+
+@pytest.mark.parametrize(
+    ("operator", "attributes", "data", "indices", "expected"),
+    [
+        ("GatherElements", {"axis": 1}, ["N", 4], ["P", 4], "N is below P"),
+        ("GatherND", {"batch_dims": 1}, ["N", 4], ["P", 1], "N is not P"),
+        ("Gather", {"axis": 1}, [3, "N"], ["P"], "N is below min(1, 3*P)"),
+        ("ReverseSequence", {"batch_axis": 0, "time_axis": 1}, ["N", 4], ["P"], "P is not N"),
+    ],
+)
+def test_indices_of_dynamic_sizes_fit(
+    operator: str, attributes: Any, data: list[Any], indices: list[Any], expected: str
+) -> None:
+    node = helper.make_node(operator, ["x", "i"], ["y"], **attributes)
+    proto = model([node], {"x": data, "i": indices}, {"y": []}, integers=["i"])
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    texts = [requirement.text for requirement, _ in list_requirements(graph_of(proto).at_call)]
+    assert f"a size of {expected} " in "\n".join(f"{text} " for text in texts)
 
 
 @pytest.mark.parametrize("channels", ["C", 4])

@@ -1,6 +1,8 @@
 /* Operators: MelWeightMatrix */
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
+    for (int64_t n = 0; n < INPUTS; ++n)
+        if (!has_elements(in[n], 1)) return "an operand is no single number";
     const int64_t bins = (int64_t)*IN(0), spectrum = (int64_t)*IN(1) / 2 + 1;
     const double length = (double)*IN(1), rate = (double)*IN(2), low = (double)*IN(3), high = (double)*IN(4);
     const double from = 2595 * log10(1 + low / 700), to = 2595 * log10(1 + high / 700),

@@ -1,6 +1,8 @@
 /* Operators: OneHot */
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
+    if (!has_elements(in[1], 1)) return "the depth is no single number";
+    if (!has_elements(in[2], 2)) return "there are not two values";
     const int64_t rank = in[0]->rank + 1, axis = normal_index(A_axis, rank), depth = (int64_t)*IN(1);
     if (axis < 0) return "the axis does not exist";
     int64_t shape[MAX_RANK];

@@ -9,6 +9,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t shape[] = {from[0], from[1] * b * b, from[2] / b, from[3] / b}, c = from[1], h = shape[2],
                   w = shape[3];
 #endif
+    if (product(4, shape) != count_elements(in[0])) return "the axes do not divide into blocks";
     const bool by_column = strcmp(A_mode, "CRD") == 0;
     TRY(allocate(out[0], 4, shape, sizeof(O0)));
     for (int64_t n = 0; n < from[0]; ++n)

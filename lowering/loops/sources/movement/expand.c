@@ -21,6 +21,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
             for (int64_t k = 0; k < row; ++k) y[k] = *x;
     }
 #else
+    if (!has_elements(in[1], rank)) return "there is not one number of repetitions for each axis";
     strides_of(rank, shape, strides);
     for (int64_t i = 0; i < rank; ++i) shape[i] *= (int64_t)IN(1)[i];
     TRY(allocate(out[0], rank, shape, sizeof(O0)));

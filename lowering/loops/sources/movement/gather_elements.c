@@ -3,6 +3,8 @@
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t rank = in[1]->rank, axis = normal_index(A_axis, rank);
     if (axis < 0 || in[0]->rank != rank) return "the axis does not exist";
+    for (int64_t i = 0; i < rank; ++i)
+        if (i != axis && in[1]->shape[i] > in[0]->shape[i]) return "there are more indices than places along an axis";
     int64_t strides[MAX_RANK], index[MAX_RANK] = {0};
     strides_of(rank, in[0]->shape, strides);
     TRY(allocate(out[0], rank, in[1]->shape, sizeof(O0)));

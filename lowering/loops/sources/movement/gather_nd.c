@@ -3,6 +3,8 @@
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t batch = A_batch_dims, rank = in[0]->rank, last = in[1]->rank - 1, depth = in[1]->shape[last];
     if (batch + depth > rank) return "an index has more entries than axes";
+    if (batch > last || memcmp(in[0]->shape, in[1]->shape, (size_t)batch * sizeof *in[0]->shape) != 0)
+        return "the indices are of other batches";
     int64_t shape[MAX_RANK], strides[MAX_RANK];
     const int64_t inner_rank = rank - batch - depth;
     if (last + inner_rank > MAX_RANK) return "a tensor has too many axes";

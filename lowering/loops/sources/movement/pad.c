@@ -18,6 +18,7 @@ static inline int64_t LOCAL(place)(int64_t i, int64_t extent) {
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t rank = in[0]->rank, axes = HAS(3) ? count_elements(in[3]) : rank;
     int64_t shape[MAX_RANK], before[MAX_RANK] = {0}, strides[MAX_RANK], index[MAX_RANK] = {0};
+    if (!has_elements(in[1], 2 * axes)) return "there is not one pad for each end of an axis";
     memcpy(shape, in[0]->shape, sizeof shape);
     strides_of(rank, shape, strides);
     for (int64_t i = 0; i < axes; ++i) {
@@ -26,7 +27,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
         before[axis] = (int64_t)IN(1)[i];
         shape[axis] += before[axis] + (int64_t)IN(1)[i + axes];
     }
-    const O0 value = HAS(2) && in[2]->data ? *(const O0 *)in[2]->data : 0;
+    const O0 value = HAS(2) && has_elements(in[2], 1) ? *(const O0 *)in[2]->data : 0;
     TRY(allocate(out[0], rank, shape, sizeof(O0)));
     if (rank == 0) {
         OUT(0)[0] = IN(0)[0];

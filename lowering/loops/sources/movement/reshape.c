@@ -13,6 +13,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
             if (i >= x->rank) return "a 0 in the new shape has no axis to copy";
             shape[i] = x->shape[i];
         }
+        if (shape[i] == -1 && free_axis >= 0) return "only one size of the new shape may be -1";
         if (shape[i] == -1) free_axis = i, shape[i] = 1;
     }
     if (free_axis >= 0) {

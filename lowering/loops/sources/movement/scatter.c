@@ -21,6 +21,9 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
 #ifdef OP_ScatterND
     const int64_t last = in[1]->rank - 1, depth = in[1]->shape[last];
     if (depth > rank) return "an index has more entries than axes";
+    if (in[2]->rank != last + rank - depth || product(last, in[2]->shape) != product(last, in[1]->shape) ||
+        memcmp(in[2]->shape + last, in[0]->shape + depth, (size_t)(rank - depth) * sizeof *strides) != 0)
+        return "the updates have another shape than the indices ask for";
     TRY(copy_tensor(out[0], in[0], sizeof(O0)));
     const int64_t inner = product(rank - depth, in[0]->shape + depth), picks = product(last, in[1]->shape);
     for (int64_t i = 0; i < picks; ++i) {
@@ -35,6 +38,9 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
 #else
     const int64_t axis = normal_index(A_axis, rank);
     if (axis < 0 || in[1]->rank != rank) return "the axis does not exist";
+    if (!has_shape(in[2], rank, in[1]->shape)) return "the updates have another shape than the indices";
+    for (int64_t i = 0; i < rank; ++i)
+        if (i != axis && in[1]->shape[i] > in[0]->shape[i]) return "there are more indices than places along an axis";
     TRY(copy_tensor(out[0], in[0], sizeof(O0)));
     const int64_t count = count_elements(in[1]), step = strides[axis];
     int64_t index[MAX_RANK] = {0};

@@ -5,6 +5,8 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     int64_t shape[MAX_RANK], start[MAX_RANK], step[MAX_RANK], strides[MAX_RANK], index[MAX_RANK] = {0};
     for (int64_t i = 0; i < rank; ++i) start[i] = 0, step[i] = 1, shape[i] = in[0]->shape[i];
     strides_of(rank, in[0]->shape, strides);
+    for (int64_t n = 2; n < INPUTS; ++n)
+        if (HAS(n) && !has_elements(in[n], count_elements(in[1]))) return "starts, ends, axes and steps do not fit";
     for (int64_t i = 0; i < count_elements(in[1]); ++i) {
         const int64_t axis = HAS(3) ? normal_index((int64_t)IN(3)[i], rank) : i;
         if (axis < 0 || axis >= rank) return "an axis does not exist";

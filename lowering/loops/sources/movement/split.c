@@ -6,10 +6,11 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t extent = in[0]->shape[axis], part = (extent + OUTPUTS - 1) / OUTPUTS;
     const int64_t outer = product(axis, in[0]->shape), inner = product(rank - axis - 1, in[0]->shape + axis + 1);
     int64_t shape[MAX_RANK], start = 0;
+    if (HAS(1) && !has_elements(in[1], OUTPUTS)) return "there is not one size for each part";
     memcpy(shape, in[0]->shape, sizeof shape);
     for (int64_t n = 0; n < OUTPUTS; start += shape[axis], ++n) {
         shape[axis] = HAS(1) ? (int64_t)IN(1)[n] : MAX_OF(0, MIN_OF(part, extent - start));
-        if (shape[axis] < 0 || start + shape[axis] > extent) return "the parts do not fit the axis";
+        if (shape[axis] < 0 || shape[axis] > extent - start) return "the parts do not fit the axis";
         if (out[n] == NULL) continue;
         TRY(allocate(out[n], rank, shape, sizeof(O0)));
         const int64_t run = shape[axis] * inner;

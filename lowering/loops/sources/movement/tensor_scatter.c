@@ -3,6 +3,11 @@
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t rank = in[0]->rank, axis = normal_index(A_axis, rank);
     if (axis < 1) return "the axis does not exist";
+    int64_t update[MAX_RANK];
+    memcpy(update, in[0]->shape, sizeof update);
+    update[axis] = in[1]->shape[axis];
+    if (!has_shape(in[1], rank, update) || update[axis] > in[0]->shape[axis]) return "the update does not fit the cache";
+    if (HAS(2) && !has_shape(in[2], 1, update)) return "there is not one place for each sequence";
     TRY(copy_tensor(out[0], in[0], sizeof(O0)));
     const int64_t outer = product(axis, in[0]->shape), inner = product(rank - axis - 1, in[0]->shape + axis + 1);
     const int64_t extent = in[0]->shape[axis], length = in[1]->shape[axis],

@@ -4,6 +4,8 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t rank = in[0]->rank, channels = rank > 1 ? in[0]->shape[1] : 1, count = count_elements(in[0]);
     const int64_t plane = rank > 2 ? product(rank - 2, in[0]->shape + 2) : 1, each = channels ? count / channels : 0;
     const bool trains = A_training_mode;
+    for (int64_t n = 1; n < 5; ++n)
+        if (!has_shape(in[n], 1, &channels)) return "a scale, bias, mean or variance is not one number for each channel";
     TRY(allocate(out[0], rank, in[0]->shape, sizeof(O0)));
     if (WANTS(1)) TRY(allocate(out[1], 1, &channels, sizeof(O1)));
     if (WANTS(2)) TRY(allocate(out[2], 1, &channels, sizeof(O2)));

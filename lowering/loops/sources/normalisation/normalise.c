@@ -52,6 +52,8 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     if (axis < 0) return "the axis does not exist";
     const int64_t rows = product(axis, shape), extent = product(rank - axis, shape + axis);
     int64_t scale[MAX_RANK], bias[MAX_RANK] = {0};
+    for (int64_t n = 1; n < 3; ++n)
+        if (HAS(n) && !is_broadcast_to(in[n], rank, shape)) return "the scale or the bias does not fit the input";
     broadcast_strides(in[1], rank, scale);
     if (HAS(2)) broadcast_strides(in[2], rank, bias);
 #else
@@ -61,7 +63,15 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
 #else
     const int64_t groups = channels;
 #endif
-    const int64_t rows = shape[0] * groups, extent = channels / groups * plane;
+    if (groups && channels % groups) return "the channels do not divide into groups";
+    for (int64_t n = 1; n < 3; ++n)
+#ifdef OP_GroupNormalization
+        if (OPSET < 21 ? !has_shape(in[n], 1, &groups) : !has_shape(in[n], 1, &channels))
+#else
+        if (!has_shape(in[n], 1, &channels))
+#endif
+            return "the scale or the bias is not one number for each channel or group";
+    const int64_t rows = shape[0] * groups, extent = groups ? channels / groups * plane : 0;
 #endif
 #ifdef OP_LayerNormalization
     int64_t means[MAX_RANK];

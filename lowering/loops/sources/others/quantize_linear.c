@@ -10,7 +10,21 @@ static inline int64_t LOCAL(place)(const tensor *x, const tensor *scale, int64_t
     return along;
 }
 
+/* Whether there is a scale for each element: one, one for each place on the axis, or one for each block of places. */
+static inline bool LOCAL(fits)(const tensor *x, const tensor *scale) {
+    if (count_elements(scale) == 1) return true;
+    const int64_t axis = A_axis < 0 ? A_axis + x->rank : A_axis;
+    if (axis < 0 || axis >= x->rank) return false;
+    if (A_block_size <= 0) return has_shape(scale, 1, x->shape + axis);
+    int64_t shape[MAX_RANK];
+    memcpy(shape, x->shape, sizeof shape);
+    shape[axis] = (shape[axis] + A_block_size - 1) / A_block_size;
+    return has_shape(scale, x->rank, shape);
+}
+
 static const char *NAME(const tensor *const *in, tensor *const *out) {
+    if (!LOCAL(fits)(in[0], in[1])) return "the scale does not fit the axis";
+    if (HAS(2) && !has_elements(in[2], count_elements(in[1]))) return "the zero point is not as long as the scale";
     TRY(allocate(out[0], in[0]->rank, in[0]->shape, sizeof(O0)));
     const int64_t count = count_elements(in[0]);
     for (int64_t i = 0; i < count; ++i) {

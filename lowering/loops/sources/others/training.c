@@ -2,6 +2,8 @@
 
 /* Inputs are the rate, the number of updates, then the tensors, all their gradients, and their states. */
 static const char *NAME(const tensor *const *in, tensor *const *out) {
+    for (int64_t n = 0; n < 2; ++n)
+        if (!has_elements(in[n], 1)) return "the rate or the number of updates is no single number";
     const double updates = (double)*(const int64_t *)in[1]->data;
     double rate = (double)*IN(0);
 #if defined OP_Adam
@@ -15,6 +17,8 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
 #endif
     for (int64_t n = 0; n < count; ++n) {
         const tensor *const *x = in + 2 + n;
+        for (int64_t k = count; k < INPUTS - 2; k += count)
+            if (!has_shape(x[k], x[0]->rank, x[0]->shape)) return "a gradient or state has another shape than its tensor";
         for (int64_t k = 0; k < OUTPUTS / count; ++k)
             TRY(allocate(out[n + k * count], x[0]->rank, x[0]->shape, sizeof(O0)));
         for (int64_t i = 0; i < count_elements(x[0]); ++i) {

@@ -24,6 +24,9 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     int64_t shape[MAX_RANK];
     windows w[MAX_RANK];
     if (axes < 0) return "the input has no batch and channels";
+    if (in[1]->rank != axes + 2) return "the weights have another number of axes than the input";
+    for (int64_t i = 0; i < A_kernel_shape_count; ++i)
+        if (i >= axes || taps[i] != A_kernel_shape[i]) return "the weights have another kernel than the operator says";
     for (int64_t i = 0; i < axes; ++i) {
         w[i] = WINDOWS(i, axes, size[i], taps[i]);
 #ifdef OP_ConvTranspose
@@ -37,6 +40,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
 #ifdef A_auto_pad
         pad_same(&w[i], A_auto_pad);
 #endif
+        if (room_behind(&w[i]) < 0) return "the window is larger than the input";
         shape[i + 2] = count_windows(&w[i]);
 #endif
     }
@@ -49,6 +53,18 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t features = in[1]->shape[0];
     if (in[1]->shape[1] != each) return "the weights have other channels than the input";
 #endif
+    if (channels % groups || features % groups) return "the channels do not divide into groups";
+#ifdef OP_DeformConv
+    if (axes != 2) return "the input is no image";
+    if (channels % A_offset_group) return "the channels do not divide into groups of offsets";
+    const tensor *bias = in[3], *moved[] = {in[2], in[4]};
+    int64_t offsets_shape[] = {shape[0], A_offset_group * product(axes, taps), shape[2], shape[3]};
+    for (int n = 1; n >= 0; --n, offsets_shape[1] *= 2)
+        if (moved[n] && !has_shape(moved[n], 4, offsets_shape)) return "the offsets or the mask do not fit the result";
+#else
+    const tensor *bias = in[2];
+#endif
+    if (bias && !has_shape(bias, 1, &features)) return "the bias is not one number for each feature";
     shape[1] = features;
     TRY(allocate(out[0], axes + 2, shape, sizeof(O0)));
     const int64_t depth = product(axes, taps), plane = product(axes, size), places = product(axes, shape + 2);

@@ -2,6 +2,7 @@
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t rank = in[0]->rank, n = in[0]->shape[rank - 1];
+    if (in[0]->shape[rank - 2] != n) return "the matrix is not square";
     TRY(allocate(out[0], rank - 2, in[0]->shape, sizeof(O0)));
     double *m = malloc((size_t)(n * n + 1) * sizeof *m);
     if (m == NULL) return "out of memory";

@@ -37,11 +37,15 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t rank = in[0]->rank, parts = in[0]->shape[rank - 1];
     int64_t shape[MAX_RANK];
     memcpy(shape, in[0]->shape, sizeof shape);
+    if (parts != 1 && parts != 2) return "the last axis is neither of numbers nor of pairs";
 #ifdef OP_DFT
+    for (int64_t n = 1; n < INPUTS; ++n)
+        if (HAS(n) && !has_elements(in[n], 1)) return "the length or the axis is no single number";
     const int64_t axis = normal_index(HAS(2) ? (int64_t)((const I2 *)in[2]->data)[0] : -2, rank);
     if (axis < 0 || axis == rank - 1) return "the axis does not exist";
     const bool back = A_inverse && A_onesided;
     const int64_t half = back ? 2 * (shape[axis] - 1) : shape[axis], whole = HAS(1) ? (int64_t)*IN(1) : half;
+    if (whole < 0) return "a transform has fewer elements than none";
     const int64_t results = A_onesided && !A_inverse ? whole / 2 + 1 : whole, y_parts = back ? 1 : 2;
     shape[axis] = results;
     shape[rank - 1] = y_parts;
@@ -56,10 +60,13 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
                          inner * y_parts, y_parts, results, A_inverse, back);
     free(waves);
 #else
+    if (!has_elements(in[1], 1) || (HAS(3) && !has_elements(in[3], 1)))
+        return "the step or the length of a frame is no single number";
     const int64_t step = (int64_t)*IN(1), signal = shape[1];
     const int64_t whole = HAS(3) ? (int64_t)((const I3 *)in[3]->data)[0] : HAS(2) ? count_elements(in[2]) : signal;
-    const int64_t frames = signal < whole ? 0 : (signal - whole) / step + 1,
-                  results = A_onesided ? whole / 2 + 1 : whole;
+    if (step < 1 || whole < 1 || whole > signal) return "the frames or their step do not fit the signal";
+    if (HAS(2) && !has_elements(in[2], whole)) return "the window is not as long as a frame";
+    const int64_t frames = (signal - whole) / step + 1, results = A_onesided ? whole / 2 + 1 : whole;
     double *window = malloc((size_t)(whole + 1) * sizeof *window), *waves = LOCAL(waves)(whole, false);
     if (window == NULL || waves == NULL) {
         free(window);
@@ -67,7 +74,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
         return "out of memory";
     }
     for (int64_t i = 0; i < whole; ++i)
-        window[i] = !HAS(2) ? 1 : i < count_elements(in[2]) ? (double)((const I0 *)in[2]->data)[i] : 0;
+        window[i] = HAS(2) ? (double)((const I0 *)in[2]->data)[i] : 1;
     const char *problem = allocate(out[0], 4, (int64_t[]){shape[0], frames, results, 2}, sizeof(O0));
     for (int64_t i = 0; i < shape[0] * frames && !problem; ++i)
         LOCAL(transform)(IN(0) + (i / frames * signal + i % frames * step) * parts, parts, whole, whole, parts,

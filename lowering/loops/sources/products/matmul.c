@@ -15,6 +15,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     a_row = A_transA ? 1 : depth, a_step = A_transA ? rows : 1;
     b_step = A_transB ? 1 : columns, b_column = A_transB ? depth : 1;
     rank = 2, shape[0] = rows, shape[1] = columns;
+    if (HAS(2) && !is_broadcast_to(in[2], rank, shape)) return "the bias does not fit the product";
 #else
     tensor a = *left, b = *right;
     if (a.rank == 0 || b.rank == 0) return "a scalar cannot be multiplied as a matrix";

@@ -108,18 +108,26 @@ static inline void LOCAL(step)(int64_t hidden, const LOCAL(activation) * f, cons
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const tensor *x = in[0], *w = in[1];
-    if (x->rank != 3 || w->rank != 3 || x->shape[2] != w->shape[2]) return "the weights of a recurrence do not fit";
     const int64_t steps = x->shape[A_layout ? 1 : 0], batch = x->shape[A_layout ? 0 : 1], inputs = x->shape[2];
     const int64_t directions = w->shape[0], hidden = w->shape[1] / GATES, width = GATES * hidden;
     const int64_t all[2][4] = {{steps, directions, batch, hidden}, {batch, steps, directions, hidden}};
     const int64_t last[2][3] = {{directions, batch, hidden}, {batch, directions, hidden}};
+    if (x->rank != 3 || directions != (strcmp(A_direction, "bidirectional") == 0 ? 2 : 1) ||
+        !has_shape(w, 3, (int64_t[]){directions, width, inputs}) ||
+        !has_shape(in[2], 3, (int64_t[]){directions, width, hidden}) ||
+        (HAS(3) && !has_shape(in[3], 2, (int64_t[]){directions, 2 * width})) ||
+        (HAS(7) && !has_shape(in[7], 2, (int64_t[]){directions, 3 * hidden})))
+        return "the weights of a recurrence do not fit";
+    if (HAS(4) && !has_shape(in[4], 1, &batch)) return "there is not one length for each sequence";
+    for (int64_t n = 5; n < 7; ++n)
+        if (HAS(n) && !has_shape(in[n], 3, last[A_layout != 0])) return "an initial state does not fit the sequences";
     if (WANTS(0)) TRY(allocate(out[0], 4, all[A_layout != 0], sizeof(I0)));
     if (WANTS(0)) memset(out[0]->data, 0, (size_t)count_elements(out[0]) * sizeof(I0));
     for (int64_t i = 1; i < 3; ++i)
         if (WANTS(i)) TRY(allocate(out[i], 3, last[A_layout != 0], sizeof(I0)));
     LOCAL(activation) functions[2 * 3];
     LOCAL(list_activations)(directions * FUNCTIONS, functions);
-    I0 *room = malloc((size_t)(2 * width + 2 * hidden) * sizeof(I0));
+    I0 *room = malloc((size_t)(2 * width + 2 * hidden + 1) * sizeof(I0));
     if (room == NULL) return "out of memory";
     I0 *h = room + 2 * width, *c = h + hidden;
     const char *problem = NULL;

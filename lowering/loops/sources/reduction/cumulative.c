@@ -7,6 +7,7 @@ static O0 LOCAL(combine)(O0 left, O0 right) { return left * right; }
 #endif
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
+    if (!has_elements(in[1], 1)) return "the axis is no single number";
     const int64_t rank = in[0]->rank, axis = normal_index((int64_t)*IN(1), rank);
     if (axis < 0) return "the axis does not exist";
     TRY(allocate(out[0], rank, in[0]->shape, sizeof(O0)));

@@ -35,9 +35,15 @@ static bool LOCAL(suppresses)(const float *a, const float *b, float threshold) {
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t batches = in[1]->shape[0], classes = in[1]->shape[1], boxes = in[1]->shape[2];
-    const int64_t limit = HAS(2) ? MIN_OF(*(const int64_t *)in[2]->data, boxes) : 0;
-    const float overlap = HAS(3) ? *(const float *)in[3]->data : 0;
-    const float least = HAS(4) ? *(const float *)in[4]->data : -INFINITY;
+    if (!has_shape(in[0], 3, (int64_t[]){batches, boxes, 4})) return "the boxes do not fit the scores";
+    bool given[5] = {false}; /* an empty operand is as good as none */
+    for (int64_t n = 2; n < INPUTS; ++n) {
+        if (HAS(n) && count_elements(in[n]) > 1) return "a limit or threshold is no single number";
+        given[n] = HAS(n) && has_elements(in[n], 1);
+    }
+    const int64_t limit = given[2] ? MIN_OF(*(const int64_t *)in[2]->data, boxes) : 0;
+    const float overlap = given[3] ? *(const float *)in[3]->data : 0;
+    const float least = given[4] ? *(const float *)in[4]->data : -INFINITY;
     int64_t shape[2] = {batches * classes * MAX_OF(0, limit), 3}, count = 0;
     TRY(allocate(out[0], 2, shape, sizeof(O0)));
     LOCAL(entry) *entries = malloc((size_t)(boxes + 1) * sizeof *entries);
@@ -47,7 +53,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
                     *places = (const float *)in[0]->data + n / classes * boxes * 4;
         int64_t candidates = 0, chosen = 0;
         for (int64_t i = 0; i < boxes; ++i)
-            if (!HAS(4) || scores[i] > least) entries[candidates++] = (LOCAL(entry)){scores[i], i};
+            if (!given[4] || scores[i] > least) entries[candidates++] = (LOCAL(entry)){scores[i], i};
         qsort(entries, (size_t)candidates, sizeof *entries, LOCAL(compare));
         for (int64_t i = 0; i < candidates && chosen < limit; ++i) {
             bool keeps = true;

@@ -19,6 +19,7 @@ static int LOCAL(compare)(const void *left, const void *right) {
 }
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
+    if (!has_elements(in[1], 1)) return "k is no single number";
     const int64_t rank = in[0]->rank, axis = normal_index(A_axis, rank), k = (int64_t)*IN(1);
     if (axis < 0) return "the axis does not exist";
     const int64_t extent = in[0]->shape[axis];

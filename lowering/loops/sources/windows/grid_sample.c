@@ -19,14 +19,17 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t axes = in[0]->rank - 2, *size = in[0]->shape + 2, channels = in[0]->shape[1];
     const bool nearest = A_mode[0] == 'n', cubic = strstr(A_mode, "cubic") != NULL;
     const bool zeros = A_padding_mode[0] == 'z', border = A_padding_mode[0] == 'b';
+    if (axes > 3) return "more than three axes";
+    if (in[1]->rank != axes + 2 || in[1]->shape[0] != in[0]->shape[0] || in[1]->shape[axes + 1] != axes)
+        return "the grid does not give places in all images";
     int64_t shape[MAX_RANK], strides[MAX_RANK], taps[MAX_RANK];
     shape[0] = in[0]->shape[0], shape[1] = channels;
     memcpy(shape + 2, in[1]->shape + 1, (size_t)axes * sizeof *shape);
     TRY(allocate(out[0], axes + 2, shape, sizeof(O0)));
     strides_of(axes, size, strides);
     const int64_t plane = product(axes, size), places = product(axes, shape + 2);
+    if (plane == 0 && shape[0] * places > 0) return "the images have no elements";
     for (int64_t i = 0; i < axes; ++i) taps[i] = nearest ? 1 : cubic ? 4 : 2;
-    if (axes > 3) return "more than three axes";
     int64_t places_of[MOST_TAPS_];
     double weights[MOST_TAPS_];
     for (int64_t np = 0; np < shape[0] * places; ++np) {

@@ -3,6 +3,8 @@
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t rank = in[0]->rank, axes = rank - 2;
     int64_t pooled[MAX_RANK], shape[MAX_RANK], strides[MAX_RANK];
+    if (!has_shape(in[1], rank, in[0]->shape)) return "there is not one index for each element";
+    if (HAS(2) && !has_elements(in[2], rank)) return "the shape of the result has another number of axes";
     memcpy(pooled, in[0]->shape, sizeof pooled);
     for (int64_t i = 0; i < axes; ++i) {
         const int64_t padding = ENTRY(A_pads, i, 0) + ENTRY(A_pads, i + axes, 0);

@@ -11,6 +11,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
         w[i] = WINDOWS(i, axes, size[i], A_kernel_shape[i]);
         pad_same(&w[i], A_auto_pad);
 #else
+        if (size[i] == 0) return "a plane has no elements";
         w[i] = (windows){size[i], size[i], 1, 1, 0, 0};
 #endif
         int64_t seen = size[i] + w[i].before; /* taps behind lie beyond the map in every window */

@@ -84,6 +84,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t position = OPSET >= 11 ? 2 : 1;
     const bool by_size = position == 2 && HAS(3) && count_elements(in[3]) > 0;
     if (!by_size && !HAS(position)) return "there are neither scales nor sizes";
+    if (!has_elements(in[by_size ? 3 : position], count)) return "there is not one scale or size for each axis";
     const bool stretches = strcmp(A_keep_aspect_ratio_policy, "stretch") == 0,
                larger = strcmp(A_keep_aspect_ratio_policy, "not_larger") != 0;
     float common = 0;
@@ -103,6 +104,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
         else
             shape[a] =
                 stretches ? ((const int64_t *)in[3]->data)[i] : (int64_t)floor((double)size * (double)scale[a] + 0.5);
+        if (size == 0 && shape[a] > 0) return "an empty axis cannot be resized";
         if (position == 2 && HAS(1) && count_elements(in[1]) == 2 * count)
             from[a] = (float)((const O0 *)in[1]->data)[i], to[a] = (float)((const O0 *)in[1]->data)[i + count];
     }

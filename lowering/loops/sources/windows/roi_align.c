@@ -3,6 +3,9 @@
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t channels = in[0]->shape[1], height = in[0]->shape[2], width = in[0]->shape[3],
                   regions = in[1]->shape[0];
+    if (!has_shape(in[1], 2, (int64_t[]){regions, 4}) || !has_shape(in[2], 1, &regions))
+        return "there are not four sides and a batch for each region";
+    if (height * width == 0 && regions > 0) return "the images have no elements";
     const double half = OPSET >= 16 && strcmp(A_coordinate_transformation_mode, "half_pixel") == 0 ? 0.5 : 0;
     const bool takes_largest = strcmp(A_mode, "max") == 0;
     TRY(allocate(out[0], 4, (int64_t[]){regions, channels, A_output_height, A_output_width}, sizeof(O0)));
