@@ -25,7 +25,7 @@ REPLACED: dict[str, tuple[str, str]] = {
     **{name: (fact, other) for name, (fact, other) in PRECONDITIONS["weakened"].items()},
 }
 """By rule: the fact that makes it true, and what it asks instead in the careless form; "" for nothing."""
-QUICK = {"xla-max-of-min", "xla-slice-within-second-part"}
+QUICK = {"xla-max-of-min", "xla-slice-within-second-part", "xla-quotient-by-two"}
 """Careless rules that numbers refute at once; a conflict of shapes takes the e-graph seconds."""
 
 

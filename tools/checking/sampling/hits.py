@@ -212,7 +212,8 @@ _OUTGROWING = 2
 
 def _adds(rule: Rule) -> bool:
     """Whether an operator of the rule combines several elements."""
-    names = (str(node.items[0]) for node in sexpr.walk(sexpr.read(rule.text).forms[0]) if isinstance(node, Form))
+    nodes = sexpr.walk(sexpr.read(rule.text).forms[0])
+    names = (str(node.items[0]) for node in nodes if isinstance(node, Form) and node.items)  # `:when ()` has none
     rows = (OPERATORS[name] for name in names if name in OPERATORS)
     return any(not row.is_elementwise and row.category not in ("layout", "control", "multiple-output") for row in rows)
 
