@@ -90,7 +90,8 @@ def mask(line: str) -> str:
     line = re.sub(r"(max abs|max rel|float64|original:|max) [\d.e+-]+", r"\1 E", line)
     line = re.sub(r"[\d.]+ % of the elements", "P of the elements", line)
     line = re.sub(r"-?\d+\.\d{4,}|\d[\d.]*e[+-]\d+", "F", line)
-    return re.sub(r"\b[0-9a-f]{12}\b", "DIGEST", line)
+    line = re.sub(r"\bhost: [\w-]+", "host: PROCESSOR", line)
+    return re.sub(r"\b[0-9a-f]{12}\b|(?<=kernel_)[0-9a-f]{8}\b", "DIGEST", line)
 
 
 def read_examples(page: str) -> Iterator[Example]:

@@ -162,7 +162,7 @@ def test_a_runaway_rule_is_stopped(tmp_path: Path) -> None:
         total = f"s{i}"
     nodes.append(helper.make_node("Identity", [total], ["y"]))
     result = eqfuse.optimize_with_result(
-        model(nodes, [X], ["y"]), rules=(path,), trust_rules=True, node_limit=1500, time_limit=3.0
+        model(nodes, [X], ["y"]), rules=(path,), trust_rules=True, node_limit=1500, time_limit=3.0, verify_limit=120.0
     )
     assert result.saturation.stop_reason in ("node limit", "time limit")
     assert result.verification is not None
