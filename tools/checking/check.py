@@ -38,7 +38,7 @@ from .proving.samples import SampleProofs, prove_samples
 from .right_side import describe_types, makes_example, right_sides
 from .sampling.by_key import key_misfit
 from .sampling.coverage import missing_settings, settings
-from .sampling.hits import Hit, example_hits, hits, hits_of_many_constants, seed
+from .sampling.hits import Hit, example_hits, hits, hits_of_many_constants, operator_of_constants, seed
 from .sampling.near_ties import decides_about_rounded
 from .sampling.samples import SAMPLES_PER_DIRECTION, Sample
 from .sampling.scratch import EGGLOG_ADVICE, Conflict, EgglogPanicError, Fired, Scratch
@@ -169,7 +169,7 @@ def _check(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> V
     if counterexample is not None:
         return replace(blank, kind="refuted", reason=counterexample.reason, counterexample=counterexample)
     foreign = _foreign_keys(every)
-    idle = _why_idle(by_direction, example, tested or len(foreign))
+    idle = _why_idle(rule, by_direction, example, tested or len(foreign))
     idle = idle or next(filter(None, (key_problem(key) or key_misfit(key) for key in foreign)), "")
     if not idle and (unused := _unused_derivation(derived)):
         idle = f"no sample made it fire on what {unused} derives"
@@ -212,7 +212,9 @@ def _undefined_constructors(rule: Rule, scratch: Scratch) -> list[str]:
 _CONSTRUCTOR = re.compile(r"\(constructor\s+([^\s()]+)")
 
 
-def _why_idle(by_direction: Sequence[Sequence[Hit]], example: Sequence[Hit], tested: int) -> str:
+def _why_idle(rule: Rule, by_direction: Sequence[Sequence[Hit]], example: Sequence[Hit], tested: int) -> str:
+    if not any(by_direction) and (head := operator_of_constants(rule)):
+        return f"it looks into a {head} of constants alone, and no rule sees what makes a constant: ask for a constant"
     if len(by_direction) == 2 and not all(by_direction):
         side = "right side, read backwards," if by_direction[0] else "left side"
         return f"no sample of the {side} made the rule fire: its conditions may contradict each other"

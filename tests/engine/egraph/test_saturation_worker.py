@@ -50,13 +50,15 @@ def rewriting_rules(progress: Progress) -> set[str]:
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.conformance) for seed in range(1, 100))])
 def test_rules_that_cannot_match_change_nothing(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that is loaded once its operators have come up sees all terms but those that another rule has replaced by
+    then, so it may be credited with fewer matches; the e-graph is the same."""
     encoding = encode_random_graph(seed)
     some = saturate_here(encoding, tmp_path)
     monkeypatch.setattr(saturation_worker, "split_ready", lambda commands, _: (commands, ()))
     every = saturate_here(encoding, tmp_path)
     assert some[0] == every[0]
     assert some[1].growth == every[1].growth
-    assert rewriting_rules(some[1]) == rewriting_rules(every[1])
+    assert rewriting_rules(some[1]) <= rewriting_rules(every[1])
 
 
 def test_most_rules_cannot_match_a_small_graph() -> None:

@@ -175,6 +175,28 @@ def test_empty_recurrent_networks_stay_out_of_onnx_runtime(steps: int) -> None:
             run_model(model, elements, reference=False)
 
 
+def test_the_least_integer_divided_by_its_opposite_sign_stays_out_of_onnx_runtime() -> None:
+    """Its kernel ends the process, where an integer wraps around by ONNX."""
+    leaf = _leaf("x", (2,), "int64")
+    model = term_model([Term("Div", (leaf, leaf))], {})
+    with pytest.raises(KernelMissing, match="least integer"):
+        run_model(model, {"x": np.array([-(2**63), -1])}, reference=False)
+    assert run_model(model, {"x": np.array([-7, 3])}, reference=False)[0].tolist() == [1, 1]
+
+
+def test_branches_take_numbers_of_any_type() -> None:
+    """Although the schema of If has one operand, the condition."""
+    types = {sample.leaves[1].type.dtype for sample in _draw_samples("(If c x y)")}
+    assert {"float32", "int64", "bool"} <= types
+
+
+def test_concats_have_the_wished_shape_too() -> None:
+    """So that a Concat may lie in a cube, whose axes a permutation exchanges unnoticed."""
+    samples = _draw_samples("(Transpose (Concat x y a) p) (= (shape (Concat x y a)) s) (= (vec-length s) 3)")
+    shapes = {sample.types[root.arguments[0]].shape for sample in samples for root in sample.roots}  # type: ignore
+    assert shapes & {(2, 2, 2), (3, 3, 3)}
+
+
 @pytest.mark.parametrize("head", sorted(RECURRENT))
 def test_settings_of_recurrent_networks_are_told_apart(head: str) -> None:
     """Names of activations, numbers and flags, which stand in one string."""

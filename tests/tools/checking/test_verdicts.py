@@ -112,6 +112,15 @@ def test_rule_that_never_fires_is_idle(verdict: Check) -> None:
     assert verdict("(Relu x)", "x", *conditions).kind == "idle"
 
 
+def test_rule_that_looks_into_a_constant_is_told_so(verdict: Check) -> None:
+    """What makes a constant is hidden from all rules; a product with an input beside constants is not."""
+    right, condition = "(Mul (MatMul x w) c)", "(scalar-value c 2.0)"
+    idle = verdict("(MatMul x (Mul w c))", right, condition, "(const w)")
+    assert idle.kind == "idle"
+    assert "a Mul of constants alone" in idle.reason
+    assert verdict("(MatMul x (Mul w c))", right, condition).accepted
+
+
 def test_example_of_another_rule_is_idle(verdict: Check) -> None:
     """The example has to make its rule fire."""
     idle = verdict("(Relu (Relu x))", "(Relu x)", example="(Relu (Sigmoid x)) => (Relu x)")

@@ -6,7 +6,7 @@ One implementation may be at fault; two that agree count as right. Sampled terms
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _CLOSE = 1e-3
 """Two implementations of the left side agree if they differ by at most this share of the value, or of a thousandth of
 the largest number among the elements. The bound may be loose, because wider precision shows whether a rule is wrong."""
+_SEEN = 0.05
+"""The share of a difference that another implementation has to see, too."""
 _OPSET = 24
 _IR_VERSION = 10
 """Versions of ONNX's operators and of its file format in the models of terms; the packages of the checker know both."""
@@ -37,7 +39,12 @@ _STASH_TYPE = 1
 """The type that ONNX Runtime normalizes in, whatever the attribute says."""
 _STASH_TYPES = (1, 10, 11, 16)
 """ONNX's floats."""
+_NEVER_EMPTY = frozenset({*RECURRENT, "MultiHeadAttention"})
+"""Operators whose kernels in ONNX Runtime end the process if a tensor has no elements."""
 _INPUTS_OF_RESIZE = {"roi": np.float32, "scales": np.float32, "sizes": np.int64}
+
+
+_ONE_OVERFLOWS = "a number overflows inside an operator, as one oracle computes it"
 
 
 class Disagreement(Exception):
@@ -127,19 +134,29 @@ class Oracle:
         return None
 
     def confirm(
-        self, evaluation: Evaluation, pair: Comparison, places: Sequence[tuple[int, ...]], sound: str
+        self,
+        evaluation: Evaluation,
+        pair: Comparison,
+        places: Sequence[tuple[int, ...]],
+        sound: str,
+        *,
+        both_sides: bool = False,
     ) -> tuple[int, ...]:
         """The first of the places at which both oracles give the left side the same value, and neither gives that value
         to the right side. Raises Disagreement if there is none.
 
         Implementations return one or the other of two zeros, for which it is enough that each oracle sees a difference.
         ONNX's reference may see it in place of ONNX Runtime: for a rule that claims equal bits, because ONNX Runtime
-        rounds some casts twice, and for any rule if float16 overflows, in which ONNX Runtime computes little itself.
+        rounds some casts twice, and for any rule if float16 overflows or is cast to integers, as ONNX Runtime computes
+        little in float16 itself, and leaves out casts to it.
+        With `both_sides`, each oracle has to compute both sides.
         """
         if pair.root < 0 or pair.left.shape != pair.right.shape or pair.left.dtype != pair.right.dtype:
             return places[0]
         root = self.sample.roots[pair.root]
         left, right = self.sides(evaluation, pair)
+        if both_sides and (left is None or right is None):
+            raise Disagreement(_ONE_OVERFLOWS)
         if left is None:
             self.alone = True
             return places[0]
@@ -157,9 +174,13 @@ class Oracle:
         if right is None or right.shape != left.shape:
             return agreed[0]
         for at in agreed:
-            if not _is_same(left[at], right[at], sound):
+            if _sees_difference(left[at], right[at], pair.left[at], pair.right[at], sound):
                 return at
-        is_narrow = left.dtype.itemsize == 2
+        if not is_float(pair.left) and term is not None and any(map(_is_half, evaluation.intermediate)):
+            by_standard = _differ_by_standard(root, term, evaluation, pair.left)
+            if by_standard:
+                return by_standard[0]
+        is_narrow = left.dtype.itemsize == 2 and not both_sides
         standard = _compute(term, evaluation, by_standard=True) if term is not None else None
         if standard is not None and standard.shape == left.shape and is_float(left) and (sound == "exact" or is_narrow):
             differs = _is_rounded_apart if sound == "exact" else _overflows
@@ -168,11 +189,14 @@ class Oracle:
                 return apart[0]
         raise Disagreement(f"the oracles disagree on the right side of {subject}")
 
-    def sides(self, evaluation: Evaluation, pair: Comparison) -> tuple[Array | None, Array | None]:
-        """The two sides of a root by ONNX Runtime, or by ONNX's reference; None if neither computes one."""
+    def sides(
+        self, evaluation: Evaluation, pair: Comparison, *, by_standard: bool = False
+    ) -> tuple[Array | None, Array | None]:
+        """The two sides of a root by ONNX Runtime, or by ONNX's reference if that has no kernel or with `by_standard`;
+        None if neither computes one."""
         term = self.placement.term(pair.node, self.fired.roots[pair.root])
-        left = _compute(self.sample.roots[pair.root], evaluation)
-        return left, None if left is None or term is None else _compute(term, evaluation)
+        left = _compute(self.sample.roots[pair.root], evaluation, by_standard)
+        return left, None if left is None or term is None else _compute(term, evaluation, by_standard)
 
 
 def _compute(term: Term | Leaf, evaluation: Evaluation, by_standard: bool = False) -> Array | None:
@@ -237,6 +261,21 @@ def _is_same(one: np.generic, other: np.generic, sound: str) -> bool:
     if np.isnan(one) or np.isnan(other):
         return bool(np.isnan(one) and np.isnan(other))
     return bool(one == other) and (sound != "exact" or bool(np.signbit(one) == np.signbit(other)))
+
+
+def _is_half(array: Array) -> bool:
+    return is_float(array) and array.dtype.itemsize == 2
+
+
+def _sees_difference(left: Any, right: Any, known_left: Any, known_right: Any, sound: str) -> bool:
+    """Whether one oracle tells two sides apart that are known to differ: finite floats by a share of that difference,
+    as an oracle that computes in wider types differs by roundings alone."""
+    if _is_same(left, right, sound):
+        return False
+    if sound == "exact" or not is_float(np.asarray(left)):
+        return True
+    seen, known = abs(float(left) - float(right)), abs(float(known_left) - float(known_right))
+    return not np.isfinite([seen, known]).all() or bool(seen >= _SEEN * known)
 
 
 def _is_rounded_apart(one: np.generic, other: np.generic) -> bool:
@@ -391,12 +430,27 @@ def run_model(model: onnx.ModelProto, elements: Mapping[str, Array], *, referenc
 
 def _lacks(model: onnx.ModelProto, elements: Mapping[str, Array]) -> str:
     """What ONNX Runtime lacks without reporting it, as a sentence; "" if nothing. It ends the process in empty
-    recurrent networks."""
+    recurrent networks and attention, and where the least integer is divided by -1."""
     nodes = model.graph.node
+    if any(n.op_type in ("Div", "Mod") for n in nodes) and any(map(_is_near_least, _integers(model, elements))):
+        return "ONNX Runtime cannot divide the least integer by -1"
     if any(a.name == "stash_type" and a.i != _STASH_TYPE for node in nodes for a in node.attribute):
         return "ONNX Runtime knows one stash_type"
     is_empty = any(array.size == 0 for array in elements.values()) or any(0 in c.dims for c in model.graph.initializer)
-    return "ONNX Runtime cannot run empty networks" if is_empty and any(n.op_type in RECURRENT for n in nodes) else ""
+    ends = is_empty and any(n.op_type in _NEVER_EMPTY for n in nodes)
+    return "ONNX Runtime cannot run empty networks" if ends else ""
+
+
+def _integers(model: onnx.ModelProto, elements: Mapping[str, Array]) -> Iterator[Array]:
+    """The inputs and constants of a model that are int32 or int64."""
+    wide = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+    yield from (elements[i.name] for i in model.graph.input if i.type.tensor_type.elem_type in wide)
+    yield from (numpy_helper.to_array(c) for c in model.graph.initializer if c.data_type in wide)
+
+
+def _is_near_least(array: Array) -> bool:
+    """Whether some numbers are so large that an operator may make the least integer of them."""
+    return array.dtype.kind == "i" and bool(np.any(np.abs(array // 2) >= np.iinfo(array.dtype).max // 8))
 
 
 def _feeds(model: onnx.ModelProto, elements: Mapping[str, Array]) -> dict[str, Array]:

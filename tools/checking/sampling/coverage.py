@@ -7,6 +7,7 @@ So the samples to keep are chosen to have as many pairs of settings as possible.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
@@ -50,14 +51,25 @@ def settings(sample: Sample) -> frozenset[str]:
             place = f" {seen[term.head]}" if seen[term.head] else ""
             seen[term.head] += 1
         result |= set(_settings_of_term(term, place))
+    if any(leaf.type.dtype.startswith("int") for leaf in inputs):
+        result |= {f"signed {each}" for each in result if _FLAG.fullmatch(each)}
     return frozenset(result | set(_cut_short(sample)) | set(_slices_of_broadcasts(sample)))
 
 
+_FLAG = re.compile(r"\w+( \d+)?\.\w+ [01]")
+"""An attribute that is off or on. Two flags of operators whose results depend on signs show a fault only together, and
+only for numbers of either sign."""
+
+
 def symbolic_settings(sample: Sample) -> frozenset[str]:
-    """Which axes have a symbolic size, alone or with others; whether the size in its place is 0, 1 or more; and which
-    leaves have no symbolic size."""
+    """Which axes have a symbolic size, alone or with others; whether the size in its place is 0, 1 or more, and so for
+    the known sizes beside it; and which leaves have no symbolic size."""
     shapes = {leaf.name: leaf.type.shape for leaf in sample.leaves}
-    result = {f"symbolic {name} {axis} of size {min(shapes[name][axis], 2)}" for name, axis in sample.open_axes}
+    result = {
+        f"{'symbolic' if (name, axis) in sample.open_axes else 'known'} {name} {axis} of size {min(size, 2)}"
+        for name in dict(sample.open_axes)
+        for axis, size in enumerate(shapes[name])
+    }
     known = (leaf for leaf in sample.leaves if leaf.name not in {name for name, _ in sample.open_axes})
     result |= {f"{leaf.kind} {leaf.name} of known sizes" for leaf in known}
     result.add("one symbolic size" if len(sample.symbols) == 1 else "several symbolic sizes")

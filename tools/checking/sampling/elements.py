@@ -13,12 +13,15 @@ from ....ir.operators.numbers import element_type
 from .samples import Sample
 from .terms import Leaf, Term, leaves
 
-Range = Literal["ordinary", "special", "tiny", "large", "raised", "high", "zeros", "undefined", "limits", "near"]
+Range = Literal[
+    "ordinary", "special", "tiny", "large", "raised", "high", "zeros", "undefined", "limits", "ends", "near"
+]  # fmt: skip
 """Ordinary: between -2 and 2. Special: small whole numbers and odd halves, which repeat. Tiny: down to 1e-6. Large: up
 to 1000, and for integers the ends of their range. Raised and high: between 20 and 30, or 500 and 1000, so that long
 sums of squares, or of numbers, overflow in float16. Zeros: both, and numbers that round to them. Undefined: special
 numbers among NaN, infinities and both zeros. Limits: these, subnormal numbers, the largest ones, those next to 1, and
-those that narrower types round or cannot hold. Near: see `near_ties`."""
+those that narrower types round or cannot hold. Ends: numbers near the largest ones, whose sums and small multiples are
+all infinite, and the least ones, whose halves are all zero. Near: see `near_ties`."""
 
 _BOUNDS: dict[Range, tuple[float, float]] = {"ordinary": (-2.0, 2.0), "raised": (20.0, 30.0), "high": (500.0, 1000.0)}
 _SPECIAL = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 1.5, -1.5, 2.5, 3.0, -3.0])
@@ -121,6 +124,8 @@ def _floats(shape: tuple[int, ...], kind: Range, dtype: np.dtype[np.generic], ra
         odd = _UNDEFINED if kind == "undefined" else _limits(dtype)
         usual = random.choice(_SPECIAL, shape)
         return np.where(random.random(shape) < random.choice(_SHARES), random.choice(odd, shape), usual)
+    if kind == "ends":
+        return _near_ends(shape, dtype, random)
     if kind in ("special", "zeros"):
         return np.asarray(random.choice(_SPECIAL if kind == "special" else _ZEROS, shape))
     if kind in _BOUNDS:
@@ -128,6 +133,21 @@ def _floats(shape: tuple[int, ...], kind: Range, dtype: np.dtype[np.generic], ra
     least = -4.0 if dtype.itemsize == 2 else -6.0  # the reciprocals of smaller ones are infinite in float16
     low, high = (least, -3.0) if kind == "tiny" else (0.0, 3.0)
     return np.asarray(random.choice((-1.0, 1.0), shape) * 10 ** random.uniform(low, high, shape))
+
+
+def _near_ends(shape: tuple[int, ...], dtype: np.dtype[np.generic], random: np.random.Generator) -> Array:
+    """Numbers of one sign near one end of the range, or of both signs near either."""
+    limits_of: Callable[..., Any] = ml_dtypes.finfo if dtype.kind == "V" else np.finfo
+    ends = limits_of(dtype)
+    large = float(ends.max) * random.uniform(0.25, 1.0, shape)
+    small = float(ends.smallest_subnormal) * random.integers(0, _LEAST_ONES, shape)
+    chosen = random.choice((0.0, 0.5, 1.0))
+    signs = random.choice(((1.0, 1.0), (-1.0, -1.0), (-1.0, 1.0))[random.integers(3)], shape)
+    return np.asarray(signs * np.where(random.random(shape) < chosen, large, small))
+
+
+_LEAST_ONES = 8
+"""How many multiples of the least number are among the ends."""
 
 
 def _limits(dtype: np.dtype[np.generic]) -> Array:
@@ -142,7 +162,7 @@ def _limits(dtype: np.dtype[np.generic]) -> Array:
 
 def _integers(shape: tuple[int, ...], kind: Range, dtype: np.dtype[np.generic], random: np.random.Generator) -> Array:
     limits = np.iinfo(dtype)  # type: ignore[type-var]
-    if kind in ("large", "limits"):
+    if kind in ("large", "limits", "ends"):
         ends = [limits.min, limits.min + 1, limits.max, limits.max - 1, 1, 0, *([-1] if limits.min else [])]
         return random.choice(np.array(ends, dtype), shape)
     if kind == "tiny":

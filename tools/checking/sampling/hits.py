@@ -9,6 +9,8 @@ from itertools import islice
 from math import prod
 from random import Random
 
+import numpy as np
+
 from ....ir.operators import OPERATORS
 from ....rules import sexpr
 from ....rules.commute import orders, variables
@@ -21,6 +23,7 @@ from .left_side import Contradiction, LeftSide, directions, names_operators, ren
 from .near_ties import decides_about_rounded
 from .samples import SAMPLES_PER_DIRECTION, Sample, draw_sample, left_sides
 from .scratch import Conflict, Fired, Scratch
+from .suspects import suspects
 from .symbolic_sizes import instances, symbolic_variants, with_symbols
 
 _ENOUGH = 4
@@ -29,8 +32,9 @@ _BATCH = 96
 """Samples drawn in one round; the most various ones of the first round are kept."""
 _MOST_BASES = 8
 """Samples of known sizes from which samples of symbolic ones are made."""
-_MOST_UNBOUNDED_BASES = 32
-"""The same for samples that need not fulfil conditions on sizes: a symbol fulfils these in few of them."""
+_MOST_UNBOUNDED_BASES = 128
+"""The same for samples that need not fulfil conditions on sizes: a symbol fulfils these in few of them, and few of
+those have sizes at which a wrong rule shows."""
 _MOST_VARIANTS = 48
 """Samples of symbolic sizes that are run."""
 _ROUNDS = 24
@@ -64,6 +68,14 @@ def seed(rule: Rule) -> int:
 def facts_by_direction(rule: Rule) -> list[tuple[Node, ...]]:
     """The facts to draw samples from, for each direction: those of the example if the rule names no operator."""
     return [facts if names_operators(facts) else next(example_facts(rule), facts) for facts in directions(rule)]
+
+
+def operator_of_constants(rule: Rule) -> str:
+    """An operator of constants alone in which the rule looks for its left side, in every way in which its conditions
+    may come to hold; "" if there is none."""
+    ways = [way for facts in facts_by_direction(rule) for way in left_sides(facts, Random(seed(rule)))]
+    found = [way.operator_of_constants() for way in ways]
+    return found[0] if found and all(found) else ""
 
 
 def hits(rule: Rule, scratch: Scratch, wanted: int = SAMPLES_PER_DIRECTION) -> list[list[Hit]]:
@@ -109,7 +121,15 @@ def _hits(
     at_sizes = _run(rule, scratch, various)
     if conflicts := _conflicts(at_sizes):
         return [*conflicts, *chosen]
-    return [*chosen, *choose_various(at_sizes, [settings(h.sample) for h in at_sizes], max(wanted // 2, 1))]
+    chosen += choose_various(at_sizes, [settings(h.sample) for h in at_sizes], max(wanted // 2, 1))
+    return [*chosen, *_suspects([*every, *at_sizes], chosen, random)]
+
+
+def _suspects(every: Sequence[Hit], chosen: Sequence[Hit], random: Random) -> list[Hit]:
+    """Some of the hits that were not chosen, although their two sides differ at a glance."""
+    known = set(map(id, chosen))
+    others = [hit for hit in every if id(hit) not in known]
+    return suspects(others, lambda hit: (hit.sample, hit.outcome), np.random.default_rng(random.getrandbits(32)))
 
 
 def _conflicts(every: Sequence[Hit]) -> list[Hit]:

@@ -139,6 +139,26 @@ class LeftSide:
                 relations.setdefault(str(condition.items[1]), set()).add(condition.head)
         return relations
 
+    def is_constant(self, leaf: str) -> bool:
+        """Whether conditions ask that a leaf depends on no input of a model."""
+        asked = self.assertions.get(leaf, set()) & {"const", "scalar", "aged"}
+        return bool(asked) or any(f"({function} {leaf})" in self.lookups for function in ("age", "pieces", "value"))
+
+    def operator_of_constants(self) -> str:
+        """The head of an operator that is an operand of another and has constants for all its own operands; "" if there
+        is none."""
+        used = {a for each in self.applications.values() for a in each.arguments if isinstance(a, str)}
+        made = {v: a for v, a in self.applications.items() if v in used and a.head in OPERATORS}
+        return next((a.head for v, a in made.items() if self._needs_constants_alone(v)), "")
+
+    def _needs_constants_alone(self, variable: str) -> bool:
+        application = self.applications.get(variable)
+        if application is None or application.head not in OPERATORS:
+            return self.is_constant(variable) or (application is not None and application.head in ("Weight", "Full"))
+        sorts = sorts_of(application.head) or ()
+        operands = [a for sort, a in zip(sorts, application.arguments, strict=True) if sort in TENSOR_SORTS]
+        return bool(operands) and all(self._needs_constants_alone(str(each)) for each in operands)
+
     def without_bounds_of_sizes(self) -> LeftSide | None:
         """The left side without conditions that compare sizes, which may hold for the number that stands for a symbolic
         size although no size fulfils them; None if it has no such condition."""

@@ -52,7 +52,7 @@ FACTORS = (0.1, 0.5, 1.0, 1.0, 2.0, 0.2, 1.5, 0.0, -0.5, -1.0, -2.0, 6.0, 0.01, 
 """Slopes, thresholds, factors and the like: the schemas allow any number."""
 SIZES = ((1, 2, 2, 3, 3, 4, 5), (1, 2, 2, 3, 3, 4, 5), (1, 2), (2,), (2, 3, 4, 5), (0, 1, 2), (0, 2, 3))
 """Sizes that the dimensions of one tensor are chosen from: any, small ones, equal ones, unequal ones, zeros."""
-_SHARES = (7, 7, 2, 3, 2, 1, 1)
+_SHARES = (7, 7, 2, 4, 2, 1, 1)
 """How often a shape takes its sizes from each of these, relative to the others."""
 LONG = 64
 """The size from which an axis is a long one: runtimes sum it up in several parts, and sums of narrow floats may

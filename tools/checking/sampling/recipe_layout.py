@@ -172,12 +172,34 @@ def _blocksize(draft: OperatorDraft, name: str) -> Choice:
 
 def _concat_operand(draft: OperatorDraft, name: str) -> Choice:
     if name == "A" or not draft.operands:
-        return Type(draft.wish.shape or (3,), draft.wish.dtype)
+        return Type(_narrower(draft) or draft.wish.shape or (3,), draft.wish.dtype)
     other, axis = next(iter(draft.operands.values())), draft.attributes.get("axis", 0)
     if not isinstance(axis, int) or not 0 <= axis < len(other.shape):
         raise Misfit
-    width = other.shape[axis] if draft.chance(0.5) else draft.random.choice((0, 1, 2, 3))
+    left = draft.wish.shape[axis] - other.shape[axis] if axis in _narrowed(draft) else 0
+    width = left or (other.shape[axis] if draft.chance(0.5) else draft.random.choice((0, 1, 2, 3)))
     return Type((*other.shape[:axis], width, *other.shape[axis + 1 :]), other.dtype)
+
+
+def _narrower(draft: OperatorDraft) -> tuple[int, ...]:
+    """The wished shape with fewer elements along one axis, at times, so that the other operand can bring the rest."""
+    wide = [axis for axis, size in enumerate(draft.wish.shape) if size > 1]
+    if not wide or draft.chance(0.5):
+        return ()
+    chosen = draft.random.choice(wide)
+    return tuple(draft.random.randrange(1, d) if axis == chosen else d for axis, d in enumerate(draft.wish.shape))
+
+
+def _narrowed(draft: OperatorDraft) -> list[int]:
+    """The axis along which the first operand has fewer elements than the wished shape, if all its others are alike."""
+    if draft.rank != len(draft.wish.shape):
+        return []
+    unlike = [axis for axis, (d, wished) in enumerate(zip(draft.shape, draft.wish.shape, strict=True)) if d != wished]
+    return unlike if len(unlike) == 1 and draft.shape[unlike[0]] < draft.wish.shape[unlike[0]] else []
+
+
+def _concat_axis(draft: OperatorDraft, name: str) -> Choice:
+    return next(iter(_narrowed(draft)), None) if _narrowed(draft) and draft.chance(0.8) else one_axis(draft, name)
 
 
 def split(draft: OperatorDraft, name: str) -> Choice:
@@ -258,6 +280,6 @@ _LAYOUT_ATTRIBUTES: dict[str, Recipe] = {
     "Pad": _pad,
     "DepthToSpace": _blocksize,
     "SpaceToDepth": _blocksize,
-    "Concat": one_axis,
+    "Concat": _concat_axis,
     "Resize": _resize,
 }

@@ -215,9 +215,7 @@ class _SampleBuilder:
             self._build_constant(variable, type_)
             return
         assertions = self.left_side.assertions.get(variable, set())
-        constant = bool(assertions & {"const", "scalar", "aged"}) or any(
-            f"({function} {variable})" in lookups for function in ("age", "pieces")
-        )
+        constant = self.left_side.is_constant(variable)
         if "scalar" in assertions:
             type_ = Type((), type_.dtype)
         kind = "Weight" if constant or self.random.random() < 0.1 else "Var"

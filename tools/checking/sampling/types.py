@@ -30,7 +30,11 @@ def _operands(head: str) -> dict[str, tuple[str, frozenset[str]]]:
     operands = {}
     for position, argument in enumerate(OPERATORS[head].arguments):
         if isinstance(argument, Operand):
-            formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+            is_variadic = schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
+            if position >= len(schema.inputs) and not is_variadic:
+                formal = schema.outputs[0]  # what a branch computes is an operand here, and the result of the operator
+            else:
+                formal = schema.inputs[min(position, len(schema.inputs) - 1)]
             types = allowed.get(formal.type_str, frozenset({_name(formal.type_str)}))
             operands[argument.name] = formal.type_str, types
     return operands
