@@ -136,7 +136,9 @@ _OF_C = np.frompyfunc(_power_of_c, 2, 1)
 def _power(x: Array, y: Array) -> Array:
     """In the type of the base, whatever that of the exponent; of integers as a float64, which is truncated."""
     if x.dtype.kind not in _INTEGERS:
-        return np.asarray(np.power(x, y)).astype(x.dtype)
+        shape = np.broadcast_shapes(x.shape, y.shape)
+        exponents = np.ascontiguousarray(np.broadcast_to(y, shape))  # of one that it repeats, a half, numpy takes roots
+        return np.asarray(np.power(x, exponents)).reshape(shape).astype(x.dtype)
     power = _truncate(np.asarray(_OF_C(x, y), np.float64), x.dtype)
     if not shares_exponents(x.shape, y.shape):
         return power

@@ -267,6 +267,15 @@ def test_powers_of_integers(base: str, shape: tuple[int, ...]) -> None:
     assert_as_onnx("Pow", np.tile(numbers, (8, 1)), exponents)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1)])
+def test_a_power_of_one_half_is_no_root(shape: tuple[int, ...]) -> None:
+    """Of minus infinity and of the negative zero, however the exponent broadcasts."""
+    base = np.float32([-np.inf, -0.0, 4.0])
+    power = evaluate("Pow", [base, np.full(shape, 0.5, np.float32)])
+    np.testing.assert_array_equal(power, np.broadcast_to(np.float32([np.inf, 0.0, 2.0]), np.shape(power)))
+    assert not np.signbit(power).any()
+
+
 @pytest.mark.filterwarnings("error")
 def test_no_warning_is_shown() -> None:
     x = np.array([0.0, -1.0, 1e30, np.inf], np.float32)
