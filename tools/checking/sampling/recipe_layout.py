@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import json
+from math import prod
 from random import Random
 
 from ....ir.operators import OPERATORS
 from ....ir.operators.resize import CROP, DEFAULTS, POLICIES, ROUNDINGS, TRANSFORMATIONS
 from .conditions import Type
-from .operator_draft import Choice, Misfit, OperatorDraft, Recipe, image, one_axis, random_shape, some_axes
+from .operator_draft import (
+    MOST_ELEMENTS,
+    Choice,
+    Misfit,
+    OperatorDraft,
+    Recipe,
+    image,
+    one_axis,
+    random_shape,
+    some_axes,
+)
 
 
 def _reshape(draft: OperatorDraft, name: str) -> Choice:
@@ -132,6 +143,18 @@ def _slice(draft: OperatorDraft, name: str) -> Choice:
             for d, b in zip(dims, begins, strict=True)
         )
     return (1,) * len(dims) if draft.chance(0.6) else tuple(random.choice((1, 2, 3)) for _ in dims)
+
+
+def _slice_operand(draft: OperatorDraft, name: str) -> Choice:
+    """Any operand; for steps that the rule writes, at times with axes of several steps, since an end that comes too
+    early is not seen in a short one."""
+    choice = _some_operand(draft, name)
+    steps = draft.attributes.get("steps", ())
+    step = max(map(abs, steps), default=1) if isinstance(steps, tuple) else 1
+    if step == 1 or not isinstance(choice, Type) or draft.chance(0.3):
+        return choice
+    longer = [d * step + draft.random.randrange(step) if draft.chance(0.5) else d for d in choice.shape]
+    return Type(tuple(longer), choice.dtype) if prod(longer) <= MOST_ELEMENTS else choice
 
 
 def _gather_operand(draft: OperatorDraft, name: str) -> Choice:
@@ -260,6 +283,7 @@ _LAYOUT_OPERANDS: dict[str, Recipe] = {
     "Squeeze": _squeeze_operand,
     "Unsqueeze": _unsqueeze_operand,
     "Transpose": _transpose_operand,
+    "Slice": _slice_operand,
     "Gather": _gather_operand,
     "Pad": _pad_operand,
     "DepthToSpace": _blocks_operand,
