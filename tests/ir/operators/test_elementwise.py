@@ -270,7 +270,7 @@ def test_powers_of_integers(base: str, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1)])
 def test_a_power_of_one_half_is_no_root(shape: tuple[int, ...]) -> None:
     """Of minus infinity and of the negative zero, however the exponent broadcasts."""
-    base = np.float32([-np.inf, -0.0, 4.0])
+    base = np.array([-np.inf, -0.0, 4.0], np.float32)
     power = evaluate("Pow", [base, np.full(shape, 0.5, np.float32)])
     np.testing.assert_array_equal(power, np.broadcast_to(np.float32([np.inf, 0.0, 2.0]), np.shape(power)))
     assert not np.signbit(power).any()
