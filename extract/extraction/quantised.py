@@ -64,3 +64,25 @@ def find_unsigned_twins(egraph: EGraph, terms: Sequence[ENode]) -> frozenset[ENo
     return frozenset(twins).union(
         node for node, dtype in makers if dtype == "uint8" and (node.children[:2], node.attributes) in signed
     )
+
+
+def find_computed_addends(egraph: EGraph) -> frozenset[int]:
+    """The constants that rules compute of addends of 32 bits, which a runtime adds inside of its products."""
+    known = set(egraph.terms.values())
+
+    def is_wide(owner: int) -> bool:
+        type_ = egraph.classes[owner].type
+        return egraph.classes[owner].constant and type_ is not None and type_.dtype == "int32"
+
+    def is_number(owner: int) -> bool:
+        return any(node.op == "Cast" and is_wide(node.children[0]) for node in egraph.classes[owner].nodes)
+
+    made = [owner for owner, class_ in enumerate(egraph.classes) if class_.constant and owner not in known]
+    scaled = {
+        owner for owner in made if any(n.op == "Mul" and is_number(n.children[0]) for n in egraph.classes[owner].nodes)
+    }
+    return frozenset(scaled).union(
+        owner
+        for owner in made
+        if any(n.op == "Reshape" and n.children[0] in scaled for n in egraph.classes[owner].nodes)
+    )

@@ -18,18 +18,20 @@ from ...engine.egraph.graph import EClass, EGraph, ENode, Selection
 from ...engine.egraph.loops import find_loops
 from ...engine.egraph.plan import Origins
 from ...ir.operation import VARIADIC, Operation
-from ...ir.operators import OPERATORS
+from ...ir.operators import OPERATORS, RESHAPES
 from ...ir.operators.quantization import CONVERSIONS, QUANTIZED
 from ...ir.types import TensorType
 from ...support.deadlines import seconds_left
 from .layouts import Row, layout_problem
 from .problem import Candidate, ExtractionError, Problem, Solution
-from .quantised import find_unsigned_twins
+from .quantised import find_computed_addends, find_unsigned_twins
 from .sizes import Types
 from .solve import solve
 
 _FREE = frozenset({"Var", "Absent", "Out"})
 _STORED = frozenset({"Weight", "Full"})
+_NEXT_TO_READER = 0.9
+"""The share of the cost of a DequantizeLinear behind a view, of two places with equal costs the one to take."""
 _FILL_BYTES = 128
 """Bytes in a file of a constant of one value throughout, of any size."""
 
@@ -91,6 +93,7 @@ class _NodeCosts:
         self.costs: dict[tuple[object, ...], float | None] = {}
         quantised = criteria.runtime.quantised
         self.unsigned = find_unsigned_twins(egraph, encoding.terms) if quantised.products else frozenset()
+        self.barred |= find_computed_addends(egraph) if quantised.products else frozenset()
         anchors = {anchor for fused in criteria.runtime.fused for anchor in fused.into}
         self.fused = {anchor: criteria.runtime.operators_fused_into(anchor) for anchor in sorted(anchors)}
         self.links = {
@@ -139,6 +142,9 @@ class _NodeCosts:
         quantised = self.criteria.runtime.quantised
         if node in self.unsigned:
             return quantised.unsigned
+        if node.op == "DequantizeLinear" and quantised.products:  # at best it stands just before what reads it
+            is_moved = any(n.op in RESHAPES for n in self.egraph.classes[node.children[0]].nodes)
+            return _NEXT_TO_READER if is_moved else 1.0
         return quantised.share if node.op in quantised.operators and self._is_dequantised(node.children[0]) else 1.0
 
     def _is_dequantised(self, owner: int) -> bool:

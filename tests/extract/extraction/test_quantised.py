@@ -88,6 +88,28 @@ def test_products_of_integers_are_left_to_the_runtime() -> None:
     assert {"Conv", "MatMul"} <= made
 
 
+def test_addends_of_32_bits_stay_integers() -> None:
+    random = np.random.default_rng(0)
+    weights = random.integers(-127, 128, (49, 6)).astype(np.int8)
+    addends = random.integers(-999, 999, 6).astype(np.int32)
+    parts = [
+        *rounded("x", "a", 3),
+        *dequantised("weights", weights),
+        *dequantised("addends", addends),
+        helper.make_node("Gemm", ["a", "weights", "addends"], ["b"]),
+        *rounded("b", "y", 3, 0.1),
+    ]
+    nodes = [part for part in parts if isinstance(part, onnx.NodeProto)]
+    constants = [part for part in parts if isinstance(part, onnx.TensorProto)]
+    shapes: dict[str, list[int]] = {"x": [4, 49], "y": [4, 6]}
+    given, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items())
+    graph = helper.make_graph(nodes, "product", [given], [made], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    result = eqfuse.optimize(model)
+    integers = {t.name for t in result.graph.initializer if t.data_type == TensorProto.INT32}
+    assert any(node.op_type == "DequantizeLinear" and node.input[0] in integers for node in result.graph.node)
+
+
 def test_a_concat_stays_between_the_conversions_with_which_it_is_one_kernel() -> None:
     parts = [*rounded("x", "a", 3), helper.make_node("Concat", ["a", "a"], ["b"], axis=1), *rounded("b", "y", 3)]
     nodes = [part for part in parts if isinstance(part, onnx.NodeProto)]
