@@ -140,11 +140,11 @@ class _NodeCosts:
             if node.op in shares and any(n.op == anchor for n in self.egraph.classes[node.children[0]].nodes):
                 return shares[node.op]
         quantised = self.criteria.runtime.quantised
-        if node in self.unsigned:
-            return quantised.unsigned
-        if node.op == "DequantizeLinear" and quantised.products:  # at best it stands just before what reads it
+        sign = quantised.unsigned if node in self.unsigned else 1.0
+        if node.op in CONVERSIONS:
             is_moved = any(n.op in RESHAPES for n in self.egraph.classes[node.children[0]].nodes)
-            return _NEXT_TO_READER if is_moved else 1.0
+            is_last = node.op == "DequantizeLinear" and is_moved and quantised.products
+            return sign * (_NEXT_TO_READER if is_last else 1.0)
         return quantised.share if node.op in quantised.operators and self._is_dequantised(node.children[0]) else 1.0
 
     def _is_dequantised(self, owner: int) -> bool:
