@@ -81,8 +81,10 @@ def find_computed_addends(egraph: EGraph) -> frozenset[int]:
     scaled = {
         owner for owner in made if any(n.op == "Mul" and is_number(n.children[0]) for n in egraph.classes[owner].nodes)
     }
-    return frozenset(scaled).union(
-        owner
-        for owner in made
-        if any(n.op == "Reshape" and n.children[0] in scaled for n in egraph.classes[owner].nodes)
-    )
+    before = -1
+    while len(scaled) > before:  # what is computed of them is no integer either
+        before = len(scaled)
+        scaled |= {
+            owner for owner in made if any(not scaled.isdisjoint(n.children) for n in egraph.classes[owner].nodes)
+        }
+    return frozenset(scaled)
