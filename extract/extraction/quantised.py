@@ -42,7 +42,10 @@ def _is_apart(node: ir.Node) -> bool:
 
 
 def find_unsigned_twins(egraph: EGraph, terms: Sequence[ENode]) -> frozenset[ENode]:
-    """The e-nodes that make or read integers without a sign where the model, whose terms these are, has them with one.
+    """The e-nodes that make or read integers without a sign where others of the e-graph have them with one.
+
+    None if the model, whose terms these are, makes no integers with a sign; its own e-nodes are none of them. What
+    rules moved is no term of the model, so signs count wherever they are.
     """
     known = egraph.terms
     originals = {
@@ -57,13 +60,13 @@ def find_unsigned_twins(egraph: EGraph, terms: Sequence[ENode]) -> frozenset[ENo
             if node.op == "QuantizeLinear" and class_.type is not None:
                 makers.append((node, class_.type.dtype))
             elif node.op == "DequantizeLinear" and (type_ := egraph.classes[node.children[0]].type) is not None:
-                dtype = type_.dtype if type_.dtype == "uint8" or node in originals else ""
-                readers.setdefault(dtype, []).append(node)
+                readers.setdefault(type_.dtype, []).append(node)
         twins.update(readers.get("uint8", ()) if "int8" in readers else ())
-    signed = {(node.children[:2], node.attributes) for node, dtype in makers if dtype == "int8" and node in originals}
-    return frozenset(twins).union(
-        node for node, dtype in makers if dtype == "uint8" and (node.children[:2], node.attributes) in signed
-    )
+    if not any(dtype == "int8" and node in originals for node, dtype in makers):
+        return frozenset()
+    signed = {(node.children[:2], node.attributes) for node, dtype in makers if dtype == "int8"}
+    twins.update(node for node, dtype in makers if dtype == "uint8" and (node.children[:2], node.attributes) in signed)
+    return frozenset(twins - originals)
 
 
 def find_computed_addends(egraph: EGraph) -> frozenset[int]:

@@ -59,10 +59,32 @@ def network(largest: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def moved_network() -> onnx.ModelProto:
+    """A product of activations with a sign, behind a Transpose, which rules move past both conversions."""
+    weights = np.random.default_rng(0).integers(-127, 128, (5, 7)).astype(np.int8)
+    parts = [
+        *rounded("x", "a", 3),
+        helper.make_node("Transpose", ["a"], ["b"], perm=[1, 0]),
+        *dequantised("weights", weights),
+        helper.make_node("MatMul", ["b", "weights"], ["y"]),
+    ]
+    nodes = [part for part in parts if isinstance(part, onnx.NodeProto)]
+    constants = [part for part in parts if isinstance(part, onnx.TensorProto)]
+    shapes: dict[str, list[int]] = {"x": [5, 6], "y": [6, 7]}
+    given, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items())
+    graph = helper.make_graph(nodes, "moved", [given], [made], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 def zero_points(model: onnx.ModelProto, op_type: str) -> set[str]:
     """The types of the zero points of all nodes of an operator."""
     types = {tensor.name: helper.tensor_dtype_to_np_dtype(tensor.data_type).name for tensor in model.graph.initializer}
     return {types[node.input[2]] for node in model.graph.node if node.op_type == op_type}
+
+
+def test_activations_that_are_moved_keep_their_sign_where_products_saturate() -> None:
+    result = eqfuse.optimize(moved_network(), runtime="onnxruntime")
+    assert zero_points(result, "QuantizeLinear") == {"int8"}
 
 
 @pytest.mark.parametrize(
