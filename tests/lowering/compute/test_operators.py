@@ -12,17 +12,13 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from eqfuse.ir.operators import STANDARD
-from eqfuse.ir.operators.quantization import CONVERSIONS, INTEGER_PRODUCTS
 from eqfuse.lowering.compute import LOWERINGS, lowerable
 
 from ...ir.onnx_cases import Case, cases, onnx_model
 from ...ir.operators.onnx_answers import random_array
 from ..in_tvm import Call, assert_as_onnx_runtime, in_tvm, infer_types
 
-NOT_LOWERED = {
-    "If": "only flat graphs have it, and none of those is compiled",
-    **dict.fromkeys((*CONVERSIONS, *INTEGER_PRODUCTS), "plain loops compute them"),
-}
+NOT_LOWERED = {"If": "only flat graphs have it, and none of those is compiled"}
 """Operators of the rules that have no lowering, and why."""
 BY_THEMSELVES = {"Resize": "test_resize.py"}
 """Operators that have no random calls."""
