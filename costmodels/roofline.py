@@ -133,8 +133,9 @@ def _conv_variant(operation: Operation) -> str:
     return "depthwise" if len(weight) > 1 and weight[1] == 1 else "grouped"
 
 
-def _sign_variant(type_: TensorType | None) -> str:
-    return "signed" if type_ is not None and type_.dtype == "int8" else ""
+def _sign_variant(*types: TensorType | None) -> str:
+    """By the first of these types, if one is known."""
+    return "signed" if types and types[0] is not None and types[0].dtype == "int8" else ""
 
 
 def _reduce_variant(operation: Operation) -> str:
@@ -166,7 +167,7 @@ def _slice_variant(operation: Operation) -> str:
 _VARIANTS: dict[str, Callable[[Operation], str]] = {
     **dict.fromkeys(FILTERS, _conv_variant),
     "QuantizeLinear": lambda operation: _sign_variant(operation.output_type),
-    "MatMulInteger": lambda operation: _sign_variant(operation.types[0]),
+    "MatMulInteger": lambda operation: _sign_variant(*operation.types),
     "Transpose": _transpose_variant,
     "Softmax": _softmax_variant,
     "LogSoftmax": _softmax_variant,

@@ -48,6 +48,11 @@ def cost(
     return model.cost(Operation.of(op, attributes or {}, operands, output, (False,) * len(operands)))
 
 
+@each_model
+def test_a_product_of_integers_without_operands_has_a_cost(model: CostModel) -> None:
+    assert isfinite(model.cost(Operation.of("MatMulInteger", {}, (), None, ())))
+
+
 @given(
     model=st.sampled_from(MODELS),
     op=st.sampled_from([*OPERATORS, "LSTM", "Einsum", "TopK", "If"]),
