@@ -23,6 +23,8 @@ from .device_file import (
 )
 
 DIRECTORY = Path(__file__).parent / "devices"
+WORD = 4
+"""Bytes of a word: the products of two words of bytes are added up by one instruction, in each lane of 32 bits."""
 HOST = "host"
 """The name of this machine; its device has no file (see `host.py`)."""
 

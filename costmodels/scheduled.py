@@ -14,7 +14,7 @@ from ..ir.operators import POOLS, PRODUCTS, RECURRENT
 from ..ir.operators.linear import depth, is_convolution
 from ..ir.operators.pooling import window_size
 from ..ir.operators.quantization import INTEGER_PRODUCTS
-from .device import Device
+from .device import WORD, Device
 from .register_tiles import LATENCY, least_tile_cycles
 from .roofline import compute_seconds, copy_seconds, is_depthwise
 
@@ -43,8 +43,6 @@ _STEPS_OF_BYTES = {"vpdpbusd": 1 / 4, "sdot": 1 / 4, "vpmaddwd": 1.1}
 to 727 GOPS by vpdpbusd, 140 by vpmaddwd with 512 bits and 90 with 256, where floats reach some 160 and 95."""
 _WIDENED = 4.0
 """The same for integers that are widened one by one: 26 to 44 GOPS."""
-WORD = 4
-"""Bytes that one lane multiplies at once."""
 _COPY_CYCLES = 1.5
 """Cycles for a vector that is copied to surround a feature map with a border."""
 
@@ -164,7 +162,7 @@ def steps_per_product(operation: Operation, device: Device) -> float:
     dtypes = tuple(None if type_ is None else type_.dtype for type_ in operation.types[:2])
     has_zeros = operation.operand(2).elements or operation.operand(3).elements
     weights = operation.operand(1).dimensions
-    channels = weights[1] if is_convolution(operation.op) else depth(operation)
+    channels = prod(weights[1:2]) if is_convolution(operation.op) else depth(operation)
     if has_zeros or dtypes != device.multiplied or channels % WORD:
         return _WIDENED
     return _STEPS_OF_BYTES.get(device.dot_product, _WIDENED)

@@ -228,6 +228,7 @@ def _sort_key(nodes: list[ENode], rank: Mapping[int, int]) -> tuple[str, str, tu
 
 
 _NEVER_CONSTANT = CONVERSIONS | {"Var", "If"}
+"""Operators whose results are no constants, whatever their operands are."""
 
 
 def _constant_classes(classes: list[list[ENode]]) -> set[int]:

@@ -87,7 +87,7 @@ def is_pure(node: ir.Node) -> bool:
 def is_foldable(node: ir.Node) -> bool:
     """Whether the node may be evaluated at compile time if its operands are constant.
 
-    Quantization may not.
+    Quantization may not: `CONVERSIONS` says why.
     """
     has_sequence = "Sequence" in node.op_type or node.op_type.startswith("Optional")
     return is_pure(node) and node.op_type not in _QUANTIZATION and not has_sequence

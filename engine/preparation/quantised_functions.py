@@ -247,16 +247,22 @@ _CONTRIBUTED: Mapping[str, Callable[[_Function], None]] = {
 
 def is_quantised(node: ir.Node) -> bool:
     """Whether a node may be a function of conversions and products of integers."""
-    return node.op_type in (_STANDARD if is_standard(node) else _CONTRIBUTED if node.domain == _MICROSOFT else ())
+    return _writer_of(node) is not None
+
+
+def _writer_of(node: ir.Node) -> Callable[[_Function], None] | None:
+    rows = _STANDARD if is_standard(node) else _CONTRIBUTED if node.domain == _MICROSOFT else {}
+    return rows.get(node.op_type)
 
 
 def quantised_function(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
     """The function of a node; None for a form that has none, and if the ranks of its operands are not known."""
-    if opset < _OLDEST:
+    write = _writer_of(node)
+    if opset < _OLDEST or write is None:
         return None
     function = _Function(node, types, opset)
     try:
-        (_STANDARD if is_standard(node) else _CONTRIBUTED)[node.op_type](function)
+        write(function)
     except _Unknown:
         return None
     inputs = [f"x{number}" for number in range(len(node.inputs))]

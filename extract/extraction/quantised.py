@@ -52,6 +52,8 @@ def find_unsigned_twins(egraph: EGraph, terms: Sequence[ENode]) -> frozenset[ENo
         ENode(term.op, term.attributes, tuple(known[child] for child in term.children))
         for term in terms if term.op in CONVERSIONS and all(child in known for child in term.children)
     }  # fmt: skip
+    if not originals:
+        return frozenset()
     makers: list[tuple[ENode, str]] = []
     twins: set[ENode] = set()
     for class_ in egraph.classes:

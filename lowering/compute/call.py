@@ -135,12 +135,6 @@ class TensorCall:
             raise NotLowered(f"input {position} is absent")
         return operand
 
-    def operand_type(self, position: int) -> str:
-        """The element type of an input that is there."""
-        type_ = self.types[position]
-        assert type_ is not None
-        return type_.dtype
-
     def optional(self, position: int) -> Operand | None:
         """An input; None if it is absent."""
         return self.sources[position] if position < len(self.sources) else None

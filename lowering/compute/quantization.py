@@ -81,7 +81,7 @@ def _conv_integer(call: TensorCall) -> te.Tensor:
     """The border has the zero point, which stands for 0. Filters may have one each."""
     call = _without_listed_zeros(call, 1, 0)
     windows, x, zero = Windows.of(call), call.source(0), call.optional(2)
-    fill = tirx.const(0, call.operand_type(0)) if zero is None else zero(*[0] * len(zero.shape))
+    fill = tirx.const(0, dtype_of(x(*[0] * len(x.shape)))) if zero is None else zero(*[0] * len(zero.shape))
     shape = windows.padded_shape(sizes(x), call.shape)
     padded = pad_around(call, x, windows.begins(call), windows.after, fill, shape)
     return convolve(call, padded, windows, _multiplication(call))

@@ -19,8 +19,8 @@ import tvm
 import tvm_ffi
 from tvm import ir, tirx
 
+from ...costmodels.device import WORD
 from ...support.processor import ARM, X86
-from ..schedules.base.packing import WORD
 
 Expression = Any
 Combine = Callable[[Expression, Expression, Expression], Expression]
@@ -40,8 +40,6 @@ _EVEN = 0x00FF00FF
 """The even bytes of a word."""
 _PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 """LLVM's functions for vpmaddwd, by the lanes of their results."""
-_WORDS = {lanes: f"llvm.x86.avx512.vpdpbusd.{32 * lanes}" for lanes in _PAIRS}
-"""LLVM's functions for vpdpbusd, of which those of 256 bits and less need no AVX-512."""
 
 
 def dot_product_of(target: tvm.target.Target) -> DotProduct | None:
@@ -151,10 +149,15 @@ def _split(index: Expression) -> tuple[Expression | None, int]:
     return (index.a, int(index.b)) if is_sum else (index, 0)
 
 
-def _by_words(accumulators: Expression, data: Expression, weights: Expression) -> Expression:
-    lanes = int(data.lanes)
-    operands = accumulators, _reinterpret(f"uint8x{WORD * lanes}", data), weights
-    return tirx.call_llvm_pure_intrin(f"int32x{lanes}", _WORDS[lanes], *operands)
+def _by_words(dtype: str, instruction: Callable[[int], str]) -> Combine:
+    """One instruction, LLVM's function for a number of lanes, on words of bytes of a type."""
+
+    def combine(accumulators: Expression, data: Expression, weights: Expression) -> Expression:
+        lanes = int(data.lanes)
+        operands = accumulators, _reinterpret(f"{dtype}x{WORD * lanes}", data), weights
+        return tirx.call_llvm_pure_intrin(f"int32x{lanes}", instruction(lanes), *operands)
+
+    return combine
 
 
 def _by_pairs(accumulators: Expression, data: Expression, weights: Expression) -> Expression:
@@ -175,12 +178,8 @@ def _reinterpret(dtype: str, value: Expression) -> Expression:
     return tirx.call_intrin(dtype, "tirx.reinterpret", value)
 
 
-def _by_signed_words(accumulators: Expression, data: Expression, weights: Expression) -> Expression:
-    operands = accumulators, _reinterpret(f"int8x{WORD * int(data.lanes)}", data), weights
-    return tirx.call_llvm_pure_intrin(f"int32x{int(data.lanes)}", "llvm.aarch64.neon.sdot", *operands)
-
-
-WORDS = DotProduct("words", "uint8", _by_words)
+WORDS = DotProduct("words", "uint8", _by_words("uint8", lambda lanes: f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"))
+"""Of vpdpbusd, the forms of 256 bits and less need no AVX-512."""
 PAIRS = DotProduct("pairs", "uint8", _by_pairs)
-SIGNED_WORDS = DotProduct("signed_words", "int8", _by_signed_words)
+SIGNED_WORDS = DotProduct("signed_words", "int8", _by_words("int8", lambda lanes: "llvm.aarch64.neon.sdot"))
 DOT_PRODUCTS: Sequence[DotProduct] = (WORDS, PAIRS, SIGNED_WORDS)

@@ -44,11 +44,6 @@ class BufferAccess:
         return str(self.buffer.name)
 
     @property
-    def element_bytes(self) -> int:
-        """Bytes of an element."""
-        return element_bytes(self.buffer)
-
-    @property
     def used(self) -> frozenset[int]:
         """All iterators of the index."""
         return frozenset().union(*self.iterators)

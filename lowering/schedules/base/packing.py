@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....costmodels.device import WORD
 from ...compute.recurrent_tiling import RecurrentWeights
 from .nodes import Expression
 from .winograd_filters import WinogradWeights
-
-WORD = 4
-"""Bytes of a word: the products of two words of bytes are added up by one instruction, in each lane of 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +31,11 @@ class Repack:
     order: tuple[int, ...]
     word: int | None = None
 
+    @property
+    def _cuts(self) -> dict[int, int]:
+        """The sizes of the parts that axes are cut in, the innermost last."""
+        return {self.axis: self.factor} | ({} if self.word is None else {self.word: WORD})
+
     def __call__(self, array: NDArray[Any]) -> NDArray[Any]:
         """The array in the layout that the scheduled function reads."""
         axis, extent = self.axis, array.shape[self.axis]
@@ -49,13 +52,13 @@ class Repack:
 
     def index_map(self, *indices: Expression) -> list[Expression]:
         """The same as indices of TensorIR, for `transform_layout`."""
-        sizes = {self.axis: self.factor} | ({} if self.word is None else {self.word: WORD})
+        sizes = self._cuts
         cut = [i // sizes[n] if n in sizes else i for n, i in enumerate(indices)]
         return [*(cut[a] for a in self.order), *(indices[n] % size for n, size in sizes.items())]
 
     def packed_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape after packing."""
-        sizes = {self.axis: self.factor} | ({} if self.word is None else {self.word: WORD})
+        sizes = self._cuts
         cut = [-(-extent // sizes[n]) if n in sizes else extent for n, extent in enumerate(shape)]
         return (*(cut[a] for a in self.order), *sizes.values())
 

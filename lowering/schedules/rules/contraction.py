@@ -23,13 +23,13 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from ....costmodels.device import Device
+from ....costmodels.device import WORD, Device
 from ....costmodels.register_tiles import Tile, register_tiles, tile_cycles
 from ...base.decisions import Alternative, Trace
-from ..base.blocks import BlockInfo, BufferAccess, parameter_index, walk
+from ..base.blocks import BlockInfo, BufferAccess, element_bytes, parameter_index, walk
 from ..base.draft import Draft
 from ..base.extents import TYPICAL, expression_of, is_symbolic, typical_sizes
-from ..base.packing import WORD, Repack
+from ..base.packing import Repack
 from ..base.preparation import find_anchor
 from ..base.tiled import Tiled
 from ..passes.prefetch import Weights, cycles_with_weights
@@ -309,7 +309,7 @@ def order_tiles(draft: Draft, anchor: BlockInfo, plan: TilePlan, *, rows_first: 
 
     def seconds(access: BufferAccess) -> float:
         """Seconds to read the operand once; 0 from the first cache, whose loads are in the cycles of a tile."""
-        size = access.element_bytes * prod(access.shape) // batch
+        size = element_bytes(access.buffer) * prod(access.shape) // batch
         return size / draft.device.bandwidth(size) if size > draft.device.caches[0].size else 0.0
 
     by_columns = column_tiles * seconds(streamed) + seconds(kept)

@@ -123,6 +123,7 @@ def _schedule(draft: Draft, blocks: list[BlockInfo], shared: int, widest: int) -
             for result in split_reduction(draft, block, widest):
                 info = draft.inspect(result)
                 *_, elements = loops = draft.loops(info)
+                # a row of everything may have no loop over an axis of one element
                 _vectorise(draft, result, loops[max(0, len(loops) - 1 - len(info.reduced))], elements)
                 nests.append(result)
             draft.start_reduction(block, draft.loops(block)[shared])

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import log2
 from typing import Any
 
+from ....costmodels.device import WORD
 from ....costmodels.register_tiles import ELEMENT_BITS, Tile
 from ..base.blocks import BlockInfo
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
-from ..base.packing import WORD
 from ..base.preparation import FINE_SHARES
 from .tiles import largest_divisor
 

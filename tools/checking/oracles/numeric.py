@@ -83,11 +83,9 @@ def test_sample(
     ``real``: for finite elements both sides are equal within rounding and finite together, as far as the wide exponents
     of extended precision show, and in any precision the right side is finite if the left side stays far from overflow.
     For NaN and infinities they are equal wherever the left side is finite, so that a guard against them still works;
-    constants of the model are finite.
+    constants of the model are finite. Few integers of a QuantizeLinear may be others by one step.
 
     ``approx``: both sides are equal within rounding if everything is finite.
-
-    Where a ``real`` rule makes a QuantizeLinear, few of its integers may be others by one step.
 
     If an operator decides about floats, ``exact`` and ``real`` rules have to decide alike near ties, too.
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from itertools import islice
 from math import prod
 from random import Random
+from typing import Any
 
 import numpy as np
 
-from ....ir.operators import OPERATORS
+from ....ir.operators import OPERATORS, Unsupported
 from ....rules import sexpr
 from ....rules.commute import orders, variables
 from ....rules.records import Rule, parse_example
@@ -19,11 +20,12 @@ from ....rules.sexpr import Atom, Form, Node
 from .by_key import name_operators
 from .conditions import Value
 from .coverage import choose_various, settings
+from .elements import Range, draw
+from .evaluation import Evaluation, is_float
 from .left_side import Contradiction, LeftSide, directions, names_operators, rename
 from .near_ties import decides_about_rounded
 from .samples import SAMPLES_PER_DIRECTION, Sample, draw_sample, left_sides
 from .scratch import Conflict, Fired, Scratch
-from .suspects import suspects
 from .symbolic_sizes import instances, symbolic_variants, with_symbols
 
 _ENOUGH = 4
@@ -50,6 +52,11 @@ _MOST_IN_A_CHOICE = 64
 """Elements of a sample with such constants, at most."""
 _LONG_ATTEMPTS = 120
 """Attempts at samples with a long axis: fewer than at others, as few such samples are kept."""
+_MOST_SUSPECTS = 2
+"""Samples that are kept since two sides differ at a glance, at most: one is enough to refute a rule."""
+_GLANCES: tuple[Range, ...] = ("ordinary", "special")
+_APART = 0.01
+"""How far two results lie apart, as a share of the largest number: far beyond rounding."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +133,35 @@ def _hits(
 
 
 def _suspects(every: Sequence[Hit], chosen: Sequence[Hit], random: Random) -> list[Hit]:
-    """Some of the hits that were not chosen, although their two sides differ at a glance."""
-    known = set(map(id, chosen))
-    others = [hit for hit in every if id(hit) not in known]
-    return suspects(others, lambda hit: (hit.sample, hit.outcome), np.random.default_rng(random.getrandbits(32)))
+    """A few of the hits that were not chosen, although their two sides differ for a draw of usual numbers, as numpy
+    computes them."""
+    known, generator = set(map(id, chosen)), np.random.default_rng(random.getrandbits(32))
+    others = (hit for hit in every if id(hit) not in known and not (hit.sample.is_empty or hit.sample.outgrows))
+    fired = ((hit, hit.outcome) for hit in others if isinstance(hit.outcome, Fired))
+    return list(islice((hit for hit, outcome in fired if _differ(hit.sample, outcome, generator)), _MOST_SUSPECTS))
+
+
+def _differ(sample: Sample, fired: Fired, random: np.random.Generator) -> bool:
+    for kind in _GLANCES:
+        evaluation = Evaluation(sample, fired, draw(sample, kind, {}, random), {})
+        try:
+            with np.errstate(all="ignore"):
+                pairs = [pair for pair in evaluation.comparisons() if not pair.is_of_one]
+        except Unsupported:
+            return False
+        if any(_are_apart(pair.left, pair.right) for pair in pairs):
+            return True
+    return False
+
+
+def _are_apart(left: Any, right: Any) -> bool:
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return True
+    if not is_float(left):
+        return bool(np.any(left != right))
+    with np.errstate(all="ignore"):
+        apart = np.abs(left - right) > _APART * np.max(np.abs(left), initial=0.0)
+    return bool(np.any(apart & np.isfinite(left)))
 
 
 def _conflicts(every: Sequence[Hit]) -> list[Hit]:
