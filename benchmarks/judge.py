@@ -29,7 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from eqfuse.benchmarks.architectures import forms_in_turn
-from eqfuse.benchmarks.architectures.exporting import export_all, make_environment
+from eqfuse.benchmarks.architectures.environments import make_environment
+from eqfuse.benchmarks.architectures.exporting import export_all
 from eqfuse.benchmarks.judging.alarms import try_right_result
 from eqfuse.benchmarks.judging.misses import Ward, try_damaged_result
 from eqfuse.benchmarks.judging.rows import DECISIVE, HALVES, Alarm, Half, Miss, Results, damage_key
@@ -47,9 +48,13 @@ def find_subjects(options: argparse.Namespace) -> list[Subject]:
     """The models; what could not be exported is told. Raises ExportError without PyTorch."""
     if options.shipped:
         return shipped_subjects(SHIPPED, options.work / "shipped")
-    python = options.python or make_environment(options.work / "torch")
     forms = {name: [form] for name, form in forms_in_turn().items()}
-    exports = list(export_all(forms, options.work / "models", python))
+    exports = list(
+        export_all(
+            forms, options.work / "models",
+            lambda environment: options.python or make_environment(environment, options.work / environment.name),
+        )
+    )  # fmt: skip
     for export in exports:
         if export.problem:
             print(f"not exported: {export.name}: {export.problem}", file=sys.stderr)

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Library = Literal["timm", "torchvision", "transformers", "own"]
+Library = Literal[
+    "timm", "torchvision", "transformers", "own", "cached", "diffusers", "torchaudio",
+    "sklearn", "lightgbm", "xgboost", "jax", "keras", "paddle",
+]  # fmt: skip
+Exporter = Literal["ts", "dynamo", "skl2onnx", "onnxmltools", "jax2onnx", "tf2onnx", "paddle2onnx"]
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,10 @@ class Input:
 
 @dataclass(frozen=True)
 class Architecture:
-    """`model` is a name of the library: of a model of timm, a function of torchvision, a class of transformers or of
-    `torch_side/modules.py`; `configuration` are its arguments, or those of its configuration."""
+    """`model` is a name of the library: of a model of timm, a function or class of torchvision, a class of
+    transformers, diffusers, torchaudio or of `torch_side/modules.py`, an estimator, a network of `tool_side/`.
+    `configuration` are its arguments, or those of its configuration. Models of "cached" are decoders of transformers
+    that are given the keys and values of earlier tokens."""
 
     library: Library
     model: str
@@ -36,15 +42,16 @@ class Architecture:
 
     @property
     def name(self) -> str:
-        """The library and the model."""
-        return f"{self.library}-{self.model.rpartition('.')[2]}"
+        """The library and the model: a class without its module, and with the part of it that is taken."""
+        first, _, rest = self.model.partition(".")
+        return f"{self.library}-{rest if rest and first.islower() else self.model.replace('.', '_')}"
 
 
 @dataclass(frozen=True)
 class Form:
-    """How an architecture is exported: "ts" traces TorchScript, "dynamo" is torch.export; with free sizes or fixed."""
+    """How an architecture is exported, with free sizes or fixed: "ts" traces TorchScript, "dynamo" is torch.export."""
 
-    exporter: Literal["ts", "dynamo"]
+    exporter: Exporter
     is_free: bool
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from eqfuse.engine.onnx.model import read
 from eqfuse.lowering.base.interface import inputs_of
 
-from ..architectures import Input
+from ..architectures import EXPORTERS, Input
 from ..architectures.exporting import Export
 from ..networks import AGO
 
@@ -26,16 +26,18 @@ _TYPES = 2
 
 @dataclass(frozen=True)
 class Subject:
-    """A model in a file, and its inputs."""
+    """A model in a file, its inputs, and the types of those that differ from the usual ones."""
 
     name: str
     path: Path
     inputs: tuple[Input, ...]
+    types: Mapping[str, np.dtype[Any]] = field(default_factory=dict)
 
     def draw(self, seed: int) -> dict[str, Array]:
         """Ordinary inputs, by name."""
         generator = np.random.default_rng(seed)
-        return {each.name: _draw(each, generator) for each in self.inputs}
+        drawn = {each.name: _draw(each, generator) for each in self.inputs}
+        return {name: array.astype(self.types.get(name, array.dtype)) for name, array in drawn.items()}
 
 
 def _draw(entry: Input, generator: np.random.Generator) -> Array:
@@ -48,9 +50,14 @@ def _draw(entry: Input, generator: np.random.Generator) -> Array:
 
 
 def exported_subject(export: Export) -> Subject:
-    """An architecture in the form it was exported in. An exporter drops inputs that no output depends on."""
-    present = {port.name for port in inputs_of(read(export.path))}
-    return Subject(export.name, export.path, tuple(i for i in export.architecture.inputs if i.name in present))
+    """An architecture in the form it was exported in. An exporter drops inputs that no output depends on, and one that
+    is not PyTorch's has names of its own for them."""
+    ports = {port.name: port for port in inputs_of(read(export.path))}
+    inputs = export.architecture.inputs
+    if export.architecture.library in EXPORTERS:
+        inputs = tuple(replace(entry, name=name) for entry, name in zip(inputs, ports, strict=True))
+    types = {name: np.dtype(port.dtype) for name, port in ports.items()}
+    return Subject(export.name, export.path, tuple(each for each in inputs if each.name in ports), types)
 
 
 def shipped_subjects(names: Sequence[str], folder: Path) -> list[Subject]:

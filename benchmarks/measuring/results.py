@@ -19,7 +19,7 @@ from eqfuse.support.errors import EqfuseError
 _SESSIONS = 3
 """How often both models are loaded anew: where their memory lies makes a difference of a percent."""
 _SECONDS = 3.0
-"""Of pairs in each of these sessions at most."""
+"""Of pairs in each of these sessions at most, if nothing else is asked for."""
 _LARGE = 128
 """The size of a dynamic dimension that has no other; the first of an input has 1."""
 
@@ -72,12 +72,14 @@ def judge_result(source: Path, result: Path, sample: Sample | None) -> Verdict:
     return Verdict("right" if verification.status == "passed" else "unknown", verification.reason)
 
 
-def time_result(source: Path, result: Path, sample: Sample | None, threads: int) -> Estimate | None:
+def time_result(
+    source: Path, result: Path, sample: Sample | None, threads: int, seconds: float = _SECONDS
+) -> Estimate | None:
     """The time of a result over that of its original; None where one of them does not run."""
     samples = [sample] if sample is not None else []
     try:
         with RuntimeContest(source, samples, 0, threads) as contest:
-            ratios = [r for _ in range(_SESSIONS) for r in contest.time_pairs(result, _SECONDS, float("inf"))]
+            ratios = [r for _ in range(_SESSIONS) for r in contest.time_pairs(result, seconds, float("inf"))]
     except EqfuseError:
         return None
     return Estimate.of(ratios)

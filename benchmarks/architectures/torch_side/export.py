@@ -1,35 +1,24 @@
-"""Export models: requests are read as JSON from standard input, and each answered by a line of JSON.
+"""Export models of PyTorch's libraries; an answer has how far ONNX Runtime is from PyTorch.
 
     python -m architectures.torch_side.export < requests.json     # in benchmarks, by a Python that has PyTorch
-
-An answer has the inputs of the export, how far ONNX Runtime is from PyTorch, and an error where there is no export.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-import time
-import warnings
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import torch
 from torch import Tensor, nn
 
+from ..tool_side.answering import answer_all, load, why_useless
 from .calibration import calibrate
 
 _OPSETS = {"ts": 17, "dynamo": 18}
 _CALIBRATING = 4
 """Samples of a batch from which statistics are taken."""
-_LEAST_MOVE = 1e-3
-"""An output moves between two inputs by at least this part of its size, or it proves nothing."""
-_SATURATED = 1e-3
-"""Scores between 0 and 1 that are all this near to one of both ends are saturated."""
 
 
 def _define_missing_operators() -> None:
@@ -60,17 +49,32 @@ def _build(architecture: Mapping[str, Any], exporter: str) -> nn.Module:
 
         module, _, function = name.rpartition(".")
         place = getattr(torchvision.models, module) if module else torchvision.models
-        extra = {"weights_backbone": None} if module else {}
+        if function[0].isupper():
+            return getattr(place, function)(**configuration)
+        extra = {"weights_backbone": None} if module == "segmentation" else {}
         return getattr(place, function)(weights=None, **extra, **configuration)
-    if library == "transformers":
+    if library == "torchaudio":
+        import torchaudio.models
+
+        return getattr(torchaudio.models, name)(**configuration)
+    outer, _, part = name.partition(".")
+    if library == "diffusers":
+        import diffusers
+
+        model = getattr(diffusers, outer)(**configuration)
+        return getattr(model, part) if part else model
+    if library in ("transformers", "cached"):
         import transformers
 
         transformers.logging.set_verbosity_error()
-        outer, _, part = name.partition(".")
         kind = getattr(transformers, outer)
         model = kind(kind.config_class(**configuration))
         if exporter == "ts":
             model.set_attn_implementation("eager")
+        if library == "cached":
+            from .cached import CachedDecoder
+
+            return CachedDecoder(model)
         return getattr(model, part) if part else model
     from . import modules
 
@@ -119,21 +123,6 @@ class _Plain(nn.Module):
         return tuple(_tensors(self.model(*tensors)))
 
 
-def _why_useless(first: tuple[Tensor, ...], second: tuple[Tensor, ...]) -> str:
-    """Why outputs prove nothing; empty if some output does."""
-    for one, other in zip(first, second, strict=True):
-        if not one.is_floating_point() or not one.numel():
-            continue
-        if not bool(torch.isfinite(one).all()):
-            return "an output is not finite"
-        size, move = float(one.abs().max()), float((one - other).abs().max())
-        inside = (one > _SATURATED) & (one < 1 - _SATURATED)
-        is_saturated = bool(((one >= 0) & (one <= 1)).all()) and not bool(inside.any())
-        if move > _LEAST_MOVE * size and not is_saturated:
-            return ""
-    return "no output depends on the inputs"
-
-
 def _write(plain: _Plain, feeds: dict[str, Tensor], request: Mapping[str, Any], outputs: int) -> None:
     form, inputs = request["form"], request["architecture"]["inputs"]
     free = [{int(axis): name for axis, name in entry["free"].items()} if form["is_free"] else {} for entry in inputs]
@@ -159,14 +148,14 @@ def _export(request: Mapping[str, Any]) -> dict[str, Any]:
     inputs = architecture["inputs"]
     torch.manual_seed(0)
     model = _build(architecture, request["form"]["exporter"]).eval()
-    by_name = architecture["library"] == "transformers"
+    by_name = architecture["library"] in ("transformers", "diffusers")
     plain = _Plain(model, tuple(entry["name"] for entry in inputs), by_name).eval()
     batches = [_draw_all(inputs, seed, _CALIBRATING) for seed in (7, 8)]
     calibrate(_ByName(plain), batches)
     feeds, others = _draw_all(inputs, 0), _draw_all(inputs, 1)
     with torch.no_grad():
         expected, moved = plain(*feeds.values()), plain(*others.values())
-        if problem := _why_useless(expected, moved):
+        if problem := why_useless([each.numpy() for each in expected], [each.numpy() for each in moved]):
             raise ValueError(problem)
         _write(plain, feeds, request, len(expected))
     return {"outputs": len(expected), "error_of_runtime": _error_of_runtime(request["path"], feeds, expected)}
@@ -185,10 +174,7 @@ class _ByName(nn.Module):
 
 def _error_of_runtime(path: str, feeds: Mapping[str, Tensor], expected: tuple[Tensor, ...]) -> float:
     """The largest difference of ONNX Runtime from PyTorch, as a part of the output's size."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads, options.log_severity_level = 1, 4
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    session = load(path)
     known = {each.name for each in session.get_inputs()}
     results = session.run(None, {name: tensor.numpy() for name, tensor in feeds.items() if name in known})
     worst = 0.0
@@ -199,27 +185,7 @@ def _error_of_runtime(path: str, feeds: Mapping[str, Tensor], expected: tuple[Te
     return worst
 
 
-def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    started = time.monotonic()
-    try:
-        answer: dict[str, Any] = _export(request)
-    except Exception as error:  # whatever libraries and exporters raise
-        Path(request["path"]).unlink(missing_ok=True)
-        lines = str(error).strip().splitlines() or [""]
-        answer = {"error": f"{type(error).__name__}: {lines[0][:300]}"}
-    return {**answer, "seconds": round(time.monotonic() - started, 1)}
-
-
-def main() -> None:
-    """Answer all requests, in order."""
-    warnings.filterwarnings("ignore")
-    torch.set_num_threads(1)
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # exporters print, compiled code among them
-    _define_missing_operators()
-    for request in json.load(sys.stdin):
-        print(json.dumps(_answer(request)), file=answers, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    _define_missing_operators()
+    answer_all(_export)
