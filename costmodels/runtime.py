@@ -5,6 +5,7 @@ A file of `runtimes/` describes one version of a runtime; README.md has the tabl
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -71,22 +72,36 @@ class Blocked(_Table, frozen=True):
     shares: Mapping[str, Share] = {}
 
 
-class Quantised(_Table, frozen=True):
-    """Operators that run on integers between DequantizeLinear and QuantizeLinear, for `share` of their own cost.
+class Parted(_Table, frozen=True):
+    """An operator whose kernel on integers takes longer than numbers and conversions, if the integers stand for numbers
+    that are at most `widest` apart: it is written in a form that is not recognised."""
 
-    The runtime makes products of integers of those between them by itself, with kernels that are faster than these
-    `products`, which therefore stay only if the model has them. Its kernels for products of bytes, one of them with a
-    sign, may `saturate`: they add up two such products in 16 bits. Conversions from and to integers without a sign have
-    the share `unsigned` of their cost if the model has a sign there, for what lies between them is faster.
-    Operators of `whole` on integers would part conversions from operators with which they are one kernel.
+    operator: str
+    widest: Annotated[float, msgspec.Meta(ge=0)] = math.inf
+
+
+class Quantised(_Table, frozen=True):
+    """Operators that run on integers as one kernel with the DequantizeLinear before them and the QuantizeLinear behind.
+
+    Such a unit takes the share in `units` of the operator's own cost. Those of `weighted` are products whose second
+    operand may have another type; they take `signed` times as long on activations with a sign. Those of `floating` need
+    no QuantizeLinear. Conversions pass operators of `moving`.
+
+    The runtime makes `products` of integers of those between conversions by itself, with kernels that are faster than
+    these, which therefore stay only if the model has them. Its kernels for products of bytes, one of them with a sign,
+    may `saturate`: they add up two such products in 16 bits. Operators of `whole` on integers would part conversions
+    from operators with which they are one kernel.
     """
 
-    operators: frozenset[str] = frozenset()
-    share: Share = 1.0
+    units: Mapping[str, Factor] = {}
+    weighted: frozenset[str] = frozenset()
+    signed: Factor = 1.0
+    floating: frozenset[str] = frozenset()
+    moving: frozenset[str] = frozenset()
+    apart: tuple[Parted, ...] = ()
     products: frozenset[str] = frozenset()
     whole: frozenset[str] = frozenset()
     saturate: bool = False
-    unsigned: Share = 1.0
 
 
 class Runtime(_Table, frozen=True):
@@ -107,7 +122,7 @@ class Runtime(_Table, frozen=True):
     @property
     def timeless(self) -> Runtime:
         """The runtime with its spellings, and what it cannot run as well as it makes it by itself."""
-        return Runtime(spelling=self.spelling, quantised=msgspec.structs.replace(self.quantised, share=1.0))
+        return Runtime(spelling=self.spelling, quantised=msgspec.structs.replace(self.quantised, units={}))
 
     def spell(self, operator: str, literals: Mapping[str, object], opset: int) -> tuple[str, ...]:
         """The lines in which an operator has to be written at an opset, () if it is a node like any other."""

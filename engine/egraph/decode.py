@@ -6,7 +6,7 @@ Values keep their names wherever the new graph still computes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -29,6 +29,7 @@ from .encode import OPAQUE, Encoding
 from .folding import FOLD, Array, Folder, uniform_element
 from .graph import EGraph, ENode, Selection
 from .kernel_types import copying_operator
+from .parting import other_names, part_units
 from .plan import PlanStep, is_value, locate_origins, missing_value_error, plan_steps
 from .spellings import Earlier, Operand
 
@@ -299,7 +300,7 @@ class _Decoder:
         for node in self.clones:
             if node not in nodes:
                 _detach(node)
-        self.graph.extend(self.nodes)
+        self.graph.extend(part_units(self.nodes, self.runtime.quantised, self.fresh))
         for index, root in enumerate(roots):
             self._output(index, self.values[root])
         self._remove_unused_initializers()
@@ -378,7 +379,7 @@ def decode(
         knowledge.constants,
         runtime,
         names=origin.names,
-        apart=_write_apart(plan, egraph, runtime),
+        apart=other_names(plan, egraph, runtime),
         choice=selection.choice,
     )
     decoder.prepare()
@@ -386,17 +387,3 @@ def decode(
         decoder.make(step)
     decoder.finish(egraph.roots)
     return Model(decoder.target)
-
-
-def _write_apart(plan: Sequence[PlanStep], egraph: EGraph, runtime: Runtime) -> dict[int, str]:
-    """The operators of other names as which classes are written, so that the runtime does not fuse them."""
-    steps = {step.owner: step for step in plan}
-    names: dict[int, str] = {}
-    for step in plan:
-        source = steps.get(step.operands[0]) if step.operands else None
-        for apart in runtime.apart:
-            if source is not None and step.node.op in apart.before and source.node.op == apart.operator:
-                shapes = {None if (type_ := egraph.classes[c].type) is None else type_.shape for c in source.operands}
-                if len(shapes) == 1 and None not in shapes:
-                    names[source.owner] = apart.write
-    return names

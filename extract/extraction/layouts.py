@@ -39,16 +39,19 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LayoutProblem:
-    """The problem with layouts. `places` gives the e-node of each class and candidate, None for a reorder."""
+class PlacedProblem:
+    """A problem with several classes for some classes of an e-graph, such as one for each layout.
+
+    `places` gives the e-node of each class and candidate, None for one that is no e-node, such as a change of layout.
+    """
 
     problem: Problem
     places: tuple[tuple[Place | None, ...], ...]
 
     def choose(self, rows: Sequence[Row], roots: Sequence[int], choice: Mapping[int, int]) -> dict[int, ENode] | None:
-        """The e-nodes of a solution; None if those of both layouts of a class cannot be one without a cycle."""
+        """The e-nodes of a solution; None if those of several classes of one cannot be one without a cycle."""
         picked: dict[int, ENode] = {}
-        for number in sorted(choice):  # those in blocks come later, and win
+        for number in sorted(choice):  # those of classes that the problem has beside those of the e-graph win
             place = self.places[number][choice[number]]
             if place is not None:
                 picked[place.owner] = rows[place.owner][place.position][0]
@@ -158,7 +161,7 @@ class _Builder:
         type_ = self.types[owner]
         return int((type_.shape or (0, 0))[1]) if type_ is not None else 0
 
-    def build(self, blockable: set[int]) -> LayoutProblem:
+    def build(self, blockable: set[int]) -> PlacedProblem:
         """The problem with classes for both layouts."""
         self.classes = [[] for _ in self.rows]
         self.places = [[] for _ in self.rows]
@@ -169,7 +172,7 @@ class _Builder:
                 self._add_candidate(Place(owner, index), node, cost)
         roots = tuple(self._plain(root) for root in self.egraph.roots)
         classes = tuple(tuple(candidates) for candidates in self.classes)
-        return LayoutProblem(Problem(classes, roots), tuple(tuple(places) for places in self.places))
+        return PlacedProblem(Problem(classes, roots), tuple(tuple(places) for places in self.places))
 
     def _add_candidate(self, place: Place, node: ENode, cost: float) -> None:
         plain = tuple(self._plain(child) for child in node.children)
@@ -231,7 +234,7 @@ def layout_problem(
     blocked: Blocked,
     fused: frozenset[str],
     reorder_cost: Callable[[TensorType], float],
-) -> LayoutProblem | None:
+) -> PlacedProblem | None:
     """The extraction problem in which a change of layout has a cost; None if nothing runs in blocks, or too much may.
 
     `fused` are the operators that run in the kernel of a convolution before them.

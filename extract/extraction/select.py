@@ -27,6 +27,7 @@ from .problem import Candidate, ExtractionError, Problem, Solution
 from .quantised import find_computed_addends, find_unsigned_twins
 from .sizes import Types
 from .solve import solve
+from .units import unit_problem
 
 _FREE = frozenset({"Var", "Absent", "Out"})
 _STORED = frozenset({"Weight", "Full"})
@@ -124,8 +125,21 @@ class _NodeCosts:
     def _is_refused(self, owner: int, node: ENode) -> bool:
         """Whether the runtime does not compute it as well, or not the same, as what it stands for."""
         quantised, type_ = self.criteria.runtime.quantised, self.egraph.classes[owner].type
-        is_whole = node.op in quantised.whole and type_ is not None and type_.dtype in QUANTIZED
-        return is_whole or node.op in quantised.products or (self.criteria.saturates and node in self.unsigned)
+        dtype = "" if type_ is None else type_.dtype
+        if node.op in quantised.products or (self.criteria.saturates and node in self.unsigned):
+            return True
+        if node.op in CONVERSIONS:
+            return bool(quantised.products) and self._is_for_kernels(node, dtype)
+        is_parting = node.op in quantised.whole or (dtype == "int8" and node.op in RESHAPES | quantised.moving)
+        return is_parting and dtype in QUANTIZED and not self.egraph.classes[owner].constant
+
+    def _is_for_kernels(self, node: ENode, dtype: str) -> bool:
+        """Whether a conversion has a form of which only compiled kernels take advantage: a factor in the place of the
+        scale, or a sign of its own."""
+        if node.op == "QuantizeLinear":
+            return dtype == "int8" or node.children[1] == self.egraph.absent
+        source = self.egraph.classes[node.children[0]]
+        return not source.constant and source.type is not None and source.type.dtype == "int8"
 
     def candidates_of(self, owner: int, node: ENode) -> list[tuple[ENode, float]]:
         """An e-node of a class with its cost; none if it cannot be written."""
@@ -139,16 +153,10 @@ class _NodeCosts:
         for anchor, shares in self.fused.items():
             if node.op in shares and any(n.op == anchor for n in self.egraph.classes[node.children[0]].nodes):
                 return shares[node.op]
-        quantised = self.criteria.runtime.quantised
-        sign = quantised.unsigned if node in self.unsigned else 1.0
-        if node.op in CONVERSIONS:
+        if node.op == "DequantizeLinear" and self.criteria.runtime.quantised.products:
             is_moved = any(n.op in RESHAPES for n in self.egraph.classes[node.children[0]].nodes)
-            is_last = node.op == "DequantizeLinear" and is_moved and quantised.products
-            return sign * (_NEXT_TO_READER if is_last else 1.0)
-        return quantised.share if node.op in quantised.operators and self._is_dequantised(node.children[0]) else 1.0
-
-    def _is_dequantised(self, owner: int) -> bool:
-        return any(node.op == "DequantizeLinear" for node in self.egraph.classes[owner].nodes)
+            return _NEXT_TO_READER if is_moved else 1.0
+        return 1.0
 
     def cost(self, owner: int, node: ENode) -> float | None:
         """The cost of an e-node; None if it cannot be written at this opset."""
@@ -212,14 +220,15 @@ class _Search:
 
     def solve(self, rows: Sequence[Row], deadline: float, method: Extraction) -> tuple[dict[int, ENode], Solution]:
         """The cheapest choice from rows of candidates, one row for each class."""
-        layouts, criteria = None, self.node_costs.criteria
-        if (blocked := criteria.runtime.blocked) is not None:
+        criteria = self.node_costs.criteria
+        placed = unit_problem(self.egraph, rows, criteria.runtime.quantised)
+        if placed is None and (blocked := criteria.runtime.blocked) is not None:
             fused = frozenset(criteria.runtime.operators_fused_into("Conv"))
             copy = criteria.copy
-            layouts = layout_problem(self.egraph, rows, self.types, blocked, fused, lambda t: blocked.reorder * copy(t))
-        if layouts is not None:
-            solution = solve(layouts.problem, time_limit=seconds_left(deadline), method=method)
-            choice = layouts.choose(rows, self.egraph.roots, solution.choice)
+            placed = layout_problem(self.egraph, rows, self.types, blocked, fused, lambda t: blocked.reorder * copy(t))
+        if placed is not None:
+            solution = solve(placed.problem, time_limit=seconds_left(deadline), method=method)
+            choice = placed.choose(rows, self.egraph.roots, solution.choice)
             if choice is not None:
                 return choice, solution
         classes = tuple(tuple(Candidate(p, node.children) for node, p in row) for row in rows)

@@ -116,17 +116,28 @@ def test_a_fused_operator_runs_in_the_kernel_before_it(anchor: str, operator: st
     assert {kernel for kernel in made if not kernel.startswith("Reorder")} == {f"{anchor}+{operator}", "Abs"}
 
 
-@pytest.mark.parametrize("operator", sorted(RUNTIME.quantised.operators))
+UNITS = sorted({*RUNTIME.quantised.units, *(each.operator for each in RUNTIME.quantised.apart)})
+
+
+@pytest.mark.parametrize("operator", UNITS)
 def test_an_operator_between_quantised_tensors_runs_on_integers(operator: str) -> None:
-    operands = ["a", "a"] if operator in ("Add", "Mul") else ["a"]
-    attributes = {"kernel_shape": [2, 2]} if operator == "AveragePool" else {}
-    nodes = [
-        node("DequantizeLinear", ["x", "scale", "zero"], "a"), node(operator, operands, "y", **attributes),
-        node("QuantizeLinear", ["y", "scale", "zero"], "q"), node("DequantizeLinear", ["q", "scale", "zero"], "z"),
-    ]  # fmt: skip
+    nodes, operands = [node("DequantizeLinear", ["x", "scale", "zero"], "a")], ["a"]
+    shape = [32, 32] if operator in ("MatMul", "Gemm") else IMAGE
     weights = {"scale": np.asarray(0.05, np.float32), "zero": np.asarray(3, np.uint8)}
-    image = helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, IMAGE)
-    assert set(runtime_kernels(model(nodes, [image], ["z"], weights, 14))) == {f"QLinear{operator}", "DequantizeLinear"}
+    if operator in RUNTIME.quantised.weighted:
+        weights |= {"w": np.ones((32, 32) if len(shape) == 2 else (32, 32, 1, 1), np.uint8)}
+        nodes, operands = [*nodes, node("DequantizeLinear", ["w", "scale", "zero"], "b")], ["a", "b"]
+    elif operator in ("Add", "Mul", "Concat"):
+        operands = ["a", "a"]
+    attributes: dict[str, Any] = {"kernel_shape": [2, 2]} if operator == "AveragePool" else {}
+    attributes |= {"axis": 1} if operator == "Concat" else {}
+    nodes += [
+        node(operator, operands, "y", **attributes), node("QuantizeLinear", ["y", "scale", "zero"], "q"),
+        node("DequantizeLinear", ["q", "scale", "zero"], "z"),
+    ]  # fmt: skip
+    image = helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, shape)
+    made = set(runtime_kernels(model(nodes, [image], ["z"], weights, 14))) - {"Transpose"}
+    assert made == {"QGemm" if operator == "Gemm" else f"QLinear{operator}", "DequantizeLinear"}
 
 
 @pytest.mark.parametrize(("spelling", "opset"), SPELLINGS, ids=lambda each: getattr(each, "operator", each))

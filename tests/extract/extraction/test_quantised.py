@@ -13,6 +13,8 @@ import eqfuse
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.extraction.quantised import have_wide_pairs
 
+from ...runtime_kernels import runtime_kernels
+
 Array = np.ndarray[Any, Any]
 
 
@@ -144,6 +146,58 @@ def test_a_concat_stays_between_the_conversions_with_which_it_is_one_kernel() ->
     makers = {name: node for node in result.graph.node for name in node.output}
     (joined,) = (node for node in result.graph.node if node.op_type == "Concat")
     assert {makers[name].op_type for name in joined.input} == {"DequantizeLinear"}
+
+
+def small_model(parts: list[onnx.NodeProto | onnx.TensorProto], shapes: dict[str, list[int]]) -> onnx.ModelProto:
+    """The model of nodes and constants, from x to y."""
+    nodes = [part for part in parts if isinstance(part, onnx.NodeProto)]
+    constants = [part for part in parts if isinstance(part, onnx.TensorProto)]
+    given, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items())
+    graph = helper.make_graph(nodes, "small", [given], [made], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_a_gather_stays_behind_the_sum_that_is_one_kernel_with_its_conversions() -> None:
+    """Moved before the sum, it would part both conversions from it: a few floats less, and three kernels more."""
+    rows = numpy_helper.from_array(np.arange(6), "rows")
+    addend = np.random.default_rng(0).integers(0, 255, 64).astype(np.uint8)
+    parts = [
+        *rounded("x", "a", 3),
+        *dequantised("b", addend.view(np.int8)),
+        helper.make_node("Add", ["a", "b"], ["c"]),
+        *rounded("c", "d", 5),
+        rows,
+        helper.make_node("Gather", ["d", "rows"], ["y"]),
+    ]
+    model = small_model(parts, {"x": [7, 64], "y": [6, 64]})
+    made = runtime_kernels(eqfuse.optimize(model))
+    assert made["QLinearAdd"] == 1
+
+
+@pytest.mark.parametrize(("scale", "expected"), [(0.3, "Softmax"), (0.4, "QLinearSoftmax")])
+def test_a_softmax_of_near_numbers_runs_on_numbers(scale: float, expected: str) -> None:
+    parts = [
+        *rounded("x", "a", 3, scale),
+        helper.make_node("Softmax", ["a"], ["b"]),
+        *rounded("b", "y", -128, 1 / 256),
+    ]
+    model = small_model(parts, {"x": [4, 64], "y": [4, 64]})
+    result = eqfuse.optimize(model)
+    assert expected in runtime_kernels(result)
+    again = eqfuse.optimize(result)
+    assert [node.op_type for node in again.graph.node] == [node.op_type for node in result.graph.node]
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(0.5, 0), (0.50001, 0), (0.6, 1)])
+def test_a_factor_that_the_scales_undo_vanishes(factor: float, expected: int) -> None:
+    parts = [
+        *rounded("x", "a", 3, 0.02),
+        numpy_helper.from_array(np.asarray(factor, np.float32), "factor"),
+        helper.make_node("Mul", ["a", "factor"], ["b"]),
+        *rounded("b", "y", 3, 0.01),
+    ]
+    result = eqfuse.optimize(small_model(parts, {"x": [4, 64], "y": [4, 64]}))
+    assert [node.op_type for node in result.graph.node].count("QuantizeLinear") == 1 + expected
 
 
 @pytest.mark.parametrize(("largest", "expected"), [(64, False), (65, True), (128, True)])
