@@ -21,12 +21,15 @@ from .device_file import (
     parse_device_file,
     read_device_file,
 )
+from .dsa_device import DsaDevice, load_dsa_device, single_cluster
 
 DIRECTORY = Path(__file__).parent / "devices"
 WORD = 4
 """Bytes of a word: the products of two words of bytes are added up by one instruction, in each lane of 32 bits."""
 HOST = "host"
 """The name of this machine; its device has no file (see `host.py`)."""
+ACCELERATOR = "dsa-"
+"""The beginning of the names of accelerators, which a simulator executes."""
 
 
 def default_device(cost: str) -> str:
@@ -116,6 +119,33 @@ class Device:
         return self.dram_bandwidth
 
 
+@dataclass(frozen=True, kw_only=True)
+class Accelerator(Device):
+    """A cluster of an accelerator, with its share of DDR, as the costs of operators and kernels see it.
+
+    All its cores run each kernel together. So its caches are the LBs of all of them for activations, and the GB, with
+    the bandwidths of all cores; lanes and clock are those of its vector units.
+    """
+
+    cluster: DsaDevice
+
+    @staticmethod
+    def of(device: DsaDevice) -> Accelerator:
+        """One of its clusters, while the others do the same."""
+        cluster = single_cluster(device)
+        vectors = [unit for unit in cluster.units if unit.kind != "matrix"] or list(cluster.units)
+        lanes = max(unit.operations * cluster.count(unit) for unit in vectors)
+        buffers = (
+            Cache(1, cluster.cores * cluster.activation_buffer, cluster.cores * cluster.local_bandwidth, shared=False),
+            Cache(2, cluster.global_buffer, cluster.global_bandwidth, shared=True),
+        )
+        return Accelerator(
+            name=ACCELERATOR + device.name, cores=1, vector_bits=32 * lanes, fma_ports=1, clock=cluster.clock,
+            caches=buffers, dram_bandwidth=cluster.ddr_bandwidth, launch_overhead=cluster.hoist_latency,
+            view_overhead=0.0, cluster=cluster,
+        )  # fmt: skip
+
+
 def device_names() -> list[str]:
     """The devices that come with the project, sorted, and the host."""
     return sorted([HOST, *(p.stem for p in DIRECTORY.glob("*.toml"))])
@@ -125,6 +155,8 @@ def load_device(name_or_path: str | Path) -> Device:
     """The device of that name, or of that file when the text ends in ``.toml``. Raises DeviceError."""
     if str(name_or_path) == HOST:
         return host_device()
+    if str(name_or_path).startswith(ACCELERATOR):
+        return Accelerator.of(load_dsa_device(str(name_or_path).removeprefix(ACCELERATOR)))
     return _load(device_path(name_or_path, DIRECTORY).absolute(), str(name_or_path))  # the working folder may change
 
 

@@ -14,7 +14,8 @@ from ..ir.operators import POOLS, PRODUCTS, RECURRENT
 from ..ir.operators.linear import depth, is_convolution
 from ..ir.operators.pooling import window_size
 from ..ir.operators.quantization import INTEGER_PRODUCTS
-from .device import WORD, Device
+from .accelerator import unit_seconds
+from .device import WORD, Accelerator, Device
 from .register_tiles import LATENCY, least_tile_cycles
 from .roofline import compute_seconds, copy_seconds, is_depthwise
 
@@ -75,12 +76,16 @@ def moving_seconds(size: int, device: Device) -> float:
 
 
 def call_seconds(device: Device) -> float:
-    """Seconds of a kernel beside its loops."""
+    """Seconds of a kernel beside its loops; on an accelerator its first weights arrive."""
+    if isinstance(device, Accelerator):
+        return device.launch_overhead
     return CALL_CYCLES / device.clock
 
 
 def scheduled_seconds(operation: Operation, device: Device) -> float:
     """Time of the arithmetic alone in a compiled kernel, without the border of a window (`border_seconds`)."""
+    if isinstance(device, Accelerator):
+        return unit_seconds(operation, device.cluster)
     if operation.op in RECURRENT:
         return _recurrent_seconds(operation, device)
     cycles = None
@@ -123,7 +128,10 @@ def _reduced_row_cycles(operation: Operation, device: Device) -> float | None:
 
 
 def run_seconds(operation: Operation, device: Device) -> float:
-    """Time of a data movement in a compiled kernel beyond its bytes."""
+    """Time of a data movement in a compiled kernel beyond its bytes; none on an accelerator, whose transfers take the
+    bytes in any order."""
+    if isinstance(device, Accelerator):
+        return 0.0
     return _RUN_SHARE * copy_seconds(operation, device)
 
 
@@ -191,7 +199,7 @@ def border_seconds(operation: Operation, device: Device) -> float:
     """Time to surround the operand of a window over single channels with a border, if the kernel copies it."""
     maps, pads = operation.operand(0).dimensions, operation.integers("pads")
     axes = len(maps) - 2
-    if axes < 1 or not any(pads):
+    if axes < 1 or not any(pads) or isinstance(device, Accelerator):
         return 0.0
     places = maps[0] * prod(side + sum(pads[axis::axes]) for axis, side in enumerate(maps[2:]))
     return _COPY_CYCLES * places * ceil(maps[1] / device.lanes) / device.clock

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import onnx
 
 from eqfuse.benchmarks.accelerators.graphturbo import TABLE2
+from eqfuse.costmodels.device import ACCELERATOR
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.driver.compiler.accelerator import AcceleratorKernels
 from eqfuse.driver.compiler.compilation import kernels_of
@@ -85,21 +86,23 @@ class OptimisedNetwork:
     layers: tuple[Layer, ...]
 
 
-def optimised(model: onnx.ModelProto) -> OptimisedNetwork:
-    """By eqfuse's own pipeline; without verification, for its speed: values play no role here."""
-    options = Options(verify=False, partition=PARTITION, intensive=False)
+def optimised(model: onnx.ModelProto, device: str) -> OptimisedNetwork:
+    """By eqfuse's own pipeline and the device's own costs; without verification, for its speed: values play no role
+    here."""
+    options = Options(verify=False, partition=PARTITION, intensive=False, device=ACCELERATOR + device)
     return OptimisedNetwork(*kernels_of(optimize_model(model, None, options, lowering=AcceleratorKernels())))
 
 
-def cached(label: str, folder: Path) -> OptimisedNetwork:
-    """The model of that label for GraphTurbo's number of samples; made where the folder does not have it.
+def cached(label: str, device: str, folder: Path) -> OptimisedNetwork:
+    """The model of that label for GraphTurbo's number of samples, as the costs of a device leave it; made where the
+    folder does not have it.
 
     Weights are not kept: schedules depend on shapes alone.
     """
     configuration = TABLE2[label]
-    path = folder / f"{label}_{configuration.graphturbo}.json"
+    path = folder / f"{label}_{configuration.graphturbo}_{Path(device).stem}.json"
     if not path.is_file():
-        _store(path, optimised(configuration.build(configuration.graphturbo)))
+        _store(path, optimised(configuration.build(configuration.graphturbo), device))
     data = json.loads(path.read_text(encoding="utf-8"))
     return OptimisedNetwork(graph_of(data["graph"]), tuple(map(tuple, data["layers"])))
 
@@ -163,7 +166,7 @@ def main() -> None:
     parser.add_argument("--validate", action="store_true", help="check that the program keeps to the device's rules")
     given = parser.parse_args()
     try:
-        found = cached(given.label, given.cache)
+        found = cached(given.label, given.device, given.cache)
         if given.variant:
             samples = given.samples or TABLE2[given.label].graphturbo
             device = load_dsa_device(given.device)

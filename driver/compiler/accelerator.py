@@ -31,7 +31,7 @@ def accelerator_for(target: str, options: Options, wanted: AcceleratorOptions) -
         raise OptionError("domains", "a program for an accelerator has operators of ONNX only")
     if options.verify:
         check_linker()
-    choices = Choices(VARIANTS[wanted.variant], wanted.order, wanted.per_cluster)
+    choices = Choices(VARIANTS[wanted.variant], wanted.order, wanted.per_cluster, wanted.up_sampling)
     return Accelerator(Demands(accelerator_of(target), wanted.batch, wanted.floats, choices))
 
 
@@ -67,7 +67,7 @@ class Accelerator:
         return {**asdict(self.demands), "machine": platform.machine()}
 
     def check(self, compilation: Compilation) -> None:
-        """Raises LoweringError for dynamic dimensions of inputs; `accelerator_for` checked the options."""
+        """Raises LoweringError for dimensions of inputs that have no name; `accelerator_for` checked the options."""
         require_fixed(compilation.ports)
 
     def prepare(self, options: Options) -> None:

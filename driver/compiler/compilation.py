@@ -25,7 +25,7 @@ from ...extract.partition.annotations.local_functions import inline_functions
 from ...extract.partition.groups import unfused
 from ...extract.partition.operator_graph import operator_graph
 from ...ir.graph import OperatorGraph
-from ...ir.operation import NO_SIZES
+from ...ir.operation import NO_SIZES, assume_sizes
 from ...lowering.base.interface import inputs_of, read_samples, require_tensors
 from ...lowering.base.ports import Port
 from ...lowering.bundle import bundle, cache
@@ -140,6 +140,18 @@ class Compilation:
         if len(self.free) < _FEWEST_SUMMED or options.sizes.typical or not options.verify:
             return typical
         return fit_to_original(self.model.source, self.ports, typical, options.seed, options.verification_seconds)
+
+    def with_fixed_sizes(self) -> Compilation:
+        """The same for inputs of fixed shapes: each dynamic dimension has the size that is optimised for."""
+        if not self.free:
+            return self
+        sizes = self.fit_sizes({**assume_sizes(port.shape for port in self.ports), **self.options.sizes.typical})
+        shapes = {port.name: port.shape_for(sizes) for port in self.ports if not port.is_static}
+        self.clock.tell("read", ", ".join(f"{name}: {list(shape)}" for name, shape in shapes.items()))
+        model = override_shapes(self.model, shapes)
+        given = {**self.options.input_shapes, **shapes}
+        options = replace(self.options, input_shapes=given, typical=(), range=())  # the shapes have them
+        return replace(self, model=model, ports=inputs_of(model), options=options)
 
     def kernels_of(self, result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
         """The graph of a result, with sizes that it runs on, and its kernels: see the function of this name."""

@@ -36,6 +36,8 @@ def compile_model(source: Any, output: Path, wanted: CompileOptions, observer: O
     with custom_operators(options.custom_ops):
         with clock.phase("read"):
             compilation = Compilation.of(read(source), options, clock, batch)
+            if not isinstance(backend, Processor):
+                compilation = compilation.with_fixed_sizes()
         backend.check(compilation)
         if isinstance(backend, Processor) and tuning is not None:
             backend.check_search(tuning)
@@ -86,7 +88,7 @@ def _choose_back_end(wanted: CompileOptions) -> tuple[BackEnd, Options, tuple[in
         raise OptionError("format", f"is for processors, and the target is {target}")
     if wanted.tuning is not None:
         raise OptionError("tuning", f"only schedules of processors are tuned, and the target is {target}")
-    return accelerator, replace(options, intensive=False), ()  # an instance of a layer has one anchor op
+    return accelerator, replace(options, device=target, intensive=False), ()  # an instance of a layer has one anchor op
 
 
 def _with_batch(accelerator: AcceleratorOptions, batch: Sequence[int]) -> AcceleratorOptions:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ...engine.choices import PartitionMethod
-from ...lowering.base.choices import Floats, OrderName, VariantName
+from ...lowering.base.choices import Floats, OrderName, UpSampling, VariantName
 from ...lowering.base.target import check_target, is_accelerator, is_library
 from ...lowering.tuning.settings import Settings
 from ...support.errors import UsageError
@@ -30,6 +30,10 @@ class AcceleratorOptions(CheckedOptions):
     )  # fmt: skip
     variant: VariantName = option("full", "full, graphturbo, or one of the steps towards it")
     order: OrderName | None = option(None, "how to order instances (default: as the variant does)")
+    up_sampling: UpSampling = option(
+        "detect", "where a stage need not be split as finely as the larger one that follows: where the network samples "
+        "up, everywhere, or nowhere",
+    )  # fmt: skip
     per_cluster: PositiveInteger | None = option(None, "samples in one run of a cluster (default: the fastest number)")
 
 
@@ -66,8 +70,9 @@ class CompileOptions(Options):
         metavar="SECONDS",
     )
     accelerator: Converted[AcceleratorOptions | Mapping[str, Any] | None, AcceleratorOptions | None] = option(
-        None, "for a target dsa-NAME: a mapping with `batch`, `floats`, `variant`, `order` and `per_cluster`"
-    )
+        None, "for a target dsa-NAME: a mapping with `batch`, `floats`, `variant`, `order`, `up_sampling` and "
+        "`per_cluster`",
+    )  # fmt: skip
     tuning: Converted[Settings | Mapping[str, Any] | None, Settings | None] = option(
         None, "search for schedules: a mapping with at least `trials`, or lowering.tuning.settings.Settings"
     )

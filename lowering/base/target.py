@@ -18,7 +18,7 @@ from typing import Any
 
 from archspec.cpu import TARGETS
 
-from ...costmodels.device import HOST, Device, device_names, load_device
+from ...costmodels.device import ACCELERATOR, HOST, Device, device_names, load_device
 from ...costmodels.dsa_device import DsaDevice, dsa_device_names, load_dsa_device
 from ...support.errors import UsageError
 from ...support.processor import X86, processor_features, processor_level
@@ -108,10 +108,6 @@ def _spellings() -> dict[str, str]:
 
 def _letters(name: str) -> str:
     return "".join(letter for letter in name if letter.isalnum())
-
-
-ACCELERATOR = "dsa-"
-"""What the names of targets begin with that a simulator executes."""
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ class CompiledNetwork:
         """Compare the program in a folder with the original model; the verdict in one line.
 
         `tolerances` are absolute and relative, None for those of the type. Raises VerificationError if the two differ,
-        or cannot be compared within the limit in seconds.
+        cannot be compared within the limit in seconds, or if no output changes with the inputs.
         """
         from ...engine.verification import require_comparison, require_verdict
         from ...engine.verification.runs.source import model_file
@@ -158,6 +158,8 @@ class CompiledNetwork:
             with require_verdict(model.label):
                 answer = call_for_verdict(seconds, verify_program, original, loaded, demand)
                 verification = require_comparison(answer)
+                if verification.status == "not verifiable":  # other inputs, smaller and larger ones, were tried
+                    raise VerificationError(f"no input shows whether the program is right: {verification.reason}")
         if verification.status == "failed":
             raise VerificationError(
                 f"{model.label}: the program differs from the original: {verification.summary}; nothing was written"

@@ -247,7 +247,7 @@ def classifier(batch: int) -> onnx.ModelProto:
 
 @pytest.fixture(scope="module")
 def network() -> OptimisedNetwork:
-    return optimised(classifier(4))
+    return optimised(classifier(4), "stcp920-1mb")
 
 
 def test_layers_are_the_fused_ones(network: OptimisedNetwork) -> None:
@@ -280,7 +280,7 @@ def test_optimised_model_is_made_once(tmp_path: Path, monkeypatch: pytest.Monkey
         return classifier(batch)
 
     monkeypatch.setitem(TABLE2, "G", replace(TABLE2["G"], build=build))
-    assert cached("G", tmp_path) == cached("G", tmp_path)
+    assert cached("G", "stcp920", tmp_path) == cached("G", "stcp920", tmp_path)
     assert built == [TABLE2["G"].graphturbo]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ....costmodels.device import Accelerator
 from ....ir.operators import GLOBAL_POOLS, MATRIX_PRODUCTS, POOLS, PRODUCTS, RECURRENT, VIEWS
 from ....ir.operators.linear import is_convolution
 from .operator_set import OperatorSet
@@ -77,7 +78,7 @@ def _product_cost(operators: OperatorSet) -> float:
     """As of any kernel, with the time to write rows of a matrix product elsewhere, element by element."""
     graph, device = operators.graph, operators.device
     (anchor,) = operators.anchors
-    if graph.operators[anchor].op not in MATRIX_PRODUCTS:
+    if isinstance(device, Accelerator) or graph.operators[anchor].op not in MATRIX_PRODUCTS:
         return operators.seconds
     columns = graph.operations[anchor].output.dimensions[-1:]
     cycles = 0.0

@@ -21,7 +21,7 @@ import msgspec
 
 from ....costmodels.dsa_device import DsaDevice, single_cluster
 from ....ir.graph import OperatorGraph
-from ...base.choices import OrderName
+from ...base.choices import OrderName, UpSampling
 from ...base.errors import DsaError
 from ..network.batches import with_batch
 from ..network.deep_products import split_products
@@ -185,6 +185,7 @@ class Choices:
     variant: Variant = FULL
     order: OrderName | None = None
     per_cluster: int | None = None
+    up_sampling: UpSampling = "detect"
 
 
 @dataclass(frozen=True)
@@ -326,6 +327,7 @@ def program_for(
                 network.graph, network.layers, splitting,
                 batch=samples if network.batch not in (None, samples) else None,
                 element_size=network.element_size, order=order, instances=instances,
+                up_sampling=choices.up_sampling,
             ),
             device=cluster,
         )  # fmt: skip

@@ -9,6 +9,7 @@ from math import gcd
 from typing import NamedTuple
 
 from ....costmodels.dsa_device import ComputeUnit, Dataflow, DsaDevice, UnitKind
+from ....costmodels.systolic import Product, best_dataflow
 from ..network.alignment import round_up
 from .instructions import (
     Compute,
@@ -17,13 +18,11 @@ from .instructions import (
     Level,
     Memory,
     Movement,
-    Product,
     ProgramError,
     Region,
     Unit,
     Work,
 )
-from .systolic import best_dataflow
 
 UNIT_KINDS: dict[Unit, UnitKind] = {Unit.MME: "matrix", Unit.VME: "vector_mac", Unit.VECTOR: "vector"}
 

@@ -16,6 +16,7 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
+from ....costmodels.systolic import Product
 from ...base.errors import LoweringError
 
 
@@ -211,20 +212,6 @@ class Operand(_Record, frozen=True):
                 return count
             rows *= extent
         return None
-
-
-class Product(_Record, frozen=True):
-    """`count` matrix products of (m, k) by (k, n)."""
-
-    m: int
-    n: int
-    k: int
-    count: int = 1
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates."""
-        return self.m * self.n * self.k * self.count
 
 
 class Work(_Record, frozen=True):

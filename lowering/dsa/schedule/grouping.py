@@ -8,7 +8,8 @@ How the text is read if it leaves a choice:
 - Levels are compared before factors: what does not fit LB has a larger factor than what does. The result has to fit
   LB, for that is what merging is for.
 - Networks that sample up grow while others shrink. For them rule (i) is turned around (section 3.6), so that a stage is
-  not split as finely as the larger one that follows.
+  not split as finely as the larger one that follows. Many networks do both, one after the other: so the rule is turned
+  around if SG2 samples up what SG1 makes, and only there.
 
 The merging patterns of a graph of sub-graphs (Fig. 4) are straight, diamond and branch. A pattern is given by the nodes
 that become one, in a topological order.
@@ -19,10 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
 from ....extract.partition.groups import partition_of
 from ....support.directed_graphs import immediate_dominators
+from ...base.choices import UpSampling
 from ...base.errors import DsaError
 from ..network.graph import Network
 from ..network.subgraphs import Layer, SubGraph, moved_axis, sub_graph
@@ -31,6 +34,8 @@ from .pieces import probes
 from .split_info import Split, splits_of
 
 Pattern = tuple[int, ...]
+_UP_SAMPLING = frozenset({"Resize", "ConvTranspose", "DepthToSpace"})
+"""Operators that may give a feature map more pixels."""
 _ROOT = -1
 """Stands before all nodes without producers: dominators need one start."""
 
@@ -185,7 +190,7 @@ def _topological_order(network: Network, layers: Sequence[Layer]) -> tuple[Layer
 
 
 def group(
-    network: Network, layers: Sequence[Layer], device: DsaDevice, *, up_sampling: bool = False
+    network: Network, layers: Sequence[Layer], device: DsaDevice, *, up_sampling: UpSampling = "detect"
 ) -> tuple[Group, ...]:
     """Sub-graphs made of layers, in an order in which they can run. Raises DsaError if layers do not fit the graph.
 
@@ -193,11 +198,15 @@ def group(
     """
     grouping = _Grouping(network, _topological_order(network, layers), device)
 
-    def rule_one_holds(parts: Sequence[Rank], merged: Rank) -> bool:
-        first, second = parts
-        return rule_one(first, second, merged, up_sampling)
+    def rule_one_holds(parts: Sequence[Group], ranks: Sequence[Rank], merged: Rank) -> bool:
+        is_turned = samples_up(network, *parts) if up_sampling == "detect" else up_sampling == "everywhere"
+        first, second = ranks
+        return rule_one(first, second, merged, is_turned)
 
-    rules = ((straights, rule_one_holds), (diamonds, rule_two), (branches, rule_one_holds))
+    def rule_two_holds(parts: Sequence[Group], ranks: Sequence[Rank], merged: Rank) -> bool:
+        return rule_two(ranks, merged)
+
+    rules = ((straights, rule_one_holds), (diamonds, rule_two_holds), (branches, rule_one_holds))
     changed = True
     while changed:  # lines 5 to 15: until no pattern can be merged
         changed = False
@@ -207,8 +216,16 @@ def group(
     return tuple(grouping.groups[node] for node in grouping.graph.order())
 
 
-Rule = Callable[[Sequence[Rank], Rank], bool]
-"""Whether sub-graphs of these factors may become one of that factor."""
+def samples_up(network: Network, first: Group, second: Group) -> bool:
+    """Whether the second of two sub-graphs makes a feature map of more pixels than the first, by sampling up."""
+    operators = network.graph.operators
+    ops = {operators[index].op for layer in second.subgraph.layers for index in layer}
+    before, after = (prod(network.shapes[each.subgraph.primary][2:]) for each in (first, second))
+    return after > before and not ops.isdisjoint(_UP_SAMPLING)
+
+
+Rule = Callable[[Sequence[Group], Sequence[Rank], Rank], bool]
+"""Whether sub-graphs, of these factors, may become one of that factor."""
 
 
 class _Grouping:
@@ -252,7 +269,7 @@ class _Grouping:
         whole = self.group_of_parts(parts)
         for option in (option for option in whole.options if option.ops == whole.split.ops):
             ranks = [part.rank(self._axes_of_part(whole.subgraph, option.path, part)) for part in groups]
-            if rule(ranks, option.rank):
+            if rule(groups, ranks, option.rank):
                 return replace(whole, split=option)
         return None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....costmodels.dsa_device import DsaDevice
 from ....ir.graph import OperatorGraph
-from ...base.choices import OrderName
+from ...base.choices import OrderName, UpSampling
 from ...base.errors import DsaError
 from ..network.batches import with_batch
 from ..network.core_factors import Binding
@@ -63,7 +63,7 @@ def schedule(
     batch: int | None = None,
     element_size: int = 2,
     order: OrderName = "better",
-    up_sampling: bool = False,
+    up_sampling: UpSampling = "detect",
     instances: bool = True,
 ) -> Schedule:
     """Schedule `batch` samples (as many as `graph` has if None) on one cluster; floats take `element_size` bytes.

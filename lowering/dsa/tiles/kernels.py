@@ -12,56 +12,22 @@ what follows a product runs along with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
 
 from ....costmodels.dsa_device import DsaDevice
+from ....costmodels.dsa_work import MOVES, product_of, vector_operations
+from ....costmodels.systolic import Product
 from ....ir.graph import Operator, OperatorGraph
 from ....ir.index_maps import Axis, Reduction, loops_of
-from ....ir.operators import PRODUCTS, VIEWS
-from ....ir.operators.linear import is_convolution
 from ..network.boxes import Box
 from ..network.graph import Network
 from ..network.operand_boxes import partial_maps
 from ..program.cost import Cost
-from ..program.instructions import Engine, Product, Unit, Work
+from ..program.instructions import Engine, Unit, Work
 from .local_graph import Tile, local_graph
-
-MOVES = frozenset(
-    {
-        "Transpose", "Slice", "Concat", "Gather", "Split", "Pad", "Expand", "Tile", "DepthToSpace", "SpaceToDepth",
-        "GatherND", "GatherElements", "ScatterND", "ScatterElements", "Cast",
-    }
-)  # fmt: skip
-"""Operators that only move elements: part of how others are read and written, unless there are no others."""
-
-_FACTORS: Mapping[str, int] = {
-    **dict.fromkeys(("Div", "Reciprocal", "Sqrt", "Mod"), 4),
-    **dict.fromkeys(("Exp", "Log", "Sin", "Cos", "Elu", "Celu", "Selu"), 4),
-    **dict.fromkeys(("Tanh", "Erf", "Sigmoid", "Softplus", "Swish", "Tan", "Atan", "Sinh", "Cosh"), 8),
-    **dict.fromkeys(("Gelu", "Mish", "Pow", "Asin", "Acos", "Asinh", "Acosh", "Atanh"), 12),
-    **dict.fromkeys(("HardSwish", "HardSigmoid", "Softsign", "Clip", "ThresholdedRelu", "BatchNormalization"), 2),
-}
-"""Vector operations per element made, 1 if not listed. A division or root is a first estimate and three steps of
-refinement, an exponential or logarithm a polynomial of degree four, a Tanh or Erf both of these, a Gelu more of them.
-"""
-_PER_INPUT: Mapping[str, int] = {
-    "Softmax": 8,
-    "LogSoftmax": 7,
-    "Hardmax": 3,
-    "LayerNormalization": 7,
-    "InstanceNormalization": 7,
-    "GroupNormalization": 7,
-    "RMSNormalization": 4,
-    "LRN": 16,
-    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceSumSquare"), 2),
-    "ReduceLogSumExp": 6,
-}
-"""Vector operations per element read: a Softmax takes the largest (1), a difference (1), an exponential (4), a sum (1)
-and a product (1); a normalisation two sums with their differences and squares (4) and scales and shifts (3).
-"""
 
 
 def work_of(graph: OperatorGraph, device: DsaDevice) -> tuple[Work, ...]:
@@ -73,13 +39,13 @@ def work_of(graph: OperatorGraph, device: DsaDevice) -> tuple[Work, ...]:
     """
     units = _Units(device)
     products, multiplied, elements = [], 0, 0
-    for operator in graph.operators:
-        product = product_of(graph, operator)
+    for operator, operation in zip(graph.operators, graph.operations, strict=True):
+        product = None if operator.is_opaque else product_of(operation)
         if product is not None and units.suits(product):
             products.append(product)
         elif product is not None:
             multiplied += product.macs
-        elements += vector_operations(graph, operator)
+        elements += vector_operations(operation)
     if not (products or multiplied or elements):
         elements = sum(_elements(graph, o.outputs) for o in graph.operators if o.op in MOVES)
     return units.work(tuple(products), multiplied, elements)
@@ -120,99 +86,8 @@ class _Units:
         return tuple(found) or (Work(next(iter(present), Unit.VECTOR)),)
 
 
-def product_of(graph: OperatorGraph, operator: Operator) -> Product | None:
-    """The matrix product that an operator is; None if it is none."""
-    if operator.op not in PRODUCTS or operator.is_opaque:
-        return None
-    left, right = (_shape(graph, operator.inputs[n]) for n in (0, 1))
-    result = _shape(graph, operator.outputs[0])
-    if is_convolution(operator.op):
-        group = _integer(operator, "group", 1)
-        return Product(result[0] * prod(result[2:]), right[0] // group, prod(right[1:]), group)
-    if operator.op == "ConvTranspose":
-        group = _integer(operator, "group", 1)
-        return Product(left[0] * prod(left[2:]), prod(right[1:]), right[0] // group, group)
-    if operator.op == "Gemm":
-        return Product(result[0], result[1], left[0] if _integer(operator, "transA", 0) else left[1])
-    return _matmul(left, right)
-
-
-def _matmul(left: tuple[int, ...], right: tuple[int, ...]) -> Product:
-    """All rows are of one product if they share the right operand."""
-    left = left if len(left) > 1 else (1, *left)
-    right = right if len(right) > 1 else (*right, 1)
-    rows, columns, depth = left[-2], right[-1], left[-1]
-    shared = prod(right[:-2]) == 1
-    batch = prod(left[:-2]) if shared else prod(_broadcast(left[:-2], right[:-2]))
-    return Product(batch * rows, columns, depth) if shared else Product(rows, columns, depth, batch)
-
-
-def _broadcast(first: tuple[int, ...], second: tuple[int, ...]) -> Iterable[int]:
-    rank = max(len(first), len(second))
-    pairs = zip((1,) * (rank - len(first)) + first, (1,) * (rank - len(second)) + second, strict=True)
-    return (max(a, b) for a, b in pairs)
-
-
-def vector_operations(graph: OperatorGraph, operator: Operator) -> int:
-    """Element operations of an operator, beside what it multiplies; moving elements counts nothing here."""
-    op = operator.op
-    made = _elements(graph, operator.outputs[:1])
-    if op in VIEWS or op in MOVES or op == "Dropout":
-        return 0
-    if op in PRODUCTS:
-        return _epilogue(operator) * made
-    if op in _SPECIAL:
-        return _SPECIAL[op](graph, operator, made)
-    if op in _PER_INPUT or op.startswith(("Reduce", "Arg", "Global")) or op == "CumSum":
-        return _PER_INPUT.get(op, 1) * _elements(graph, operator.inputs[:1])
-    return _FACTORS.get(op, 1) * made
-
-
-def _epilogue(operator: Operator) -> int:
-    """A bias, a factor."""
-    has_bias = len(operator.inputs) > 2 and operator.inputs[2] is not None
-    return int(has_bias) + int(operator.attributes.get("alpha", 1.0) != 1.0)
-
-
-def _pool(graph: OperatorGraph, operator: Operator, made: int) -> int:
-    kernel = operator.attributes.get("kernel_shape", ())
-    window = prod(kernel) if isinstance(kernel, tuple) else 1
-    return made * (window + (operator.op == "AveragePool"))
-
-
-_TAPS = {"linear": 2, "cubic": 4}
-
-
-def _resize(graph: OperatorGraph, operator: Operator, made: int) -> int:
-    """A multiplication and an addition for each element that one shows."""
-    before, after = _shape(graph, operator.inputs[0]), _shape(graph, operator.outputs[0])
-    taps = _TAPS.get(str(operator.attributes.get("mode", "nearest")), 0)
-    return made * max(1, 2 * taps ** sum(n != m for n, m in zip(before, after, strict=True)) if taps else 1)
-
-
-def _fold(graph: OperatorGraph, operator: Operator, made: int) -> int:
-    """Several operands, two at a time."""
-    return made * max(1, len(operator.inputs) - 1)
-
-
-_SPECIAL: Mapping[str, Callable[[OperatorGraph, Operator, int], int]] = {
-    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
-    **dict.fromkeys(("Sum", "Mean", "Min", "Max"), _fold),
-    "Resize": _resize,
-}
-
-
-def _shape(graph: OperatorGraph, value: int | None) -> tuple[int, ...]:
-    return () if value is None else graph.values[value].extent.dimensions
-
-
-def _elements(graph: OperatorGraph, values: Iterable[int | None]) -> int:
-    return sum(prod(_shape(graph, value)) for value in values)
-
-
-def _integer(operator: Operator, name: str, default: int) -> int:
-    found = operator.attributes.get(name, default)
-    return found if isinstance(found, int) else default
+def _elements(graph: OperatorGraph, values: Iterable[int]) -> int:
+    return sum(prod(graph.values[value].extent.dimensions) for value in values)
 
 
 Parts = tuple[tuple[int, Box], ...]

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from eqfuse.costmodels.dsa_device import ComputeUnit, DsaDevice
+from eqfuse.costmodels.systolic import Product
 from eqfuse.lowering.dsa.program.instructions import (
     DDR,
     Buffer,
@@ -19,7 +20,6 @@ from eqfuse.lowering.dsa.program.instructions import (
     Kernel,
     Memory,
     Operand,
-    Product,
     Program,
     Region,
     Role,

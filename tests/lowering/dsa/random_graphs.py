@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.dsa_device import DsaDevice
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.lowering.base.choices import UpSampling
 
 from .graphs import Builder, accelerator
 
-Case = tuple[OperatorGraph, list[tuple[int, ...]], DsaDevice, bool]
+Case = tuple[OperatorGraph, list[tuple[int, ...]], DsaDevice, UpSampling]
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """A network, its layers, an accelerator, and whether it samples up."""
+    """A network, its layers, an accelerator, and where rule (i) is turned around."""
     builder = Builder()
     batch, channels, side = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([2, 4])), 8
     maps = [builder.value((batch, channels, side, side))]
@@ -28,7 +31,7 @@ def cases(draw: st.DrawFn) -> Case:
         draw(st.sampled_from([1, 4, 8, 9])),
         global_buffer=draw(st.sampled_from([1024, 1 << 20])),
     )
-    return builder.graph(*ends, *inner), builder.layers, device, draw(st.booleans())
+    return builder.graph(*ends, *inner), builder.layers, device, draw(st.sampled_from(get_args(UpSampling)))
 
 
 def _step(draw: st.DrawFn, builder: Builder, maps: list[int]) -> list[int]:

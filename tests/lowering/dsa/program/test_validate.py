@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from eqfuse.costmodels.dsa_device import DsaDevice
+from eqfuse.costmodels.systolic import Product
 from eqfuse.lowering.dsa.program.instructions import (
     DDR,
     Barrier,
@@ -16,7 +17,6 @@ from eqfuse.lowering.dsa.program.instructions import (
     Compute,
     Engine,
     Instruction,
-    Product,
     Program,
     ProgramError,
     Region,

@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from eqfuse.lowering.dsa.program.instructions import Product, Program, Unit, Work
+from eqfuse.costmodels.systolic import Product
+from eqfuse.lowering.dsa.program.instructions import Program, Unit, Work
 from eqfuse.lowering.dsa.report.timeline_svg import COLOURS, timeline_svg
 from eqfuse.lowering.dsa.report.trace import trace_events, trace_json
 from eqfuse.lowering.dsa.simulate.timing import Timeline, simulate_time

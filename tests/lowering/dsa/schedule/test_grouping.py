@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.costmodels.dsa_device import load_dsa_device
+from eqfuse.lowering.base.choices import UpSampling
 from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.program.instructions import Level
@@ -123,10 +124,24 @@ def doubling_stages() -> tuple[Builder, int]:
 def test_small_stages_are_not_split_like_the_large_ones_that_follow() -> None:
     builder, result = doubling_stages()
     network, device = Network(builder.graph(result)), accelerator(2 * 8 * 16 * 16 * 8)
-    plain = group(network, builder.layers, device)
-    up = group(network, builder.layers, device, up_sampling=True)
+    plain = group(network, builder.layers, device, up_sampling="nowhere")
+    up = group(network, builder.layers, device, up_sampling="everywhere")
     assert [g.split.factor for g in plain] == [8]
     assert [g.split.factor for g in up] == [1, 2, 8]
+
+
+def test_the_part_of_a_network_that_samples_up_is_detected() -> None:
+    """Stages halve the maps, others double them again: the rule is turned around for the latter alone."""
+    builder, middle = halving_stages()
+    small = builder.relu(builder.conv(middle, 8, kernel=1))
+    result = builder.relu(builder.resize(builder.relu(builder.resize(small, 2), joined=True), 2), joined=True)
+    network, device = Network(builder.graph(result)), accelerator(HALVING_LOCAL_BYTES)
+
+    def factors(up_sampling: UpSampling) -> list[int]:
+        return [g.split.factor for g in group(network, builder.layers, device, up_sampling=up_sampling)]
+
+    assert factors("detect") == [8, 4, 2, 1, 2, 8]
+    assert factors("everywhere") == factors("nowhere") == [8]
 
 
 def test_layers_that_are_no_partition_are_refused() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from eqfuse.costmodels.dsa_device import ComputeUnit, Dataflow, DsaDevice, load_dsa_device, single_cluster
+from eqfuse.costmodels.systolic import Product
 from eqfuse.lowering.dsa.program.cost import Cost
 from eqfuse.lowering.dsa.program.happens_before import predecessors, users
 from eqfuse.lowering.dsa.program.instructions import (
@@ -19,7 +20,6 @@ from eqfuse.lowering.dsa.program.instructions import (
     Compute,
     Instruction,
     Level,
-    Product,
     Program,
     ProgramError,
     Region,

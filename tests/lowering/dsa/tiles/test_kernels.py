@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device
+from eqfuse.costmodels.systolic import Product
 from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.network.boxes import Box, whole
 from eqfuse.lowering.dsa.network.graph import Network
-from eqfuse.lowering.dsa.program.instructions import Product, Unit, Work
+from eqfuse.lowering.dsa.program.instructions import Unit, Work
 from eqfuse.lowering.dsa.tiles.kernels import TileKernels, structure, work_of
 from eqfuse.lowering.dsa.tiles.local_graph import Tile, local_graph
 

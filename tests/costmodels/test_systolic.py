@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.dsa_device import ComputeUnit, Dataflow
-from eqfuse.lowering.dsa.program.instructions import Product
-from eqfuse.lowering.dsa.program.systolic import SystolicArray, best_dataflow
+from eqfuse.costmodels.systolic import Product, SystolicArray, best_dataflow
 
 EXTENTS = st.integers(1, 40)
 SIDES = st.integers(1, 9)

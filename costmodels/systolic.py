@@ -15,8 +15,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....costmodels.dsa_device import ComputeUnit, Dataflow
-from .instructions import Product
+import msgspec
+
+from .dsa_device import ComputeUnit, Dataflow
+
+
+class Product(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """`count` matrix products of (m, k) by (k, n); a part of the files of programs."""
+
+    m: int
+    n: int
+    k: int
+    count: int = 1
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates."""
+        return self.m * self.n * self.k * self.count
 
 
 @dataclass(frozen=True)
