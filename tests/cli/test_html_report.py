@@ -23,6 +23,7 @@ from eqfuse.driver.optimize import Result, optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.support.text import printable
 
+from ..properties import examples
 from .command_line import CommandLine
 
 HOSTILE = "<script>alert(1)</script>"
@@ -179,6 +180,7 @@ def test_a_name_that_is_no_text_is_shown_somehow(plain: tuple[Result, Options]) 
     assert "bad?.onnx" in html_report("bad\udcff.onnx", DATE, *plain)
 
 
+@examples(8)
 @given(st.text())
 def test_embedded_data_cannot_end_their_element(text: str) -> None:
     made = embed_json([text])

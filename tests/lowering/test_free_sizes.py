@@ -20,6 +20,7 @@ import eqfuse
 from eqfuse.lowering.plan.kernel_facts import read_table
 from eqfuse.support.errors import UsageError
 
+from ..properties import examples
 from .free_size_models import detectors, feature_maps, pictures, recurrences, sequences, windows_of_tokens
 from .small_models import Array, graph_of, model, saved, weights
 
@@ -60,6 +61,7 @@ def maps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
 LENGTHS = st.one_of(st.integers(0, 70), st.sampled_from((0, 1, 48, 64)))
 
 
+@examples(8)
 @given(st.integers(0, 3), LENGTHS, LENGTHS, st.integers(0, 9))
 def test_maps_of_any_size(maps: tuple[Run, Run], count: int, height: int, width: int, seed: int) -> None:
     x = np.random.default_rng(seed).standard_normal((count, 3, height, width)).astype(np.float32)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from ...ir.recurrent_calls import RecurrentCall, assert_close, recurrent_calls
+from ...properties import examples
 from ..in_tvm import Call, in_tvm
 
 
-@settings(max_examples=8)
+@examples(3)
 @given(call=recurrent_calls())
 def test_without_a_schedule(call: RecurrentCall) -> None:
     (results,) = in_tvm([Call(call.model, call.feeds)])

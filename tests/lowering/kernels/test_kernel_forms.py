@@ -102,7 +102,7 @@ def check_free(form: FreeForm, data: st.DataObject, examples: int) -> None:
 @settings(max_examples=1, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_rows_of_any_length(name: str, data: st.DataObject) -> None:
-    check_free(FREE[name], data, 20)
+    check_free(FREE[name], data, 8)
 
 
 @pytest.mark.conformance

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.extract.partition.annotations.certificate import certificate_of
@@ -24,10 +24,11 @@ from eqfuse.extract.partition.structure import structure
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.support.bitsets import bits
 
+from ....properties import examples
 from ..dags import Edges, acyclic, edges, graph_of
 from ..graphs import Builder, chain, operator_graphs
 
-FEW = settings(max_examples=25, deadline=None)
+FEW = examples(10)
 
 TRIANGLE: Edges = [[], [0], [0, 1]]
 """AGO's Fig. 9: the first and the last may not be fused without the one between."""

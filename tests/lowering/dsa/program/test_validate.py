@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -29,6 +29,7 @@ from eqfuse.lowering.dsa.program.instructions import (
 )
 from eqfuse.lowering.dsa.program.validate import overlap, problems, validate
 
+from ....properties import examples
 from ..accelerator_programs import (
     CLUSTER_DEVICE,
     DEVICE,
@@ -350,7 +351,7 @@ def right(program: Program) -> bool:
     return True
 
 
-@settings(max_examples=400)
+@examples(100)
 @given(shufflings())
 def test_as_by_brute_force(program: Program) -> None:
     assert (not list(problems(program, DEVICE))) == right(program)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from eqfuse.ir.graph import Value
 from eqfuse.ir.types import TensorType
@@ -16,10 +16,11 @@ from eqfuse.lowering.dsa.schedule.instances import InstanceGraph
 from eqfuse.lowering.dsa.schedule.orders import bfs_order, dfs_order
 from eqfuse.lowering.dsa.schedule.scheduler import Schedule, schedule
 
+from ....properties import examples
 from ..graphs import Builder, accelerator, halving_stages
 from ..random_graphs import Case, cases
 
-PROPERTY = settings(max_examples=25, deadline=None)
+PROPERTY = examples(8)
 
 
 def scheduled(case: Case) -> Schedule:

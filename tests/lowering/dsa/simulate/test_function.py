@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from msgspec.structs import replace
 
 from eqfuse.lowering.dsa.program.instructions import (
@@ -25,6 +25,7 @@ from eqfuse.lowering.dsa.program.validate import problems
 from eqfuse.lowering.dsa.simulate.function import simulate_function
 from eqfuse.lowering.dsa.simulate.timing import simulate_time
 
+from ....properties import examples
 from ..accelerator_programs import (
     DEVICE,
     KERNELS,
@@ -114,7 +115,7 @@ def test_kernels_see_strided_operands() -> None:
     )
 
 
-@settings(max_examples=300)
+@examples(60)
 @given(shufflings())
 def test_what_validates_does_not_depend_on_time(program: Program) -> None:
     if list(problems(program, DEVICE)):

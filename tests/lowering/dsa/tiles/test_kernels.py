@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device
@@ -17,6 +17,7 @@ from eqfuse.lowering.dsa.program.instructions import Unit, Work
 from eqfuse.lowering.dsa.tiles.kernels import TileKernels, structure, work_of
 from eqfuse.lowering.dsa.tiles.local_graph import Tile, local_graph
 
+from ....properties import examples
 from ..graphs import Builder, windows
 from ..random_graphs import cases
 from ..tile_cases import LAYERS, one, tiles
@@ -41,7 +42,7 @@ def rows(sample: int, first: int, last: int) -> Box:
 
 
 @pytest.mark.representatives(14)
-@settings(max_examples=12, deadline=None)
+@examples(4)
 @given(data=st.data())
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_tile_gets_the_kernel_of_its_own_graph(name: str, data: st.DataObject) -> None:
@@ -54,7 +55,7 @@ def test_a_tile_gets_the_kernel_of_its_own_graph(name: str, data: st.DataObject)
         assert structure(kernels.graphs[kernel.name]) == structure(local_graph(network, tile))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(12)
 @given(data=st.data())
 def test_so_do_tiles_of_several_operators(data: st.DataObject) -> None:
     graph, layers, _, _ = data.draw(cases())

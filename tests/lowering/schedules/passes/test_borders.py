@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tvm import te, tirx, topi
 
 from eqfuse.lowering.schedules import mark_constants, schedule
 from eqfuse.lowering.schedules.base.extents import TYPICAL
 
+from ....properties import examples
 from ..functions import ARM, HOST, TARGET, check, of_one
 
 Pads = tuple[int, int, int, int]
@@ -85,7 +86,7 @@ def test_borders_of_other_numbers_than_zero_stay() -> None:
     check(of_one((1, 15, 16, 24), maxima), "channels")
 
 
-@settings(max_examples=5, deadline=None)
+@examples(3)
 @given(
     st.tuples(st.integers(1, 12), st.integers(1, 20), st.integers(2, 40)), st.integers(1, 4), st.integers(1, 2),
     st.tuples(*[st.integers(0, 3)] * 4),

@@ -21,6 +21,7 @@ from eqfuse.lowering.schedules import mark_constants, schedule
 from eqfuse.lowering.schedules.rules.recurrence import list_plans
 
 from ....ir.recurrent_calls import LARGE, Array, RecurrentCall, assert_close, recurrent_calls
+from ....properties import examples
 from ...in_tvm import Call
 
 WEIGHTS = ("w", "r", "b", "p")
@@ -60,7 +61,7 @@ def by_the_table(call: RecurrentCall) -> list[Array]:
     return list(evaluate(call.op, [*operands, *literals]))
 
 
-@settings(max_examples=6, phases=[Phase.explicit, Phase.generate])
+@settings(examples(2), phases=[Phase.explicit, Phase.generate])
 @given(
     call=recurrent_calls(largest=19), device=st.sampled_from(["host", "x86-64-v3"]), threads=st.sampled_from([1, 2]),
     weights=st.sampled_from([WEIGHTS, ()]), is_free=st.booleans(),
@@ -74,7 +75,7 @@ def test_computes_what_onnx_runtime_does(
     assert_close(results, call.in_onnx_runtime())
 
 
-@settings(max_examples=3, phases=[Phase.explicit, Phase.generate])
+@settings(examples(1), phases=[Phase.explicit, Phase.generate])
 @given(call=recurrent_calls(largest=9, dtype="float64"), is_free=st.booleans())
 def test_computes_in_float64(call: RecurrentCall, is_free: bool) -> None:
     results, _ = run(replace(call, weights=("w", "r"), is_free=is_free), "host", 1)

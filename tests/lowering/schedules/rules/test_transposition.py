@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tvm import te, topi
 
@@ -16,6 +16,7 @@ from eqfuse.lowering.schedules.base.draft import Draft
 from eqfuse.lowering.schedules.base.extents import TYPICAL
 from eqfuse.lowering.schedules.rules.transposition import Axis, find_movement
 
+from ....properties import examples
 from ..functions import ARM, HOST, SERVER, Shape, check, execute, of_one
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
@@ -43,7 +44,7 @@ def test_every_element_gets_to_its_place(shape: Shape, axes: tuple[int, ...], de
     check(transpose(shape, axes), "transposition", device)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(4)
 @given(
     st.lists(st.integers(4, 20), min_size=2, max_size=4).flatmap(
         lambda shape: st.tuples(st.just(tuple(shape)), st.permutations(range(len(shape))).map(tuple))
