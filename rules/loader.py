@@ -36,6 +36,17 @@ class RuleSet:
         """Each rule by its ``:name``, and by the two names that egglog reports a birewrite under."""
         return {name: rule for rule in self.rules for name in (rule.name, f"{rule.name}=>", f"{rule.name}<=")}
 
+    @property
+    def parts(self) -> tuple[RuleSet, RuleSet]:
+        """The shipped files with their rules, and the user's."""
+        paths = {file.path for file in shipped_files()}
+
+        def part(is_shipped: bool) -> RuleSet:
+            chosen = (file for file in self.files if (file.path in paths) == is_shipped)
+            return RuleSet(tuple(chosen), tuple(rule for rule in self.rules if (rule.path in paths) == is_shipped))
+
+        return part(True), part(False)
+
     @cached_property
     def program(self) -> str:
         """What egglog reads after `prelude()`: the declarations of all files, then the selected rules."""

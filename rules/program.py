@@ -6,7 +6,7 @@ It is light to import. Only where a program is not kept yet are rule files read,
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -44,9 +44,10 @@ def split_ready(commands: Commands, tables: Collection[str]) -> tuple[list[Comma
 
 @dataclass(frozen=True)
 class Program:
-    """All that egglog reads before the facts of a model."""
+    """All that egglog reads before the facts of a model, and the tables that it declares."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[Command, ...] = ()
+    tables: frozenset[str] = frozenset()
 
     @property
     def text(self) -> str:
@@ -60,27 +61,43 @@ def rule_program(selection: RuleSelection) -> Program:
     Raises RuleError for a file with problems, UsageError for a tag or a domain that does not exist, and egglog's error
     for what only egglog refuses.
     """
-    store = Store.in_cache("programs", _KEPT)
-    key = _key(selection)
-    stored = store.read_bytes(key)
-    if stored is not None:
-        return Program(tuple(Command(text, frozenset(needs)) for text, needs in json.loads(stored)))
+    return _keep(_key(selection), lambda: _build(selection))
+
+
+def _build(selection: RuleSelection) -> Program:
     from .loader import load_selection, prelude  # with the linter and the table of operators, which take a while
 
-    program = Program(tuple(_commands(f"{prelude()}\n{load_selection(selection).program}")))
-    execute(load().EGraph(), program.text)  # once the whole, since later runs load parts
+    shipped, own = load_selection(selection).parts
+    text = f"{prelude()}\n{shipped.program}"
+    if not own.files:
+        return _extend(Program(), text)
+    base = _keep(sha256(text.encode()).hexdigest(), lambda: _extend(Program(), text))
+    return _extend(base, own.program)
+
+
+def _keep(key: str, build: Callable[[], Program]) -> Program:
+    """The program that is kept under a key, or the one that is built and kept now."""
+    store = Store.in_cache("programs", _KEPT)
+    stored = store.read_bytes(key)
+    if stored is not None:
+        rows, tables = json.loads(stored)
+        return Program(tuple(Command(text, frozenset(needs)) for text, needs in rows), frozenset(tables))
+    program = build()
     rows = [(command.text, sorted(command.needs)) for command in program.commands]
-    store.keep_bytes(key, json.dumps(rows).encode())
+    store.keep_bytes(key, json.dumps([rows, sorted(program.tables)]).encode())
     return program
 
 
-def _commands(text: str) -> Iterator[Command]:
+def _extend(program: Program, text: str) -> Program:
+    """A program with further commands, which egglog accepts beside its declarations: later runs load parts only."""
     from .sexpr import read
 
     forms = read(text).forms
-    tables = frozenset(table for form in forms if form.head in DECLARATIONS for table in _declared_names(form))
-    for form in forms:
-        yield Command(text[form.start : form.end], tables & _conditions(form))
+    tables = program.tables.union(*(_declared_names(form) for form in forms if form.head in DECLARATIONS))
+    added = tuple(Command(text[form.start : form.end], tables & _conditions(form)) for form in forms)
+    declarations = tuple(command for command in program.commands if not command.needs)
+    execute(load().EGraph(), Program(declarations + added).text)
+    return Program(program.commands + added, tables)
 
 
 def _declared_names(form: Form) -> set[str]:

@@ -53,7 +53,16 @@ def test_a_file_in_another_folder_makes_the_same_program(tmp_path: Path, cache: 
         folder.mkdir()
         (folder / "own.egg").write_text(RULE, encoding="utf-8")
         assert '"own"' in rule_program(RuleSelection((folder / "own.egg",))).text
-    assert len(list(cache.rglob("programs/*"))) == 1
+    assert len(list(cache.rglob("programs/*"))) == 2  # and that of the shipped rules
+
+
+def test_the_program_of_a_file_is_that_of_the_loader(tmp_path: Path) -> None:
+    path = tmp_path / "own.egg"
+    path.write_text(f"(relation mine (T))\n{RULE}", encoding="utf-8")
+    for only in ((), ("own",)):
+        expected = f"{prelude()}\n{load_rules([path], only=only).program}"
+        found = rule_program(RuleSelection((path,), only=only)).text
+        assert sorted(map(str, read(found).forms)) == sorted(map(str, read(expected).forms))
 
 
 def test_a_file_with_problems_keeps_none(tmp_path: Path, cache: Path) -> None:
