@@ -13,4 +13,4 @@ def examples(number: int) -> settings:
 
     `make conformance` draws as many times more of them as of any other property.
     """
-    return settings(deadline=None, max_examples=number * settings.default.max_examples // _QUICK)
+    return settings(deadline=None, max_examples=number * settings().max_examples // _QUICK)
