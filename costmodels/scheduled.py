@@ -176,11 +176,26 @@ def steps_per_product(operation: Operation, device: Device) -> float:
     return _STEPS_OF_BYTES.get(device.dot_product, _WIDENED)
 
 
+def may_be_filtered(operation: Operation) -> bool:
+    """Whether Winograd's minimal filters compute a convolution: windows of 3x3, stride and dilation 1, one group."""
+    steps = (*operation.integers("strides"), *operation.integers("dilations"))
+    is_plain = operation.group == 1 and all(step == 1 for step in steps)
+    return is_plain and operation.operand(1).dimensions[2:] == _FILTERED
+
+
+def is_filtered(operation: Operation, device: Device) -> bool:
+    """Whether a minimal filter is estimated to be clearly faster than the direct products of a convolution."""
+    if not operation.output.elements or not may_be_filtered(operation):
+        return False
+    rows = operation.output.elements // operation.operand(1).dimensions[0]
+    direct = least_tile_cycles(rows, operation.operand(1).dimensions[0], depth(operation), device)
+    return _filter_cycles(operation, direct, device) < direct
+
+
 def _filter_cycles(operation: Operation, direct: float, device: Device) -> float:
     """The cycles of a 3x3 convolution by a minimal filter, if clearly fewer than its `direct` products take."""
     weights, result = operation.operand(1).dimensions, operation.output.dimensions
-    steps = (*operation.integers("strides"), *operation.integers("dilations"))
-    if weights[2:] != _FILTERED or operation.group != 1 or any(step != 1 for step in steps):
+    if not may_be_filtered(operation):
         return direct
     channels, outputs = weights[1], weights[0]
     options = []

@@ -32,10 +32,12 @@ from .rules.recurrence import recurrence
 from .rules.rows import rows
 from .rules.transposition import transposition
 from .rules.window import window
+from .rules.winograd import pooled_convolution
 from .stages import STAGES, Estimated, find_needed_cuts, schedule_stages, turn_rows
 
 RULES: tuple[Rule, ...] = (
-    recurrence, joins, transposition, pointwise, convolution_chain, product_chain, contraction, channels, window, rows,
+    recurrence, joins, transposition, pointwise, pooled_convolution, convolution_chain, product_chain, contraction,
+    channels, window, rows,
 )  # fmt: skip
 """The rules in the order in which they are tried; `fallback` follows, and always matches."""
 FAR = 4.0

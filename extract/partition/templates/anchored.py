@@ -43,6 +43,20 @@ def why_not_one_anchor(operators: OperatorSet) -> str | None:
     return LOOPS if operators.buffers is None else None
 
 
+def split_at_anchors(operators: OperatorSet) -> list[OperatorSet]:
+    """The operators from each anchor op to the next, the first with the operators in front of it."""
+    parts: list[OperatorSet] = []
+    rest = set(operators.inside)
+    for anchor in reversed(operators.anchors[1:]):
+        behind = {anchor}
+        for member in operators.members:
+            if member in rest and not behind.isdisjoint(operators.graph.predecessors[member]):
+                behind.add(member)
+        parts.insert(0, operators.part(behind))
+        rest -= behind
+    return [operators.part(rest), *parts]
+
+
 def _cuts(operators: OperatorSet) -> bool:
     """Whether an operator behind the anchor op picks elements, or computes with transposed ones: from memory."""
     behind = [operators.graph.operators[m].op for m in sorted(operators.behind)]

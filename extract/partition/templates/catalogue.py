@@ -6,6 +6,7 @@ from ....ir.operators import OPERATORS, RECURRENT
 from .anchored import PRODUCT, ROWS, WINDOW
 from .convolution_chain import CONVOLUTION_CHAIN
 from .operator_set import OperatorSet
+from .pooled_convolution import POOLED_CONVOLUTION
 from .product_chain import PRODUCT_CHAIN
 from .row_chain import ROW_CHAIN
 from .template import LOOPS, Template
@@ -49,5 +50,6 @@ OPERATOR = Template("operator", _is_one)
 
 
 TEMPLATES: tuple[Template, ...] = (
-    MOVEMENT, POINTWISE, PRODUCT, WINDOW, ROWS, ROW_CHAIN, RECURRENCE, CONVOLUTION_CHAIN, PRODUCT_CHAIN, OPERATOR,
+    MOVEMENT, POINTWISE, PRODUCT, WINDOW, ROWS, ROW_CHAIN, RECURRENCE, POOLED_CONVOLUTION, CONVOLUTION_CHAIN,
+    PRODUCT_CHAIN, OPERATOR,
 )  # fmt: skip

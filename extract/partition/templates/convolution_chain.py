@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ....costmodels.scheduled import border_seconds, is_window, moving_seconds
+from ....costmodels.scheduled import border_seconds, is_window, may_be_filtered, moving_seconds
 from ....ir.operators.linear import is_convolution
 from ....ir.operators.quantization import INTEGER_PRODUCTS
-from .anchored import is_depthwise, why_not_one_anchor
+from .anchored import is_depthwise, split_at_anchors, why_not_one_anchor
 from .operator_set import OperatorSet, roofline
 from .template import Template
 
@@ -25,8 +25,6 @@ LEAST_COLUMNS = 12
 _BY_ROWS = 1.05
 """How many times as long arithmetic takes row by row. Chains that save nothing else were measured at 0.97 to 1.2 of
 their parts, in the mean 1.03 with AVX-512 and 1.08 with AVX2 (AMD Zen 5)."""
-_FILTERED = (3, 3)
-"""Windows that Winograd's minimal filters compute with fewer multiplications, if the whole feature map is there."""
 
 
 class _Link(NamedTuple):
@@ -42,7 +40,7 @@ def _accepts(operators: OperatorSet) -> str | None:
     anchors = operators.anchors
     if not 2 <= len(anchors) <= MOST or not all(is_convolution(operators.graph.operators[m].op) for m in anchors):
         return f"they are not 2 to {MOST} convolutions"
-    parts = _parts(operators)
+    parts = split_at_anchors(operators)
     for part, second in zip(parts, anchors[1:], strict=False):
         between = operators.graph.operators[second].inputs[0]
         if part.outputs != (between,) or between is None or operators.graph.values[between].is_output:
@@ -61,23 +59,9 @@ def _accepts(operators: OperatorSet) -> str | None:
     return None if kept <= operators.device.second_cache // 2 else "rows between them do not fit the second cache"
 
 
-def _parts(operators: OperatorSet) -> list[OperatorSet]:
-    """The operators from each convolution to the next, the first with the operators in front of it."""
-    parts: list[OperatorSet] = []
-    rest = set(operators.inside)
-    for anchor in reversed(operators.anchors[1:]):
-        behind = {anchor}
-        for member in operators.members:
-            if member in rest and not behind.isdisjoint(operators.graph.predecessors[member]):
-                behind.add(member)
-        parts.insert(0, operators.part(behind))
-        rest -= behind
-    return [operators.part(rest), *parts]
-
-
 def _has_rows(operators: OperatorSet, member: int) -> bool:
     """Whether a convolution works row by row, and would not be faster with the whole feature map."""
-    operator, shape = operators.graph.operators[member], operators.within.shape
+    operator = operators.graph.operators[member]
     types = [operators.graph.values[v].type for v in (*operator.inputs[:1], *operator.outputs) if v is not None]
     if operator.is_opaque or not all(t is not None and t.is_static and len(t.shape or ()) == 4 for t in types):
         return False
@@ -86,9 +70,7 @@ def _has_rows(operators: OperatorSet, member: int) -> bool:
     if is_depthwise(operators, member):
         return True
     is_dense = operator.attributes.get("group", 1) == 1
-    steps = (operator.attributes.get("strides"), operator.attributes.get("dilations"))
-    is_filtered = shape(operator.inputs[1])[2:] == _FILTERED and all(step in (None, (1, 1)) for step in steps)
-    return is_dense and not is_filtered
+    return is_dense and not may_be_filtered(operators.graph.operations[member])
 
 
 def _links(operators: OperatorSet) -> list[_Link]:
@@ -117,7 +99,7 @@ def _cost(operators: OperatorSet) -> float:
     """The cost of its parts, each by itself, but the feature maps between them move at the rate of the cache that keeps
     their rows, which are written with a border around them; nothing fetches weights ahead, and a window in front copies
     its operand. Work by rows takes a little longer."""
-    device, links, parts = operators.device, _links(operators), _parts(operators)
+    device, links, parts = operators.device, _links(operators), split_at_anchors(operators)
     total = operators.copying
     for number, part in enumerate(parts):
         around = links[max(0, number - 1) : number + 1]

@@ -26,7 +26,7 @@ def find_anchor(draft: Draft, is_anchor: Callable[[BlockInfo], bool]) -> tuple[B
     reductions = [block for block in draft.blocks() if block.reduced]
     if len(reductions) != 1 or not is_anchor(reductions[0]):
         return None
-    _inline_around(draft, reductions[0], is_anchor)
+    inline_around(draft, reductions[0], is_anchor)
     anchor = draft.inspect(reductions[0].block)
     if not is_anchor(anchor):
         return None
@@ -40,7 +40,7 @@ def find_anchor(draft: Draft, is_anchor: Callable[[BlockInfo], bool]) -> tuple[B
     return anchor, after[0]
 
 
-def _inline_around(draft: Draft, anchor: BlockInfo, is_anchor: Callable[[BlockInfo], bool]) -> None:
+def inline_around(draft: Draft, anchor: BlockInfo, is_anchor: Callable[[BlockInfo], bool]) -> None:
     """Inline every point-wise block that is neither an output nor padding in front of the anchor.
 
     A block in front stays if it is costly to compute at every use, and if the anchor would with it no longer be

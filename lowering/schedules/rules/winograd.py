@@ -17,8 +17,9 @@ transformed ones:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import tvm
@@ -38,7 +39,7 @@ from ..base.winograd_filters import FILTERS, TAPS, Filter, WinogradWeights
 from ..tiling.register_tile import UNROLLED_PRODUCTS, TilePlan, cut_tile, finish_tile, share
 from ..tiling.tiles import FLOAT_BYTES
 from ..winograd.function import COPY, INPUT, LEAST_SLAB, OUTPUT, PRODUCT, WinogradTiling, rewrite_function
-from ..winograd.match import FilteredConvolution
+from ..winograd.match import FilteredConvolution, find_pooled_convolution
 from .pointwise import schedule_prologues
 
 CLEARLY = 1.1
@@ -63,20 +64,37 @@ SLAB = range(8, 257)
 """Tiles of a slab, if there are as many: fewer would read the weights too often, more fit no second cache."""
 
 
+def pooled_convolution(draft: Draft) -> Iterator[Tiled]:
+    """The rule: matches a 3x3 convolution with a pooling behind it whose windows make up the tiles of a filter.
+
+    The map between the two stays in registers, and nothing is computed twice (AGO, section III-B: intensive fusion).
+    """
+    convolution = find_pooled_convolution(draft)
+    tiled = winograd(draft, convolution) if convolution is not None else None
+    if tiled is not None:
+        yield replace(tiled, rule=pooled_convolution.__name__)
+
+
 def winograd(
-    draft: Draft, convolution: FilteredConvolution, direct: float, tile_few: Callable[[Draft, Tile], Tiled]
+    draft: Draft,
+    convolution: FilteredConvolution,
+    direct: float = inf,
+    tile_few: Callable[[Draft, Tile], Tiled] | None = None,
 ) -> Tiled | None:
     """The convolution by the filter that is decided for it; None if its products are to be taken directly.
 
     The draft holds the function as `find_anchor` leaves it, and is not changed. `direct`: cycles of direct products.
-    `tile_few` computes direct products by a register tile, for planes of dynamic size with few tiles.
+    `tile_few` computes direct products by a register tile; planes of dynamic size, which may have few tiles, need it.
     """
+    pooling = convolution.pooling
+    windows = (1, 1) if pooling is None else (pooling.rows, pooling.columns)
+    filters = [each for each in FILTERS if not any(each.size % extent for extent in windows)]
+    options: list[Alternative[Filter | None]] = [Alternative("direct", direct, None)]
     plans_of = {
         each.size: {n: _list_plans(draft, convolution, each, n) for n in _list_slab_counts(convolution, each)}
-        for each in FILTERS
+        for each in filters
     }
-    options: list[Alternative[Filter | None]] = [Alternative("direct", direct, None)]
-    for each in FILTERS:
+    for each in filters:
         cycles = min(plan.cycles for plans in plans_of[each.size].values() for plan in plans)
         options.append(Alternative(f"winograd {each.size}", CLEARLY * cycles, each))
     chosen = draft.trace.choose("algorithm", options)
@@ -96,6 +114,7 @@ def winograd(
     draft = _leave_out_tiles(draft, tiling, slab, rows)
     tile = replace(plan.tile, rows=FEW_ROWS)
     least = least_tiles(tiling, tile, lambda each: _estimate_cycles(each, plan.tile, draft.device), draft.device)
+    assert tile_few is not None
     few = tile_few(products, tile)
     return Tiled(draft, "winograd", (packing,), conditions=(tiling.count >= least,), smaller=few)
 
@@ -203,8 +222,6 @@ def _traffic_cycles(tiling: WinogradTiling, device: Device) -> float:
     again = (tiling.slabs - 1) * weights / device.bandwidth(2 * weights)
     exposed = EXPOSED if 2 * kept <= device.second_cache else 1.0
     return device.clock * (exposed * between + EXPOSED * again) + weights / device.dram_bandwidth * device.clock
-
-
 
 
 # --- planes of dynamic size with few tiles

@@ -6,6 +6,7 @@
             for xi, tile, o, c: S[xi, tile, o] += V[xi, tile, c] * U[xi, c, o]; M = S       ("..._product", "..._copy")
             for tile, o: Y = f(A^T M A) } }                           ("winograd_output")
 
+A pooling behind the convolution reduces the elements of a tile in registers, and Y has one for each of its windows.
 Tiles are numbered over the batch and the plane; a slab is a number of them. The last slab may have less to do: the
 rest of it repeats the last tile. If the number of tiles is dynamic, the last slab ends with the rows of a
 register tile that has the last one. Blocks of transforms hold vectors along channels, and select only at the borders.
@@ -28,7 +29,7 @@ from ..base.extents import expression_of, is_symbolic, number_of
 from ..base.nodes import Buffer, Expression, Statement, Variable
 from ..base.rewriting import point, with_body
 from ..base.winograd_filters import TAPS, Filter, transform_tile
-from .match import FilteredConvolution, substitute
+from .match import FilteredConvolution, Pooling, substitute
 
 INPUT, PRODUCT, COPY, OUTPUT = "winograd_input", "winograd_product", "winograd_copy", "winograd_output"
 """The blocks, by name."""
@@ -89,7 +90,7 @@ def rewrite_function(function: tirx.PrimFunc, tiling: WinogradTiling) -> tirx.Pr
     """The function with the blocks of `tiling` in the place of the convolution's; the weights have another shape."""
     blocks = _WinogradBlocks(function, tiling)
     conv, root = tiling.convolution, function.body.block
-    gone = {conv.anchor.name, conv.padding}
+    gone = {conv.anchor.name, conv.padding, conv.pooling.block.name if conv.pooling is not None else None}
     body: list[Statement] = []
     for nest in root.body.seq if isinstance(root.body, tirx.SeqStmt) else [root.body]:
         leaf = nest
@@ -287,7 +288,9 @@ class _WinogradBlocks:
                     lambda o, conditions: self._output_vector((slab, column, tile, o), place, conditions),
                 )
             )  # fmt: skip
-            others = [r.buffer for r in conv.epilogue.reads if r.name != conv.anchor.name]
+            behind = [conv.epilogue] if conv.pooling is None else [conv.pooling.block, conv.epilogue]
+            between = {conv.anchor.name, *(block.name for block in behind)}
+            others = [r.buffer for block in behind for r in block.reads if r.name not in between]
             own = _region(self.products, {0: slab, 1: column, 3: tile})
             reads = [own, *(_region(buffer, {}) for buffer in others)]
             body = self._where_needed(steps.sequence(), slab, tile)
@@ -306,22 +309,36 @@ class _WinogradBlocks:
 
         products = [[product(r * window + s) for s in range(window)] for r in range(window)]
         transformed = transform_tile(products, self._tiling.filter.output, steps.keep)
-        for r, row in enumerate(transformed):
-            for s, value in enumerate(row):
-                channel = column * self._tiling.columns + o
-                store = self._store(value, (place.image, place.row + r, place.column + s, channel))
+        channel = column * self._tiling.columns + o
+        pooling = self._conv.pooling
+        down, across = (1, 1) if pooling is None else (pooling.rows, pooling.columns)
+        for r in range(0, self._tiling.filter.size, down):
+            for s in range(0, self._tiling.filter.size, across):
+                at = (place.image, (place.row + r) // down, (place.column + s) // across, channel)
+                sums = [row[s : s + across] for row in transformed[r : r + down]]
+                value = sums[0][0] if pooling is None else self._pool(steps, pooling, sums, at)
+                store = self._store(value, at)
                 condition = conditions.at(r, s) if conditions else _TRUE
                 steps.statements.append(store if _is_true(condition) else tirx.IfThenElse(condition, store, None))
         return steps.sequence()
 
+    def _pool(self, steps: _Statements, pooling: Pooling, sums: Sequence[Sequence[Any]], at: tuple[Any, ...]) -> Any:
+        """The window of these sums, whose place in the result is given."""
+        pooled = pooling.start
+        for i, row in enumerate(sums):
+            for j, value in enumerate(row):
+                loads = {self._conv.anchor.name: value, pooling.block.name: pooled}
+                taps = [(tap, n) for tap, n in zip(pooling.taps, (i, j), strict=True) if tap is not None]
+                variables = (*pooling.variables, *(tap for tap, _ in taps))
+                places = (*at, *(tirx.const(n, "int32") for _, n in taps))
+                pooled = steps.keep(substitute(_replace_loads(pooling.block.value, loads), variables, places))
+        return pooled
+
     def _store(self, value: Any, place: tuple[Any, ...]) -> Any:
-        """The block after the sum for one of its elements."""
+        """The last block for one element of what it reads: of the sum, or of the pooled sum."""
         conv = self._conv
-
-        def replace_sum(part: Any) -> Any:
-            return value if str(part.source.name) == conv.anchor.name else part
-
-        body = tvm_ffi.structural_map(conv.epilogue.value, [(ir.TensorLoad, replace_sum)])
+        read = conv.anchor if conv.pooling is None else conv.pooling.block
+        body = _replace_loads(conv.epilogue.value, {read.name: value})
         indices = [substitute(index, conv.variables, place) for index in conv.epilogue.write.indices]
         return tirx.BufferStore(conv.epilogue.write.buffer, substitute(body, conv.variables, place), indices)
 
@@ -338,6 +355,15 @@ class _WinogradBlocks:
         size = tiling.filter.size
         place = (image, within * size, number % self._across * size)
         return _TilePlace(*(steps.store(place) if self._conv.is_free else map(steps.keep, place)))
+
+
+def _replace_loads(value: Any, values: Mapping[str, Any]) -> Any:
+    """The expression with values in the place of loads, by the names of the buffers."""
+
+    def replace_load(part: Any) -> Any:
+        return values.get(str(part.source.name), part)
+
+    return tvm_ffi.structural_map(value, [(ir.TensorLoad, replace_load)])
 
 
 def _is_true(condition: Expression) -> bool:

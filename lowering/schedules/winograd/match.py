@@ -1,4 +1,5 @@
-"""Which functions Winograd's minimal filters compute: 3x3 convolutions over feature maps with their channels last."""
+"""Which functions Winograd's minimal filters compute: 3x3 convolutions over feature maps with their channels last, by
+themselves or with a pooling behind them whose windows touch but do not overlap."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import tvm_ffi
-from tvm import tirx
+from tvm import sym, tirx
 
 from ..base.blocks import BlockInfo, BufferAccess, parameter_index
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
 from ..base.nodes import Expression, Variable
+from ..base.preparation import inline_around, reads_directly
 from ..base.tiled import PaddedMap
 from ..base.winograd_filters import TAPS
 from ..tiling.padding import find_padding
@@ -28,12 +30,29 @@ class PlaneAxes(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Pooling:
+    """A block that reduces windows of a convolution's sum, with what is computed of each element inlined.
+
+    A window has `rows` and `columns`, and the next one begins behind it. `variables` are the block's iterators for the
+    image, row, column and channel of the result, `taps` those for the place in a window, None where it has one.
+    `start` is the value that a window without elements has.
+    """
+
+    block: BlockInfo
+    rows: int
+    columns: int
+    variables: tuple[Variable, ...]
+    taps: tuple[Variable | None, Variable | None]
+    start: Any
+
+
+@dataclass(frozen=True)
 class FilteredConvolution:
     """A 3x3 convolution of a function: its sum, the block after it, and the map that the sum reads.
 
     `padding` is the name of the output of a block that only pads for the sum, `weights` the parameter with the weights.
     `outputs` are the images, rows, columns and channels that it computes, and `variables` the iterators of the block
-    after it in that order.
+    after it in that order. Between the two may stand a `pooling`, which reads no rows and columns beyond its windows.
     """
 
     anchor: BlockInfo
@@ -43,6 +62,7 @@ class FilteredConvolution:
     weights: int
     variables: tuple[Variable, ...]
     outputs: tuple[Any, ...]
+    pooling: Pooling | None = None
 
     @property
     def channels(self) -> int:
@@ -55,26 +75,83 @@ class FilteredConvolution:
         return any(map(is_symbolic, self.outputs))
 
 
-def find_convolution(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> FilteredConvolution | None:
-    """The convolution, if the sum is one with weights [O, C, 3, 3], stride and dilation 1, and one group."""
+def find_convolution(
+    draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, pool: BlockInfo | None = None
+) -> FilteredConvolution | None:
+    """The convolution, if the sum is one with weights [O, C, 3, 3], stride and dilation 1, and one group; with `pool`
+    between the two, if that reduces windows of rows and columns that touch."""
     weights = next((r for r in anchor.reads if r.shape[2:] == (TAPS, TAPS) and draft.is_constant(r)), None)
     data = next((r for r in anchor.reads if r is not weights), None)
-    accesses = (*anchor.reads, *epilogue.reads, epilogue.write)
+    accesses = (*anchor.reads, *(pool.reads if pool is not None else ()), *epilogue.reads, epilogue.write)
     if weights is None or data is None or any(str(access.buffer.dtype) != "float32" for access in accesses):
         return None
     axes = _find_axes(anchor, data, weights)
-    after = None if axes is None else _find_epilogue_axes(anchor, epilogue, axes)
     index = parameter_index(draft.function, weights.buffer)
-    if axes is None or after is None or index is None:
+    if axes is None or index is None:
+        return None
+    outputs, pooling, last, read = tuple(anchor.extents[axis] for axis in axes), None, anchor, axes
+    if pool is not None:
+        pooling = _find_pooling(draft, anchor, pool, axes)
+        if pooling is None or any(map(is_symbolic, outputs)):
+            return None
+        last, read = pool, PlaneAxes(*map(pool.variables.index, pooling.variables))
+        windows = (pool.extents[read.row] * pooling.rows, pool.extents[read.column] * pooling.columns)
+        outputs = (outputs[0], *windows, outputs[3])
+    after = _find_epilogue_axes(last, epilogue, read)
+    if after is None:
         return None
     padding = find_padding(draft, data)
-    iterators = [i.var for i in draft.schedule.get(epilogue.block).iter_vars]
-    outputs, variables = tuple(anchor.extents[axis] for axis in axes), tuple(iterators[i] for i in after)
+    variables = tuple(epilogue.variables[i] for i in after)
     if padding is not None:
-        return FilteredConvolution(anchor, epilogue, padding, data.name, index, variables, outputs)
+        return FilteredConvolution(anchor, epilogue, padding, data.name, index, variables, outputs, pooling)
     places = tuple(tirx.Var(name, "int32") for name in ("n", "h", "w", "c"))
     unpadded = PaddedMap(data.name, places, tirx.BufferLoad(data.buffer, places), (), (), (data.buffer,), data.shape)
-    return FilteredConvolution(anchor, epilogue, unpadded, None, index, variables, outputs)
+    return FilteredConvolution(anchor, epilogue, unpadded, None, index, variables, outputs, pooling)
+
+
+def find_pooled_convolution(draft: Draft) -> FilteredConvolution | None:
+    """The convolution of a function with two reductions, of which the second pools the first. What is computed between
+    them is inlined into the pooling."""
+    reductions = [block for block in draft.blocks() if block.reduced]
+    if len(reductions) != 2 or not reductions[0].is_product_sum() or reductions[1].is_product_sum():
+        return None
+    inline_around(draft, reductions[0], BlockInfo.is_product_sum)
+    anchor, pool = (draft.inspect(block.block) for block in reductions)
+    if not anchor.is_product_sum() or [block.name for block in draft.consumers(anchor)] != [pool.name]:
+        return None
+    after = draft.consumers(pool)
+    if len(after) != 1 or draft.is_output(pool) or not reads_directly(after[0], pool):
+        draft.schedule.cache_write(pool.block, 0, "global")
+        anchor, pool = (draft.inspect(block.block) for block in reductions)
+        after = draft.consumers(pool)
+    if len(after) != 1 or any(block.has_booleans() for block in (anchor, pool, after[0])):
+        return None
+    return find_convolution(draft, anchor, after[0], pool)
+
+
+def _find_pooling(draft: Draft, anchor: BlockInfo, pool: BlockInfo, axes: PlaneAxes) -> Pooling | None:
+    """The windows, if the block reads S[n, h * rows + i, w * columns + j, c] of the sum, and reduces i and j alone.
+
+    A result of one row or column has no such index, and is left to other rules."""
+    read, start = pool.read_of(anchor), draft.schedule.get(pool.block).init
+    indices = [read.indices[anchor.write.dimension_of(axis)] for axis in axes]
+    used = [read.iterators[anchor.write.dimension_of(axis)] for axis in axes]
+    if read.is_computed or start is None or len(pool.writes) != 1 or len(pool.spatial) != len(axes):
+        return None
+    own, taps = zip(*((each - pool.reduced, each & pool.reduced) for each in used), strict=True)
+    if any(len(each) != 1 for each in own) or any(len(each) > 1 for each in taps) or taps[0] or taps[3]:
+        return None
+    if set().union(*own) != set(pool.spatial) or any(pool.extents[i] > 1 for i in pool.reduced.difference(*taps)):
+        return None
+    variables = [pool.variables[next(iter(each))] for each in own]
+    places = [next((pool.variables[i] for i in each), None) for each in taps]
+    sizes = [next((int(pool.extents[i]) for i in each), 1) for each in taps]
+    analyzer = sym.Analyzer()
+    for index, variable, place, size in zip(indices, variables, places, sizes, strict=True):
+        expected = variable * size + place if place is not None else variable * size
+        if not analyzer.can_prove_equal(index, expected):
+            return None
+    return Pooling(pool, sizes[1], sizes[2], tuple(variables), (places[1], places[2]), start.value)
 
 
 def _find_axes(anchor: BlockInfo, data: BufferAccess, weights: BufferAccess) -> PlaneAxes | None:

@@ -236,6 +236,45 @@ def test_refused_chains_stay_apart_and_another_is_joined() -> None:
     assert confirm_kernels(chosen, KernelModel(graph, SERVER), lambda partition, joined: tuple(joined), 10.0).count == 3
 
 
+# --- a pooling behind a convolution
+
+
+def convolution_and_pooling(
+    op: str = "MaxPool", output: str = "y", size: int | str = 56, **attributes: object
+) -> OperatorGraph:
+    """0 Conv, 1 Relu, 2 the pooling, 3 Mul."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node(op, ["b"], ["c"], **{"kernel_shape": [2, 2], "strides": [2, 2], **attributes}),
+        helper.make_node("Mul", ["c", "s"], ["y"]),
+    ]
+    outputs = dict.fromkeys(("y", output), (1, 64, None, None))
+    stored = {"w": weights(64, 64, 3, 3), "s": weights(1)}
+    return graph_of(model(nodes, {"x": (1, 64, size, 56)}, outputs, **stored))
+
+
+def test_a_filtered_convolution_takes_the_pooling_behind_it() -> None:
+    assert kernels(convolution_and_pooling()) == ["Conv Relu MaxPool Mul"]
+    assert template(convolution_and_pooling("AveragePool"), range(4)) == "pooled_convolution"
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        convolution_and_pooling(strides=[1, 1]),
+        convolution_and_pooling(kernel_shape=[3, 3], strides=[3, 3]),
+        convolution_and_pooling(pads=[1, 1, 0, 0]),
+        convolution_and_pooling(ceil_mode=1, size=55),
+        convolution_and_pooling(output="b"),
+        convolution_and_pooling(size="h"),
+    ],
+    ids=["overlap", "windows of three", "pads", "windows beyond the map", "another reader", "dynamic size"],
+)
+def test_other_poolings_stay_apart(graph: OperatorGraph) -> None:
+    assert template(graph, range(4)) is None
+
+
 # --- chains of products
 
 
