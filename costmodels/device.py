@@ -21,11 +21,10 @@ from .device_file import (
     parse_device_file,
     read_device_file,
 )
+from .dot_products import DOT_PRODUCTS, DotProduct
 from .dsa_device import DsaDevice, load_dsa_device, single_cluster
 
 DIRECTORY = Path(__file__).parent / "devices"
-WORD = 4
-"""Bytes of a word: the products of two words of bytes are added up by one instruction, in each lane of 32 bits."""
 HOST = "host"
 """The name of this machine; its device has no file (see `host.py`)."""
 ACCELERATOR = "dsa-"
@@ -64,7 +63,7 @@ class Device:
 
     `issue_width`, `load_ports` and `store_ports` are instructions per cycle. `mtriple`, `mcpu` and `mattr` are LLVM's
     names for the processor; an empty `mtriple` is the machine that compiles. `dot_product` is the instruction that adds
-    the products of four bytes and four others to each lane of 32 bits, as its maker calls it; empty if there is none.
+    the products of bytes and of others to each lane of 32 bits, as its maker calls it; empty if there is none.
     Invariants: every figure is positive (overheads may be 0), and caches go from the smallest to the largest.
     """
 
@@ -102,9 +101,9 @@ class Device:
         return 2.0 * self.fma_ports * self.lanes * self.clock
 
     @property
-    def multiplied(self) -> tuple[str, str]:
-        """The element types of the bytes that `dot_product` takes: those that are broadcast, and those in lanes."""
-        return ("int8" if self.dot_product == "sdot" else "uint8", "int8")
+    def integer_product(self) -> DotProduct | None:
+        """What the instruction `dot_product` does; None if there is none."""
+        return DOT_PRODUCTS.get(self.dot_product)
 
     @property
     def second_cache(self) -> int:

@@ -41,9 +41,8 @@ Positive = Annotated[float, msgspec.Meta(gt=0, le=_LARGEST)]
 Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._+-]*\Z")]
 """One word of LLVM's, or nothing."""
 
-DotProduct = Literal["", "vpdpbusd", "vpmaddwd", "sdot"]
-"""The instruction that adds up four products of bytes in 32 bits, or two of 16 bits, of which kernels take two; or
-none."""
+Instruction = Literal["", "vpdpbusd", "vpmaddwd", "sdot"]
+"""The instruction that adds up products of bytes in 32 bits, or of bytes that were made numbers of 16 bits; or none."""
 
 
 class DeviceError(EqfuseError):
@@ -124,7 +123,7 @@ class DeviceFile(Table, frozen=True):
     mtriple: Word = ""
     mcpu: Word = ""
     mattr: tuple[Word, ...] = ()
-    dot_product: DotProduct = ""
+    dot_product: Instruction = ""
     description: str = ""
 
     def __post_init__(self) -> None:

@@ -14,6 +14,11 @@ from .device import Device
 
 LATENCY = 4
 """Cycles of a fused multiply-add until its accumulator can be used again."""
+ADDERS = 1
+"""Ports that add vectors of integers beside those that multiply: Intel's since Haswell; AMD has more."""
+HELD_PRODUCTS = 4
+"""Registers for products that are not added yet, and words that LLVM broadcasts ahead: of 16 registers, tiles of 4 x 2
+vectors were the fastest, or as fast as 5 x 2 and 3 x 3 (Xeon, sums of 24 to 512 bytes)."""
 MISS = 0.2
 """Cycles that a load costs beyond its port, on average: it prefers large tiles, which load less per product."""
 ELEMENT_BITS = 128
@@ -53,40 +58,59 @@ class Tile:
         accumulators = self.rows * self.vectors
         return {"rows": self.rows, "vectors": self.vectors, "lanes": self.lanes, "accumulators": accumulators}
 
-    def step_cycles(self, device: Device) -> float:
-        """Cycles of a step of the reduction: the scarcest of arithmetic, loads and latency, and loads that miss."""
-        products, loads = self.rows * self.vectors, self.rows + self.vectors
-        return max(products / device.fma_ports, loads / device.load_ports, float(LATENCY)) + MISS * loads
+    def step_cycles(self, device: Device, *, widened: bool = False) -> float:
+        """Cycles of a step of the reduction: the scarcest of arithmetic, loads and latency, and loads that miss.
 
-    def fits(self, device: Device, *, window: bool = False) -> bool:
+        If bytes are `widened`, which each vector of weights takes one instruction for, products are added by another.
+        """
+        products, loads = self.rows * self.vectors, self.rows + self.vectors
+        busy = products / device.fma_ports
+        if widened:
+            busy = max(busy, (2 * products + self.vectors) / (device.fma_ports + ADDERS))
+        return max(busy, loads / device.load_ports, float(LATENCY)) + MISS * loads
+
+    def fits(self, device: Device, *, window: bool = False, widened: bool = False) -> bool:
         """Whether accumulators, loaded vectors and broadcasts stay in the vector registers.
 
         One broadcast is held at a time; with a `window` those of all rows, for the compiler keeps them for the next
-        position. NEON multiplies by elements of vectors, of which the compiler loads one for each row.
+        position. NEON multiplies by elements of vectors, of which the compiler loads one for each row. Products of
+        bytes that are `widened` are held until they are added.
         """
         broadcasts = self.rows if window or device.vector_bits <= ELEMENT_BITS else 1
-        return self.rows * self.vectors + self.vectors + broadcasts <= device.vector_registers
+        held = self.rows * self.vectors + self.vectors + broadcasts + (HELD_PRODUCTS if widened else 0)
+        return held <= device.vector_registers
 
 
-def register_tiles(rows: int, columns: int, device: Device, *, window: bool) -> Iterator[Tile]:
+def register_tiles(
+    rows: int, columns: int, device: Device, *, window: bool, widened: bool = False
+) -> Iterator[Tile]:
     """All tiles for an output of that many rows and columns."""
     widths = [device.lanes >> shift for shift in range(device.lanes.bit_length())]
     for lanes in [width for width in widths if width <= columns] or [1]:
         for vectors in range(1, min(MOST_VECTORS, columns // lanes) + 1):
             for row_count in range(1, int(min(rows, device.vector_registers)) + 1):
                 tile = Tile(row_count, vectors, lanes)
-                if tile.fits(device, window=window):
+                if tile.fits(device, window=window, widened=widened):
                     yield tile
 
 
-def tile_cycles(tile: Tile, rows: int, columns: int, depth: int, device: Device, stride: int | None = None) -> float:
+def tile_cycles(
+    tile: Tile,
+    rows: int,
+    columns: int,
+    depth: int,
+    device: Device,
+    stride: int | None = None,
+    *,
+    widened: bool = False,
+) -> float:
     """Cycles for the whole rows x columns output, which runs along the vectorised axis, or else has its next element
     `stride` bytes away."""
     count = -(-rows // tile.rows) * -(-columns // tile.columns)
     each = 1.0
     if stride is not None:
         each = tile.lanes * (SCALAR_STORE if device.caches[0].holds(tile.columns, stride) else EVICTED_STORE)
-    return count * (depth * tile.step_cycles(device) + tile.rows * tile.vectors * each)
+    return count * (depth * tile.step_cycles(device, widened=widened) + tile.rows * tile.vectors * each)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -15,7 +15,7 @@ from ..ir.operators.linear import depth, is_convolution
 from ..ir.operators.pooling import window_size
 from ..ir.operators.quantization import INTEGER_PRODUCTS
 from .accelerator import unit_seconds
-from .device import WORD, Accelerator, Device
+from .device import Accelerator, Device
 from .register_tiles import LATENCY, least_tile_cycles
 from .roofline import compute_seconds, copy_seconds, is_depthwise
 
@@ -37,13 +37,11 @@ _CLEARLY = 1.1
 """A minimal filter is taken if it is estimated to be faster than direct products by this factor."""
 _WINDOW_PIXELS, _WINDOW_VECTORS = 6, 2
 """The largest register tile of a window: pixels of a row, and vectors of channels."""
+_FLOAT_BYTES = 4
 _SPARE_REGISTERS, _SPILLED = 4, 1.5
 """Vector registers for other values, and the factor on the time of a window whose values do not fit the rest."""
-_STEPS_OF_BYTES = {"vpdpbusd": 1 / 4, "sdot": 1 / 4, "vpmaddwd": 1.1}
-"""Steps of a tile that a product of bytes takes, by the processor's instruction. Sums of 64 to 256 bytes on a Xeon: 650
-to 727 GOPS by vpdpbusd, 140 by vpmaddwd with 512 bits and 90 with 256, where floats reach some 160 and 95."""
-_WIDENED = 4.0
-"""The same for integers that are widened one by one: 26 to 44 GOPS."""
+_ONE_BY_ONE = 4.0
+"""Steps of a tile of floats that a product of integers takes which are widened one by one: 26 to 44 GOPS on a Xeon."""
 _COPY_CYCLES = 1.5
 """Cycles for a vector that is copied to surround a feature map with a border."""
 
@@ -162,18 +160,20 @@ def _product_cycles(operation: Operation, device: Device) -> float | None:
 def steps_per_product(operation: Operation, device: Device) -> float:
     """The steps of a register tile, of floats, in which it adds up one product in each lane.
 
-    Four products of bytes are one step if the processor has an instruction for them. It takes bytes of certain types,
-    no zero points, and whole words.
+    Several products of bytes are fewer if the processor has an instruction for them. It takes bytes of certain types,
+    no zero points, and a whole number of neighbours.
     """
     if operation.op not in INTEGER_PRODUCTS:
         return 1.0
-    dtypes = tuple(None if type_ is None else type_.dtype for type_ in operation.types[:2])
+    data, weights_type = (None if type_ is None else type_.dtype for type_ in operation.types[:2])
     has_zeros = operation.operand(2).elements or operation.operand(3).elements
     weights = operation.operand(1).dimensions
     channels = prod(weights[1:2]) if is_convolution(operation.op) else depth(operation)
-    if has_zeros or dtypes != device.multiplied or channels % WORD:
-        return _WIDENED
-    return _STEPS_OF_BYTES.get(device.dot_product, _WIDENED)
+    product = device.integer_product
+    is_stacked = not is_convolution(operation.op) and len(weights) > 2  # of matrices that are no constants
+    if has_zeros or is_stacked or product is None or not product.multiplies(data, weights_type) or channels % product.length:
+        return _ONE_BY_ONE
+    return product.steps
 
 
 def may_be_filtered(operation: Operation) -> bool:
@@ -193,7 +193,8 @@ def is_filtered(operation: Operation, device: Device) -> bool:
 
 
 def _filter_cycles(operation: Operation, direct: float, device: Device) -> float:
-    """The cycles of a 3x3 convolution by a minimal filter, if clearly fewer than its `direct` products take."""
+    """The cycles of a 3x3 convolution by a minimal filter, if clearly fewer than its `direct` products take. Transformed
+    weights come from memory, for they are read once in a run."""
     weights, result = operation.operand(1).dimensions, operation.output.dimensions
     if not may_be_filtered(operation):
         return direct
@@ -206,7 +207,8 @@ def _filter_cycles(operation: Operation, direct: float, device: Device) -> float
         read = 2 * window * inputs / device.fma_ports + moved + window**2 / device.store_ports
         written = (window + size) * results / device.fma_ports + moved + size**2 / device.store_ports
         vectors = ceil(channels / device.lanes) * read + ceil(outputs / device.lanes) * written
-        options.append(products + _TRANSFORM * tiles * vectors)
+        weights = _FLOAT_BYTES * window**2 * channels * outputs / device.dram_bandwidth * device.clock
+        options.append(products + _TRANSFORM * tiles * vectors + weights)
     return min(options) if _CLEARLY * min(options) < direct else direct
 
 

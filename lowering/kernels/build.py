@@ -10,7 +10,7 @@ result if numbers do not compare, so LLVM makes two for Arm, and four of a Clip.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from math import prod
 from typing import Any
@@ -22,7 +22,7 @@ from tvm import ir, tirx
 from ...support.processor import ARM
 from ..compute.integers import define_functions
 from .bindings import keep_in_memory
-from .dot_products import DOT_PRODUCTS, DotProduct, combine_products, dot_product_of
+from .dot_products import DOT_PRODUCTS, OPTIONS, DotProduct, combine_products, dot_products_of
 from .lanes import load_lanes
 from .messages import Part
 
@@ -84,8 +84,10 @@ def place_parts(function: tirx.PrimFunc, parts: Iterable[Part]) -> tirx.PrimFunc
 def build(module: tvm.IRModule, target: tvm.target.Target) -> Any:
     """The module compiled: TVM's executable. Raises what TVM raises."""
     pipeline = _FOR_ARM if str(target.attrs.get("mtriple", "")).startswith(ARM) else _PIPELINE
-    dot_product = dot_product_of(target)
-    pipeline += "" if dot_product is None else f"_{dot_product.name}"
+    own = dot_products_of(target)
+    if own:
+        pipeline += f"_{own}"
+        target = tvm.target.Target({**target.export(), "cl-opt": list(OPTIONS.get(own, ()))})
     _register_pipelines()
     with tvm.transform.PassContext(config={"tirx.disable_cse_tir": True}):  # LLVM does it again anyway
         return tvm.compile(module, target=target, tir_pipeline=pipeline)
@@ -108,15 +110,15 @@ def _register_pipelines() -> None:
     }  # fmt: skip
     for name, own in callbacks.items():
         tirx.register_tir_pipeline(name, factory_of(*own))
-        for dot_product in DOT_PRODUCTS:
-            combine = partial(_combine_then, dot_product, dict(own).get(tirx.SeqStmt))
-            kept = [(kind, callback) for kind, callback in own if kind is not tirx.SeqStmt]
-            tirx.register_tir_pipeline(f"{name}_{dot_product.name}", factory_of(*kept, (tirx.SeqStmt, combine)))
+        for kind, dot_products in DOT_PRODUCTS.items():
+            combine = partial(_combine_then, dot_products, dict(own).get(tirx.SeqStmt))
+            kept = [each for each in own if each[0] is not tirx.SeqStmt]
+            tirx.register_tir_pipeline(f"{name}_{kind}", factory_of(*kept, (tirx.SeqStmt, combine)))
 
 
-def _combine_then(dot_product: DotProduct, then: Callable[[Any], Any] | None, sequence: Any) -> Any:
+def _combine_then(dot_products: Sequence[DotProduct], then: Callable[[Any], Any] | None, sequence: Any) -> Any:
     """The statements with dot products, and with what the other callback for sequences makes of them."""
-    combined = combine_products(sequence, dot_product)
+    combined = combine_products(sequence, dot_products)
     return combined if then is None or not isinstance(combined, tirx.SeqStmt) else then(combined)
 
 

@@ -29,6 +29,8 @@ from .packing import Packing
 
 CONSTANTS = "eqfuse.constants"
 """Attribute of a function: the indices of the parameters that are constants (topi sets TVM's own attribute at will)."""
+STAYS = "eqfuse.stays"
+"""Annotation of a block that is not written wherever its output is read."""
 BETWEEN = "eqfuse.between"
 """Attribute of a stage of a function: the indices of the parameters that are buffers inside of the whole function."""
 MOST_REPEATED = 500
@@ -135,10 +137,10 @@ class Draft:
         return [buffer for index, buffer in enumerate(self.function.params) if index not in between]
 
     def may_inline(self, block: BlockInfo) -> bool:
-        """Whether TVM can inline the block: no output, no reduction; named parts (`Let`) go to one place only, and to
-        several places at most MOST_REPEATED parts: an expression that is doubled again and again would grow
-        without end."""
-        if block.reduced or self.is_output(block):
+        """Whether TVM can inline the block: no output, no reduction, nothing that STAYS; named parts (`Let`) go to one
+        place only, and to several places at most MOST_REPEATED parts: an expression that is doubled again and again
+        would grow without end."""
+        if block.reduced or self.is_output(block) or STAYS in self.schedule.get(block.block).annotations:
             return False
         parts = (part for user in self.schedule.get_consumers(block.block) for part in self._written(user))
         if sum(isinstance(part, ir.TensorLoad) and str(part.source.name) == block.name for part in parts) <= 1:

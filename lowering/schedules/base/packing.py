@@ -8,18 +8,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....costmodels.device import WORD
 from ...compute.recurrent_tiling import RecurrentWeights
 from .nodes import Expression
 from .winograd_filters import WinogradWeights
 
 
 @dataclass(frozen=True)
+class Word:
+    """`length` neighbours on an axis, or iterator, that one instruction multiplies and adds up in each lane."""
+
+    axis: int
+    length: int
+
+
+@dataclass(frozen=True)
 class Repack:
     """Cut `axis` of parameter `parameter` in tiles of `factor`, then order the axes (the tile's own axis comes last).
 
-    With W of shape [N, K], axis 0, factor 16 and order (0, 1): W'[n // 16, k, n % 16]. If the axis `word` is given, 4
-    neighbours on it, which a processor multiplies and adds up at once, are the innermost: with 1,
+    With W of shape [N, K], axis 0, factor 16 and order (0, 1): W'[n // 16, k, n % 16]. If there is a `word` on an
+    axis, neighbours on it, which a processor multiplies and adds up at once, are the innermost: with 4 on axis 1,
     W'[n // 16, k // 4, n % 16, k % 4]. Calling it with the array returns the packed one. If `factor` does not divide
     the axis, the last tile is the last `factor` elements, some of which are in the tile before too; `factor` is at most
     the axis.
@@ -29,12 +36,12 @@ class Repack:
     axis: int
     factor: int
     order: tuple[int, ...]
-    word: int | None = None
+    word: Word | None = None
 
     @property
     def _cuts(self) -> dict[int, int]:
         """The sizes of the parts that axes are cut in, the innermost last."""
-        return {self.axis: self.factor} | ({} if self.word is None else {self.word: WORD})
+        return {self.axis: self.factor} | ({} if self.word is None else {self.word.axis: self.word.length})
 
     def __call__(self, array: NDArray[Any]) -> NDArray[Any]:
         """The array in the layout that the scheduled function reads."""
@@ -44,9 +51,9 @@ class Repack:
         where = [a if a <= axis else a + 1 for a in self.order]
         packed = cut.transpose(*where, axis + 1)
         if self.word is not None:
-            place = self.order.index(self.word)
+            place, length = self.order.index(self.word.axis), self.word.length
             shape = packed.shape
-            words = packed.reshape(*shape[:place], shape[place] // WORD, WORD, *shape[place + 1 :])
+            words = packed.reshape(*shape[:place], shape[place] // length, length, *shape[place + 1 :])
             packed = np.moveaxis(words, place + 1, -1)
         return np.ascontiguousarray(packed)
 

@@ -23,13 +23,13 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from ....costmodels.device import WORD, Device
+from ....costmodels.device import Device
 from ....costmodels.register_tiles import Tile, register_tiles, tile_cycles
 from ...base.decisions import Alternative, Trace
 from ..base.blocks import BlockInfo, BufferAccess, element_bytes, parameter_index, walk
 from ..base.draft import Draft
 from ..base.extents import TYPICAL, expression_of, is_symbolic, typical_sizes
-from ..base.packing import Repack
+from ..base.packing import Repack, Word
 from ..base.preparation import find_anchor
 from ..base.tiled import Tiled
 from ..passes.prefetch import Weights, cycles_with_weights
@@ -38,6 +38,7 @@ from ..passes.taps import find_outside, list_taps
 from ..tiling.axes import fuse_pixels, split_groups, split_phases
 from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
 from ..tiling.tiles import FLOAT_BYTES, shrink_tile
+from ..tiling.widening import widen_data
 from ..winograd.match import find_convolution
 from .pointwise import schedule_prologues, vectorise_last
 from .winograd import winograd
@@ -64,6 +65,9 @@ def contraction(draft: Draft) -> Iterator[Tiled]:
     filtered = _filter(draft, *pair)
     if filtered is not None:
         yield filtered
+        return
+    draft, pair = widen_data(draft, *pair)
+    if pair is None:
         return
     attempt = draft.copy()
     with suppress(s_tir.ScheduleError):
@@ -167,7 +171,7 @@ def list_plans(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> list[Til
 
 
 def _plans_of_axes(
-    anchor: BlockInfo, epilogue: BlockInfo, device: Device, column: int, row: int, word: int | None, *, weighed: bool
+    anchor: BlockInfo, epilogue: BlockInfo, device: Device, column: int, row: int, word: Word | None, *, weighed: bool
 ) -> Iterable[TilePlan]:
     """Every tile of these axes, whose sum is of bytes if there is a `word`; `weighed`: the operand with the columns is
     a constant, of which a model has many."""
@@ -177,9 +181,11 @@ def _plans_of_axes(
     wide = {i for i in anchor.reduced if anchor.extents[i] > 1}
     # neighbours along the rows read overlapping elements, as the pixels of a convolution do
     window = any(row in used and used & wide for read in anchor.reads for used in read.iterators)
-    depth, step_bytes = (anchor.depth, FLOAT_BYTES) if word is None else (anchor.depth // WORD, WORD)
-    for tile in register_tiles(rows, columns, device, window=window):
-        cycles = others * tile_cycles(tile, rows, columns, depth, device, stride)
+    depth, step_bytes = (anchor.depth, FLOAT_BYTES) if word is None else (anchor.depth // word.length, word.length)
+    product = None if word is None else device.integer_product
+    widened = product is not None and product.widened
+    for tile in register_tiles(rows, columns, device, window=window, widened=widened):
+        cycles = others * tile_cycles(tile, rows, columns, depth, device, stride, widened=widened)
         if weighed:
             line = step_bytes * depth
             weights = Weights(line * columns, line * tile.columns, others * -(-rows // tile.rows))
@@ -187,16 +193,19 @@ def _plans_of_axes(
         yield TilePlan(column, row, tile, cycles, word=word)
 
 
-def _find_word(draft: Draft, anchor: BlockInfo, weights: BufferAccess) -> int | None:
-    """The iterator of the reduction of which four steps are one instruction: along it, bytes follow each other in
-    memory. None if there is none, or no such instruction for the types."""
+def _find_word(draft: Draft, anchor: BlockInfo, weights: BufferAccess) -> Word | None:
+    """The steps of the reduction that are one instruction: along their iterator, integers follow each other in memory.
+    None if there is none, or no such instruction for the types."""
     (data,) = [read for read in anchor.reads if read is not weights]
-    dtypes = tuple(str(read.buffer.dtype) for read in (data, weights))
-    if not draft.device.dot_product or dtypes != draft.device.multiplied:
+    product = draft.device.integer_product
+    if product is None or str(data.buffer.dtype) not in product.loaded:
         return None
+    if str(weights.buffer.dtype) not in product.weights:
+        return None
+    length = product.length
     return next(
-        (i for i in sorted(anchor.reduced) if data.is_unit_stride(i) and i in weights.used
-         and anchor.extents[i] % WORD == 0 and weights.shape[weights.dimension_of(i)] == anchor.extents[i]),
+        (Word(i, length) for i in sorted(anchor.reduced) if data.is_unit_stride(i) and i in weights.used
+         and anchor.extents[i] % length == 0 and weights.shape[weights.dimension_of(i)] == anchor.extents[i]),
         None,
     )  # fmt: skip
 
@@ -225,7 +234,9 @@ def pack_operands(draft: Draft, anchor: BlockInfo, plan: TilePlan) -> tuple[Repa
             factor = read.shape[axis]  # tiles of groups that they do not divide stay where they are
         others = [a for a in range(len(read.shape)) if a != axis]  # reduced axes in the order of the loops
         order = (axis, *(a for _, a in sorted((min(read.iterators[a], default=-1), a) for a in others)))
-        word = None if plan.word is None or iterator != plan.column else read.dimension_of(plan.word)
+        word = None
+        if plan.word is not None and iterator == plan.column:
+            word = replace(plan.word, axis=read.dimension_of(plan.word.axis))
         packs.append(Repack(index, axis, factor, order, word))
         place = ("read", anchor.reads.index(read))
         draft.schedule.transform_layout(

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import log2
 from typing import Any
 
-from ....costmodels.device import WORD
 from ....costmodels.register_tiles import ELEMENT_BITS, Tile
 from ..base.blocks import BlockInfo
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
+from ..base.packing import Word
 from ..base.preparation import FINE_SHARES
 from .tiles import largest_divisor
 
@@ -43,8 +43,8 @@ class TilePlan:
     tile: Tile
     cycles: float
     taps: tuple[int, ...] = ()
-    word: int | None = None
-    """The iterator of the reduction of which WORD steps are one instruction in each lane."""
+    word: Word | None = None
+    """The iterator of the reduction of which some steps are one instruction in each lane."""
 
     @property
     def label(self) -> str:
@@ -169,7 +169,7 @@ def _schedule_sum(draft: Draft, anchor: BlockInfo, plan: TilePlan, depth: int) -
     row = loops[plan.row]
     words: list[Any] = []
     if plan.word is not None:
-        loops[plan.word], word = schedule.split(loops[plan.word], [None, WORD])
+        loops[plan.word.axis], word = schedule.split(loops[plan.word.axis], [None, plan.word.length])
         words.append(word)
     others = [loops[i] for i in sorted(anchor.reduced) if i not in plan.taps]
     rolled, unrolled = _split_reduction_loops(draft, others, plan.tile, of_words=bool(words))

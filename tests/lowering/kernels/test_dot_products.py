@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import te, tirx
 
-from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.device import Device, load_device
 from eqfuse.lowering.base.target import Target, target_of
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.schedules import mark_constants, schedule
@@ -58,7 +58,8 @@ class Sum:
         code = build(scheduled.schedule.mod, tvm.target.Target(target.description))
         generator = np.random.default_rng(seed)
         height, width, channels = self.shape
-        x = generator.choice(np.array([0, 1, 77, 255], np.uint8), (1, height, width, channels))
+        data = np.array([0, 1, 77, 255], np.uint8).view(self.data)
+        x = generator.choice(data, (1, height, width, channels))
         w = generator.choice(np.array([-128, -1, 0, 66, 127], np.int8), (self.outputs, channels, *(self.window,) * 2))
         windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), (self.window,) * 2, (1, 2))
         sums = np.tensordot(windows[:, :: self.stride, :: self.stride], w.astype(np.int64), ((3, 4, 5), (1, 2, 3)))
@@ -78,6 +79,7 @@ sums = st.builds(
     st.integers(1, 70),
     st.integers(1, 3),
     st.integers(1, 2),
+    st.sampled_from(["uint8", "int8"]),
 )
 
 
@@ -99,17 +101,18 @@ def test_many_sums_of_bytes_are_exact(target: Target, case: Sum, seed: int) -> N
 @pytest.mark.parametrize(
     ("device", "description", "instruction", "data"),
     [
-        ("x86-64-v3", WITH_WORDS, "vpdpbusd", "uint8"),
-        ("x86-64-v3", target_of("x86-64-v3", 1).description, "vpmaddwd", "uint8"),
-        ("arm-cortex-a76", target_of("arm-cortex-a76", 1).description, "sdot", "int8"),
+        (replace(load_device("x86-64-v3"), dot_product="vpdpbusd"), WITH_WORDS, "vpdpbusd", "uint8"),
+        (load_device("x86-64-v3"), target_of("x86-64-v3", 1).description, "vpmaddwd", "uint8"),
+        (load_device("x86-64-v3"), target_of("x86-64-v3", 1).description, "vpmaddwd", "int8"),
+        (load_device("arm-cortex-a76"), target_of("arm-cortex-a76", 1).description, "sdot", "int8"),
     ],
-    ids=["VNNI", "AVX2", "Arm"],
+    ids=["VNNI", "AVX2", "AVX2, of a sign", "Arm"],
 )
 def test_products_of_bytes_are_dot_products(
-    device: str, description: dict[str, Any], instruction: str, data: str
+    device: Device, description: dict[str, Any], instruction: str, data: str
 ) -> None:
     """Whatever the processor here: no product of theirs is left that LLVM would widen one by one."""
-    scheduled = schedule(Sum((8, 8, 64), 48, data=data).function, load_device(device), 1)
+    scheduled = schedule(Sum((8, 8, 64), 48, data=data).function, device, 1)
     code = build(scheduled.schedule.mod, tvm.target.Target(description)).mod.inspect_source("asm")
     assert len(re.findall(rf"\t{instruction}\t", code)) >= 16
     assert "mull" not in code
