@@ -166,14 +166,14 @@ def steps_per_product(operation: Operation, device: Device) -> float:
     if operation.op not in INTEGER_PRODUCTS:
         return 1.0
     data, weights_type = (None if type_ is None else type_.dtype for type_ in operation.types[:2])
-    has_zeros = operation.operand(2).elements or operation.operand(3).elements
+    has_zeros = bool(operation.operand(2).elements or operation.operand(3).elements)
     weights = operation.operand(1).dimensions
     channels = prod(weights[1:2]) if is_convolution(operation.op) else depth(operation)
     product = device.integer_product
     is_stacked = not is_convolution(operation.op) and len(weights) > 2  # of matrices that are no constants
-    if has_zeros or is_stacked or product is None or not product.multiplies(data, weights_type) or channels % product.length:
+    if product is None or has_zeros or is_stacked or channels % product.length:
         return _ONE_BY_ONE
-    return product.steps
+    return product.steps if product.multiplies(data, weights_type) else _ONE_BY_ONE
 
 
 def may_be_filtered(operation: Operation) -> bool:
@@ -193,8 +193,10 @@ def is_filtered(operation: Operation, device: Device) -> bool:
 
 
 def _filter_cycles(operation: Operation, direct: float, device: Device) -> float:
-    """The cycles of a 3x3 convolution by a minimal filter, if clearly fewer than its `direct` products take. Transformed
-    weights come from memory, for they are read once in a run."""
+    """The cycles of a 3x3 convolution by a minimal filter, if clearly fewer than its `direct` products take.
+
+    Transformed weights come from memory, for they are read once in a run.
+    """
     weights, result = operation.operand(1).dimensions, operation.output.dimensions
     if not may_be_filtered(operation):
         return direct

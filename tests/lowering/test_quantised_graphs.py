@@ -20,12 +20,17 @@ OUTPUTS = 25
 """Graphs of a model."""
 
 
-def compiled(graphs: Sequence[QuantisedGraph], folder: Path) -> Mapping[str, Array]:
+def compiled(graphs: Sequence[QuantisedGraph], folder: Path, target: str = "host") -> Mapping[str, Array]:
     path = saved(model_of(graphs), folder / "graphs.onnx")
-    eqfuse.compile(path, folder / "build", threads=1, verify=False, measure=False)
+    eqfuse.compile(path, folder / "build", target=target, threads=1, verify=False, measure=False)
     model = eqfuse.load(folder / "build")
     assert not model.manifest.fallbacks
     return model.run(inputs_of(graphs))
+
+
+def compiled_without_words(graphs: Sequence[QuantisedGraph], folder: Path) -> Mapping[str, Array]:
+    """By a processor that multiplies bytes as numbers of 16 bits."""
+    return compiled(graphs, folder, "x86-64-v3")
 
 
 def optimised(graphs: Sequence[QuantisedGraph], folder: Path) -> Mapping[str, Array]:
@@ -61,7 +66,7 @@ def test_kernels_of_graphs_have_the_runtimes_results(kind: str) -> None:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("run", [compiled, optimised])
+@pytest.mark.parametrize("run", [compiled, compiled_without_words, optimised])
 @pytest.mark.parametrize("seed", range(1, 21))
 def test_drawn_graphs_have_the_runtimes_results(run: Run, kind: str, seed: int, tmp_path: Path) -> None:
     graphs = draw_graphs(kind, seed, OUTPUTS)
