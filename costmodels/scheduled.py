@@ -209,8 +209,8 @@ def _filter_cycles(operation: Operation, direct: float, device: Device) -> float
         read = 2 * window * inputs / device.fma_ports + moved + window**2 / device.store_ports
         written = (window + size) * results / device.fma_ports + moved + size**2 / device.store_ports
         vectors = ceil(channels / device.lanes) * read + ceil(outputs / device.lanes) * written
-        weights = _FLOAT_BYTES * window**2 * channels * outputs / device.dram_bandwidth * device.clock
-        options.append(products + _TRANSFORM * tiles * vectors + weights)
+        transformed = _FLOAT_BYTES * window**2 * channels * outputs / device.dram_bandwidth * device.clock
+        options.append(products + _TRANSFORM * tiles * vectors + transformed)
     return min(options) if _CLEARLY * min(options) < direct else direct
 
 
