@@ -19,8 +19,10 @@ SETTINGS = frozenset(
     ]
 )  # fmt: skip
 """Settings that are supported, or that do nothing in the supported modes."""
+CUBIC_COEFFICIENT = -0.75
+"""The parameter of the cubic kernel (`cubic_coeff_a`) if a node leaves it out."""
 DEFAULTS: dict[str, object] = {
-    "antialias": 0, "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.75, "exclude_outside": 0,
+    "antialias": 0, "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": CUBIC_COEFFICIENT, "exclude_outside": 0,
     "extrapolation_value": 0.0, "keep_aspect_ratio_policy": "stretch", "nearest_mode": "round_prefer_floor",
 }  # fmt: skip
 """ONNX's values for attributes that a node leaves out."""
@@ -147,7 +149,7 @@ def _along(
 def _cubic(arithmetic: Arithmetic, x: Array, axis: int, places: list[float], settings: Mapping[str, Any]) -> Array:
     """A weighted sum of the four nearest elements (Keys, IEEE TASSP 1981, equation 4); the last ones repeat."""
     size = x.shape[axis]
-    a = settings.get("cubic_coeff_a", -0.75)
+    a = settings.get("cubic_coeff_a", CUBIC_COEFFICIENT)
     first = [floor(p) - 1 for p in places]
     weights = np.array([[_kernel(a, p - i) for i in range(f, f + 4)] for p, f in zip(places, first, strict=True)])
     if settings.get("exclude_outside"):

@@ -1,4 +1,4 @@
-"""Resize in the modes nearest and linear: each axis by itself, all of them in one stage.
+"""Resize in the modes nearest, linear and cubic: each axis by itself, all of them in one stage.
 
 The coordinates are computed as rules/semantics/resize.py does; an index that is a fraction of the result's index, as
 that of most settings, is computed in integers.
@@ -10,12 +10,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import Any
 
 from tvm import te, tirx
 
-from ...ir.operators.resize import ROUNDINGS, SETTINGS
+from ...ir.operators.resize import CROP, CUBIC_COEFFICIENT, ROUNDINGS, SETTINGS
 from .call import Expr, Lowering, NotLowered, TensorCall, sizes
 from .extents import Extent, as_number, may_differ
 from .layout import keep_inside
@@ -28,26 +29,44 @@ _LONGEST = 1 << 14
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis of `size` elements that gets `result`: position i shows the place i * factor + offset."""
+    """An axis of `size` elements that gets `result`: position i shows the place i * factor + offset.
+
+    With a `region`, the shares of the axis at which it starts and ends, places beyond the axis show nothing of it.
+    """
 
     size: Extent
     result: Extent
     factor: _Number
     offset: _Number
+    region: tuple[float, float] | None = None
+
+    def place(self, index: Expr) -> Expr:
+        """The place that a position shows, in float64."""
+        position = index.astype("float64")
+        if self.region is None:
+            return position * _as_expression(self.factor) + _as_expression(self.offset)
+        start, end = self.region
+        share = _as_expression(start) + _as_expression(end - start) * position / _as_expression(self.factor)
+        return share * as_number(self.size - 1, "float64")
+
+    def is_inside(self, index: Expr) -> Expr:
+        """Whether the place that a position shows is on the axis."""
+        place = self.place(index)
+        return tirx.all(place >= tirx.const(0.0, "float64"), place <= as_number(self.size - 1, "float64"))
 
 
 def _resize(call: TensorCall) -> te.Tensor:
     settings = json.loads(call.text("config"))
     mode = call.text("mode")
     unusual = {k: v for k, v in settings.items() if k not in SETTINGS and v not in (0, None, "stretch")}
-    if mode not in ("nearest", "linear") or unusual:
+    if mode not in ("nearest", "linear", "cubic") or unusual:
         raise NotLowered(f"mode {mode} {unusual or ''}".strip())
     axes = _axes(call, settings)
     if mode == "nearest":
         return _nearest(call, axes, settings.get("nearest_mode", "round_prefer_floor"))
     if not call.dtype.startswith("float"):
-        raise NotLowered(f"linear interpolation of {call.dtype}")
-    return _linear(call, axes)
+        raise NotLowered(f"{mode} interpolation of {call.dtype}")
+    return _interpolate(call, axes, _linear_taps if mode == "linear" else partial(_cubic_taps, settings))
 
 
 def _axes(call: TensorCall, settings: Mapping[str, Any]) -> list[_Axis | None]:
@@ -63,11 +82,32 @@ def _axes(call: TensorCall, settings: Mapping[str, Any]) -> list[_Axis | None]:
         for axis, scale in zip(listed, settings["scales"], strict=True):
             scales[axis] = scale
     mode = settings.get("coordinate_transformation_mode", "half_pixel")
+    if mode == CROP:
+        return _regions(call, settings)
     return [
         None if not may_differ(size, result) and (scale == 1.0 or "scales" not in settings) else
         _axis(mode, size, result, scale)
         for size, result, scale in zip(shape, call.shape, scales, strict=True)
     ]
+
+
+def _regions(call: TensorCall, settings: Mapping[str, Any]) -> list[_Axis | None]:
+    """For each axis the region that is looked at; None: all of it, as it is."""
+    shape = sizes(call.source(0))
+    listed, region = settings.get("axes", range(len(shape))), settings.get("roi", ())
+    if call.text("mode") == "nearest" or len(region) != 2 * len(listed):
+        raise NotLowered("a region of nearest elements, or one that is no constant")
+    if tuple(shape) == tuple(call.shape):
+        raise NotLowered("a region that is as large as its operand, which ONNX Runtime takes for the operand")
+    axes: list[_Axis | None] = [None] * len(shape)
+    for place, axis in enumerate(listed):
+        size, result, ends = shape[axis], call.shape[axis], (region[place], region[place + len(listed)])
+        if not isinstance(size, int) or not isinstance(result, int):
+            raise NotLowered("a region of dynamic sizes")
+        if size != result or ends != (0.0, 1.0):
+            middle = sum(ends) / 2
+            axes[axis] = _Axis(size, result, result - 1.0 or 1.0, 0.0, ends if result > 1 else (middle, middle))
+    return axes
 
 
 def _as_float(extent: Extent) -> _Number:
@@ -170,25 +210,70 @@ def _restore_fraction(value: float) -> Fraction:
     return near if abs(near - Fraction(value)) < 1e-6 else Fraction(value)
 
 
-def _linear(call: TensorCall, axes: list[_Axis | None]) -> te.Tensor:
-    x = call.source(0)
+_Taps = list[tuple[Expr, Expr]]
+"""Indices along an axis, and the weights of the elements there."""
 
-    def interpolate(places: list[Expr], rest: list[tuple[Expr, _Axis | None]]) -> Expr:
-        """Weighted sums of the two neighbours along each axis that is resized."""
+
+def _interpolate(call: TensorCall, axes: list[_Axis | None], taps_of: Callable[[_Axis, Expr, str], _Taps]) -> te.Tensor:
+    """Weighted sums of the neighbours along each axis that is resized."""
+    x, settings = call.source(0), json.loads(call.text("config"))
+    outside = call.constant(settings.get("extrapolation_value", 0.0))
+
+    def sum_up(places: list[Expr], rest: list[tuple[_Axis | None, _Taps]]) -> Expr:
         if not rest:
             return x(*places)
-        (index, axis), *others = rest
-        if axis is None:
-            return interpolate([*places, index], others)
-        place = index.astype("float64") * _as_expression(axis.factor) + _as_expression(axis.offset)
-        place = te.max(te.min(place, as_number(axis.size - 1, "float64")), tirx.const(0.0, "float64"))
-        below = place.astype("int32")
-        weight = (place - below.astype("float64")).astype(call.dtype)
-        low = interpolate([*places, below], others)
-        high = interpolate([*places, te.min(below + 1, as_number(axis.size - 1, "int32"))], others)
-        return low * (call.constant(1) - weight) + high * weight
+        (axis, taps), *others = rest
+        terms = [(sum_up([*places, index], others), weight) for index, weight in taps]
+        return terms[0][0] if axis is None else _sum([value * weight for value, weight in terms])
 
-    return call.stage(call.shape, lambda *i: interpolate([], list(zip(i, axes, strict=True))))
+    def element(*indices: Expr) -> Expr:
+        taps = [
+            [(index, call.constant(1))] if axis is None else taps_of(axis, index, call.dtype)
+            for axis, index in zip(axes, indices, strict=True)
+        ]
+        found = sum_up([], list(zip(axes, taps, strict=True)))
+        inside = [a.is_inside(i) for a, i in zip(axes, indices, strict=True) if a is not None and a.region is not None]
+        return tirx.Select(tirx.all(*inside), found, outside) if inside else found
+
+    return call.stage(call.shape, element)
+
+
+def _linear_taps(axis: _Axis, index: Expr, dtype: str) -> _Taps:
+    """The two neighbours of a place, which is kept inside."""
+    place = te.max(te.min(axis.place(index), as_number(axis.size - 1, "float64")), tirx.const(0.0, "float64"))
+    below = place.astype("int32")
+    weight = (place - below.astype("float64")).astype(dtype)
+    above = te.min(below + 1, as_number(axis.size - 1, "int32"))
+    return [(below, tirx.const(1, dtype) - weight), (above, weight)]
+
+
+def _cubic_taps(settings: Mapping[str, Any], axis: _Axis, index: Expr, dtype: str) -> _Taps:
+    """Four neighbours (Keys, IEEE TASSP 1981, equation 4); the last elements repeat, or count for nothing."""
+    place, a = axis.place(index), float(settings.get("cubic_coeff_a", CUBIC_COEFFICIENT))
+    below = te.floor(place).astype("int32")
+    after = (place - below.astype("float64")).astype(dtype)
+    number = partial(tirx.const, dtype=dtype)
+
+    def near(distance: Expr) -> Expr:
+        return ((number(a + 2) * distance - number(a + 3)) * distance) * distance + number(1)
+
+    def far(distance: Expr) -> Expr:
+        return ((number(a) * distance - number(5 * a)) * distance + number(8 * a)) * distance - number(4 * a)
+
+    before = number(1) - after
+    weights = [far(after + number(1)), near(after), near(before), far(before + number(1))]
+    places = [below + (tap - 1) for tap in range(len(weights))]
+    if settings.get("exclude_outside"):
+        is_inside = [tirx.all(each >= 0, each < axis.size) for each in places]
+        weights = [tirx.Select(inside, weight, number(0)) for inside, weight in zip(is_inside, weights, strict=True)]
+        whole = _sum(weights)
+        weights = [weight / whole for weight in weights]
+    return [(keep_inside(each, axis.size), weight) for each, weight in zip(places, weights, strict=True)]
+
+
+def _sum(terms: list[Expr]) -> Expr:
+    """The sum from left to right."""
+    return reduce(add, terms)
 
 
 def _as_expression(number: _Number) -> Expr:
