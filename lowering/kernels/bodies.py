@@ -39,7 +39,7 @@ from ..base.interface import known_type
 from ..base.target import Target
 from ..base.weights import Weights
 from ..compute import has_lowering, lowerable
-from ..plan.kernel_nodes import KernelSignature, make_kernel_node
+from ..plan.kernel_nodes import KERNEL_DOMAIN, KernelSignature, make_kernel_node
 from ..plan.plan import Requirement
 from ..plan.sizes import extents_of
 from .channels_last import channels_last_values, last_shape
@@ -134,7 +134,8 @@ class LoopKernels:
         """The model with a node for each kernel that could be compiled."""
         result = onnx.ModelProto()
         result.CopyFrom(self.model)
-        for graph, stages in list(zip(_graphs(result.graph), self.graphs, strict=True)):
+        pairs = list(zip(_graphs(result.graph), self.graphs, strict=True))
+        for graph, stages in reversed(pairs):  # inner ones first: the nodes of a graph are copied with their bodies
             nodes = [node for stage in stages for node in stage.nodes(graph.node, answers)]
             copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
             del graph.node[:]
@@ -202,9 +203,10 @@ def call_kernels(
     step: LoopCall, kernels: LoopKernels, answers: Mapping[str, Answer], graph: OperatorGraph
 ) -> LoopCall:
     """The program of loops with the kernels that could be compiled."""
-    called = tuple(symbol for symbol in kernels.symbols if answers[symbol].problem is None)
-    part = replace(step.part, model=kernels.with_answers(answers))
-    return replace(loop_call(graph, part, step.bounds), called=called)
+    model = kernels.with_answers(answers)
+    called = (n.op_type for inner in _graphs(model.graph) for n in inner.node if n.domain == KERNEL_DOMAIN)
+    part = replace(step.part, model=model)
+    return replace(loop_call(graph, part, step.bounds), called=tuple(dict.fromkeys(called)))
 
 
 def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
