@@ -40,7 +40,8 @@ _START, _END = "<!-- sweep -->", "<!-- end of sweep -->"
 
 def find_networks(options: argparse.Namespace) -> list[Export]:
     """Those that were exported, the smallest files first; the others are told. Raises ExportError without a tool."""
-    exports = list(export_networks(options.only, options.all_forms, options.work))
+    networks = export_networks(options.only, options.all_forms, not options.no_export, options.work)
+    exports = list(networks)
     failed = [each for each in exports if each.problem]
     for export in failed:
         print(f"not exported: {export.name}: {export.problem}", file=sys.stderr)
@@ -96,6 +97,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--work", type=Path, required=True, metavar="FOLDER", help="models, environments and rows")
     result.add_argument("--only", nargs="+", default=[], metavar="NAME", help="parts of architectures' names")
     result.add_argument("--all-forms", action="store_true", help="some architectures in all forms that exporters have")
+    result.add_argument("--no-export", action="store_true", help="only networks that have been exported")
     result.add_argument("--first", type=int, metavar="N", help="only the N smallest networks")
     result.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES, metavar="STAGE", help="only these")
     result.add_argument("--changed", action="store_true", help="redo stages whose sources have changed")

@@ -52,8 +52,7 @@ def export_all(
     raises is raised.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    record = folder / _RECORD
-    known: dict[str, str] = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+    record, known = folder / _RECORD, exported_names(folder)
     wanted = [Export(ARCHITECTURES[name], form, folder) for name, each in forms.items() for form in each]
     missing = [each for each in wanted if each.name not in known]
     for environment in dict.fromkeys(each.environment for each in missing):
@@ -64,6 +63,12 @@ def export_all(
             print(export.name, problem or "exported", file=sys.stderr, flush=True)
     for export in wanted:
         yield Export(export.architecture, export.form, folder, known[export.name])
+
+
+def exported_names(folder: Path) -> dict[str, str]:
+    """The names of the exports of a folder with what was wrong with each, empty if nothing was."""
+    record = folder / _RECORD
+    return json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
 
 
 def _export(wanted: Sequence[Export], python: Path) -> Iterator[tuple[Export, str]]:

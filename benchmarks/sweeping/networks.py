@@ -9,7 +9,7 @@ import numpy as np
 
 from ..architectures import ARCHITECTURES, Form, forms_in_turn, forms_of
 from ..architectures.environments import make_environment
-from ..architectures.exporting import Export, export_all
+from ..architectures.exporting import Export, export_all, exported_names
 from ..judging.subjects import exported_subject
 
 _IN_ALL_FORMS = 40
@@ -35,14 +35,21 @@ def family_of(export: Export) -> str:
     return export.architecture.library
 
 
-def export_networks(only: Sequence[str], has_all_forms: bool, folder: Path) -> Iterator[Export]:
-    """The networks whose names have one of these parts, or all, as files of a folder; with what was not exported."""
+def export_networks(only: Sequence[str], has_all_forms: bool, makes_new: bool, folder: Path) -> Iterator[Export]:
+    """The networks whose names have one of these parts, or all, as files of a folder; with what was not exported.
+
+    Only those that were exported earlier, unless it `makes_new` ones.
+    """
     chosen = {
         name: forms for name, forms in list_forms(has_all_forms).items()
         if not only or any(part.lower() in name.lower() for part in only)
     }  # fmt: skip
     environments = folder / "environments"
-    return export_all(chosen, folder / "models", lambda each: make_environment(each, environments / each.name))
+    models = folder / "models"
+    if not makes_new:
+        known = exported_names(models)
+        chosen = {name: [f for f in forms if f"{name}.{f.suffix}" in known] for name, forms in chosen.items()}
+    return export_all(chosen, models, lambda each: make_environment(each, environments / each.name))
 
 
 def write_inputs(export: Export, folder: Path) -> Path:

@@ -147,7 +147,7 @@ def _plain_attributes(node: ir.Node) -> dict[str, Any] | None:
         value = attribute.value
         value = tuple(value) if isinstance(value, list | tuple) else value
         items = value if isinstance(value, tuple) else (value,)
-        if not all(isinstance(item, int | float | str) for item in items):
+        if not all(issubclass(type_, int | float | str) for type_ in set(map(type, items))):
             return None
         attributes[name] = value
     return attributes

@@ -22,8 +22,9 @@ SETTINGS = frozenset(
 CUBIC_COEFFICIENT = -0.75
 """The parameter of the cubic kernel (`cubic_coeff_a`) if a node leaves it out."""
 DEFAULTS: dict[str, object] = {
-    "antialias": 0, "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": CUBIC_COEFFICIENT, "exclude_outside": 0,
-    "extrapolation_value": 0.0, "keep_aspect_ratio_policy": "stretch", "nearest_mode": "round_prefer_floor",
+    "antialias": 0, "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": CUBIC_COEFFICIENT,
+    "exclude_outside": 0, "extrapolation_value": 0.0, "keep_aspect_ratio_policy": "stretch",
+    "nearest_mode": "round_prefer_floor",
 }  # fmt: skip
 """ONNX's values for attributes that a node leaves out."""
 POLICIES = ("stretch", "not_larger", "not_smaller")

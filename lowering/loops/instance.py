@@ -13,6 +13,7 @@ from onnx import defs, helper, numpy_helper
 
 from ..base.errors import LoweringError
 from .source_files import loop_files, loop_text
+from .trees import ENSEMBLES, pack_trees
 
 AttrType = defs.OpSchema.AttrType
 _C_TYPES = {
@@ -89,6 +90,8 @@ def loop_instance(
     for name, attribute in newest.attributes.items():
         if attribute.type in _WITHOUT_DEFAULT:
             values.setdefault(name, _WITHOUT_DEFAULT[attribute.type])
+    if node.op_type in ENSEMBLES:
+        values = pack_trees(node.op_type, values, inputs)
     macros = [(f"OP_{node.op_type}", "1"), ("OPERATOR_NAME", f'"{node.op_type}"'), ("OPSET", str(schema.since_version))]
     macros += [("INPUTS", str(len(inputs))), ("OUTPUTS", str(len(outputs)))]
     extended = [*inputs, *[None] * (MINIMUM_INPUTS - len(inputs))]
@@ -142,10 +145,13 @@ def _elements(value: Any) -> Sequence[Any]:
 def _array_text(value: Any) -> tuple[str, str] | None:
     """Type and initialiser of a list or tensor; None of a single value."""
     if isinstance(value, onnx.TensorProto):
-        dtype = numpy_helper.to_array(value).dtype.name
+        array = numpy_helper.to_array(value)
+        dtype = array.dtype.name
         if dtype not in _C_TYPES:
             raise LoweringError(f"an attribute is of {dtype}")
         type_ = _C_TYPES[dtype][0]
+        if dtype == "int32" and array.size:  # of which ensembles of trees have hundreds of thousands
+            return type_, f"{{{str(array.ravel().tolist())[1:-1]}}}"
     elif isinstance(value, list | tuple):
         first = value[0] if value else 0
         type_ = "float" if isinstance(first, float) else "char *const" if isinstance(first, bytes) else "int64_t"

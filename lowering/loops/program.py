@@ -14,13 +14,17 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import defs, helper, numpy_helper
+from onnx_ir import serde
 
+from ...engine.shapes.classical import DOMAIN as CLASSICAL
+from ...engine.shapes.classical import classical_dtypes
 from ..base.elements import ELEMENT_TYPES
 from ..base.errors import LoweringError
 from ..base.linking import Linker
@@ -92,11 +96,19 @@ def node_types(node: onnx.NodeProto, opsets: Mapping[str, int], types: Mapping[s
         if name:
             formal = schema.inputs[min(position, len(schema.inputs) - 1)]
             bound.setdefault(formal.type_str, _lookup(types, name))
+    told = _told_by_attributes(node) if node.domain == CLASSICAL else []
     results = []
-    for position in range(len(node.output)):
+    for position, known in zip_longest(range(len(node.output)), told[: len(node.output)]):
         formal = schema.outputs[min(position, len(schema.outputs) - 1)]
-        results.append(bound.get(formal.type_str) or _only_type(formal))
+        results.append(known or bound.get(formal.type_str) or _only_type(formal))
     return results
+
+
+def _told_by_attributes(node: onnx.NodeProto) -> list[str | None]:
+    """The types of the results of an operator of classical machine learning, as far as its attributes tell."""
+    alone = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
+    alone.attribute.extend(each for each in node.attribute if not each.name.startswith("nodes_"))
+    return classical_dtypes(serde.deserialize_node(alone))
 
 
 def _lookup(types: Mapping[str, str], name: str) -> str:

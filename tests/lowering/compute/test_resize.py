@@ -27,7 +27,8 @@ def resize(mode: str, shape: tuple[int, ...] = (1, 2, 4, 5), dtype: str = "float
         "scales": None if scales is None else np.array(scales, np.float32),
         **({} if sizes is None else {"sizes": np.array(sizes, np.int64)}),
     }
-    return single("Resize", operands, [*(["roi"] if roi else []), "scales" if sizes is None else "sizes"], mode=mode, **settings)
+    constants = [*(["roi"] if roi else []), "scales" if sizes is None else "sizes"]
+    return single("Resize", operands, constants, mode=mode, **settings)
 
 
 def linear() -> Iterator[Call]:
