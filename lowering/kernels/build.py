@@ -25,6 +25,7 @@ from .bindings import keep_in_memory
 from .dot_products import DOT_PRODUCTS, OPTIONS, DotProduct, combine_products, dot_products_of
 from .lanes import load_lanes
 from .messages import Part
+from .narrowing import keep_integers
 
 LARGEST_LOCAL = 4096
 """Bytes of a local buffer on the stack: twice the vector registers of any processor."""
@@ -123,10 +124,10 @@ def _combine_then(dot_products: Sequence[DotProduct], then: Callable[[Any], Any]
 
 
 def _finish_bodies(module: tvm.IRModule, callbacks: tuple[Any, ...]) -> tvm.IRModule:
-    functions = {
-        name: function.with_body(define_functions(tvm_ffi.structural_map(keep_in_memory(function.body), callbacks)))
-        for name, function in module.functions.items()
-    }
+    def finish(body: Any) -> Any:
+        return define_functions(tvm_ffi.structural_map(keep_integers(keep_in_memory(body)), callbacks))
+
+    functions = {name: function.with_body(finish(function.body)) for name, function in module.functions.items()}
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
