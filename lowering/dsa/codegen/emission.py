@@ -7,6 +7,7 @@ the bytes that it takes over.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -113,6 +114,7 @@ class Emission:
     instructions: list[Instruction] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     tenants: dict[Memory, list[_Tenant]] = field(default_factory=dict)
+    """The owners of the bytes of each memory, by their addresses."""
     names: dict[str, int] = field(default_factory=dict)
     engines: set[Engine] = field(default_factory=set)
     ddr_end: int = 0
@@ -131,20 +133,19 @@ class Emission:
 
     def _take_over(self, buffer: Buffer, held: Box) -> Contents:
         first, last = buffer.address, buffer.address + buffer.size
-        inherited: LastByEngine = {}
-        tenants: list[_Tenant] = []
-        for tenant in self.tenants.get(buffer.memory, ()):
-            start, stop, contents = tenant
-            if stop <= first or last <= start:
-                tenants.append(tenant)
-                continue
+        tenants, inherited = self.tenants.setdefault(buffer.memory, []), dict[Engine, int]()
+        begin = bisect_right(tenants, first, key=lambda tenant: tenant.stop)
+        end = bisect_left(tenants, last, lo=begin, key=lambda tenant: tenant.start)
+        rest: list[_Tenant] = []
+        for start, stop, contents in tenants[begin:end]:
             _note(inherited, contents.all().items())
             if start < first:
-                tenants.append(_Tenant(start, first, contents))
+                rest.append(_Tenant(start, first, contents))
             if last < stop:
-                tenants.append(_Tenant(last, stop, contents))
+                rest.append(_Tenant(last, stop, contents))
         new = Contents(buffer, held, inherited)
-        self.tenants[buffer.memory] = [*tenants, _Tenant(first, last, new)]
+        rest.insert(sum(tenant.start < first for tenant in rest), _Tenant(first, last, new))
+        tenants[begin:end] = rest
         return new
 
     def reserve_ddr(self, size: int) -> int:

@@ -7,9 +7,12 @@ known. The instructions that promote weights come just before the tiles that rea
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import inf
 from typing import NamedTuple
 
 from ....costmodels.dsa_device import DsaDevice
@@ -81,52 +84,97 @@ class Ring:
         return start
 
 
+class _Held(NamedTuple):
+    """Weights that the GB keeps: where, the number of their last use, and that of their next."""
+
+    start: int
+    stop: int
+    touched: int
+    next_use: float
+
+
 class Staging:
-    """The part of a GB that weights pass through."""
+    """The part of a GB that weights pass through.
+
+    The latest ones, up to half of the room, may not be replaced: they may not have been hoisted yet, and those that
+    replace them could not be loaded ahead. Each use takes time in proportion to the gaps between weights, which are
+    few: a program has as many uses as tiles.
+    """
 
     def __init__(self, base: int, capacity: int, uses: Iterable[Hashable]) -> None:
         """It begins at address `base`; `uses` are the keys that will be fetched, in order."""
-        self.base, self.capacity = base, capacity
-        self.uses: dict[Hashable, list[int]] = {}
+        self.capacity = capacity
+        self.uses: dict[Hashable, deque[int]] = {}
         for time, key in enumerate(uses):
-            self.uses.setdefault(key, []).append(time)
-        self.held: dict[Hashable, tuple[int, int]] = {}
-        self.touched: dict[Hashable, int] = {}
+            self.uses.setdefault(key, deque()).append(time)
+        self.gaps = [(base, base + capacity)] if capacity > 0 else []
+        """Start and stop of the free ranges, ascending."""
+        self.late: OrderedDict[Hashable, _Held] = OrderedDict()
+        """The latest weights, the latest one last: as few as take more than half of the room."""
+        self.late_bytes = 0
+        self.early: dict[Hashable, _Held] = {}
+        """All others."""
+        self.order: list[tuple[float, int, Hashable]] = []
+        """A heap of these: the one that is needed last comes first. Some entries are of weights that are gone."""
 
     def fetch(self, key: Hashable, size: int, time: int) -> tuple[int, bool]:
         """The address for use number `time`, and whether it is there already."""
-        self.touched[key] = time
-        if key in self.held:
-            return self.held[key][0], True
-        while (address := self._gap(size)) is None:
-            del self.held[max(self._replaceable(), key=lambda k: (self._next_use(k, time), -self.touched[k]))]
-        self.held[key] = address, address + size
-        return address, False
-
-    def _replaceable(self) -> list[Hashable]:
-        """The weights that may go: not the latest ones, up to half of the room. They may not have been hoisted yet, and
-        those that replace them could not be loaded ahead."""
-        recent = sorted(self.held, key=lambda key: -self.touched[key])
-        total = 0
-        for index, key in enumerate(recent):
-            total += self.held[key][1] - self.held[key][0]
-            if 2 * total > self.capacity:
-                return recent[index + 1 :] or recent[-1:]
-        return recent[-1:]
-
-    def _next_use(self, key: Hashable, time: int) -> float:
         uses = self.uses[key]
-        index = bisect_right(uses, time)
-        return uses[index] if index < len(uses) else float("inf")
+        while uses and uses[0] <= time:
+            uses.popleft()
+        held = self._remove(key)
+        address = self._take(size) if held is None else held.start
+        self.late[key] = _Held(address, address + size, time, uses[0] if uses else inf)
+        self.late_bytes += size
+        self._age()
+        return address, held is not None
 
-    def _gap(self, size: int) -> int | None:
-        """The address of the first gap that is large enough."""
-        end = self.base
-        for start, stop in sorted(self.held.values()):
-            if start - end >= size:
-                return end
-            end = max(end, stop)
-        return end if self.base + self.capacity - end >= size else None
+    def _remove(self, key: Hashable) -> _Held | None:
+        if key in self.early:
+            return self.early.pop(key)
+        held = self.late.pop(key, None)
+        if held is not None:
+            self.late_bytes -= held.stop - held.start
+        return held
+
+    def _age(self) -> None:
+        """Weights that need not be among the latest any more may be replaced."""
+        while self.late:
+            key, held = next(iter(self.late.items()))
+            if 2 * (self.late_bytes - (held.stop - held.start)) <= self.capacity:
+                return
+            del self.late[key]
+            self.late_bytes -= held.stop - held.start
+            self.early[key] = held
+            heappush(self.order, (-held.next_use, held.touched, key))
+
+    def _take(self, size: int) -> int:
+        """The address of the first gap that is large enough, after weights gave way if there is none."""
+        while (place := next((n for n, (a, b) in enumerate(self.gaps) if b - a >= size), None)) is None:
+            self._free(self._replaced())
+        start, stop = self.gaps[place]
+        self.gaps[place : place + 1] = [(start + size, stop)] if start + size < stop else []
+        return start
+
+    def _replaced(self) -> _Held:
+        """The weights that give way: of those that may, the ones that are needed last (Belady)."""
+        while self.order:
+            _, touched, key = heappop(self.order)
+            if key in self.early and self.early[key].touched == touched:
+                return self.early.pop(key)
+        _, held = self.late.popitem(last=False)
+        self.late_bytes -= held.stop - held.start
+        return held
+
+    def _free(self, held: _Held) -> None:
+        start, stop = held.start, held.stop
+        place = bisect_left(self.gaps, (start, stop))
+        if place < len(self.gaps) and self.gaps[place][0] == stop:
+            stop = self.gaps.pop(place)[1]
+        if place and self.gaps[place - 1][1] == start:
+            place -= 1
+            start = self.gaps.pop(place)[0]
+        self.gaps.insert(place, (start, stop))
 
 
 @dataclass(frozen=True)
@@ -143,6 +191,7 @@ class WeightEmission:
     def __init__(self, emission: Emission, device: DsaDevice, residence: Residence, staging: int) -> None:
         """Weights pass through the GB from address `staging` on."""
         self.emission, self.device, self.network = emission, device, residence.flow.graph.network
+        self.packed: dict[Blob, PackedBlob] = {}
         self.needs = dict(_needs(residence))
         self.ring = Ring(device.weight_buffer)
         self.staging = Staging(staging, device.global_buffer - staging, self._fetches())
@@ -225,13 +274,13 @@ class WeightEmission:
             self.blobs[blob] = self._buffer(f"c:{self._name(blob)}", DDR, address, blob, Role.CONSTANT)
         return self.blobs[blob]
 
-    def _buffer(
-        self, name: str, memory: Memory, address: int, blob: Blob, role: Role = Role.INTERMEDIATE
-    ) -> Contents:
+    def _buffer(self, name: str, memory: Memory, address: int, blob: Blob, role: Role = Role.INTERMEDIATE) -> Contents:
         return self.emission.buffer(name, memory, address, ((0, self._pack(blob).size),), "uint8", role)
 
     def _pack(self, blob: Blob) -> PackedBlob:
-        return pack_blob(self.network, blob, self.device.alignment)
+        if blob not in self.packed:
+            self.packed[blob] = pack_blob(self.network, blob, self.device.alignment)
+        return self.packed[blob]
 
     def _name(self, blob: Blob) -> str:
         """The name of the heaviest constant."""

@@ -28,7 +28,7 @@ def test_what_was_fetched_last_stays_though_it_is_not_needed_again() -> None:
     staging = Staging(0, 100, ["a", "b", "c", "a", "b"])
     for time, key in enumerate("abc"):
         staging.fetch(key, 40, time)
-    assert "c" in staging.held
+    assert "c" in staging.late
 
 
 @given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=30), st.integers(20, 120))
@@ -36,8 +36,9 @@ def test_nothing_overlaps_in_the_staging_buffer(uses: list[str], capacity: int) 
     staging = Staging(64, capacity, uses)
     for time, key in enumerate(uses):
         address, _ = staging.fetch(key, 1 + ord(key) % 20, time)
-        places = sorted(staging.held.values())
-        assert staging.held[key][0] == address
+        held = {**staging.early, **staging.late}
+        places = sorted((each.start, each.stop) for each in held.values())
+        assert held[key].start == address
         assert places[0][0] >= 64
         assert places[-1][1] <= 64 + capacity
         assert all(before[1] <= after[0] for before, after in pairwise(places))
