@@ -31,6 +31,7 @@ from eqfuse.lowering.running.kernel_times import CallTime
 from eqfuse.lowering.tuning import suspects
 from eqfuse.lowering.tuning.suspects import find_suspects
 
+from .caches import own_cache
 from .lowering.small_models import chain, expected, graph_of, model, random_inputs, saved, weights
 
 NODES = [("MatMul", "xw", "a"), ("Relu", "a", "b"), ("MatMul", "bw", "c"), ("Tanh", "c", "y")]
@@ -100,7 +101,7 @@ def name_of(kernel: Members) -> str:
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Memory]:
     """What the profile database knows now; it is empty at first."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", own_cache(tmp_path / "cache"))
     return lambda: Memory.of("host", 1, lambda line: pytest.fail(line))
 
 

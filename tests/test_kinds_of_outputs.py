@@ -14,6 +14,7 @@ import pytest
 import eqfuse
 from eqfuse.driver.session.session import InferenceSession
 
+from .caches import own_cache
 from .lowering.small_models import expected
 
 MODELS = {
@@ -102,7 +103,7 @@ def test_optimised(kind: str) -> None:
 @pytest.mark.representatives(2)
 @pytest.mark.parametrize("kind", MODELS)
 def test_compiled(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", own_cache(tmp_path / "cache"))
     proto = parse(MODELS[kind])
     onnx.save(proto, tmp_path / "in.onnx")
     eqfuse.compile(tmp_path / "in.onnx", tmp_path / "bundle", threads=1, measure=False)
@@ -114,7 +115,7 @@ def test_compiled(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("kind", MODELS)
 def test_in_a_c_project(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program that a project comes with reads and writes the files of arrays that it is given."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", own_cache(tmp_path / "cache"))
     proto, project = parse(MODELS[kind]), tmp_path / "project"
     onnx.save(proto, tmp_path / "in.onnx")
     eqfuse.compile(tmp_path / "in.onnx", project, threads=1, format="c")
@@ -133,7 +134,7 @@ def test_in_a_c_project(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.conformance
 @pytest.mark.parametrize("kind", MODELS)
 def test_in_a_session(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", own_cache(tmp_path / "cache"))
     proto = parse(MODELS[kind])
     onnx.save(proto, tmp_path / "in.onnx")
     session = InferenceSession(str(tmp_path / "in.onnx"), providers=["CPUExecutionProvider"])

@@ -10,6 +10,7 @@ import pytest
 
 from eqfuse.cli import progress
 
+from ..caches import own_cache
 from .command_line import CommandLine
 
 
@@ -34,5 +35,5 @@ def _no_repeated_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CACHE_HOME", own_cache(tmp_path_factory.mktemp("cache")))
         yield

@@ -27,6 +27,8 @@ from eqfuse.tests.conformance.fuzzing.value_damage import VALUE_DAMAGES
 from eqfuse.tests.conformance.fuzzing.wire_damage import BYTE_DAMAGES
 from eqfuse.tests.conformance.fuzzing.worker import __name__ as WORKER
 
+from ..caches import own_cache
+
 _MUTANTS = 4
 """Of each model and kind of damage; 3,300 in all."""
 _LIMIT = 90.0
@@ -168,7 +170,7 @@ def _of_outcome(outcome: Outcome) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     paths = [folder for folder in sys.path if folder]
-    common = {"PYTHONPATH": os.pathsep.join(paths), "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
+    common = {"PYTHONPATH": os.pathsep.join(paths), "XDG_CACHE_HOME": own_cache(tmp_path_factory.mktemp("cache"))}
     processes = [
         WorkerProcess(
             f"{WORKER}:commands_and_comparisons",

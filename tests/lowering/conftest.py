@@ -11,13 +11,14 @@ import pytest
 
 import eqfuse
 
+from ..caches import own_cache
 from .small_models import chain, saved, with_fallback, with_loops
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CACHE_HOME", own_cache(tmp_path_factory.mktemp("cache")))
         yield
 
 

@@ -19,6 +19,7 @@ from eqfuse.lowering.kernels.messages import Answer, Request
 from eqfuse.lowering.kernels.pool import compile_requests
 from eqfuse.lowering.plan.manifest import LIBRARY, Manifest, Platform, Provenance
 
+from ...caches import own_cache
 from ..command_line import CommandLine, Outcome
 
 KERNEL = "#include <signal.h>\nint __tvm_ffi_NAME(void *a, void *b, int c, void *d) { BODY return 0; }"
@@ -37,7 +38,7 @@ def build(source: str, made: Path, *options: str) -> None:
 @pytest.fixture
 def spoil(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, bool], None]:
     """Once it is called, compiled products do something else: those of any schedule, or only of the first."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # no other test gets such objects
+    monkeypatch.setenv("XDG_CACHE_HOME", own_cache(tmp_path / "cache"))  # no other test gets such objects
 
     def use(body: str, all_schedules: bool) -> None:
         def spoiled(requests: Sequence[Request], processes: int) -> Iterator[Answer]:

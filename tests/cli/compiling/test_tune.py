@@ -25,6 +25,7 @@ from eqfuse.lowering.tuning.records import RecordDatabase, default_path
 from eqfuse.lowering.tuning.runners import builders
 from eqfuse.support.processes.program import ToolError
 
+from ...caches import own_cache
 from ...lowering.free_size_models import pictures
 from ...onnx_runtime import outputs_of
 from ..command_line import CommandLine
@@ -46,8 +47,8 @@ def pair(eqfuse: CommandLine) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def own_cache(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(eqfuse.folder / "cache"))
+def _own_cache(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", own_cache(eqfuse.folder / "cache"))
 
 
 def tune(eqfuse: CommandLine, trials: int, *options: object) -> str:
