@@ -41,9 +41,9 @@ def products() -> Discovery:
 
 
 @pytest.fixture(scope="module")
-def short_products() -> Discovery:
-    """The same in terms of two operators."""
-    return discover_rules("Mul", "Abs", size=2)
+def opposites() -> Discovery:
+    """Opposites and absolute values in terms of two operators, without the catalogue."""
+    return discover_rules("Neg", "Abs", size=2)
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +65,11 @@ def verdicts(folder: Path, discovery: Discovery) -> list[str]:
     return [verdict.kind for verdict in check_files([read_file(path)], use_cache=False, workers=1)]
 
 
+WITHOUT_THE_CATALOGUE = ["opposites", pytest.param("products", marks=pytest.mark.conformance)]
+
+
 @pytest.mark.parametrize(
-    "found",
-    [
-        "short_products",
-        pytest.param("products", marks=pytest.mark.conformance),
-        pytest.param("beside_the_catalogue", marks=pytest.mark.conformance),
-    ],
+    "found", [*WITHOUT_THE_CATALOGUE, pytest.param("beside_the_catalogue", marks=pytest.mark.conformance)]
 )
 def test_the_file_is_accepted_by_the_checker(tmp_path: Path, found: str, request: pytest.FixtureRequest) -> None:
     discovery: Discovery = request.getfixturevalue(found)
@@ -80,8 +78,9 @@ def test_the_file_is_accepted_by_the_checker(tmp_path: Path, found: str, request
     assert {"refuted", "idle"}.isdisjoint(kinds)
 
 
-def test_every_rule_was_accepted(products: Discovery) -> None:
-    assert all(one.verdict.accepted for one in products.rules)
+@pytest.mark.parametrize("found", WITHOUT_THE_CATALOGUE)
+def test_every_rule_was_accepted(found: str, request: pytest.FixtureRequest) -> None:
+    assert all(one.verdict.accepted for one in request.getfixturevalue(found).rules)
 
 
 @pytest.mark.conformance
@@ -93,16 +92,18 @@ def test_what_the_catalogue_derives_is_left_out(products: Discovery, beside_the_
     assert deriver.derive("", questions) == [False] * len(questions)
 
 
-def test_rules_that_the_catalogue_has_are_comments(products: Discovery) -> None:
-    listed = next(one for one in products.rules if one.rule.formula == "|a| * |b| = |a * b|")
-    assert listed.left_out == "The catalogue's product-of-absolutes says the same"
+def test_rules_that_the_catalogue_has_are_comments(opposites: Discovery) -> None:
+    listed = next(one for one in opposites.rules if one.rule.formula == "|-a| = |a|")
+    assert listed.left_out == "The catalogue's abs-neg says the same"
     assert file_text([listed], ()).count("\n(") == 0
 
 
-def test_no_rule_follows_from_those_before_it(products: Discovery) -> None:
+@pytest.mark.parametrize("found", WITHOUT_THE_CATALOGUE)
+def test_no_rule_follows_from_those_before_it(found: str, request: pytest.FixtureRequest) -> None:
+    discovery: Discovery = request.getfixturevalue(found)
     deriver = Deriver("")
-    for number, one in enumerate(products.rules):
-        earlier = "\n".join(other.rule.text for other in products.rules[:number])
+    for number, one in enumerate(discovery.rules):
+        earlier = "\n".join(other.rule.text for other in discovery.rules[:number])
         assert deriver.derive(earlier, [question(one)]) == [False], one.rule.formula
 
 
@@ -119,8 +120,8 @@ HEAD = "; Rules over Mul, Abs in terms of up to 3 operators, found by `eqfuse ru
 COMMUTATIVE = f"{HEAD}Commutative, which no rule says but @commutes: Mul.\n"
 
 
-def test_the_file_says_what_was_looked_for(products: Discovery, single_operators: Discovery) -> None:
-    assert rule_file(Options(("Mul", "Abs")), products).startswith(f"{HEAD}Found without the catalogue: ")
+def test_the_file_says_what_was_looked_for(opposites: Discovery, single_operators: Discovery) -> None:
+    assert rule_file(Options(("Mul", "Abs")), opposites).startswith(f"{HEAD}Found without the catalogue: ")
     assert rule_file(Options(("Mul", "Abs"), catalogue=CATALOGUE), single_operators) == COMMUTATIVE
 
 
