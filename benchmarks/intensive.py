@@ -42,7 +42,7 @@ from eqfuse.cli import render
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.model import read
 from eqfuse.lowering.arm.counts import Counts
-from eqfuse.lowering.arm.peer import Arm64Root
+from eqfuse.lowering.arm.emulate import Arm64Root
 from eqfuse.lowering.base.interface import inputs_of
 from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.lowering.bundle.bundle import read_manifest

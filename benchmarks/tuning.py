@@ -62,7 +62,7 @@ from eqfuse.benchmarks.searches.search import VARIANTS, Budget, Job
 from eqfuse.benchmarks.searches.tables import ABLATION, ARM, NETWORK, ORT, PARTS, SUBGRAPHS, print_results
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.model import read
-from eqfuse.lowering.arm.peer import Arm64Root
+from eqfuse.lowering.arm.emulate import Arm64Root
 from eqfuse.lowering.base.interface import inputs_of
 from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.support.errors import EqfuseError

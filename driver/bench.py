@@ -341,7 +341,7 @@ def _time_kernels(bundle: Path, options: BenchOptions) -> KernelLatency:
 
 
 def _emulate(bundle: Path, options: BenchOptions) -> Emulation:
-    from ..lowering.arm.peer import Arm64Root
+    from ..lowering.arm.emulate import Arm64Root
     from ..lowering.running.emulated_model import open_emulated
 
     for name in ("repeat", "threads"):

@@ -7,22 +7,25 @@ results, and compiled code that differs, or that takes longer in most of the las
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ...lowering.running.turns import time_warm_calls
 from ...support.errors import EqfuseError
-from .forks import hold_forks
 from .model_code import ModelCode
 from .verdicts import Array, Job, Verdict, Verdicts, require_equal
 
 if TYPE_CHECKING:
     from ...lowering.bundle.loaded import LoadedModel
+
+
 
 Feeds = Mapping[str, Any]
 Runtime = Callable[[Sequence[str], Feeds], list[Any]]
@@ -249,3 +252,34 @@ class SizeGroup:
             self._earlier_trials += takeover.trials
         if error.is_wrong:
             Verdicts().keep(self._key, Verdict(False, str(error)))
+
+
+_LONGEST = 10.0
+"""Seconds that a fork waits at most: the thread might itself wait for a lock of the forking one."""
+
+_lock = threading.Lock()
+_fork = threading.local()
+
+
+@contextmanager
+def hold_forks() -> Iterator[None]:
+    """Let no other thread fork meanwhile."""
+    with _lock:
+        yield
+
+
+def _before_fork() -> None:
+    _fork.has_lock = _lock.acquire(timeout=_LONGEST)
+
+
+def _in_parent() -> None:
+    if _fork.has_lock:
+        _lock.release()
+
+
+def _in_child() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -7,7 +7,7 @@ and know nothing of ONNX. solve.py runs them in this order:
 - cores.py: split the rest into independent components, and recognise equal ones;
 - greedy.py: a quick acyclic answer per distinct component, the start and the fallback of
 - branch.py, bounds.py: the proven optimum of most components, by a search over frontiers; for the others
-- milp.py, neighbourhoods.py: the proven optimum by HiGHS, or a bound within the time limit;
+- milp.py: the proven optimum by HiGHS, or a bound within the time limit, which neighbourhoods improve;
 
 Finally it takes the original candidates wherever others cost the same.
 

@@ -22,9 +22,8 @@ import pytest
 import eqfuse
 from eqfuse.driver.session import model_code
 from eqfuse.driver.session import session as session_module
-from eqfuse.driver.session.forks import hold_forks
 from eqfuse.driver.session.session import InferenceSession, SessionReport
-from eqfuse.driver.session.sizes import Takeover
+from eqfuse.driver.session.sizes import Takeover, hold_forks
 from eqfuse.driver.session.verdicts import Verdict, Verdicts
 from eqfuse.lowering.running.runner import CompiledModel
 from eqfuse.support.processor import available_cores

@@ -17,8 +17,8 @@ from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.dsa.back_end import WIDTHS
+from eqfuse.lowering.dsa.bundle.files import load_json
 from eqfuse.lowering.dsa.bundle.simulated_model import IsolatedSimulation
-from eqfuse.lowering.dsa.program.json_format import load_json
 from eqfuse.lowering.dsa.schedule.scheduler import _ORDERS
 from eqfuse.lowering.dsa.schedule.variants import VARIANTS
 from eqfuse.lowering.running.runner import load

@@ -15,7 +15,7 @@ from eqfuse.engine.verification import Verification, verify
 from eqfuse.engine.verification.inputs import Plan, Temper, generate, input_specs
 from eqfuse.engine.verification.judges.rounding import Extent
 from eqfuse.engine.verification.judges.sensitivity import Sensitivity
-from eqfuse.engine.verification.judges.stress import Truths, judge_stress
+from eqfuse.engine.verification.outputs import Truths, judge_stress
 from eqfuse.engine.verification.runs.compare import Tolerance
 from eqfuse.engine.verification.runs.structure import Structure
 from eqfuse.engine.verification.runs.values import RunError, Value

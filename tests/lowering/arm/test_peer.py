@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eqfuse.costmodels.device import load_device
-from eqfuse.lowering.arm.peer import Arm64Root
+from eqfuse.lowering.arm.emulate import Arm64Root
 from eqfuse.support.processes.program import ToolError
 
 from ..small_models import chain, saved

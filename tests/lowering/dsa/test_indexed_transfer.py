@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from eqfuse.lowering.dsa.bundle.files import dump_text
+from eqfuse.lowering.dsa.bundle.files import dump_json, dump_text, load_json
 from eqfuse.lowering.dsa.program.cost import Cost
 from eqfuse.lowering.dsa.program.instructions import (
     DDR,
@@ -21,7 +21,6 @@ from eqfuse.lowering.dsa.program.instructions import (
     global_buffer,
     local_buffer,
 )
-from eqfuse.lowering.dsa.program.json_format import dump_json, load_json
 from eqfuse.lowering.dsa.program.validate import problems, validate
 from eqfuse.lowering.dsa.report.trace import trace_events
 from eqfuse.lowering.dsa.simulate.function import simulate_function

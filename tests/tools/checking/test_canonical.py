@@ -13,8 +13,7 @@ from eqfuse.rules import sexpr
 from eqfuse.rules.binding import place_of_conditions
 from eqfuse.rules.records import Rule, RuleFile, read_file
 from eqfuse.rules.sexpr import Form
-from eqfuse.tools.checking.canonical import canonical
-from eqfuse.tools.checking.check import check_rule, rules_as_written, scratch_for
+from eqfuse.tools.checking.check import canonical, check_rule, rules_as_written, scratch_for
 
 REFUTED = read_file(Path(__file__).parent / "rules" / "refuted.egg")
 

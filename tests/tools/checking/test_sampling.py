@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eqfuse.ir.operators import OPERATORS, RECURRENT
 from eqfuse.ir.operators.numbers import FIRST_ZERO, NUMBERS
 from eqfuse.rules.sexpr import read
-from eqfuse.tools.checking.oracles.flips import beside_flips
+from eqfuse.tools.checking.oracles.numeric import beside_flips
 from eqfuse.tools.checking.oracles.onnx_oracle import KernelMissing, Refused, infer_types, run_model, term_model
 from eqfuse.tools.checking.sampling.conditions import Environment, Type
 from eqfuse.tools.checking.sampling.coverage import choose_various, settings

@@ -11,9 +11,18 @@ from eqfuse.rules.loader import load_rules
 from eqfuse.rules.records import read_file
 from eqfuse.support.errors import UsageError
 from eqfuse.tools.checking.check import check_files
-from eqfuse.tools.discovery.discover import MAX_SIZE, Deriver, Discovery, Options, Question, discover, rule_file
+from eqfuse.tools.discovery.discover import (
+    MAX_SIZE,
+    Deriver,
+    Discovered,
+    Discovery,
+    Options,
+    Question,
+    discover,
+    file_text,
+    rule_file,
+)
 from eqfuse.tools.discovery.guards import apply_guards
-from eqfuse.tools.discovery.write import Discovered, file_text
 
 from .table4 import TABLE_4, derives, discovered
 

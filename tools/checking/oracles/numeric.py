@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, product
+from itertools import chain, combinations, product
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,11 @@ from ....ir.operators import NUMBERS, OPERATORS, Arithmetic, Array, Unsupported
 from ....ir.operators.numbers import FIRST_ZERO, element_type
 from ..sampling.elements import Range, draw, satisfy_facts
 from ..sampling.evaluation import Comparison, Evaluation, MeaninglessError, is_float, is_identical
-from ..sampling.near_ties import applications, decides, near_ties
+from ..sampling.near_ties import applications, decides, jumps, near_ties
 from ..sampling.placement import Placement
 from ..sampling.samples import Sample
 from ..sampling.scratch import Fired
 from ..sampling.terms import readable
-from .flips import FEW_ENDS, beside_flips
 from .onnx_oracle import Disagreement, Oracle
 
 _ROUNDING = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52, "longdouble": 2.0**-50}
@@ -394,3 +393,70 @@ def blank_counterexample(evaluation: Evaluation, reason: str) -> Counterexample:
     with np.errstate(all="ignore"):  # elements of a wider type are shown as the rule's own type holds them
         elements = {n: a.astype(element_type(used[n])) for n, a in evaluation.elements.items() if n in used}
     return Counterexample(term, elements, "", "", "", reason)
+
+
+ENDS: tuple[Range, ...] = ("ordinary", "ordinary", "large", "large")
+"""How elements are drawn; every two of these draws are the ends of a bisection."""
+FEW_ENDS: tuple[Range, ...] = ("ordinary", "large", "large")
+"""The same for a rule with many samples of a kind."""
+_STEPS = 80
+"""Halvings at most: enough to reach neighbouring numbers of float64, unless these are near zero."""
+_NEIGHBOURS = 4
+"""Choices of elements beside each flip."""
+_FARTHEST = 2
+"""Distance of elements from a flip at most, in units of their last bit."""
+
+
+def beside_flips(
+    sample: Sample, fired: Fired, dtypes: dict[str, str], random: np.random.Generator, ends: Sequence[Range] = ENDS
+) -> Iterator[dict[str, Array]]:
+    """Elements for every leaf beside flips of operators of the left side, between each two draws of the ranges `ends`;
+    `dtypes` renames element types."""
+
+    def decide(elements: dict[str, Array]) -> Array | None:
+        """The decisions of all operators that decide; None if an operator has no meaning."""
+        evaluation = Evaluation(sample, fired, elements, dtypes)
+        try:
+            with np.errstate(all="ignore"):
+                evaluation.left_sides()
+        except Unsupported:
+            return None
+        decided = [evaluation.terms[t] for t in evaluation.terms if jumps(t.head, t.arguments)]
+        return np.concatenate([np.zeros(0), *(np.ravel(each).astype(float) for each in decided)])  # type: ignore[arg-type]
+
+    leaves = {leaf.name: leaf for leaf in sample.named_leaves}
+    drawn = [draw(sample, kind, dtypes, random) for kind in ends]
+    starts = [{n: each[n] if is_float(array) else array for n, array in drawn[0].items()} for each in drawn]
+    decided = [(each, decisions) for each in starts if (decisions := decide(each)) is not None]
+    for (low, before), (high, after) in combinations(decided, 2):
+        places = np.flatnonzero(before != after) if before.shape == after.shape else ()
+        if not len(places):
+            continue
+        place = random.choice(places)
+        for _ in range(_STEPS):
+            middle = {n: satisfy_facts(_between(array, high[n]), leaves[n]) for n, array in low.items()}
+            if all(np.all((array == low[n]) | (array == high[n])) for n, array in middle.items()):
+                break
+            now = decide(middle)
+            if now is None or now.shape != before.shape:
+                break
+            with np.errstate(invalid="ignore"):  # decisions may be infinite
+                is_low = abs(now[place] - before[place]) <= abs(now[place] - after[place])
+            if is_low:
+                low = middle
+            else:
+                high = middle
+        yield from (low, high)
+        for _ in range(_NEIGHBOURS):
+            yield {n: satisfy_facts(_beside(array, random), leaves[n]) for n, array in low.items()}
+
+
+def _between(low: Array, high: Array) -> Array:
+    return np.asarray((low / 2 + high / 2).astype(low.dtype)) if is_float(low) else low
+
+
+def _beside(array: Array, random: np.random.Generator) -> Array:
+    if not is_float(array):
+        return array
+    steps = random.integers(-_FARTHEST, _FARTHEST, array.shape, endpoint=True).astype(array.dtype)
+    return np.asarray(array + steps * np.spacing(array))

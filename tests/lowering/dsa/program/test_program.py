@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from eqfuse.lowering.dsa.bundle.files import dump_text
+from eqfuse.lowering.dsa.bundle.files import dump_json, dump_text, load_json
 from eqfuse.lowering.dsa.program.instructions import (
     DDR,
     Barrier,
@@ -18,7 +18,6 @@ from eqfuse.lowering.dsa.program.instructions import (
     global_buffer,
     local_buffer,
 )
-from eqfuse.lowering.dsa.program.json_format import dump_json, load_json
 
 from ..accelerator_programs import Builder, cluster_dma, layer_program, unit
 

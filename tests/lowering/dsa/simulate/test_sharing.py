@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.lowering.dsa.simulate.sharing import connected_flows, fair_rates
+from eqfuse.lowering.dsa.simulate.timing import connected_flows, fair_rates
 
 LINKS = "abcd"
 FLOWS = st.lists(st.sets(st.sampled_from(LINKS), min_size=1).map(sorted), min_size=1, max_size=8).map(
