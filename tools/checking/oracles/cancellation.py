@@ -22,7 +22,7 @@ from ..sampling.hits import Hit
 from ..sampling.near_ties import rounds
 from ..sampling.samples import Sample
 from ..sampling.scratch import Fired
-from .extremes import smallest_and_largest
+from .extremes import HeldEvaluation, smallest_and_largest
 from .numeric import Counterexample, blank_counterexample
 from .onnx_oracle import Oracle
 
@@ -135,15 +135,17 @@ def _compare(
         if not all(map(_is_in_range, exact.left if sound == "real" else exact.intermediate)):
             return None
         names = {"float32": "longdouble"}
-        rounded = [_RoundedEvaluation(sample, fired, wide, names, random=random) for _ in range(_TRIALS)]
-        for each in rounded:
+        held = HeldEvaluation(sample, fired, wide, names)
+        held.hold(2.0**-_FARTHEST, 2.0**_FARTHEST, in_every_order=True)
+        stable = [held, *(_RoundedEvaluation(sample, fired, wide, names, random=random) for _ in range(_TRIALS))]
+        for each in stable:
             each.left_sides()
     except Unsupported:
         return None
     for index in suspects:
         pair, truth = seen[index], real[index]
         kept = (np.abs(truth.left) >= _LEAST[sound]) & _is_near(truth.right, truth.left, _KEPT)
-        for each in rounded:
+        for each in stable:
             kept &= _is_near(each.value(sample.roots[pair.root]), truth.left, _KEPT)
         if not kept.any():
             continue

@@ -85,7 +85,7 @@ NEARLY_ALL = (
 the largest."""
 
 
-class _HeldEvaluation(Evaluation):
+class HeldEvaluation(Evaluation):
     """An evaluation whose results are infinite from `high` on, and zero below `low`."""
 
     low: float = 0.0
@@ -109,7 +109,7 @@ class _HeldEvaluation(Evaluation):
         infinity."""
         size, ones = np.abs(arguments[0]), np.ones_like(arguments[0])
         largest, least = (
-            super(_HeldEvaluation, self)._compute("ReduceProd", [part(size, ones), *arguments[1:]])
+            super(HeldEvaluation, self)._compute("ReduceProd", [part(size, ones), *arguments[1:]])
             for part in (np.maximum, np.minimum)
         )
         held = np.where(least < self.low, 0, product)  # type: ignore[operator]
@@ -197,7 +197,7 @@ def _elements(sample: Sample, bounds: FloatRange, random: np.random.Generator, a
 
 def _compare(sample: Sample, fired: Fired, elements: dict[str, Array], bounds: FloatRange) -> Counterexample | None:
     wide = {"float32": "longdouble"}
-    held = _HeldEvaluation(sample, fired, elements, wide)
+    held = HeldEvaluation(sample, fired, elements, wide)
     held.hold(2.0 ** bounds.results[0], 2.0 ** bounds.results[1], in_every_order=True)
     try:
         held.left_sides()
