@@ -52,6 +52,10 @@ _MOST_IN_A_CHOICE = 64
 """Elements of a sample with such constants, at most."""
 _LONG_ATTEMPTS = 120
 """Attempts at samples with a long axis: fewer than at others, as few such samples are kept."""
+_EMPTY = 6
+"""Samples without elements, if there are as many."""
+_EMPTY_ATTEMPTS = 240
+"""Attempts at samples without elements."""
 _MOST_SUSPECTS = 2
 """Samples that are kept since two sides differ at a glance, at most: one is enough to refute a rule."""
 _GLANCES: tuple[Range, ...] = ("ordinary", "special")
@@ -92,6 +96,7 @@ def hits(rule: Rule, scratch: Scratch, wanted: int = SAMPLES_PER_DIRECTION) -> l
         random = Random(seed(rule) + i)
         found = _hits(rule, facts, scratch, random, wanted)
         if found:
+            found += _empty_hits(rule, facts, scratch, random, found)
             found = [*found, *_long_hits(rule, facts, scratch, random), *_outgrowing_hits(rule, facts, scratch, random)]
         every.append(found)
     return every
@@ -180,6 +185,23 @@ def _run(rule: Rule, scratch: Scratch, samples: Sequence[Sample]) -> list[Hit]:
         elif outcome is not None:
             result += [Hit(*instance) for instance in instances(sample, outcome)]
     return result
+
+
+def _empty_hits(
+    rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, found: Sequence[Hit]
+) -> list[Hit]:
+    """A few samples without elements, which need not fit where the sizes of others have to, if few of those `found`
+    are such."""
+    ways = left_sides(facts, random)
+    missing = _EMPTY - sum(hit.sample.is_empty for hit in found)
+    samples: dict[object, Sample] = {}
+    for attempt in range(_EMPTY_ATTEMPTS if ways and missing > 0 else 0):
+        sample = draw_sample(ways[attempt % len(ways)], random, floating=attempt % 2 == 0, empty=True)
+        if sample is not None and sample.is_empty:
+            samples.setdefault(sample.roots, sample)
+            if len(samples) == 2 * missing:
+                break
+    return _run(rule, scratch, list(samples.values()))[:missing] if samples else []
 
 
 def _long_hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random) -> list[Hit]:

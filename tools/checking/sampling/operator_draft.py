@@ -34,6 +34,11 @@ class OperatorDraft:
         """The rank of the first operand that is chosen already."""
         return len(self.shape)
 
+    def random_shape(self, rank: int | None = None) -> tuple[int, ...]:
+        """A shape of few elements, or of none if the wished result has none."""
+        shape = random_shape(self.random, rank)
+        return _without_elements(shape, self.random) if 0 in self.wish.shape and shape else shape
+
     def integers(self, name: str) -> tuple[int, ...]:
         """The chosen value of an attribute that is a list of integers."""
         value = self.attributes[name]
@@ -80,6 +85,16 @@ def long_shape(random: Random, size: int = 0) -> tuple[int, ...]:
     return tuple(shape)
 
 
+def empty_shape(random: Random) -> tuple[int, ...]:
+    """A shape of rank 1 to 5 with an axis of size 0."""
+    return _without_elements(random_shape(random) or (1,), random)
+
+
+def _without_elements(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
+    axis = random.randrange(len(shape))
+    return (*shape[:axis], 0, *shape[axis + 1 :])
+
+
 def image(draft: OperatorDraft) -> tuple[int, ...]:
     """A shape of feature maps (batch, channels, space), near the wished shape if its rank allows that.
 
@@ -103,7 +118,7 @@ def image(draft: OperatorDraft) -> tuple[int, ...]:
 def one_axis(draft: OperatorDraft, name: str) -> Choice:
     """The operand of an operator of one axis, or that axis."""
     if name != "axis":
-        shape = draft.wish.shape or random_shape(draft.random, draft.random.choice((1, 2, 3)))
+        shape = draft.wish.shape or draft.random_shape(draft.random.choice((1, 2, 3)))
         return Type(shape, draft.wish.dtype)
     if not draft.rank:
         raise Misfit

@@ -17,7 +17,6 @@ from .operator_draft import (
     Recipe,
     image,
     one_axis,
-    random_shape,
     some_axes,
 )
 
@@ -25,12 +24,17 @@ from .operator_draft import (
 def _reshape(draft: OperatorDraft, name: str) -> Choice:
     if name == "data":
         target = draft.attributes.get("shape")
-        shape = _regroup(target, draft.random) if isinstance(target, tuple) else random_shape(draft.random)
+        shape = _regroup_any(target, draft) if isinstance(target, tuple) else draft.random_shape()
         return Type(shape, draft.wish.dtype)
-    shape = _regroup(draft.shape, draft.random)
-    if 0 in shape and draft.chance(0.5):  # an empty tensor takes any shape with a zero
-        return tuple(size and draft.random.choice((1, 2, 3, 5)) for size in shape)
-    return shape
+    return _regroup_any(draft.shape, draft)
+
+
+def _regroup_any(shape: tuple[int, ...], draft: OperatorDraft) -> tuple[int, ...]:
+    """Another shape with the same number of elements. If that is zero, its other sizes may be any."""
+    regrouped = _regroup(shape, draft.random)
+    if 0 in regrouped and draft.chance(0.5):
+        return tuple(draft.random.choice((1, 2, 3, 5)) if size and draft.chance(0.5) else size for size in regrouped)
+    return regrouped
 
 
 def _regroup(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
@@ -60,7 +64,7 @@ def layout(draft: OperatorDraft, name: str) -> Choice:
 
 
 def _some_operand(draft: OperatorDraft, name: str) -> Choice:
-    shape = draft.wish.shape if draft.wish.shape and draft.chance(0.7) else random_shape(draft.random)
+    shape = draft.wish.shape if draft.wish.shape and draft.chance(0.7) else draft.random_shape()
     return Type(shape, draft.wish.dtype)
 
 
@@ -72,14 +76,14 @@ def _transpose_operand(draft: OperatorDraft, name: str) -> Choice:
     perm = draft.attributes.get("perm")
     if not isinstance(perm, tuple):
         return _some_operand(draft, name)
-    shape = draft.wish.shape if len(draft.wish.shape) == len(perm) else random_shape(draft.random, len(perm))
+    shape = draft.wish.shape if len(draft.wish.shape) == len(perm) else draft.random_shape(len(perm))
     return Type(tuple(shape[perm.index(i)] for i in range(len(perm))), draft.wish.dtype)
 
 
 def _unsqueeze_operand(draft: OperatorDraft, name: str) -> Choice:
     axes = draft.attributes.get("axes", ())
     shape = [d for i, d in enumerate(draft.wish.shape) if not isinstance(axes, tuple) or i not in axes]
-    return Type(tuple(shape) if axes else random_shape(draft.random, draft.random.choice((1, 2, 3))), draft.wish.dtype)
+    return Type(tuple(shape) if axes else draft.random_shape(draft.random.choice((1, 2, 3))), draft.wish.dtype)
 
 
 def _squeeze_operand(draft: OperatorDraft, name: str) -> Choice:

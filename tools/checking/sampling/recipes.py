@@ -207,7 +207,7 @@ def _scale_shape(draft: OperatorDraft, axis: int) -> tuple[int, ...]:
 def _reduction(draft: OperatorDraft, name: str) -> Choice:
     random = draft.random
     if name in ("data", "x"):
-        return Type(_shape_before_reduction(draft) or random_shape(random), draft.wish.dtype)
+        return Type(_shape_before_reduction(draft) or draft.random_shape(), draft.wish.dtype)
     if name == "keepdims":
         return random.choice((0, 1))
     if name == "axes":

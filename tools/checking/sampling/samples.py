@@ -31,7 +31,7 @@ from .conditions import (
     table_rows,
 )
 from .left_side import LEAVES, Application, Contradiction, LeftSide, trace_facts
-from .operator_draft import LONG, Choice, Misfit, OperatorDraft, long_shape, random_shape
+from .operator_draft import LONG, Choice, Misfit, OperatorDraft, empty_shape, long_shape, random_shape
 from .recipes import order, recipe
 from .terms import Argument, Leaf, Term, leaves, subterms
 from .types import TYPES, admits, result_types
@@ -450,20 +450,21 @@ def draw_sample(
     has_digits: bool = False,
     long_in: str = "",
     size: int = 0,
+    empty: bool = False,
 ) -> Sample | None:
     """One attempt at a sample of a left side, in any type, or with `floating` in float32; None if the choices do not
     fit together.
 
     With `has_digits`, most floats among its constants and attributes take all digits of their type. With `long_in`, an
     element type, the wished results have that type and a long axis; with `size` in addition, this axis has that size,
-    and all others size 1.
+    and all others size 1. With `empty`, the wished results have no element.
     """
     try:
         dtype = long_in or ("float32" if floating else random.choice(_possible_types(left_side)))
         most = max(MAX_LONG_ELEMENTS, size) if long_in else MAX_ELEMENTS
         is_extreme = random.random() < _EXTREME_SHARE
         builder = _SampleBuilder(left_side, random, dtype, most, is_extreme, has_digits)
-        wish = Type(long_shape(random, size), dtype) if long_in else None
+        wish = Type(long_shape(random, size), dtype) if long_in else Type(empty_shape(random), dtype) if empty else None
         for variable in (*left_side.roots(), *left_side.tensors):
             builder.build(variable, wish)
         builder.propagate()
