@@ -101,7 +101,11 @@ def _register_pipelines() -> None:
     def factory_of(*callbacks: Any) -> Callable[[], tuple[Callable[[tvm.IRModule], tvm.IRModule], Any, Any]]:
         def factory() -> tuple[Callable[[tvm.IRModule], tvm.IRModule], Any, Any]:
             lower, finish_host, finish_device = tirx.get_tir_pipeline("default")
-            return lambda module: _finish_bodies(lower(module), callbacks), finish_host, finish_device
+
+            def finish_with_workspaces() -> Callable[[tvm.IRModule], tvm.IRModule]:
+                return lambda module: _bound_workspaces(finish_host()(module))
+
+            return lambda module: _finish_bodies(lower(module), callbacks), finish_with_workspaces, finish_device
 
         return factory
 
@@ -129,6 +133,41 @@ def _finish_bodies(module: tvm.IRModule, callbacks: tuple[Any, ...]) -> tvm.IRMo
 
     functions = {name: function.with_body(finish(function.body)) for name, function in module.functions.items()}
     return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def _bound_workspaces(module: tvm.IRModule) -> tvm.IRModule:
+    """The functions, with buffers on the heap whose sizes are defined if tensors are empty.
+
+    A function takes its buffers before it looks at sizes, and TVM computes some of them by divisions by how many tiles
+    an axis has: an empty one has none, which ended the process, or gave a size below zero.
+    """
+    functions = {
+        name: function.with_body(tvm_ffi.structural_map(function.body, [(ir.Call, _bound_workspace)]))
+        for name, function in module.functions.items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def _bound_workspace(call: Any) -> Any:
+    if not call.op.same_as(_ALLOCATE):
+        return call
+    callbacks = [(tirx.Div, _divide_by_one_or_more), (tirx.Mod, _divide_by_one_or_more), (tirx.Cast, _bound_below)]
+    arguments = list(call.args)
+    arguments[_SIZE] = tvm_ffi.structural_map(arguments[_SIZE], callbacks)
+    return ir.Call(call.op, arguments, call.attrs, ret_ty=call.ty)
+
+
+_ALLOCATE = ir.Op.get("tirx.TVMBackendAllocWorkspace")
+_SIZE = 2
+"""The place of the number of bytes among its arguments."""
+
+
+def _divide_by_one_or_more(quotient: Any) -> Any:
+    return type(quotient)(quotient.a, tirx.max(quotient.b, 1))
+
+
+def _bound_below(cast: Any) -> Any:
+    return tirx.Cast(cast.ty, tirx.max(cast.value, 0))
 
 
 def _annotate(allocation: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,26 @@ def test_other_models_run(others: Callable[[str], tuple[Run, Run]], name: str, c
 def test_runs_where_windows_fit(maps: tuple[Run, Run], size: tuple[int, ...]) -> None:
     compiled, _ = maps
     assert len(compiled({"x": np.zeros(size, np.float32)})) == 2
+
+
+def rows_along(operator: str) -> onnx.ModelProto:
+    """An operator along each axis of a tensor without a known size."""
+    takes_several = operator == "MeanVarianceNormalization"
+    along = [{"axes": [axis]} if takes_several else {"axis": axis} for axis in range(3)]
+    nodes = [node(operator, ["x"], [f"y{axis}"], **attributes) for axis, attributes in enumerate(along)]
+    return model(nodes, {"x": ["A", "B", "C"]}, {n.output[0]: ["A", "B", "C"] for n in nodes})
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize(
+    "operator", ["Hardmax", "Softmax", "LogSoftmax", "LpNormalization", "MeanVarianceNormalization"]
+)
+def test_rows_of_a_tensor_without_elements(tmp_path: Path, operator: str) -> None:
+    """No size of a buffer between loops is divided by how many tiles an empty axis has."""
+    compiled, original = bundle_of(rows_along(operator), tmp_path)
+    for size in product((0, 1, 20), (0, 2, 128), (0, 3, 33)):
+        x = np.random.default_rng(0).standard_normal(size).astype(np.float32)
+        check((compiled, original), {"x": x})
 
 
 def pools() -> onnx.ModelProto:
