@@ -22,6 +22,9 @@ from .usage import cost_model_for, runtime_for
 GROWTH = 1.01
 """A result may be this many times as large as the original; beyond that, a stored byte costs more and extraction is
 repeated."""
+COMPILED_GROWTH = 1.25
+"""The same for a result that is compiled, of which no file is written: weights of 8 bits are small beside the sums of
+32 bits that zero points need for each channel."""
 SMALL_GROWTH = 4096
 """A result may always be this many bytes larger: names and shapes of a few new nodes, in a file of any size."""
 _ATTEMPTS = 5
@@ -84,7 +87,9 @@ def criteria_for(options: Options, saturated: Saturated) -> Criteria:
     return replace(Criteria.of(model, runtime), saturates=saturates)
 
 
-def extract_model(saturated: Saturated, criteria: Criteria, options: Options, clock: Clock) -> Choice:
+def extract_model(
+    saturated: Saturated, criteria: Criteria, options: Options, clock: Clock, *, is_compiled: bool = False
+) -> Choice:
     """Choose and write the graph. If it would grow the file, choose again at a higher cost per stored byte; if it has
     constants that their element types cannot hold, choose again without these.
 
@@ -92,7 +97,7 @@ def extract_model(saturated: Saturated, criteria: Criteria, options: Options, cl
     graph that does not grow costs more than the original by the criteria that were given.
     """
     size, wanted = saturated.model.file_bytes, criteria
-    allowed = max(GROWTH * size, size + SMALL_GROWTH)
+    allowed = max((COMPILED_GROWTH if is_compiled else GROWTH) * size, size + SMALL_GROWTH)
     barred: frozenset[int] = frozenset()
     for attempt in range(_ATTEMPTS):
         with clock.phase("extract"):

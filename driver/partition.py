@@ -125,7 +125,8 @@ def partition_model(
     models = _KernelModels.of(options, lowering)
     before = models.graph_of(saturated.model, saturated.knowledge, saturated.sizes)
     if method == "joint":
-        chosen, result = _extract_and_cut_in_turns(saturated, before, models, options, clock)
+        is_compiled = lowering is not None
+        chosen, result = _extract_and_cut_in_turns(saturated, before, models, options, clock, is_compiled)
     else:
         chosen, result = _extract_then_cut(saturated, before, models, method, options, clock)
     limit = seconds_left(saturated.deadline)
@@ -164,7 +165,12 @@ def _confirm_and_certify(
 
 
 def _extract_and_cut_in_turns(
-    saturated: Saturated, before: OperatorGraph, models: _KernelModels, options: Options, clock: Clock
+    saturated: Saturated,
+    before: OperatorGraph,
+    models: _KernelModels,
+    options: Options,
+    clock: Clock,
+    is_compiled: bool,
 ) -> tuple[Choice, Partitioned]:
     criteria = Criteria.of(RooflineCost(models.device), runtime_for(options))
     selections: list[Selection] = []
@@ -172,7 +178,7 @@ def _extract_and_cut_in_turns(
     def extract(model: CostModel) -> Extracted[Choice | None]:
         nonlocal criteria
         left = replace(options, time_limit=max(_LEAST_SECONDS, seconds_left(saturated.deadline)))
-        choice = extract_model(saturated, replace(criteria, model=model), left, clock)
+        choice = extract_model(saturated, replace(criteria, model=model), left, clock, is_compiled=is_compiled)
         criteria = choice.criteria  # those that let the file grow would do so again
         selections.append(choice.selection)
         return Extracted(choice, models.graph_of_choice(choice, saturated))

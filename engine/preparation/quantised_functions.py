@@ -8,7 +8,7 @@ Products keep their sums of 32 bits, to which a bias of 32 bits is added before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,13 +17,19 @@ import onnx
 import onnx_ir as ir
 from onnx import helper, numpy_helper
 
-from ...ir.operators.quantization import QUANTIZED
+from ...ir.operators.quantization import BYTES, QUANTIZED
 from ...ir.types import TensorType
 from ..onnx.nodes import is_standard
 
 _MICROSOFT = "com.microsoft"
-_OLDEST = 13
+_OLDEST = 10
+"""The opset since which there are conversions."""
+_AXES_AS_INPUT = 13
 """The opset since which a conversion takes scales along an axis and Unsqueeze its axes as an input."""
+_ROUND_SINCE = 11
+"""The opset since which there is a Round."""
+_SHORT_SINCE = 21
+"""The opset since which a conversion of ONNX takes integers of 16 bits."""
 
 
 @dataclass
@@ -79,11 +85,16 @@ class _Function:
         name = f"v{len(self.nodes)}"
         return self.add("Constant", result=name, value=numpy_helper.from_array(np.asarray(value, dtype), name))
 
-    def zero_point(self, place: int) -> str:
-        """The name of a zero point; "" if it is 0 everywhere."""
+    def stored(self, place: int) -> np.ndarray[Any, Any] | None:
+        """The value of an input that is a constant; None if it is computed or absent."""
         value = self.node.inputs[place] if self.name(place) else None
         tensor = None if value is None else ir.convenience.get_const_tensor(value)
-        return "" if tensor is not None and not np.any(tensor.numpy()) else self.name(place)
+        return None if tensor is None else tensor.numpy()
+
+    def zero_point(self, place: int) -> str:
+        """The name of a zero point; "" if it is 0 everywhere."""
+        array = self.stored(place)
+        return "" if array is not None and not np.any(array) else self.name(place)
 
     def dequantise(self, place: int) -> str:
         """The numbers that an input stands for; behind it stand its scale and its zero point."""
@@ -97,7 +108,13 @@ class _Function:
         """An input that may have a value for each channel, with axes of one element behind it."""
         if self.rank(place) != 1 or not axes:
             return listed
-        return self.add("Unsqueeze", listed, self.constant(range(1, 1 + axes), "int64"))
+        return self.spread_at(listed, range(1, 1 + axes))
+
+    def spread_at(self, name: str, places: Sequence[int]) -> str:
+        """A value with axes of one element at these places."""
+        if self.opset < _AXES_AS_INPUT:
+            return self.add("Unsqueeze", name, axes=list(places))
+        return self.add("Unsqueeze", name, self.constant(places, "int64"))
 
     def scale(self, total: str, factors: list[str], divisor: str = "") -> str:
         """A sum of 32 bits times scales, which are multiplied first."""
@@ -168,10 +185,15 @@ def _of_one(operator: str, *names: str) -> Callable[[_Function], None]:
 def _softmax(function: _Function) -> None:
     """The version of Softmax is an attribute: before 13 it flattens the axes from its own on."""
     rank, axis = function.rank(0), function.attribute("axis", -1)
-    if function.attribute("opset", _OLDEST) < _OLDEST and axis not in (-1, rank - 1):
+    if function.attribute("opset", _AXES_AS_INPUT) < _AXES_AS_INPUT and axis not in (-1, rank - 1):
         raise _Unknown
     result = function.add("Softmax", function.dequantise(0), axis=axis)
     function.quantise(result, function.name(3), function.name(4))
+
+
+def _choice(function: _Function) -> None:
+    result = function.add("Where", function.name(0), function.dequantise(1), function.dequantise(4))
+    function.quantise(result, function.name(7), function.name(8))
 
 
 def _joined(function: _Function) -> None:
@@ -199,6 +221,74 @@ def _add_bias(function: _Function, number: str, place: int) -> None:
     function.add("Add" if bias else "Identity", number, *([bias] if bias else []), result="y0")
 
 
+def _attention(function: _Function) -> None:
+    """Attention with one product for queries, keys and values; masks of single positions, no past."""
+    function.require_attributes(unidirectional=0, do_rotary=0, past_present_share_buffer=0)
+    if function.name(8) or len(function.node.outputs) > 1 or function.rank(0) != 3:
+        raise _Unknown
+    heads, width = function.attribute("num_heads", 0), (function.type_of(1).shape or (0,))[-1]
+    if not isinstance(width, int) or width % 3 or not heads or width // 3 % heads:
+        raise _Unknown
+    size = width // 3 // heads
+    total = function.add("MatMulInteger", "x0", "x1", function.name(6), function.zero_point(7))
+    number = function.add("Add", function.scale(total, [function.name(3), function.name(4)]), function.name(2))
+    shape = function.constant([0, 0, 3 * heads, size], "int64")
+    number = function.add("Transpose", function.add("Reshape", number, shape), perm=[0, 2, 1, 3])
+    parts = [
+        function.add(
+            "Slice", number, *(function.constant([place], "int64") for place in (part * heads, part * heads + heads, 1))
+        )
+        for part in range(3)
+    ]  # fmt: skip
+    factor = function.constant(function.attribute("scale", 0.0) or size**-0.5, "float32")
+    keys = function.add("Transpose", parts[1], perm=[0, 1, 3, 2])
+    scores = function.add("Mul", function.add("MatMul", parts[0], keys), factor)
+    if function.name(5):
+        scores = function.add("Add", scores, _masking(function))
+    mixed = function.add("MatMul", function.add("Softmax", scores, axis=-1), parts[2])
+    mixed = function.add("Transpose", mixed, perm=[0, 2, 1, 3])
+    function.add("Reshape", mixed, function.constant([0, 0, width // 3], "int64"), result="y0")
+
+
+def _masking(function: _Function) -> str:
+    """What is added to scores: 0 at positions whose mask is 1."""
+    if function.rank(5) != 2:
+        raise _Unknown
+    mask = function.add("Cast", function.name(5), to=onnx.TensorProto.FLOAT)
+    hidden = function.add("Sub", function.constant(1, "float32"), mask)
+    value = function.constant(function.attribute("mask_filter_value", -10000.0), "float32")
+    return function.spread_at(function.add("Mul", hidden, value), [1, 2])
+
+
+def _product_of_blocks(function: _Function) -> None:
+    """A product by stored weights of few bits with a scale for each block of a column; they become numbers now."""
+    bits, size = function.attribute("bits", 4), function.attribute("block_size", 0)
+    depth, columns = function.attribute("K", 0), function.attribute("N", 0)
+    packed, scales = (function.stored(place) for place in (1, 2))
+    if bits not in (2, 4, 8) or function.name(4) or packed is None or scales is None:
+        raise _Unknown
+    blocks = -(-depth // size)
+    values = _unpacked(packed.reshape(columns, blocks, -1), bits)[..., :size].astype(np.float32)
+    zeros: np.ndarray[Any, Any] = np.full((columns, blocks), 2.0 ** (bits - 1), np.float32)
+    if function.name(3):
+        given = function.stored(3)
+        if given is None:
+            raise _Unknown
+        is_packed = given.dtype == np.uint8
+        zeros = _unpacked(given.reshape(columns, -1), bits)[:, :blocks] if is_packed else given.reshape(columns, blocks)
+    factors = scales.reshape(columns, blocks, 1).astype(np.float32)
+    numbers = (values - zeros[..., None].astype(np.float32)) * factors
+    weights = numbers.reshape(columns, -1)[:, :depth].T
+    product = function.add("MatMul", "x0", function.constant(weights, function.type_of(0).dtype))
+    _add_bias(function, product, 5)
+
+
+def _unpacked(array: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
+    """The numbers of a few bits in each byte, the lowest bits first, along the last axis."""
+    parts = [(array >> shift) & (2**bits - 1) for shift in range(0, 8, bits)]
+    return np.stack(parts, axis=-1).reshape(*array.shape[:-1], -1)
+
+
 def _round_dynamically(function: _Function) -> tuple[str, str, str]:
     """The integers of the first input, their scale and their zero point: zero is one of the numbers that they stand
     for."""
@@ -223,12 +313,33 @@ def _converted(operator: str) -> Callable[[_Function], None]:
     """Conversions of the runtime's own domain take integers of more kinds; those of ONNX's are the same."""
 
     def write(function: _Function) -> None:
-        if not function.name(2) or function.type_of(2).dtype not in QUANTIZED:
+        dtype = function.type_of(2).dtype if function.name(2) else ""
+        if dtype not in QUANTIZED:
             raise _Unknown
+        if dtype not in BYTES and function.opset < _SHORT_SINCE:
+            _convert_short(function, operator, dtype)
+            return
         names = [function.name(place) for place in range(3)]
         function.add(operator, *names, result="y0", **function.attributes("axis"))
 
     return write
+
+
+def _convert_short(function: _Function, operator: str, dtype: str) -> None:
+    """A conversion of integers of 16 bits by operators on numbers, of one scale."""
+    if function.rank(1) or function.rank(2) or function.opset < _ROUND_SINCE:
+        raise _Unknown
+    scale, zero = function.name(1), function.name(2)
+    if operator == "DequantizeLinear":
+        number, offset = (function.add("Cast", name, to=onnx.TensorProto.FLOAT) for name in ("x0", zero))
+        function.add("Mul", function.add("Sub", number, offset), scale, result="y0")
+        return
+    ends = np.iinfo(dtype)
+    low, high = (function.constant(end, "float32") for end in (ends.min, ends.max))
+    number = function.add("Round", function.add("Div", "x0", scale))
+    number = function.add("Add", number, function.add("Cast", zero, to=onnx.TensorProto.FLOAT))
+    number = function.add("Min", function.add("Max", number, low), high)
+    function.add("Cast", number, result="y0", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
 _WINDOW = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
@@ -239,7 +350,8 @@ _CONTRIBUTED: Mapping[str, Callable[[_Function], None]] = {
     "QLinearConv": _convolution, "QGemm": _general_product, "QLinearAdd": _of_two("Add"), "QLinearMul": _of_two("Mul"),
     "QLinearSigmoid": _of_one("Sigmoid"), "QLinearLeakyRelu": _of_one("LeakyRelu", "alpha"),
     "QLinearAveragePool": _of_one("AveragePool", *_WINDOW), "QLinearGlobalAveragePool": _of_one("GlobalAveragePool"),
-    "QLinearSoftmax": _softmax, "QLinearConcat": _joined,
+    "QLinearSoftmax": _softmax, "QLinearConcat": _joined, "QLinearWhere": _choice,
+    "QAttention": _attention, "MatMulNBits": _product_of_blocks,
     "MatMulIntegerToFloat": _product_of_integers, "DynamicQuantizeMatMul": _product_of_rounded,
     "QuantizeLinear": _converted("QuantizeLinear"), "DequantizeLinear": _converted("DequantizeLinear"),
 }  # fmt: skip

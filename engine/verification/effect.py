@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .runs.compare import distances, to_double
+from .runs.structure import Structure
 from .runs.values import Value, leaves
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
@@ -33,6 +34,47 @@ class Errors:
     def worst(self, other: Errors) -> Errors:
         """Both taken together."""
         return Errors(max(self.largest, other.largest), max(self.rms, other.rms))
+
+
+@dataclass(frozen=True)
+class StepCount:
+    """The steps of its scale by which an output that was quantised differs: the most of any element, and how many of
+    its `elements` differ by a step or more, over every run."""
+
+    most: float = 0.0
+    moved: int = 0
+    elements: int = 0
+
+    def plus(self, other: StepCount) -> StepCount:
+        """Both taken together."""
+        return StepCount(max(self.most, other.most), self.moved + other.moved, self.elements + other.elements)
+
+    def __str__(self) -> str:
+        if not self.moved:
+            return "0 steps"
+        unit = "step" if self.most == 1 else "steps"
+        return f"max {self.most:g} {unit} in {self.moved:,} of {self.elements:,}"
+
+
+def count_steps(structure: Structure, name: str, expected: Value, actual: Value) -> StepCount | None:
+    """The steps of its own scale by which an output differs; None if it has none, or if they cannot be counted."""
+    origin = structure.origin(name)
+    if origin is None or origin.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+        return None
+    scale = np.ones(()) if origin.op_type == "QuantizeLinear" else structure.constant(origin.input[1])
+    if scale is None or not isinstance(expected, np.ndarray) or not isinstance(actual, np.ndarray):
+        return None
+    if expected.shape != actual.shape:
+        return None
+    if scale.size > 1:
+        axis = next((a.i for a in origin.attribute if a.name == "axis"), 1)
+        if structure.producers.get(name) is not origin or scale.ndim != 1:
+            return None
+        scale = scale.reshape(-1, *(1,) * (expected.ndim - 1 - axis % expected.ndim))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.rint(distances(to_double(expected), to_double(actual)) / np.abs(to_double(scale)))
+    steps = np.where(np.isnan(steps), 0.0, steps)
+    return StepCount(float(steps.max(initial=0.0)), int(np.count_nonzero(steps)), int(steps.size))
 
 
 @dataclass(frozen=True)

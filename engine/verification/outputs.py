@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...support.units import ulps
 from .baseline import Baseline, is_saturated
 from .divergence import Judge
-from .effect import Effect, identical_elements, measure_effect, measure_errors
+from .effect import Effect, StepCount, count_steps, identical_elements, measure_effect, measure_errors
 from .judges.oracle import Judgement, Oracle, judge, may_acquit
 from .judges.quantization import DitheredModel, Steps, find_quantizers, measure_distance
 from .judges.rounding import Extent, RoundedValues
@@ -134,7 +134,7 @@ class Comparison:
         saturated = (
             node is not None and node.op_type == "Sigmoid" and is_saturated(self.baseline, self._structure, name)
         )
-        total, rulings, whole = EQUAL, [], Effect()
+        total, rulings, whole, steps = EQUAL, [], Effect(), list[StepCount | None]()
         for index, run in enumerate(self.baseline.runs):
             near = None if run.is_stress else spread
             expected, actual = run.outputs[name], self._results[index][name]
@@ -148,7 +148,11 @@ class Comparison:
             if not run.is_stress or is_news:  # figures are of ordinary inputs, unless only stress inputs differ
                 total = total.worst(difference)
                 whole = whole.plus(self._add_errors(name, index, changed))
-        return self._conclude(name, total, whole, rulings)
+                steps.append(count_steps(self._structure, name, expected, actual) if self._is_quantized else None)
+        counted = [each for each in steps if each is not None]
+        count = reduce(StepCount.plus, counted) if counted and len(counted) == len(steps) else None
+        concluded = self._conclude(name, total, whole, rulings)
+        return replace(concluded, report=replace(concluded.report, steps=count))
 
     def _add_errors(self, name: str, index: int, changed: Effect) -> Effect:
         """The effect with the errors against float64 if that ran; if errors are demanded, it runs once."""

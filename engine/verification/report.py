@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import reduce
 from typing import Any, Literal
 
 from ...support.units import percentage, ulps
 from ..onnx.provenance import Provenance
-from .effect import Effect, Errors
+from .effect import Effect, Errors, StepCount
 
 Status = Literal["passed", "failed", "not verifiable", "unverified"]
 
@@ -22,7 +23,8 @@ class OutputReport:
     Either is infinite if the values cannot be subtracted (other shape, type or kind, NaN on one side only).
     ``depends_on_inputs`` is false if other inputs did not change the output: its equality then proves little.
     ``passed`` is the verdict on the numbers alone. ``note`` is a remark for the reader.
-    ``effect`` says how the numbers changed, whether or not that is within tolerance.
+    ``effect`` says how the numbers changed, whether or not that is within tolerance. ``steps`` counts the steps of an
+    output that was quantised, None for others.
     """
 
     name: str
@@ -32,6 +34,7 @@ class OutputReport:
     passed: bool
     note: str = ""
     effect: Effect = field(default_factory=Effect)
+    steps: StepCount | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,11 +73,12 @@ class Verification:
     def summary(self) -> str:
         """One line for a terminal."""
         compared = [report for report in self.outputs if not math.isnan(report.max_abs)]
-        figures = ""
-        if compared:
-            worst_abs = max(report.max_abs for report in compared)
-            worst_rel = max(report.max_rel for report in compared)
-            figures = f", {len(compared)} output(s), max abs {worst_abs:.3g}, max rel {worst_rel:.3g}"
+        figures = f", {len(compared)} output(s)" if compared else ""
+        if counts := [report.steps for report in compared if report.steps is not None]:
+            figures += f", {reduce(StepCount.plus, counts)}"
+        if others := [report for report in compared if report.steps is None]:
+            worst_abs, worst_rel = (max(getattr(report, name) for report in others) for name in ("max_abs", "max_rel"))
+            figures += f", max abs {worst_abs:.3g}, max rel {worst_rel:.3g}"
         reason = f": {self.reason}" if self.reason else ""
         return f"{self.status}{figures}, {self.seconds:.2f} s{reason}"
 
@@ -138,6 +142,7 @@ def _report_as_dict(report: OutputReport) -> dict[str, Any]:
         "note": report.note,
         "elements": report.effect.elements,
         "bit_identical": report.effect.share,
+        "steps": None if report.steps is None else asdict(report.steps),
         "max_ulp": None if report.effect.max_ulp is None else _json_number(report.effect.max_ulp),
         "float64_error": {
             "original": _errors_as_dict(report.effect.original_error),

@@ -19,7 +19,7 @@ from ...engine.egraph.loops import find_loops
 from ...engine.egraph.plan import Origins
 from ...ir.operation import VARIADIC, Operation
 from ...ir.operators import OPERATORS, RESHAPES
-from ...ir.operators.quantization import CONVERSIONS, QUANTIZED
+from ...ir.operators.quantization import BYTES, CONVERSIONS
 from ...ir.types import TensorType
 from ...support.deadlines import seconds_left
 from .layouts import Row, layout_problem
@@ -131,7 +131,7 @@ class _NodeCosts:
         if node.op in CONVERSIONS:
             return bool(quantised.products) and self._is_for_kernels(node, dtype)
         is_parting = node.op in quantised.whole or (dtype == "int8" and node.op in RESHAPES | quantised.moving)
-        return is_parting and dtype in QUANTIZED and not self.egraph.classes[owner].constant
+        return is_parting and dtype in BYTES and not self.egraph.classes[owner].constant
 
     def _is_for_kernels(self, node: ENode, dtype: str) -> bool:
         """Whether a conversion has a form of which only compiled kernels take advantage: a factor in the place of the

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ...costmodels.runtime import Quantised
 from ...engine.egraph.graph import EGraph, ENode
 from ...ir.operation import VARIADIC
-from ...ir.operators.quantization import QUANTIZED
+from ...ir.operators.quantization import BYTES
 from .layouts import Place, PlacedProblem, Row
 from .problem import Candidate, Problem
 
@@ -61,7 +61,7 @@ class _Builder:
                 if node.op in self.quantised.moving and node.children[0] == state.owner:
                     found.append(_State(state.kind, state.dtype, owner))
                 elif node.op in self.quantised.units and state.kind == "dequantised":
-                    found += [_State("within", dtype, owner) for dtype in QUANTIZED if self._operands(node, dtype)]
+                    found += [_State("within", dtype, owner) for dtype in BYTES if self._operands(node, dtype)]
 
     def _dtype(self, owner: int) -> str:
         type_ = self.egraph.classes[owner].type
@@ -77,7 +77,7 @@ class _Builder:
         for place, child in enumerate(node.children):
             dtypes: Sequence[str] = (dtype,)
             if is_product and place:
-                dtypes = QUANTIZED if place == 1 else ("int32",)
+                dtypes = BYTES if place == 1 else ("int32",)
             states = (self._number("dequantised", each, child) for each in dtypes)
             state = next((each for each in states if each is not None), None)
             if state is None and node.op in VARIADIC and any(n.op == node.op for n, _ in self.rows[child]):
@@ -114,7 +114,7 @@ class _Builder:
                 if (moved := self._number(state.kind, state.dtype, node.children[0])) is not None:
                     yield number, Candidate(cost, (moved, *node.children[1:]))
         elif node.op in self.quantised.units:
-            for dtype in QUANTIZED:
+            for dtype in BYTES:
                 operands, number_within = self._operands(node, dtype), self._number("within", dtype, owner)
                 if operands is None or number_within is None:
                     continue
@@ -127,7 +127,7 @@ class _Builder:
 
     def _states_of(self, owner: int) -> Iterator[tuple[_State, int]]:
         for kind in ("dequantised", "within"):
-            for dtype in (*QUANTIZED, "int32"):
+            for dtype in (*BYTES, "int32"):
                 if (number := self._number(kind, dtype, owner)) is not None:
                     yield _State(kind, dtype, owner), number
 

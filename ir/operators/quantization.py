@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..index_maps import ZERO, Axis, IndexMaps, OperandMap, OperatorCall, Shape, aligned_map
 from ..operation import Operation
 from .arithmetic import Arithmetic, Array, Unsupported
@@ -20,7 +22,9 @@ CONVERSIONS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 """Operators that are no constants even if their operands are: small integer weights would become large float ones."""
 INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger"})
 """Products of integers, which have zero points behind their operands and sums of 32 bits."""
-QUANTIZED = ("int8", "uint8")
+BYTES = ("int8", "uint8")
+"""The types of the integers of which there are products."""
+QUANTIZED = (*BYTES, "int16", "uint16")
 """The types of the integers that QuantizeLinear makes here."""
 REAL = ("float32", "float16")
 """The types of the numbers that integers stand for."""
@@ -45,10 +49,10 @@ def _quantize(arithmetic: Arithmetic, x: Array, scale: Array | None, zero: Array
     quotient = x if scale is None else arithmetic.apply("divide", x, _along(scale, x, axis))
     quotient = arithmetic.apply("round", quotient)
     offset = arithmetic.cast(full((), 0, target) if zero is None else _along(zero, x, axis), x.dtype.name)
-    lowest, highest = (-128.0, 127.0) if target == "int8" else (0.0, 255.0)
+    ends = [float(end) for end in (np.iinfo(target).min, np.iinfo(target).max)]
     # The type of x may not hold the sum of a zero point and a large quotient: it is limited before.
     low, high = (
-        arithmetic.apply("subtract", arithmetic.constant(limit, offset), offset) for limit in (lowest, highest)
+        arithmetic.apply("subtract", arithmetic.constant(limit, offset), offset) for limit in ends
     )
     quotient = arithmetic.apply("where", arithmetic.apply("isnan", quotient), low, quotient)
     quotient = arithmetic.apply("minimum", arithmetic.apply("maximum", quotient, low), high)
@@ -67,7 +71,7 @@ def _dequantize(arithmetic: Arithmetic, x: Array, scale: Array, zero: Array | No
 
 def _centered(arithmetic: Arithmetic, x: Array, zero: Array | None, axis: int) -> Array:
     """The integers without their zero point, in 32 bits."""
-    if x.dtype != object and x.dtype.name not in QUANTIZED:
+    if x.dtype != object and x.dtype.name not in BYTES:
         raise Unsupported(f"a product of integers of {x.dtype}")
     number = arithmetic.cast(x, "int32")
     if zero is None:

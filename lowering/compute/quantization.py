@@ -1,4 +1,4 @@
-"""Eight bits: numbers to integers and back, and products of integers, added up in 32 bits that wrap around.
+"""Eight and sixteen bits: numbers to integers and back, and products of integers, added up in 32 bits that wrap around.
 
 QuantizeLinear divides by the scale, rounds half to even, adds the zero point and stays within its type;
 DequantizeLinear computes (x - zero point) * scale. A scale of 1 that is known divides nothing.
@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tvm import te, tirx
 
+from ...ir.operators.quantization import QUANTIZED
 from .call import Expr, Immediate, Lowering, NotLowered, Operand, TensorCall, sizes
 from .elementary import dtype_of, round_to_integer
 from .extents import are_unequal
@@ -18,12 +19,11 @@ from .products import Multiply, convolve, multiply_matrices
 from .windows import Windows, pad_around
 
 _ACCUMULATOR = "int32"
-_BYTES = frozenset({"int8", "uint8"})
 
 
 def _quantize(call: TensorCall) -> te.Tensor:
     x, scale, zero = call.source(0), call.source(1), call.optional(2)
-    if call.dtype not in _BYTES:
+    if call.dtype not in QUANTIZED:
         raise NotLowered(f"a result of {call.dtype}")
     at = _places(call, scale)
 

@@ -95,6 +95,12 @@ PRODUCTS = [
     Call("MatMulIntegerToFloat", (ROWS[0], COLUMNS[0], scale(), scale(), zero(9), zero(2, "int8")), steps=0),
     Call("DynamicQuantizeMatMul", (floats(3, 8), COLUMNS[0], COLUMNS[1]), steps=0),
     Call("DynamicQuantizeMatMul", (floats(3, 8), COLUMNS[0], scale(), zero(-4, "int8"), floats(5)), steps=0),
+    Call("QLinearMatMul", (*ROWS, *COLUMNS, *RESULT), domain="", steps=0, opset=12),
+    Call("QLinearConv", (*POINTWISE, *FILTERS, *RESULT, BIAS[:4]), {"pads": [1] * 4}, "", steps=0, opset=10),
+    Call("MatMulNBits", (floats(3, 40), integers(5, 3, 8), scale(0.01, 5, 3)),
+         {"K": 40, "N": 5, "bits": 4, "block_size": 16}),
+    Call("MatMulNBits", (floats(2, 3, 32), integers(5, 1, 16), scale(0.01, 5, 1), integers(5, 1)),
+         {"K": 32, "N": 5, "bits": 4, "block_size": 32}),
 ]  # fmt: skip
 OTHERS = [
     Call("QLinearAdd", (*POINTWISE, *POINTWISE, *RESULT)),
@@ -107,6 +113,13 @@ OTHERS = [
     Call("QLinearSoftmax", (*ROWS, scale(1 / 255), zero()), {"axis": -1, "opset": 17}),
     Call("QLinearSoftmax", (*POINTWISE, scale(1 / 255), zero()), {"axis": 1, "opset": 13}),
     Call("QLinearConcat", (*RESULT, *POINTWISE, integers(1, 2, 5, 5), scale(), zero(3)), {"axis": 1}, fed=(2, 5)),
+    Call("QLinearWhere", (integers(6, 5, 1) > 128, *POINTWISE, integers(5), scale(), zero(9), *RESULT)),
+    Call("QAttention", (integers(2, 3, 8), integers(8, 24, dtype="int8"), floats(24), scale(), scale(0.01), None,
+                        zero(120)), {"num_heads": 2}, steps=0),
+    Call("QAttention", (integers(2, 3, 8), integers(8, 24, dtype="int8"), floats(24), scale(), scale(0.01),
+                        np.array([[1, 1, 0], [1, 1, 1]], np.int32), zero(120), zero(3, "int8")), {"num_heads": 4}),
+    Call("QuantizeLinear", (floats(3, 8), scale(0.0001), zero(30000, "uint16")), steps=0),
+    Call("DequantizeLinear", (integers(3, 8, dtype="int16"), scale(), zero(-7, "int16")), steps=0),
     Call("QuantizeLinear", (floats(3, 8), scale(), zero(100)), steps=0),
     Call("DequantizeLinear", ROWS, steps=0),
     Call("DynamicQuantizeLinear", (floats(3, 8),), domain="", outputs=3, steps=0),
@@ -153,8 +166,9 @@ def test_the_parts_give_what_the_kernel_gives(call: Call) -> None:
     [
         Call("QLinearGlobalAveragePool", (*POINTWISE, *RESULT), {"channels_last": 1}),
         Call("QLinearSoftmax", (*POINTWISE, scale(1 / 255), zero()), {"axis": 1, "opset": 12}),
-        Call("QuantizeLinear", (floats(3, 8), scale(), zero(100, "uint16"))),
-        Call("QLinearMatMul", (*ROWS, *COLUMNS, *RESULT), domain="", opset=12),
+        Call("QuantizeLinear", (floats(3, 8), scale(), None)),
+        Call("MatMulNBits", (floats(3, 32), integers(5, 1, 16), scale(0.01, 5, 1)),
+             {"K": 32, "N": 5, "bits": 4, "block_size": 32}, fed=(0, 1)),
     ],
     ids=lambda call: call.op,
 )

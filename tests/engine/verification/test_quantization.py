@@ -86,6 +86,28 @@ def scale_operands(original: onnx.ModelProto, factor: float) -> onnx.ModelProto:
     return changed
 
 
+def rounded(offset: float, axis: bool) -> onnx.ModelProto:
+    """x + offset as integers of 8 bits, of one scale or of one for each column, and as numbers again."""
+    scale = np.asarray([0.5, 0.25, 0.5] if axis else 0.5, np.float32)
+    weights = {"s": scale, "z": np.full(scale.shape, 3, np.uint8), "b": np.asarray([[offset, 0, 0]], np.float32)}
+    nodes = [make("Add", ["x", "b"], ["a"]), make("QuantizeLinear", ["a", "s", "z"], ["q"])]
+    nodes.append(make("DequantizeLinear", ["q", "s", "z"], ["y"]))
+    return model(nodes, [value("x", [400, 3])], [value("y", [400, 3])], weights)
+
+
+@pytest.mark.parametrize("axis", [False, True])
+def test_outputs_that_are_integers_are_counted_in_steps(axis: bool) -> None:
+    same = verify(rounded(0.0, axis), rounded(0.0, axis))
+    assert ", 1 output(s), 0 steps, " in same.summary
+    result = verify(rounded(0.0, axis), rounded(0.02, axis), atol=10.0)
+    (report,) = result.outputs
+    assert report.steps is not None
+    assert (report.steps.most, report.steps.elements) == (1, report.effect.elements)
+    assert 0.01 < 3 * report.steps.moved / report.steps.elements < 0.1
+    assert f"max 1 step in {report.steps.moved} of {report.steps.elements:,}" in result.summary
+    assert "max abs" not in result.summary
+
+
 @pytest.mark.parametrize(("factor", "status"), [(1.0, "passed"), (1 + 1e-5, "passed"), (1.1, "failed")])
 def test_rounding_passes_and_another_scale_does_not(quantized: onnx.ModelProto, factor: float, status: str) -> None:
     assert verify(quantized, scale_operands(quantized, factor)).status == status

@@ -54,6 +54,16 @@ def test_ties_go_to_the_even_integer_and_ends_are_kept(zero: int) -> None:
     assert_as_onnx("QuantizeLinear", large, np.asarray(1e-3, np.float32), np.asarray(zero - 128, np.int8), 1)
 
 
+@pytest.mark.parametrize("dtype", ["int16", "uint16"])
+def test_conversions_take_integers_of_16_bits(dtype: str) -> None:
+    zero = np.asarray(700, dtype)
+    numbers = np.array([0.5, 1.5, -2.5, 3e4, -4e4, 7e4, 1e30, -np.inf, np.nan], np.float32)
+    assert_as_onnx("QuantizeLinear", numbers, ONE, zero, 1)
+    ends = np.iinfo(dtype)
+    integers = np.array([ends.min, -1 % 7, 700, ends.max], dtype)
+    assert_as_onnx("DequantizeLinear", integers, np.asarray(0.1, np.float32), zero, 1)
+
+
 def test_wide_integers_have_no_zero_point_but_zero() -> None:
     x = np.array([-(2**31), -5, 0, 2**31 - 1], np.int32)
     assert_as_onnx("DequantizeLinear", x, np.asarray(0.1, np.float32), None, 1)
@@ -95,10 +105,10 @@ BYTES = np.ones((1, 2, 3), np.uint8)
     ("head", "arguments"),
     [
         ("QuantizeLinear", (np.ones((2, 3), np.float32), np.ones(2, np.float32), None, 1)),
-        ("QuantizeLinear", (np.ones(3, np.float32), ONE, np.zeros((), np.int16), 1)),
+        ("QuantizeLinear", (np.ones(3, np.float32), ONE, np.zeros((), np.int64), 1)),
         ("QuantizeLinear", (np.ones(3, np.int32), ONE, np.zeros((), np.int8), 1)),
         ("DequantizeLinear", (np.ones((2, 4), np.int8), np.ones((2, 2), np.float32), None, 1)),
-        ("DequantizeLinear", (np.ones(3, np.int16), ONE, None, 1)),
+        ("DequantizeLinear", (np.ones(3, np.int64), ONE, None, 1)),
         ("MatMulInteger", (np.ones((2, 3), np.int16), np.ones((3, 2), np.int8), None, None)),
         ("ConvInteger", (BYTES, BYTES.reshape(1, 2, 3)[..., :1], np.ones(2, np.uint8), None, *POINT)),
     ],
