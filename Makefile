@@ -13,7 +13,7 @@ USABLE := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python; do \
 	"$$python" -c '$(USABLE)' >/dev/null 2>&1 && echo "$$python" && break; done)
 
-.PHONY: help setup demo docs test tools lint conformance bench clean distclean
+.PHONY: help setup demo docs test tools lint conformance bench release clean distclean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,12 @@ conformance: $(VENV)/.stamp-test tools ## Run all others: every rule, ONNX's nod
 bench: $(VENV)/.stamp-bench $(DEMO) ## Compare eqfuse optimize with onnxsim and onnxslim (MODELS="a.onnx b.onnx" to choose)
 	$(BIN)/python benchmarks/optimize.py $(or $(MODELS),$(DEMO))
 
+release: $(VENV)/.stamp-release ## Build the wheel and the archive of sources in dist/, and check them (docs/releasing.md)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	@echo "To upload them: $(BIN)/python -m twine upload dist/*"
+
 clean: ## Remove what builds and tests made, but keep .venv
 	rm -rf build dist models *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
@@ -88,6 +94,10 @@ $(VENV)/.stamp-run: pyproject.toml | $(VENV)/.stamp-venv
 $(VENV)/.stamp-test: pyproject.toml | $(VENV)/.stamp-venv
 	$(INSTALL) '.[test]'
 	$(COMPILE)
+	touch $@ $(VENV)/.stamp-run
+
+$(VENV)/.stamp-release: pyproject.toml | $(VENV)/.stamp-venv
+	$(INSTALL) '.[release]'
 	touch $@ $(VENV)/.stamp-run
 
 $(VENV)/.stamp-bench: pyproject.toml | $(VENV)/.stamp-venv

@@ -14,6 +14,7 @@ of `onnxruntime` are found here, too.
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
         verify,
     )
     from .driver.session.session import InferenceSession, SessionOptions
+
+if sys.platform != "linux":
+    raise ImportError(f"eqfuse runs on Linux, and this is {sys.platform}: use a Linux machine, or one in a container")
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 """ONNX Runtime reads it when it is imported, here or in a process that this one starts. Without it, ONNX Runtime keeps

@@ -49,3 +49,9 @@ def test_tests_run_in_a_clone_of_any_name(tmp_path: Path) -> None:
     (clone / "tests/test_one.py").write_text("def test_one() -> None:\n    pass\n", encoding="utf-8")
     run = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=clone, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
+
+
+def test_another_system_is_named_in_one_line() -> None:
+    program = "import sys; sys.platform = 'darwin'; import eqfuse"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stderr
+    assert said.splitlines()[-1].startswith("ImportError: eqfuse runs on Linux, and this is darwin")
