@@ -212,6 +212,8 @@ def _reduction(graph: OperatorGraph, operator: Operator) -> _Reduction | None:
     attributes = operator.attributes
     if is_convolution(operator.op) and attributes.get("group", 1) == 1 and shape[1] > 1:
         return _Reduction(shape[1], 1, 1, shape[0], prod(shape[2:]))
+    if operator.op == "ConvTranspose" and attributes.get("group", 1) == 1:
+        return _Reduction(shape[0], 1, 0, shape[1], prod(shape[2:]))
     is_plain = attributes.get("alpha", 1.0) == 1.0 and attributes.get("beta", 1.0) == 1.0
     is_of_matrices = operator.op in MATRIX_PRODUCTS and len(shape) == 2 and rank >= 2
     if not is_of_matrices or attributes.get("transA") or not is_plain:

@@ -12,7 +12,7 @@ from ....ir.operators import ELEMENTWISE, GLOBAL_POOLS, MATRIX_PRODUCTS, OPERATO
 from ....ir.operators.quantization import INTEGER_PRODUCTS
 from .boxes import Box, Interval, Shape, intersection, whole
 
-_WHOLE_FROM = {"ConvTranspose": 1, "DepthToSpace": 1, "SpaceToDepth": 1}
+_WHOLE_FROM = {"DepthToSpace": 1, "SpaceToDepth": 1}
 """Operators that a tile computes whole from some axis of the result on (local_graph.py), though they could be cut."""
 
 _MOVING = """
@@ -28,6 +28,8 @@ _PARTIAL = _COMPUTING | {"Sum", "Mean", *_MOVING.split()}
 def operand_boxes(operator: Operator, call: OperatorCall, box: Box) -> tuple[Box | None, ...]:
     """Per operand, the box that a box of the result needs; None if it needs nothing, or the operand is absent."""
     maps = partial_maps(operator, call)
+    if maps is not None and operator.op == "ConvTranspose":
+        return _transposed_boxes(operator, call, box)
     if maps is None:
         return tuple(None if shape is None else whole(shape) for shape in call.operands)
     first_whole = _WHOLE_FROM.get(operator.op, len(box))
@@ -39,12 +41,35 @@ def operand_boxes(operator: Operator, call: OperatorCall, box: Box) -> tuple[Box
         if shape is None or operand is None:
             boxes.append(None if shape is None else whole(shape))
             continue
-        if operator.op == "ConvTranspose":  # windows that reach over its ends count on the whole map
-            boxes.append((wide[0], *whole(shape[1:])) if operand[0] == maps.result[0] else whole(shape))
-            continue
         reached = tuple(interval(index, wide) for index in operand)
         boxes.append(intersection(reached, whole(shape)) if operator.op == "Concat" else _inside(reached, shape))
     return tuple(boxes)
+
+
+def are_windows_apart(operator: Operator, kernel: Shape) -> bool:
+    """Whether each element of a transposed convolution is of the window of one element of its data, and all windows lie
+    side by side: it can be cut anywhere. The windows of others overlap, or reach over its ends, and are made whole."""
+    attributes = operator.attributes
+    ones, zeros = (1,) * len(kernel), (0,) * len(kernel)
+    steps = attributes.get("strides") or ones, attributes.get("dilations") or ones
+    around = attributes.get("pads") or 2 * zeros, attributes.get("output_padding") or zeros
+    return steps == (kernel, ones) and around == (2 * zeros, zeros)
+
+
+def _transposed_boxes(operator: Operator, call: OperatorCall, box: Box) -> tuple[Box | None, ...]:
+    """A part of the channels needs their weights alone, if there are no groups."""
+    data, weights = call.operands[:2]
+    assert data is not None
+    assert weights is not None
+    batch, channels, *spatial = box
+    if operator.attributes.get("group", 1) != 1:
+        return ((batch, *whole(data[1:])), *(None if shape is None else whole(shape) for shape in call.operands[1:]))
+    kernel = weights[2:]
+    seen = whole(data[2:])
+    if are_windows_apart(operator, kernel):
+        seen = tuple((start // side, -(-stop // side)) for (start, stop), side in zip(spatial, kernel, strict=True))
+    needed: list[Box | None] = [(batch, *whole(data[1:2]), *seen), (*whole(weights[:1]), channels, *whole(kernel))]
+    return (*needed, *(None if shape is None else (channels,) for shape in call.operands[2:]))
 
 
 def _inside(reached: Box, shape: Shape) -> Box:

@@ -27,6 +27,7 @@ from ....ir.types import TensorType
 from ...base.errors import DsaError
 from ..network.boxes import Box, Interval, Shape, shape_of, size, whole
 from ..network.graph import Network
+from ..network.operand_boxes import are_windows_apart
 from .local_builder import LocalBuilder, LocalPart, LocalSite, Rule, require_whole
 
 _DENOMINATOR = 64
@@ -164,6 +165,17 @@ def convolution(site: LocalSite) -> LocalPart:
         return found[0]
     shape = tuple(stop - start for start, stop in box)
     return LocalPart(site.builder.add("Concat", [p.local for p in found], shape, attributes={"axis": 1}), box)
+
+
+def _transposed_convolution(site: LocalSite) -> LocalPart:
+    """Whole windows of the channels that are asked for; of whole groups if there are several."""
+    result, kernel = site.network.shapes[site.result], site.shape(1)[2:]
+    channels = site.box[1] if site.integer("group", 1) == 1 else (0, result[1])
+    spatial = whole(result[2:])
+    if site.integer("group", 1) == 1 and are_windows_apart(site.operator, kernel):
+        seen = site.needs(0)[2:]
+        spatial = tuple((first * side, last * side) for (first, last), side in zip(seen, kernel, strict=True))
+    return site.emit(site.rest(0), (site.box[0], channels, *spatial))
 
 
 def _segments(channels: Interval, outputs: int) -> Iterator[Interval]:
@@ -403,7 +415,8 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(RESHAPES, _reshape),
     **dict.fromkeys(("BatchNormalization", "Gemm", "Transpose", "Gather"), _at_box),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),
-    **dict.fromkeys(("GroupNormalization", "ConvTranspose"), _kept(1)),
+    "GroupNormalization": _kept(1),
+    "ConvTranspose": _transposed_convolution,
     **dict.fromkeys(("Identity", "Split"), _identity),
     **dict.fromkeys(("Sum", "Mean"), _joined),
     "Dropout": _dropout,

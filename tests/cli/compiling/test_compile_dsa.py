@@ -23,7 +23,7 @@ from eqfuse.lowering.dsa.schedule.scheduler import _ORDERS
 from eqfuse.lowering.dsa.schedule.variants import VARIANTS
 from eqfuse.lowering.running.runner import load
 
-from ...lowering.dsa.small_networks import by_sample, cnn, transformer
+from ...lowering.dsa.small_networks import by_sample, cnn, transformer, up_sampling
 from ..command_line import CommandLine, Outcome
 
 TARGET = "dsa-stcp920-1mb"
@@ -76,6 +76,16 @@ def test_a_cnn_runs_as_onnx_runtime_does_in_several_iterations(eqfuse: CommandLi
     assert "(2 of 16 sample(s), simulated)" in said
     eqfuse.run("run", "build", "--input", "x.npy", "--output", "y.npy")
     np.testing.assert_allclose(np.load("y.npy"), by_sample(model, {"x": x}, 2)[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.conformance
+def test_transposed_convolutions_whose_weights_fill_no_buffer_are_divided(eqfuse: CommandLine) -> None:
+    """64 x 32 x 2 x 2 weights of 4 bytes, 32,768 in all, where the LB has 4,096 for them."""
+    written(up_sampling())
+    target = tiny_device(weight_buffer=4096, local_buffer=65536)
+    outcome = eqfuse.run("compile", "in.onnx", "--target", target, "-o", "build")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "verification: passed, 1 output(s)" in outcome.out
 
 
 @pytest.mark.conformance

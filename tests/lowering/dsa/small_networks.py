@@ -44,6 +44,23 @@ def cnn(batch: int = 2) -> onnx.ModelProto:
     return model(nodes, {"x": (batch, 3, 12, 12)}, {"y": (batch, 10)}, **stored)
 
 
+def up_sampling(channels: int = 32) -> onnx.ModelProto:
+    """Pooling, and transposed convolutions back to the size before, as in a U-Net."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"], pads=[1] * 4),
+        helper.make_node("MaxPool", ["a"], ["b"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Conv", ["b", "w2"], ["c"], pads=[1] * 4),
+        helper.make_node("Relu", ["c"], ["d"]),
+        helper.make_node("ConvTranspose", ["d", "w3", "b3"], ["e"], strides=[2, 2]),
+        helper.make_node("Concat", ["a", "e"], ["f"], axis=1),
+        helper.make_node("Conv", ["f", "w4"], ["y"], pads=[1] * 4),
+    ]
+    shapes = {"w1": (channels, 3, 3, 3), "w2": (2 * channels, channels, 3, 3), "w3": (2 * channels, channels, 2, 2)}
+    shapes |= {"b3": (channels,), "w4": (4, 2 * channels, 3, 3)}
+    stored = {name: _weights(*shape, seed=seed) for seed, (name, shape) in enumerate(shapes.items())}
+    return model(nodes, {"x": (1, 3, 16, 16)}, {"y": (1, 4, 16, 16)}, **stored)
+
+
 def transformer(batch: int = 1, length: int = 8, width: int = 16) -> onnx.ModelProto:
     """An embedding, attention of two heads, and a normalised residual."""
     heads = [0, 0, 2, width // 2]

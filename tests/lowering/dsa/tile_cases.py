@@ -160,6 +160,8 @@ LAYERS: dict[str, Layer] = {
     "depthwise": one("Conv", X, (8, 1, 3, 3), (8,), group=4, pads=[1] * 4),
     "auto_pad": one("Conv", X, (6, 4, 3, 3), auto_pad="SAME_UPPER", strides=[2, 3]),
     "1-D Conv": one("Conv", (2, 4, 9), (6, 4, 3), pads=[2, 0]),
+    "ConvTranspose, windows side by side": one("ConvTranspose", X, (4, 6, 2, 2), (6,), strides=[2, 2]),
+    "ConvTranspose, windows that overlap": one("ConvTranspose", X, (4, 6, 3, 3), strides=[2, 2], pads=[1, 0, 0, 1]),
     "ConvTranspose": one("ConvTranspose", X, (4, 3, 3, 3), (6,), group=2, strides=[2, 2], pads=[1, 0, 0, 1]),
     "MaxPool": _pool("MaxPool", 3, 2, (1, 1, 1, 1)),
     "MaxPool ceil": _pool("MaxPool", 3, 2, (0, 1, 0, 1), ceil_mode=1),

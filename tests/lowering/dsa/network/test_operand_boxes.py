@@ -26,6 +26,8 @@ CASES: dict[str, tuple[str, list[tuple[int, ...]], Stored, Stored]] = {
     "grouped": ("Conv", [IMAGE, (6, 2, 3, 3)], {"group": 2, "pads": [0, 1, 2, 1]}, {}),
     "depthwise": ("Conv", [IMAGE, (4, 1, 3, 3)], {"group": 4}, {}),
     "ConvTranspose": ("ConvTranspose", [IMAGE, (4, 6, 3, 3)], {"strides": [2, 2]}, {}),
+    "windows side by side": ("ConvTranspose", [IMAGE, (4, 6, 2, 3), (6,)], {"strides": [2, 3]}, {}),
+    "grouped ConvTranspose": ("ConvTranspose", [IMAGE, (4, 3, 2, 2)], {"strides": [2, 2], "group": 2}, {}),
     "MaxPool": ("MaxPool", [IMAGE], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}, {}),
     "ceil": ("MaxPool", [IMAGE], {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}, {}),
     "AveragePool": ("AveragePool", [IMAGE], {"kernel_shape": [2, 3]}, {}),
