@@ -12,6 +12,7 @@ import onnx
 from onnx import defs, helper, numpy_helper
 
 from ..base.errors import LoweringError
+from .linear import LINEAR, pack_linear
 from .source_files import loop_files, loop_text
 from .trees import ENSEMBLES, pack_trees
 
@@ -31,6 +32,8 @@ _RENAMED = {"value": "constant_value", "k": "K"}
 """Attributes of old versions whose input of today has another name."""
 _SUCCESSORS = {"Scatter": "ScatterElements", "Upsample": "Resize"}
 """The operators that replaced others."""
+_PACKINGS = {**dict.fromkeys(ENSEMBLES, pack_trees), **dict.fromkeys(LINEAR, pack_linear)}
+"""How attributes with the numbers of a model are brought into the order in which its loop reads them."""
 _WITHOUT_DEFAULT = {AttrType.INT: None, AttrType.INTS: (), AttrType.FLOATS: ()}
 """The value of an attribute that has no default, by its type; None is ABSENT of tensor.h."""
 
@@ -90,8 +93,8 @@ def loop_instance(
     for name, attribute in newest.attributes.items():
         if attribute.type in _WITHOUT_DEFAULT:
             values.setdefault(name, _WITHOUT_DEFAULT[attribute.type])
-    if node.op_type in ENSEMBLES:
-        values = pack_trees(node.op_type, values, inputs)
+    if node.op_type in _PACKINGS:
+        values = _PACKINGS[node.op_type](node.op_type, values, inputs)
     macros = [(f"OP_{node.op_type}", "1"), ("OPERATOR_NAME", f'"{node.op_type}"'), ("OPSET", str(schema.since_version))]
     macros += [("INPUTS", str(len(inputs))), ("OUTPUTS", str(len(outputs)))]
     extended = [*inputs, *[None] * (MINIMUM_INPUTS - len(inputs))]
