@@ -2,8 +2,9 @@
 
 A fenced block ``console`` has commands after ``$ `` and the lines that each prints; ``...`` stands for lines left out.
 Words behind ``console`` say more. ``slow`` keeps a block out of `make test`. In a ``measured`` block all numbers depend
-on the machine, so a line below it names the processor and the date. A block ``egg NAME`` is a rule file that a reader
-writes. Commands run in a folder that has `examples/`, and in `models/` the models that the examples make.
+on the machine, and so does which kernels there are: a line below it names the processor and the date, and only the
+other words are compared. A block ``egg NAME`` is a rule file that a reader writes. Commands run in a folder that has
+`examples/`, and in `models/` the models that the examples make.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -26,6 +27,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")))
 LEFT_OUT = "..."
+_OF_THE_MACHINE = re.compile(r" *(kernel_|\d+ others|between kernels|measured:)")
+"""How lines of a ``measured`` block begin that another processor may not have, or have in another order."""
 _BLOCK = re.compile(r"^```(console|egg)([^\n]*)\n(.*?)^```\n(\n\*Measured on [^\n]*\*\n)?", re.MULTILINE | re.DOTALL)
 
 
@@ -40,10 +43,10 @@ class Example:
 
     def difference(self, printed: str) -> str:
         """The first shown line that the command does not print there; "" if the page is up to date."""
-        lines = [self._mask(line) for line in printed.splitlines()]
+        lines = list(map(self._mask, self._kept(printed.splitlines())))
         position = 0
         is_next = True
-        for shown in self.shown:
+        for shown in self._kept(self.shown):
             if shown == LEFT_OUT:
                 is_next = False
                 continue
@@ -54,6 +57,10 @@ class Example:
             position, is_next = places[0] + 1, True
         is_whole = position == len(lines) or not is_next
         return "" if is_whole else f"nothing, but the command prints {lines[position]!r}"
+
+    def _kept(self, lines: Iterable[str]) -> list[str]:
+        """The lines that are the same on every machine."""
+        return [line for line in lines if "measured" not in self.words or not _OF_THE_MACHINE.match(line)]
 
     def _mask(self, line: str) -> str:
         return mask(line) if "measured" not in self.words else re.sub(r"[-\d.,]*\d", "0", mask(line))
@@ -89,6 +96,7 @@ def mask(line: str) -> str:
         line = re.sub(r"(< )?\d[\d.]*(e[+-]?\d+)? (us|ms|s)\b", "T", line)
     line = re.sub(r"(max abs|max rel|float64|original:|max) [\d.e+-]+", r"\1 E", line)
     line = re.sub(r"[\d.]+ % of the elements", "P of the elements", line)
+    line = re.sub(r"tested on \d+ samples", "tested on N samples", line)
     line = re.sub(r"-?\d+\.\d{4,}|\d[\d.]*e[+-]\d+", "F", line)
     line = re.sub(r"\bhost: [\w-]+", "host: PROCESSOR", line)
     return re.sub(r"\b[0-9a-f]{12}\b|(?<=kernel_)[0-9a-f]{8}\b", "DIGEST", line)

@@ -93,6 +93,15 @@ def test_an_old_line_is_found(shown: tuple[str, ...], printed: str, difference: 
     assert docs.Example("page.md", "eqfuse", shown, frozenset()).difference(printed) == difference
 
 
+@pytest.mark.parametrize(
+    ("words", "difference"), [(frozenset({"measured"}), ""), (frozenset(), "kernel_697b9845 Conv Clip contraction")]
+)
+def test_kernels_of_another_machine_are_no_difference(words: frozenset[str], difference: str) -> None:
+    shown = ("kernel_697b9845 Conv Clip contraction", "3 others", "all kernels 8")
+    printed = "kernel_0dea7d70 MatMul rows\n2 others\nbetween kernels 2.0\nall kernels 7\n"
+    assert docs.Example("page.md", "eqfuse", shown, words).difference(printed) == difference
+
+
 def test_shown_lines_are_renewed_in_their_places() -> None:
     example = docs.Example("page.md", "eqfuse", ("...", "layers  3", "...", "written: x1"), frozenset())
     assert example.renew("head\nlayers  4\nother\nwritten: x2\n") == ["...", "layers  4", "...", "written: x2"]
