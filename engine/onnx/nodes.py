@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
+from onnx import helper, numpy_helper
 from onnx_ir import serde
 
 from ...ir.operators.quantization import CONVERSIONS
@@ -133,3 +136,20 @@ def layer_nodes(model: Model) -> Iterator[ir.Node]:
         if is_random or any(v in live for v in used if v is not None):
             live.update(node.outputs)
             yield node
+
+
+def attribute_of(node: ir.Node, name: str, default: Any) -> Any:
+    """The value of an attribute, or the default if the node does not give it."""
+    return node.attributes[name].value if name in node.attributes else default
+
+
+def stored_input(node: ir.Node, place: int) -> np.ndarray[Any, Any] | None:
+    """The value of an input that is stored; None if it is computed or absent."""
+    value = node.inputs[place] if len(node.inputs) > place else None
+    tensor = None if value is None else ir.convenience.get_const_tensor(value)
+    return None if tensor is None else tensor.numpy()
+
+
+def constant_node(name: str, value: Any, dtype: str) -> onnx.NodeProto:
+    """A Constant whose result has this name."""
+    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.asarray(value, dtype), name))

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from ...ir.operators.quantization import BYTES, QUANTIZED
 from ...ir.types import TensorType
-from ..onnx.nodes import is_standard
+from ..onnx.nodes import attribute_of, constant_node, is_standard, stored_input
 
 _MICROSOFT = "com.microsoft"
 _OLDEST = 10
@@ -60,7 +60,7 @@ class _Function:
 
     def attribute(self, name: str, default: Any) -> Any:
         """An attribute of the node."""
-        return self.node.attributes[name].value if name in self.node.attributes else default
+        return attribute_of(self.node, name, default)
 
     def require_attributes(self, **expected: Any) -> None:
         """Raise _Unknown if the node has other values for these attributes."""
@@ -83,17 +83,12 @@ class _Function:
     def constant(self, value: Any, dtype: str) -> str:
         """The name of a constant."""
         name = f"v{len(self.nodes)}"
-        return self.add("Constant", result=name, value=numpy_helper.from_array(np.asarray(value, dtype), name))
-
-    def stored(self, place: int) -> np.ndarray[Any, Any] | None:
-        """The value of an input that is a constant; None if it is computed or absent."""
-        value = self.node.inputs[place] if self.name(place) else None
-        tensor = None if value is None else ir.convenience.get_const_tensor(value)
-        return None if tensor is None else tensor.numpy()
+        self.nodes.append(constant_node(name, value, dtype))
+        return name
 
     def zero_point(self, place: int) -> str:
         """The name of a zero point; "" if it is 0 everywhere."""
-        array = self.stored(place)
+        array = stored_input(self.node, place)
         return "" if array is not None and not np.any(array) else self.name(place)
 
     def dequantise(self, place: int) -> str:
@@ -264,14 +259,14 @@ def _product_of_blocks(function: _Function) -> None:
     """A product by stored weights of few bits with a scale for each block of a column; they become numbers now."""
     bits, size = function.attribute("bits", 4), function.attribute("block_size", 0)
     depth, columns = function.attribute("K", 0), function.attribute("N", 0)
-    packed, scales = (function.stored(place) for place in (1, 2))
+    packed, scales = (stored_input(function.node, place) for place in (1, 2))
     if bits not in (2, 4, 8) or function.name(4) or packed is None or scales is None:
         raise _Unknown
     blocks = -(-depth // size)
     values = _unpacked(packed.reshape(columns, blocks, -1), bits)[..., :size].astype(np.float32)
     zeros: np.ndarray[Any, Any] = np.full((columns, blocks), 2.0 ** (bits - 1), np.float32)
     if function.name(3):
-        given = function.stored(3)
+        given = stored_input(function.node, 3)
         if given is None:
             raise _Unknown
         is_packed = given.dtype == np.uint8

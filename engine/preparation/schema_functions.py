@@ -35,7 +35,7 @@ from onnx_ir import serde
 from ...ir.operators import OPERATORS
 from ...ir.types import Dimension, TensorType
 from ..onnx.model import Model
-from ..onnx.nodes import RANDOM_OPERATORS, is_standard
+from ..onnx.nodes import RANDOM_OPERATORS, attribute_of, constant_node, is_standard, stored_input
 from ..onnx.typing import type_proto
 from ..shapes.classical import is_classical
 from .quantised_functions import is_quantised, quantised_function
@@ -238,35 +238,27 @@ def classical_function(node: ir.Node, opset: int, type_: TensorType | None) -> o
 Nodes = list[onnx.NodeProto]
 
 
-def _constant_node(name: str, value: Any, dtype: str) -> onnx.NodeProto:
-    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.asarray(value, dtype), name))
-
-
-def _attribute(node: ir.Node, name: str, default: Any) -> Any:
-    return node.attributes[name].value if name in node.attributes else default
-
-
 def _extract(node: ir.Node, rank: int) -> Nodes:
     """The columns of indices, of which ONNX Runtime takes any number; a row of them if the operand has one axis."""
     del node
-    nodes = [_constant_node("all", [-1], "int64"), helper.make_node("Reshape", ["x1", "all"], ["places"])]
+    nodes = [constant_node("all", [-1], "int64"), helper.make_node("Reshape", ["x1", "all"], ["places"])]
     nodes.append(helper.make_node("Gather", ["x0", "places"], ["columns"], axis=-1))
-    nodes.append(_constant_node("first", [0], "int64"))
+    nodes.append(constant_node("first", [0], "int64"))
     last = ("Unsqueeze", ["columns", "first"]) if rank == 1 else ("Identity", ["columns"])
     return [*nodes, helper.make_node(*last, ["y0"])]
 
 
 def _scores(node: ir.Node, rows: int) -> Nodes | None:
     """`scores`, of the coefficients of a number of rows."""
-    coefficients = np.asarray(_attribute(node, "coefficients", ()), "float32")
-    intercepts = np.asarray(_attribute(node, "intercepts", ()), "float32")
+    coefficients = np.asarray(attribute_of(node, "coefficients", ()), "float32")
+    intercepts = np.asarray(attribute_of(node, "intercepts", ()), "float32")
     if not rows or not coefficients.size or coefficients.size % rows or intercepts.size not in (0, rows):
         return None
     bias = intercepts if intercepts.size else np.zeros(rows, "float32")
     return [
         helper.make_node("Cast", ["x0"], ["x"], to=onnx.TensorProto.FLOAT),
-        _constant_node("coefficients", coefficients.reshape(rows, -1), "float32"),
-        _constant_node("intercepts", bias, "float32"),
+        constant_node("coefficients", coefficients.reshape(rows, -1), "float32"),
+        constant_node("intercepts", bias, "float32"),
         helper.make_node("Gemm", ["x", "coefficients", "intercepts"], ["scores"], transB=1),
     ]
 
@@ -274,8 +266,8 @@ def _scores(node: ir.Node, rows: int) -> Nodes | None:
 def _regress(node: ir.Node, rank: int) -> Nodes | None:
     """Without a transform: for one target, ONNX Runtime takes none but PROBIT."""
     del rank
-    scores = _scores(node, _attribute(node, "targets", 1))
-    if scores is None or _attribute(node, "post_transform", "NONE") != "NONE":
+    scores = _scores(node, attribute_of(node, "targets", 1))
+    if scores is None or attribute_of(node, "post_transform", "NONE") != "NONE":
         return None
     return [*scores, helper.make_node("Identity", ["scores"], ["y0"])]
 
@@ -283,28 +275,28 @@ def _regress(node: ir.Node, rank: int) -> Nodes | None:
 def _classify(node: ir.Node, rank: int) -> Nodes | None:
     """A row of coefficients for each label; a single row has a threshold."""
     del rank
-    labels = _attribute(node, "classlabels_ints", ())
+    labels = attribute_of(node, "classlabels_ints", ())
     scores = _scores(node, len(labels)) if len(labels) > 1 else None
-    transform = _TRANSFORMS.get(_attribute(node, "post_transform", "NONE"))
+    transform = _TRANSFORMS.get(attribute_of(node, "post_transform", "NONE"))
     if scores is None or transform is None:
         return None
     last = helper.make_node(transform, ["scores"], ["y1"])
     best = helper.make_node("ArgMax", ["scores"], ["best"], axis=1, keepdims=0)
     label = helper.make_node("Gather", ["labels", "best"], ["y0"])
-    return [*scores, _constant_node("labels", labels, "int64"), best, label, last]
+    return [*scores, constant_node("labels", labels, "int64"), best, label, last]
 
 
 def _encode(node: ir.Node, rank: int) -> Nodes | None:
     """A column for each category; none is 1 for a value of no category."""
     del rank
-    categories = _attribute(node, "cats_int64s", ())
-    if not len(categories) or not _attribute(node, "zeros", 1):
+    categories = attribute_of(node, "cats_int64s", ())
+    if not len(categories) or not attribute_of(node, "zeros", 1):
         return None
     return [
         helper.make_node("Cast", ["x0"], ["x"], to=onnx.TensorProto.INT64),
-        _constant_node("last", [-1], "int64"),
+        constant_node("last", [-1], "int64"),
         helper.make_node("Unsqueeze", ["x", "last"], ["rows"]),
-        _constant_node("categories", categories, "int64"),
+        constant_node("categories", categories, "int64"),
         helper.make_node("Equal", ["rows", "categories"], ["found"]),
         helper.make_node("Cast", ["found"], ["y0"], to=onnx.TensorProto.FLOAT),
     ]
@@ -313,17 +305,17 @@ def _encode(node: ir.Node, rank: int) -> Nodes | None:
 def _impute(node: ir.Node, rank: int) -> Nodes | None:
     """Another number for NaN, or for the one that stands for missing values."""
     del rank
-    values = _attribute(node, "imputed_value_floats", ())
-    replaced = _attribute(node, "replaced_value_float", 0.0)
+    values = attribute_of(node, "imputed_value_floats", ())
+    replaced = attribute_of(node, "replaced_value_float", 0.0)
     if not len(values):
         return None
     find = helper.make_node("IsNaN", ["x0"], ["missing"])
     if not np.isnan(replaced):
         find = helper.make_node("Equal", ["x0", "replaced"], ["missing"])
     return [
-        _constant_node("replaced", replaced, "float32"),
+        constant_node("replaced", replaced, "float32"),
         find,
-        _constant_node("values", values, "float32"),
+        constant_node("values", values, "float32"),
         helper.make_node("Where", ["missing", "values", "x0"], ["y0"]),
     ]
 
@@ -439,7 +431,7 @@ def _stft_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx
     None if step, window or the length of a frame is computed, and for signals of complex numbers.
     """
     signal = types.get(node.inputs[0].name or "") if node.inputs[0] is not None else None
-    step, window, length = (_constant(node, place) for place in (1, 2, 3))
+    step, window, length = (stored_input(node, place) for place in (1, 2, 3))
     given = (len(node.inputs) > place and node.inputs[place] is not None for place in (2, 3))
     is_known = all((array is not None) == there for array, there in zip((window, length), given, strict=True))
     if step is None or not is_known or (window is None and length is None):
@@ -466,13 +458,6 @@ def _stft_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx
     ]
     names = ["signal", "step", "window", "length"][: len(node.inputs)]
     return onnx.helper.make_function(DOMAIN, STFT, names, ["y"], steps, [onnx.helper.make_opsetid("", opset)])
-
-
-def _constant(node: ir.Node, place: int) -> np.ndarray[Any, Any] | None:
-    """The value of an input that is stored; None if it is computed or absent."""
-    value = node.inputs[place] if len(node.inputs) > place else None
-    tensor = None if value is None else ir.convenience.get_const_tensor(value)
-    return None if tensor is None else tensor.numpy()
 
 
 def _normalization_of(node: ir.Node, opset: int) -> onnx.FunctionProto:
