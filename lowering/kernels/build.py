@@ -25,7 +25,7 @@ from .bindings import keep_in_memory
 from .dot_products import DOT_PRODUCTS, OPTIONS, DotProduct, combine_products, dot_products_of
 from .lanes import load_lanes
 from .messages import Part
-from .narrowing import keep_integers
+from .narrowing import join_bytes, keep_integers
 
 LARGEST_LOCAL = 4096
 """Bytes of a local buffer on the stack: twice the vector registers of any processor."""
@@ -111,7 +111,7 @@ def _register_pipelines() -> None:
 
     extremes = [(kind, _call_extreme) for kind in _EXTREMES]
     callbacks: dict[str, list[tuple[Any, Any]]] = {
-        _PIPELINE: [keep], _FOR_ARM: [keep, *extremes, (tirx.SeqStmt, load_lanes)],
+        _PIPELINE: [keep, (tirx.SeqStmt, join_bytes)], _FOR_ARM: [keep, *extremes, (tirx.SeqStmt, load_lanes)],
     }  # fmt: skip
     for name, own in callbacks.items():
         tirx.register_tir_pipeline(name, factory_of(*own))

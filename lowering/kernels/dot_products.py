@@ -121,7 +121,7 @@ class _Step:
             return False
         ends = ((s.data.indices[0], s.weights.indices[0].base) for s in (self, other))
         return self._sources() == other._sources() and all(
-            _distance(first, second) == steps for first, second in zip(*ends, strict=True)
+            distance(first, second) == steps for first, second in zip(*ends, strict=True)
         )
 
     def _sources(self) -> tuple[Any, Any]:
@@ -154,7 +154,7 @@ def _are_equal(first: Any, second: Any) -> bool:
     )
 
 
-def _distance(first: Expression, second: Expression) -> int | None:
+def distance(first: Expression, second: Expression) -> int | None:
     """The difference of indices that are equal but for a constant at their end; None of others."""
     (base, start), (other, end) = map(_split, (first, second))
     if base is None or other is None:

@@ -4,6 +4,11 @@
 
 Without vectors of 32-bit integers that are narrowed to bytes and widened again, two roundings in a row take half of the
 instructions. LLVM knows no limits of a rounded number.
+
+Bytes that leave the kernel are written by two vectors at once, as numbers that saturate, for which x86-64 has
+instructions: four in place of eight.
+
+    Y[n..n + 7] = uint8(a); Y[n + 8..n + 15] = uint8(b)    =>    Y[n..n + 15] = uint8(min(max(a b, 0), 255))
 """
 
 from __future__ import annotations
@@ -15,9 +20,14 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
+from ...costmodels.dot_products import BYTES
 from ..compute.elementary import round_to_integer
+from ..schedules.base.blocks import walk
+from .dot_products import distance
 
 _BYTE = 8
+_JOINED = (4, 8)
+"""Lanes of the vectors whose bytes are stored together: AVX-512 has an instruction that narrows its own."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +46,73 @@ def keep_integers(node: Any) -> Any:
 def _keep_wide(cast: Any) -> Any:
     """The integer of 32 bits that is made a byte and widened again, if all of its values are bytes."""
     byte = cast.value
-    if not isinstance(byte, tirx.Cast) or not _is_integer(cast, 32) or not _is_integer(byte, _BYTE):
+    if not isinstance(byte, tirx.Cast) or not _is_integer(byte, _BYTE) or not _is_integer(byte.value, 32):
         return cast
-    limits = _find_limits(byte.value) if byte.value.ty.dtype == cast.ty.dtype else None
-    low, high = (-128, 127) if str(byte.ty.dtype).startswith("int") else (0, 255)
-    return byte.value if limits is not None and low <= limits.least and limits.largest <= high else cast
+    if not _is_within(byte.value, str(byte.ty.dtype)):
+        return cast
+    if _is_integer(cast, 32) and str(cast.ty.dtype).startswith("int"):
+        return byte.value
+    return _saturate(byte.value, str(byte.ty.dtype), str(cast.ty.dtype)) if _is_integer(cast, 16) else cast
+
+
+def join_bytes(sequence: Any) -> Any:
+    """The statements with one store of bytes in the place of two, of vectors of rounded numbers, that follow each
+    other in memory."""
+    joined: list[Any] = []
+    for statement in sequence.seq:
+        both = _join(joined[-1], statement) if joined else None
+        if both is None:
+            joined.append(statement)
+        else:
+            joined[-1] = both
+    return tirx.SeqStmt(joined) if len(joined) > 1 else joined[0]
+
+
+def _join(first: Any, second: Any) -> Any:
+    """The store that writes what two stores of bytes write; None for other statements."""
+    if not all(map(_stores_rounded, (first, second))) or not first.buffer.same_as(second.buffer):
+        return None
+    (start,), (end,) = first.indices, second.indices
+    lanes, dtype = int(start.lanes), str(first.buffer.dtype)
+    if int(end.lanes) != lanes or distance(start.base, end.base) != lanes:
+        return None
+    loads = (part for part in walk(second.value) if isinstance(part, ir.TensorLoad))
+    if any(load.source.same_as(first.buffer) for load in loads):
+        return None
+    numbers = tirx.Shuffle([first.value.value, second.value.value], [tirx.const(n, "int32") for n in range(2 * lanes)])
+    both = _saturate(numbers, dtype, f"{dtype}x{2 * lanes}")
+    return tirx.BufferStore(first.buffer, both, [tirx.Ramp(start.base, start.stride, 2 * lanes)])
+
+
+def _saturate(numbers: Any, dtype: str, result: str) -> Any:
+    """Numbers within the limits of a type of bytes as the type `result`: LLVM learns the limits, and saturates."""
+    limits, lanes = _limits_of(dtype), tvm_ffi.dtype(str(numbers.ty.dtype)).lanes
+    least, largest = (tirx.const(n, "int32") for n in (limits.least, limits.largest))
+    if lanes > 1:
+        least, largest = (tirx.Broadcast(each, lanes) for each in (least, largest))
+    return tirx.Cast(result, tirx.Min(tirx.Max(numbers, least), largest))
+
+
+def _stores_rounded(statement: Any) -> bool:
+    """Whether a statement stores a vector of bytes, of integers of 32 bits that are all bytes, in a row."""
+    if not isinstance(statement, tirx.BufferStore) or len(statement.indices) != 1:
+        return False
+    value, index, dtype = statement.value, statement.indices[0], str(statement.buffer.dtype)
+    if not isinstance(value, tirx.Cast) or not isinstance(index, tirx.Ramp) or int(index.lanes) not in _JOINED:
+        return False
+    is_row = int(index.stride) == 1 and dtype in BYTES and str(value.value.ty.dtype) == f"int32x{int(index.lanes)}"
+    return is_row and _is_within(value.value, dtype)
+
+
+def _is_within(value: Any, dtype: str) -> bool:
+    """Whether all values of an integer, or of a vector of them, are known to be of a type of bytes."""
+    limits, own = _find_limits(value), _limits_of(dtype)
+    return limits is not None and own.least <= limits.least and limits.largest <= own.largest
+
+
+def _limits_of(dtype: str) -> _Limits:
+    """The limits of a type of bytes, or of vectors of them."""
+    return _Limits(-128, 127) if dtype.startswith("int") else _Limits(0, 255)
 
 
 def _is_integer(value: Any, bits: int) -> bool:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from tvm import tirx
 
 from ....costmodels.device import Device
+from ....costmodels.dot_products import WIDE
 from ..base.blocks import BlockInfo, BufferAccess
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
@@ -198,7 +199,10 @@ def _runs_along(access: BufferAccess, suffix: range, block: BlockInfo) -> bool:
 
 
 def vectorise_last(draft: Draft, block: Any) -> None:
-    """Make vectors of the last axis of a block, as wide as divides it."""
-    last = draft.schedule.get_loops(block)[-1]
-    *_, vector = draft.schedule.split(last, [None, largest_divisor(draft.extent(last), draft.device.lanes)])
+    """Make vectors of the last axis of a block, as wide as divides it: of numbers of 16 bits a power of two."""
+    last, lanes = draft.schedule.get_loops(block)[-1], draft.device.lanes
+    extent = draft.extent(last)
+    is_wide = str(draft.inspect(block).write.buffer.dtype) == WIDE
+    width = gcd(extent, 2 * lanes) if is_wide else largest_divisor(extent, lanes)
+    *_, vector = draft.schedule.split(last, [None, width])
     draft.schedule.vectorize(vector)

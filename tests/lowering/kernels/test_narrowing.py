@@ -66,3 +66,31 @@ def test_integers_are_those_of_bytes(case: Rounded) -> None:
 def test_bytes_are_not_made_of_integers_within_their_limits(least: int, narrows: bool) -> None:
     code = Rounded("uint8", least, 252, 3).built().mod.inspect_source("ll")
     assert bool(re.search("(trunc|and) <", code)) == narrows
+
+
+@settings(max_examples=4)
+@given(st.sampled_from(["int8", "uint8"]), st.integers(0, 127), st.integers(1, 70))
+def test_bytes_of_neighbouring_vectors_are_those_of_each(dtype: str, offset: int, columns: int) -> None:
+    """Sums by register tiles of AVX2, whose last tile overlaps the one before."""
+    target = target_of("x86-64-v3", 1)
+    x = te.placeholder((7, 8), "float32", "x")
+    w = te.placeholder((8, columns), "float32", "w")
+    k = te.reduce_axis((0, 8), "k")
+    limits = [int(end(dtype).value) - offset for end in (te.min_value, te.max_value)]
+    total = te.compute((7, columns), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), "total")
+
+    def to_byte(i: Any, j: Any) -> Any:
+        least, largest = (tirx.const(limit, "float32") for limit in limits)
+        limited = tirx.Min(tirx.Max(total[i, j], least), largest)
+        return (round_to_integer(limited, "int32") + tirx.const(offset, "int32")).astype(dtype)
+
+    y = te.compute(total.shape, to_byte, "y")
+    function = te.create_prim_func([x, w, y]).with_attr("global_symbol", "main")
+    code = build(schedule(function, target.device, 1).schedule.mod, tvm.target.Target(target.description))
+    numbers = np.arange(56, dtype=np.float32).reshape(7, 8) - 28
+    weights = np.arange(8 * columns, dtype=np.float32).reshape(8, columns) % 11 - 5
+    result = tvm.runtime.tensor(np.zeros((7, columns), dtype))
+    code["main"](tvm.runtime.tensor(numbers), tvm.runtime.tensor(weights), result)
+    sums = np.clip(np.rint(numbers @ weights), *limits) + offset
+    np.testing.assert_array_equal(result.numpy(), sums.astype(dtype))
+    assert columns < 16 or "vpack" in code.mod.inspect_source("asm")
