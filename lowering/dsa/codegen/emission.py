@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ..network.alignment import round_up
-from ..network.boxes import Box, shape_of, size
+from ..network.boxes import Box, enclose, shape_of, size
 from ..program.instructions import (
     Barrier,
     Buffer,
@@ -45,15 +45,35 @@ def _note(last: LastByEngine, instructions: Iterable[tuple[Engine, int]]) -> Non
 
 
 @dataclass
+class _Uses:
+    """What one engine did to parts of a buffer: the hull of these parts, and the latest instruction for each, the
+    latest of all last."""
+
+    hull: Box
+    last: dict[Box, int] = field(default_factory=dict)
+
+    def note(self, box: Box, index: int) -> None:
+        """Add the latest instruction."""
+        self.hull = enclose(self.hull, box)
+        self.last.pop(box, None)
+        self.last[box] = index
+
+    def latest_at(self, box: Box) -> int | None:
+        """The latest instruction that touched a part; None if there is none."""
+        if not _touch(self.hull, box):
+            return None
+        return next((self.last[other] for other in reversed(self.last) if _touch(other, box)), None)
+
+
+@dataclass
 class Contents:
     """A buffer, the part of its value that it holds, and the instructions that read or wrote it so far."""
 
     buffer: Buffer
     box: Box
     inherited: LastByEngine
-    writes: dict[tuple[Box, Engine], int] = field(default_factory=dict)
-    reads: dict[tuple[Box, Engine], int] = field(default_factory=dict)
-    """Per part and engine, the latest instruction."""
+    writes: dict[Engine, _Uses] = field(default_factory=dict)
+    reads: dict[Engine, _Uses] = field(default_factory=dict)
 
     def before_read(self, box: Box) -> Iterator[tuple[Engine, int]]:
         """The writes that a read of a part has to follow."""
@@ -69,7 +89,7 @@ class Contents:
         """The latest of all instructions."""
         last = dict(self.inherited)
         for done in (self.writes, self.reads):
-            _note(last, ((engine, index) for (_, engine), index in done.items()))
+            _note(last, ((engine, next(reversed(uses.last.values()))) for engine, uses in done.items()))
         return last
 
     @property
@@ -78,13 +98,26 @@ class Contents:
         return item_size(self.buffer.dtype)
 
 
-def _touching(done: Mapping[tuple[Box, Engine], int], box: Box) -> Iterator[tuple[Engine, int]]:
-    for (other, engine), index in done.items():
-        for (start, stop), (first, last) in zip(other, box, strict=True):
-            if stop <= first or last <= start:
-                break
-        else:
+def _touching(done: Mapping[Engine, _Uses], box: Box) -> Iterator[tuple[Engine, int]]:
+    for engine, uses in done.items():
+        index = uses.latest_at(box)
+        if index is not None:
             yield engine, index
+
+
+def _touch(first: Box, second: Box) -> bool:
+    for (start, stop), (low, high) in zip(first, second, strict=True):  # faster than all(), and called most
+        if stop <= low or high <= start:
+            break
+    else:
+        return True
+    return False
+
+
+def _note_use(done: dict[Engine, _Uses], engine: Engine, box: Box, index: int) -> None:
+    if engine not in done:
+        done[engine] = _Uses(box)
+    done[engine].note(box, index)
 
 
 class View(NamedTuple):
@@ -193,9 +226,9 @@ class Emission:
             _note(waits, contents.before_write(box))
         others = sorted(other for engine, other in waits.items() if engine not in own)
         for contents, box in reads:
-            contents.reads[box, own[0]] = index
+            _note_use(contents.reads, own[0], box, index)
         for contents, box in writes:
-            contents.writes[box, own[0]] = index
+            _note_use(contents.writes, own[0], box, index)
         self.engines.update(own)
         self.instructions.append(replace(instruction, waits=tuple(others)))
 

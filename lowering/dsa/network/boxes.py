@@ -41,7 +41,14 @@ def hull(first: Box | None, second: Box | None) -> Box | None:
     """The smallest box around two."""
     if first is None or second is None:
         return second if first is None else first
-    return tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(first, second, strict=True))
+    return enclose(first, second)
+
+
+def enclose(first: Box, second: Box) -> Box:
+    """The smallest box around two that are there."""
+    if first == second:
+        return first
+    return tuple([(min(a, c), max(b, d)) for (a, b), (c, d) in zip(first, second, strict=True)])
 
 
 def contains(outer: Box | None, inner: Box | None) -> bool:
