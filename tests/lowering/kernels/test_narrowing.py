@@ -68,29 +68,37 @@ def test_bytes_are_not_made_of_integers_within_their_limits(least: int, narrows:
     assert bool(re.search("(trunc|and) <", code)) == narrows
 
 
-@pytest.mark.skipif(bool(AVX2.missing), reason="this processor has no AVX2")
-@settings(max_examples=4)
-@given(st.sampled_from(["int8", "uint8"]), st.integers(0, 127), st.integers(1, 70))
-def test_bytes_of_neighbouring_vectors_are_those_of_each(dtype: str, offset: int, columns: int) -> None:
-    """Sums by register tiles of AVX2, whose last tile overlaps the one before."""
+def product_as_bytes(dtype: str, offset: int, columns: int) -> Any:
+    """The code for AVX2 of a product of matrices that becomes bytes, whose last tile overlaps the one before."""
     x = te.placeholder((7, 8), "float32", "x")
     w = te.placeholder((8, columns), "float32", "w")
     k = te.reduce_axis((0, 8), "k")
-    limits = [int(end(dtype).value) - offset for end in (te.min_value, te.max_value)]
     total = te.compute((7, columns), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), "total")
+    ends = (int(end(dtype).value) - offset for end in (te.min_value, te.max_value))
+    least, largest = (tirx.const(end, "float32") for end in ends)
 
     def to_byte(i: Any, j: Any) -> Any:
-        least, largest = (tirx.const(limit, "float32") for limit in limits)
         limited = tirx.Min(tirx.Max(total[i, j], least), largest)
         return (round_to_integer(limited, "int32") + tirx.const(offset, "int32")).astype(dtype)
 
     y = te.compute(total.shape, to_byte, "y")
     function = te.create_prim_func([x, w, y]).with_attr("global_symbol", "main")
-    code = build(schedule(function, AVX2.device, 1).schedule.mod, tvm.target.Target(AVX2.description))
+    return build(schedule(function, AVX2.device, 1).schedule.mod, tvm.target.Target(AVX2.description))
+
+
+@pytest.mark.skipif(bool(AVX2.missing), reason="this processor has no AVX2")
+@settings(max_examples=4)
+@given(st.sampled_from(["int8", "uint8"]), st.integers(0, 127), st.integers(1, 70))
+def test_bytes_of_neighbouring_vectors_are_those_of_each(dtype: str, offset: int, columns: int) -> None:
     numbers = np.arange(56, dtype=np.float32).reshape(7, 8) - 28
     weights = np.arange(8 * columns, dtype=np.float32).reshape(8, columns) % 11 - 5
     result = tvm.runtime.tensor(np.zeros((7, columns), dtype))
+    code = product_as_bytes(dtype, offset, columns)
     code["main"](tvm.runtime.tensor(numbers), tvm.runtime.tensor(weights), result)
-    sums = np.clip(np.rint(numbers @ weights), limits[0], limits[1]) + offset
+    limits = np.iinfo(dtype)
+    sums = np.clip(np.rint(numbers @ weights) + offset, limits.min, limits.max)
     np.testing.assert_array_equal(result.numpy(), sums.astype(dtype))
-    assert columns < 16 or "vpack" in code.mod.inspect_source("asm")
+
+
+def test_two_vectors_of_bytes_are_stored_at_once() -> None:
+    assert "vpackssdw" in product_as_bytes("uint8", 0, 32).mod.inspect_source("asm")
