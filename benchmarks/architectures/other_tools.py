@@ -32,7 +32,6 @@ OTHER_TOOLS: tuple[Architecture, ...] = (
     _table("sklearn", "neural_network.MLPRegressor", 100, hidden_layer_sizes=[32], max_iter=50),
     _table("sklearn", "svm.SVC", 100, probability=True),
     _table("sklearn", "svm.SVR"),
-    _table("sklearn", "svm.LinearSVC"),
     _table("sklearn", "tree.DecisionTreeClassifier", 10, max_depth=6),
     _table("sklearn", "ensemble.RandomForestClassifier", 100, n_estimators=100),
     _table("sklearn", "ensemble.RandomForestRegressor", 1, n_estimators=100),

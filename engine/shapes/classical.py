@@ -22,6 +22,8 @@ _TABLES = {"LabelEncoder": "values_", "Imputer": "imputed_value_"}
 _TARGETS = {"LinearRegressor": "targets", "TreeEnsembleRegressor": "n_targets", "TreeEnsemble": "n_targets"}
 """The attribute of regressors with the number of columns."""
 _CLASSIFIERS = frozenset({"LinearClassifier", "TreeEnsembleClassifier", "SVMClassifier"})
+_TWO = 2
+"""Classes of which the scores are those of the classes, not of their only pair."""
 _ENTRIES = {"strings": "string", "int64s": "int64", "ints": "int64", "floats": "float32"}
 """The element type of entries by the end of the attribute that lists them."""
 
@@ -55,9 +57,18 @@ def classical_shapes(site: Site) -> list[Shape]:
     if node.op_type == "LinearClassifier":
         scores = len(site.attribute("intercepts", ()) or [0] * _count(node, "classlabels_"))
         return [(rows,), (rows, number(2 if scores == 1 else scores))]
+    if node.op_type == "SVMClassifier":
+        return [(rows,), (rows, number(_machine_scores(site)))]
     if node.op_type == "OneHotEncoder":
         return [(*shape, number(_count(node, "cats_")))]
     raise Undecided
+
+
+def _machine_scores(site: Site) -> int:
+    """The scores of a row: one for each class, or for each pair of more than two if no probabilities are estimated."""
+    classes = _count(site.node, "classlabels_")
+    has_pairs = site.attribute("vectors_per_class", ()) and not site.attribute("prob_a", ()) and classes > _TWO
+    return classes * (classes - 1) // 2 if has_pairs else classes
 
 
 def _tables(node: ir.Node, prefix: str) -> dict[str, int]:

@@ -14,7 +14,7 @@ _WORDS = 50
 
 
 def _mlp(x: Any) -> Any:
-    return layers.Dense(8)(layers.LayerNormalization()(layers.Dense(64, "gelu")(x)))
+    return layers.Dense(8)(layers.LayerNormalization()(layers.Dense(64, "swish")(x)))
 
 
 def _convolutional(x: Any) -> Any:
@@ -43,7 +43,7 @@ def _bidirectional_gru(x: Any) -> Any:
 
 def _attention(x: Any) -> Any:
     x = layers.LayerNormalization()(layers.Add()([x, layers.MultiHeadAttention(4, 8)(x, x)]))
-    return layers.Add()([x, layers.Dense(32)(layers.Dense(64, "gelu")(x))])
+    return layers.Add()([x, layers.Dense(32)(layers.Dense(64, "swish")(x))])
 
 
 def _u_net(x: Any) -> Any:
