@@ -138,8 +138,8 @@ WITHOUT_FLAG = {
 WITHOUT_KEYWORD = {
     "optimize": {"out", "report"},
     "compile": {
-        "floats", "variant", "order", "per_cluster", "trials", "tuning_limit", "reformer", "runner", "tracker",
-        "device_key", "cluster",
+        "floats", "variant", "order", "per_cluster", "up_sampling", "trials", "tuning_limit", "reformer", "runner",
+        "tracker", "device_key", "cluster",
     },
 }  # fmt: skip
 
