@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from ..support.errors import EqfuseError
 from ..support.processes.forked_process import allow_forks
+from .streams import models_in_pipes
 from .terminal import prepare_streams, write
 
 
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return _report_interruption(arguments, number)
             if isinstance(error, SystemExit):
                 raise
-            return _report_error(error, arguments.verbose)
+            return _report_error(error, arguments)
 
 
 def _collect_rarely() -> None:
@@ -92,7 +93,8 @@ class _Interruption:
 
 def _run(arguments: argparse.Namespace) -> int:
     module, _, function = arguments.command.rpartition(".")
-    code = int(getattr(import_module(f".{module}", __package__), function)(arguments))
+    with models_in_pipes(arguments):
+        code = int(getattr(import_module(f".{module}", __package__), function)(arguments))
     sys.stdout.flush()
     return code
 
@@ -105,8 +107,8 @@ def _report_interruption(arguments: argparse.Namespace, number: int) -> int:
     return 128 + number
 
 
-def _report_error(error: BaseException, verbose: int) -> int:
-    """Write one line on an error. Returns the exit code."""
+def _report_error(error: BaseException, arguments: argparse.Namespace) -> int:
+    """Write one line on an error, and with --json an object. Returns the exit code."""
     if isinstance(error, OSError):
         _drop_output()
     if isinstance(error, BrokenPipeError):
@@ -120,11 +122,18 @@ def _report_error(error: BaseException, verbose: int) -> int:
         message, code = f"{place}: {error.strerror or error}", 1
     else:
         message, code = f"internal error: {type(error).__name__}: {error}; -vv shows where", 1
-    if verbose >= 2:
+    if arguments.verbose >= 2:
         import traceback
 
         write(traceback.format_exc(), error=True, end="")
-    write(f"eqfuse: error: {' '.join(message.split())}", error=True)
+    line = " ".join(message.split())
+    write(f"eqfuse: error: {line}", error=True)
+    if vars(arguments).get("json") and not isinstance(error, OSError):
+        from .render import print_json
+
+        with suppress(OSError):
+            print_json({"error": line, "exit_code": code})
+            sys.stdout.flush()
     return code
 
 

@@ -137,6 +137,10 @@ def show_rule(parser: ArgumentParser) -> None:
     add_options(parser, RuleOptions)
 
 
+def list_operators(parser: ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="show this operator: its arguments, types and facts")
+
+
 def check_rules(parser: ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", type=Path, help="files or folders; without any, the shipped catalogue")
     parser.add_argument("--fresh", action="store_true", help="use no verdicts of earlier runs")

@@ -50,7 +50,7 @@ def optimize(arguments: argparse.Namespace) -> int:
                 progress("report")
                 write_report(arguments.report, arguments.model, result, options)
     if arguments.json:
-        render.print_json(_as_dict(result))
+        render.print_json({"model": str(arguments.model), **_as_dict(result)})
     elif not arguments.quiet:
         _print(arguments.model, result, everything=arguments.verbose > 0)
         if arguments.report is not None:

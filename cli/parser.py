@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -47,11 +48,25 @@ class _Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         self.filled()
+        if self._subparsers is not None and not (sys.argv[1:] if args is None else args):
+            self.print_help()
+            self.exit(0)
         # argparse decides on an optional positional at the one before it, and gives the text behind --measure to that
         arguments, rest = super().parse_known_args(self._with_constants(args), namespace)
         if rest and getattr(arguments, "out", "") is None and not rest[0].startswith("-"):
             arguments.out = Path(rest.pop(0))
+        for option in (each.partition("=")[0] for each in rest if each.startswith("--")):
+            near = get_close_matches(option, self._option_string_actions, 1)
+            if near:
+                self.error(f"there is no option {option}; did you mean {near[0]}?")
         return arguments, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As argparse does, with the choice that looks like a mistyped one."""
+        near = get_close_matches(str(value), list(map(str, action.choices or ())), 1)
+        if near and value not in (action.choices or ()):
+            raise argparse.ArgumentError(action, f"there is no {str(value)!r}; did you mean {near[0]}?")
+        super()._check_value(action, value)
 
     def _with_constants(self, args: Sequence[str] | None) -> list[str]:
         """The arguments, with a default behind an option that no number follows, for a model may follow it."""
@@ -88,6 +103,7 @@ _COMMANDS = {
     "bisect": ("find the rule that makes verification fail", "rules.bisect.bisect"),
     "rules list": ("list the rules", "rules.catalogue.list_rules"),
     "rules show": ("show one rule with its record", "rules.catalogue.show_rule"),
+    "rules operators": ("list the operators of rules, or show one", "rules.catalogue.list_operators"),
     "rules check": ("lint, prove and test rules", "rules.check.check_rules"),
     "rules discover": ("find rules over some operators", "rules.discover.discover_rules"),
     "rules explain": ("show by which rules a value got its form", "rules.observe.explain"),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..support.text import printable
+from ..support.version import __version__
 from .terminal import write
 
 _UNLIMITED = 10_000
@@ -52,8 +53,17 @@ def report(arguments: argparse.Namespace, content: Mapping[str, Any], line: str)
         write(line)
 
 
+SCHEMA = 1
+"""The version of what `--json` prints: one more whenever a field goes or changes its meaning, not when one is added."""
+
+
 def print_json(content: Any) -> None:
-    """Print plain data as JSON of the standard, in ASCII: figures that are not finite become text."""
+    """Print plain data as JSON of the standard, in ASCII: figures that are not finite become text.
+
+    An object begins with the version of eqfuse, and that of its fields.
+    """
+    if isinstance(content, Mapping):
+        content = {"eqfuse": __version__, "schema": SCHEMA, **content}
     write(json.dumps(_plain(content), indent=2, allow_nan=False))
 
 

@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         _write(arguments.output, results)
     if arguments.json:
-        render.print_json({name: _describe(array) for name, array in results.items()})
+        render.print_json({"outputs": {name: _describe(array) for name, array in results.items()}})
     elif not arguments.quiet:
         rows = [(name, *map(str, _describe(array).values())) for name, array in results.items()]
         render.table(str(arguments.bundle), ("output", "type", "shape", "min", "max", "mean"), rows, left=2)

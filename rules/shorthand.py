@@ -26,7 +26,7 @@ _INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def instances(rule: Form, comment: Sequence[Atom]) -> Iterator[tuple[Form, Sequence[Atom]]]:
     """The rule and its comment for each row of its `@each` lines, in all combinations; themselves without such a line.
 
-    Raises SexprError with the offset of an `@each` line that cannot be read.
+    Raises SexprError with the offset of an `@each` line that cannot be read, or of a placeholder without braces.
     """
     loops: list[Atom] = []
     others: list[Atom] = []
@@ -38,6 +38,7 @@ def instances(rule: Form, comment: Sequence[Atom]) -> Iterator[tuple[Form, Seque
     if not loops:
         yield rule, comment
         return
+    _check_placeholders(rule, loops, others)
     rules: list[tuple[Form, list[Atom]]] = []
     for rows in product(*map(_rows, loops)):
         values = {name: value for row in rows for name, value in row.items()}
@@ -49,6 +50,19 @@ def instances(rule: Form, comment: Sequence[Atom]) -> Iterator[tuple[Form, Seque
         elsewhere = set().union(*heads) - used
         kept = (_without(line, elsewhere) if line.text.startswith("@commutes") else line for line in lines)
         yield filled, [line for line in kept if line.text != "@commutes"]
+
+
+def _check_placeholders(rule: Form, loops: Sequence[Atom], others: Sequence[Atom]) -> None:
+    """Raise SexprError for a placeholder of operators that stands in the rule without braces, and nowhere with them.
+
+    Operators begin with a capital; a small placeholder may be called as a variable of the rule is.
+    """
+    names = {name for line in loops if (match := _EACH.fullmatch(line.text)) for name in match[1].split()}
+    atoms = [node for node in walk(rule) if isinstance(node, Atom)]
+    filled = {name for part in (*atoms, *others, *loops) for name in _PLACEHOLDER.findall(part.text)}
+    for atom in atoms:
+        if atom.text[:1].isupper() and atom.text in names and atom.text not in filled:
+            raise SexprError(atom.start, f"{atom.text} stands for a value of @each in braces only: {{{atom.text}}}")
 
 
 def _without(line: Atom, operators: Collection[str]) -> Atom:

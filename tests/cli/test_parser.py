@@ -53,10 +53,13 @@ def test_what_is_no_shape(text: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "COMMAND"),
         (("polish",), "polish"),
+        (("optimise", "m"), "there is no 'optimise'; did you mean optimize?"),
+        (("rules", "shw"), "there is no 'shw'; did you mean show?"),
+        (("optimize", "m", "--precison", "fast"), "there is no option --precison; did you mean --precision?"),
+        (("optimize", "m", "--precison=fast"), "there is no option --precison; did you mean --precision?"),
+        (("optimize", "m", "--precision", "fsat"), "there is no 'fsat'; did you mean fast?"),
         (("optimize",), "model"),
-        (("rules",), "ACTION"),
         (("optimize", "m", "--input-shapes", "x"), "'x' is not NAME:SHAPE"),
         (("optimize", "m", "--cost", "beauty"), "beauty"),
         (("optimize", "m", "--time-limit", "0"), "0 is not a number above 0"),
@@ -93,6 +96,13 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str
         build_parser().parse_args([*command.split(), "--help"])
     assert stop.value.code == 0
     assert f"usage: eqfuse {command}".rstrip() in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["", "rules", "device"])
+def test_a_command_without_a_rest_prints_its_help(eqfuse: CommandLine, command: str) -> None:
+    said = eqfuse.run(*command.split())
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith(f"usage: eqfuse {command}".rstrip())
 
 
 def test_parsing_imports_nothing_heavy(eqfuse: CommandLine) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from eqfuse.rules.records import Rule, parse, read_file
-from eqfuse.rules.sexpr import Form, read
+from eqfuse.rules.sexpr import Form, SexprError, read
 from eqfuse.rules.shorthand import expand_conditions, read_conditions, shared_conditions
 
 PASS = Path(__file__).with_name("pass")
@@ -55,6 +56,13 @@ def test_the_head_of_a_file_says_what_its_rules_do_not(rules: dict[str, Rule]) -
     records = {rule.name: (rule.properties, rule.sound) for rule in rules.values()}
     assert records["test-each-relu-twice"] == (("identity",), "exact")
     assert records["test-add-first"] == (("associative",), "real")
+
+
+def test_a_placeholder_without_braces_is_named() -> None:
+    text = '; x = y\n; @each F: Relu Abs\n(rewrite (F (F x)) (F x) :name "twice")\n'
+    with pytest.raises(SexprError, match=re.escape("F stands for a value of @each in braces only: {F}")) as refusal:
+        parse(Path("own.egg"), read(text))
+    assert text[refusal.value.offset :].startswith("F (F x))")
 
 
 def test_the_comment_of_a_rule_is_no_head() -> None:

@@ -1,4 +1,4 @@
-"""``eqfuse rules list``, ``show`` and ``check``."""
+"""``eqfuse rules list``, ``show``, ``operators`` and ``check``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import onnx
 import pytest
 from onnx import helper
 
+from eqfuse.driver.rules.operators import describe_operator
+from eqfuse.ir.operators import OPERATORS
 from eqfuse.rules.places import shipped_files
 from eqfuse.tools.checking import check
 
@@ -63,6 +65,39 @@ def test_show_as_json(eqfuse: CommandLine) -> None:
 def test_show_suggests_a_name(eqfuse: CommandLine) -> None:
     eqfuse.rule("own.egg", OWN)
     assert "did you mean made-up?" in eqfuse.fail(2, "rules", "show", "made-upp", "--rules", "own.egg")
+
+
+def test_operators_are_listed_as_rules_write_them(eqfuse: CommandLine) -> None:
+    said = eqfuse.run("rules", "operators").out
+    assert f"{len(OPERATORS)} operators" in said
+    assert "(Conv X W B? kernel_shape pads strides dilations group)" in said
+
+
+def test_an_operator_with_its_types_and_facts(eqfuse: CommandLine) -> None:
+    said = eqfuse.run("rules", "operators", "Softmax").out
+    assert said.startswith("(Softmax input axis)")
+    assert "axis         i64, by default -1" in said
+    assert "float16, float32, float64" in said
+    assert "(nonneg e) by analysis.sign.Softmax" in " ".join(said.split())
+
+
+def test_an_operator_as_json(eqfuse: CommandLine) -> None:
+    record = json.loads(eqfuse.run("rules", "operators", "Clip", "--json").out)
+    assert record["term"] == "(Clip input min? max?)"
+    assert [each["optional"] for each in record["operands"]] == [False, True, True]
+    assert record["read_by"] > 3
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_every_operator_can_be_shown(name: str) -> None:
+    record = describe_operator(name)
+    assert record.term.startswith(f"({name} ") or record.term == f"({name})"
+    assert len(record.operands) + len(record.attributes) == len(OPERATORS[name].arguments)
+
+
+def test_operators_suggest_a_name(eqfuse: CommandLine) -> None:
+    assert "did you mean Softmax?" in eqfuse.fail(2, "rules", "operators", "Sofmax")
 
 
 def test_an_unknown_tag(eqfuse: CommandLine) -> None:

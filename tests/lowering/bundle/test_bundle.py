@@ -86,7 +86,7 @@ def test_a_bundle_is_loaded_and_run_without_compilers(plain_bundle: Path) -> Non
 def test_the_command_that_runs_a_bundle_needs_no_compilers(plain_bundle: Path) -> None:
     command = [sys.executable, "-m", "eqfuse", "run", str(plain_bundle), "--random", "0", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["y"]["shape"] == [4, 8]
+    assert json.loads(done.stdout)["outputs"]["y"]["shape"] == [4, 8]
 
 
 def test_one_output_comes_as_an_array(plain_bundle: Path) -> None:
