@@ -188,6 +188,28 @@ def test_a_softmax_of_near_numbers_runs_on_numbers(scale: float, expected: str) 
     assert [node.op_type for node in again.graph.node] == [node.op_type for node in result.graph.node]
 
 
+@pytest.mark.parametrize("kind", ["Pad", "Resize", "Expand"])
+def test_integers_are_moved_instead_of_numbers(kind: str) -> None:
+    """Both conversions around the movement vanish, for its integers have the scale of its result."""
+    choices: dict[str, list[onnx.TensorProto | None]] = {
+        "Pad": [numpy_helper.from_array(np.array([0, 0, 1, 1, 0, 0, 1, 1]), "pads")],
+        "Resize": [None, numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")],
+        "Expand": [numpy_helper.from_array(np.array([1, 4, 6, 6]), "sizes")],
+    }
+    operands = choices[kind]
+    names = ["" if each is None else each.name for each in operands]
+    shapes = {"Pad": [1, 4, 8, 8], "Resize": [1, 4, 12, 12], "Expand": [1, 4, 6, 6]}
+    parts = [
+        *rounded("x", "a", 3, 0.02),
+        *(each for each in operands if each is not None),
+        helper.make_node(kind, ["a", *names], ["b"]),
+        *rounded("b", "y", 3, 0.02),
+    ]
+    given = [1, 1, 6, 6] if kind == "Expand" else [1, 4, 6, 6]
+    result = eqfuse.optimize(small_model(parts, {"x": given, "y": shapes[kind]}))
+    assert [node.op_type for node in result.graph.node].count("QuantizeLinear") == 1
+
+
 @pytest.mark.parametrize(("factor", "expected"), [(0.5, 0), (0.50001, 0), (0.6, 1)])
 def test_a_factor_that_the_scales_undo_vanishes(factor: float, expected: int) -> None:
     parts = [
