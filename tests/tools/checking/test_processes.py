@@ -20,7 +20,7 @@ RULE = """\
 ; @example ({0} ({0} ({0} a))) => ({0} a)
 (rewrite ({0} ({0} ({0} a))) ({0} a) :ruleset explore :name "own-{1}")
 """
-OPERATORS = ("Abs", "Relu", "Floor", "Ceil")
+OPERATORS = ("Abs", "Relu", "Floor")
 
 
 @pytest.fixture

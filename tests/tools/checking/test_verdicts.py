@@ -9,6 +9,7 @@ import pytest
 
 from eqfuse.rules.records import Rule, RuleFile, read_file
 from eqfuse.tools.checking.check import check_rule, scratch_for
+from eqfuse.tools.checking.sampling.hits import operator_of_constants
 from eqfuse.tools.checking.verdict import Verdict
 
 from .conftest import RECORD
@@ -113,9 +114,21 @@ def test_rule_that_never_fires_is_idle(verdict: Check) -> None:
     assert verdict("(Relu x)", "x", *conditions).kind == "idle"
 
 
+def test_a_product_of_constants_is_noticed(tmp_path: Path) -> None:
+    """What makes a constant is hidden from all rules; a product with an input beside constants is not."""
+    heads = []
+    for asked in (":when ((const w) (scalar-value c 2.0))", ":when ((scalar-value c 2.0))"):
+        path = tmp_path / "trial.egg"
+        rule = f'(rewrite (MatMul x (Mul w c)) (Mul (MatMul x w) c) {asked} :ruleset explore :name "trial")'
+        path.write_text(f"{RECORD.format(sound='real', example='(Relu x) => x')}{rule}\n")
+        heads.append(operator_of_constants(read_file(path).rules[0]))
+    assert heads == ["Mul", ""]
+
+
+@pytest.mark.conformance
 def test_rule_that_looks_into_a_constant_is_told_so(verdict: Check) -> None:
-    """What makes a constant is hidden from all rules; the next test has a product with an input."""
-    idle = verdict("(Neg (Mul w c))", "(Mul (Neg w) c)", "(scalar-value c 2.0)", "(const w)")
+    right, condition = "(Mul (MatMul x w) c)", "(scalar-value c 2.0)"
+    idle = verdict("(MatMul x (Mul w c))", right, condition, "(const w)")
     assert idle.kind == "idle"
     assert "a Mul of constants alone" in idle.reason
 
