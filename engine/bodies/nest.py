@@ -20,8 +20,8 @@ from ...ir.operators import SCHEMAS
 from ..egraph.encode import Encoding
 from ..egraph.graph import EClass, EGraph, ENode
 from ..onnx.model import Model
-from ..onnx.node_order import body_graphs
 from ..onnx.nodes import BODY_DOMAIN, FORMAL_KEY, branches, has_body, is_flat_if, is_pure
+from ..onnx.wellformed import body_graphs
 from ..shapes.inference import SMALL
 from .flatten import FlatModel, region_of
 

@@ -20,9 +20,9 @@ from ...ir.operation import VARIADIC
 from ...ir.operators import OPERATORS
 from ...support.errors import EqfuseError
 from ..onnx.model import Model
-from ..onnx.node_order import body_graphs
 from ..onnx.nodes import has_body
 from ..onnx.typing import dtype_name, dtype_of
+from ..onnx.wellformed import body_graphs
 from ..shapes.inference import Knowledge
 from .emit import Emission, emit_node
 from .encode import OPAQUE, Encoding

@@ -24,8 +24,7 @@ from onnx_ir import external_data, serde
 
 from ...support.errors import ModelError
 from ...support.scratch import staging_folder
-from .node_order import sort_nodes
-from .wellformed import UNKNOWN_SIZE, check_well_formed
+from .wellformed import UNKNOWN_SIZE, check_well_formed, sort_nodes
 
 _MOST_ELEMENTS = 1 << 29
 """The most elements of a dense tensor, 2 GiB of float32: a few bytes of a file must not fill the memory."""

@@ -15,8 +15,7 @@ from onnx_ir import serde
 from ...ir.operators.quantization import CONVERSIONS
 from ...support.errors import EqfuseError, ModelError
 from .model import ONNX_DOMAINS, Model, first_line
-from .node_order import body_graphs
-from .wellformed import node_title
+from .wellformed import body_graphs, node_title
 
 RANDOM_OPERATORS = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
