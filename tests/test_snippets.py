@@ -39,9 +39,11 @@ def _parameter(page: str, text: str) -> Any:
 def _write_models(folder: Path, page: str) -> np.ndarray:
     """Write what a reader of the page has by then; returns an input of `model.onnx`."""
     sizes = "N,3,H,W" if page == "docs/dynamic-shapes.md" else "1,3,96,96"
+    features = f", float[{sizes}] g" if page == "docs/compile.md" else ""  # the demo model has two outputs
     text = f"""
         <ir_version: 8, opset_import: ["" : 17]>
-        network (float[{sizes}] image) => (float[{sizes}] logits) {{ h = Relu(image) g = Relu(h) logits = Sigmoid(g) }}
+        network (float[{sizes}] image) => (float[{sizes}] logits{features})
+        {{ h = Relu(image) g = Relu(h) logits = Sigmoid(g) }}
     """
     onnx.save(parse_model(text), folder / "model.onnx")
     if page == "docs/dynamic-shapes.md":
