@@ -97,13 +97,34 @@ def test_both_install_and_optimise(kind: str, version: str, distributions: Path,
     where = ("--python", python, "--find-links", distributions, *built)
     installed = uv("pip", "install", "--quiet", *where, f"eqfuse=={run_version()}", folder=tmp_path)
     assert installed.returncode == 0, installed.stderr
+    check_that_it_optimizes(python, tmp_path)
+
+
+@pytest.mark.conformance
+def test_the_small_installation_optimizes(distributions: Path, tmp_path: Path) -> None:
+    """The packages that docs/installation.md names for `optimize` alone, without those that they depend on."""
+    page = (ROOT / "docs/installation.md").read_text(encoding="utf-8")
+    named = re.search(r"pip install --no-deps ((?:[^\n]*\\\n)*[^\n]*)\n", page)
+    assert named is not None
+    packages = named[1].replace("\\\n", " ").replace("'", "").split()
+    assert uv("venv", "--quiet", "--python", interpreter(PYTHONS[0]), tmp_path / "venv").returncode == 0
+    python = tmp_path / "venv" / "bin" / "python"
+    where = ("--python", python, "--no-deps", "--find-links", distributions)
+    installed = uv("pip", "install", "--quiet", *where, *packages, folder=tmp_path)
+    assert installed.returncode == 0, installed.stderr
+    assert list((tmp_path / "venv").rglob("site-packages/tvm")) == []
+    check_that_it_optimizes(python, tmp_path)
+
+
+def check_that_it_optimizes(python: Path, folder: Path) -> None:
+    """Run `eqfuse optimize` in the environment of this Python on two negations that cancel out."""
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
     nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["b"])]
     nodes.append(helper.make_node("Relu", ["b"], ["y"]))
-    onnx.save(helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:]), ir_version=8), tmp_path / "m.onnx")
-    program = tmp_path / "venv" / "bin" / "eqfuse"
-    caches = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": ""}
-    said = run(program, "optimize", "m.onnx", "-o", "o.onnx", "--json", folder=tmp_path, **caches)
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:]), ir_version=8), folder / "m.onnx")
+    program = python.parent / "eqfuse"
+    caches = {"XDG_CACHE_HOME": str(folder / "cache"), "PYTHONPATH": ""}
+    said = run(program, "optimize", "m.onnx", "-o", "o.onnx", "--json", folder=folder, **caches)
     assert json.loads(said)["after"]["nodes"] == 1
 
 
