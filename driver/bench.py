@@ -214,6 +214,11 @@ def bench_model(
     """
     if _is_for_accelerator(bundle):
         return _simulate(bundle, options)
+    if _is_for_ethos(bundle):
+        raise UsageError(
+            f"{bundle}: is a program for an Ethos-U, which nothing here runs in its time; vela.json in it has Vela's "
+            "estimate of the program and of Vela's defaults, `eqfuse run` computes its outputs"
+        )
     if options.trace is not None or options.against not in (None, "ort"):
         option = "--trace" if options.trace is not None else f"--against {options.against}"
         raise UsageError(f"{option}: is for programs of an accelerator (compiled with --target dsa-NAME)")
@@ -234,6 +239,13 @@ def _is_for_accelerator(bundle: Path) -> bool:
         return read_manifest(bundle).dsa is not None
     except BundleError:
         return False  # loading it for a processor raises the error again
+
+
+def _is_for_ethos(bundle: Path) -> bool:
+    try:
+        return read_manifest(bundle).ethos_u is not None
+    except BundleError:
+        return False  # as above
 
 
 # --- the inputs and the original

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...engine.onnx.model import read
 from ...engine.preparation.overrides import blame_input_shapes
-from ...lowering.base.target import check_linker, check_target, is_accelerator, target_of
+from ...lowering.base.target import check_linker, check_target, is_accelerator, is_ethos, target_of
 from ...lowering.base.threads import check_threads
 from ...lowering.bundle import bundle, cache
 from ...lowering.plan.names import DEFAULT_PREFIX, check_prefix
@@ -76,6 +76,8 @@ def _choose_back_end(wanted: CompileOptions) -> tuple[BackEnd, Options, tuple[in
     target = wanted.target
     check_target(target)
     options, batch = part_of(Options, wanted), tuple(dict.fromkeys(wanted.batch))
+    if is_ethos(target):
+        return _ethos_for(wanted, options, batch)
     if not is_accelerator(target):
         processor = _processor_for(wanted)
         if wanted.accelerator is not None:
@@ -89,6 +91,21 @@ def _choose_back_end(wanted: CompileOptions) -> tuple[BackEnd, Options, tuple[in
     if wanted.tuning is not None:
         raise OptionError("tuning", f"only schedules of processors are tuned, and the target is {target}")
     return accelerator, replace(options, device=target, intensive=False), ()  # an instance of a layer has one anchor op
+
+
+def _ethos_for(
+    wanted: CompileOptions, options: Options, batch: Sequence[int]
+) -> tuple[BackEnd, Options, tuple[int, ...]]:
+    """Raises OptionError for options of processors and of simulated accelerators."""
+    from .ethos import QUANTIZATION, ethos_for
+
+    for name in ("accelerator", "format", "prefix", "tuning", "threads"):
+        if getattr(wanted, name) is not None:
+            raise OptionError(name, f"is not for {wanted.target}: Vela compiles for it")
+    if batch:
+        raise OptionError("batch", f"is not for {wanted.target}; the NPU runs the batch of the model")
+    skip = tuple(dict.fromkeys((*options.skip, QUANTIZATION)))
+    return ethos_for(wanted.target, options), replace(options, skip=skip, partition="none", intensive=False), ()
 
 
 def _with_batch(accelerator: AcceleratorOptions, batch: Sequence[int]) -> AcceleratorOptions:

@@ -15,17 +15,38 @@ from ...support import units
 
 if TYPE_CHECKING:
     from ...lowering.dsa.back_end import Section
+    from ...lowering.ethos_u.back_end import Section as EthosSection
 
+_KILOBYTE = 1024
 _BY_ESTIMATES = "the search used estimates alone; pip install xgboost-cpu lets it learn from its measurements"
 
 
 def target_rows(manifest: Manifest, bundle: Path) -> list[tuple[str, ...]]:
     """The rows of a table about the target of a bundle: a processor, or an accelerator and the program for it."""
+    if manifest.ethos_u is not None:
+        from ...lowering.ethos_u.back_end import section_of as ethos_section
+
+        return ethos_rows(ethos_section(manifest.ethos_u, str(bundle)))
     if manifest.dsa is None:
         return [("target", f"{manifest.platform.name}: {manifest.platform.cpu}, {manifest.threads} thread(s)")]
     from ...lowering.dsa.back_end import section_of
 
     return [("target", manifest.platform.name), *program_rows(section_of(manifest.dsa, str(bundle)))]
+
+
+def ethos_rows(section: EthosSection) -> list[tuple[str, ...]]:
+    """The rows that describe a program for an Ethos-U: Vela's estimate of it, and of its defaults."""
+    chosen, plain = section.chosen, section.plain
+    share = chosen.npu_operators / max(1, chosen.npu_operators + chosen.cpu_operators)
+    memory = ", ".join(f"{used / _KILOBYTE:,.0f} KB of {name}" for name, used in chosen.memory.items())
+    return [
+        ("target", f"{section.device}: {section.system}, {section.memory_mode}"),
+        ("estimated by", f"Vela {section.vela}, {section.candidates} programs tried; setting {chosen.setting}"),
+        ("cycles", f"{chosen.cycles:,} (Vela's defaults: {plain.cycles:,})"),
+        ("SRAM at most", f"{chosen.sram / _KILOBYTE:,.0f} KB (Vela's defaults: {plain.sram / _KILOBYTE:,.0f} KB)"),
+        ("memory", memory),
+        ("operators on the NPU", f"{chosen.npu_operators} ({share:.0%})"),
+    ]
 
 
 def program_rows(section: Section) -> list[tuple[str, ...]]:

@@ -20,6 +20,7 @@ from archspec.cpu import TARGETS
 
 from ...costmodels.device import ACCELERATOR, HOST, Device, device_names, load_device
 from ...costmodels.dsa_device import DsaDevice, dsa_device_names, load_dsa_device
+from ...costmodels.ethos_device import EthosDevice, ethos_device, ethos_names
 from ...support.errors import UsageError
 from ...support.processor import X86, processor_features, processor_level
 
@@ -149,7 +150,7 @@ def target_names() -> list[str]:
     accelerators.
     """
     processors = (name for name in device_names() if name != HOST and load_device(name).mtriple)
-    return [HOST, *processors, *(ACCELERATOR + name for name in dsa_device_names())]
+    return [HOST, *processors, *(ACCELERATOR + name for name in dsa_device_names()), *ethos_names()]
 
 
 def check_target(name: str) -> None:
@@ -169,6 +170,17 @@ def accelerator_of(name: str) -> DsaDevice:
     """The accelerator that a target names. Raises UsageError, and DeviceError for a file that cannot be used."""
     check_target(name)
     return load_dsa_device(name.removeprefix(ACCELERATOR))
+
+
+def is_ethos(name: str) -> bool:
+    """Whether a target is an NPU of Arm's, for which Vela compiles."""
+    return name in ethos_names()
+
+
+def ethos_device_of(name: str) -> EthosDevice:
+    """The NPU that a target names. Raises UsageError."""
+    check_target(name)
+    return ethos_device(name)
 
 
 def check_linker() -> None:
@@ -199,7 +211,7 @@ def target_of(name: str, threads: int | None = None) -> Target:
 
 def is_library(name: str) -> bool:
     """Whether Python loads the code for a target as a library; for other processors it is a C project."""
-    return not is_accelerator(name) and load_device(name).mtriple.partition("-")[0] in ("", X86)
+    return not is_accelerator(name) and not is_ethos(name) and load_device(name).mtriple.partition("-")[0] in ("", X86)
 
 
 def check_runs_here(target: Target) -> None:

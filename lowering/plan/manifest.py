@@ -22,7 +22,7 @@ from ..base.threads import MOST_THREADS
 
 FORMAT = 7
 """Raise it with every change of the manifest's fields, or of the functions that a library must have to be run."""
-BACK_ENDS = ("dsa",)
+BACK_ENDS = ("dsa", "ethos_u")
 """Folders of `lowering/` that run bundles of their own; a manifest has an optional field of each of these names."""
 _OPTIONAL = (*BACK_ENDS, "tuning", "measurement", "sizes")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -171,8 +171,9 @@ class TuningSummary:
 class Manifest:
     """A bundle. `files` are the SHA-256 of every other file in it; `threads` is what it runs on by default.
 
-    `dsa` is about a program for an accelerator (lowering/dsa/bundle/section.py reads it), `tuning` about the search for
-    its schedules, `measurement` about timed kernels, and `sizes` about dynamic dimensions; None for others.
+    `dsa` is about a program for an accelerator (lowering/dsa/bundle/section.py reads it), `ethos_u` about one for an
+    Ethos-U (lowering/ethos_u/model.py), `tuning` about the search for its schedules, `measurement` about timed kernels,
+    and `sizes` about dynamic dimensions; None for others.
     `custom_ops` are the libraries of operators that ONNX Runtime needs for the fallbacks, outside of the bundle.
     """
 
@@ -187,6 +188,7 @@ class Manifest:
     files: Mapping[str, str]
     library: str = LIBRARY
     dsa: Mapping[str, Any] | None = None
+    ethos_u: Mapping[str, Any] | None = None
     tuning: TuningSummary | None = None
     measurement: MeasurementSummary | None = None
     sizes: SizeSummary | None = None

@@ -1,0 +1,106 @@
+"""The door of this folder, for what compiles and loads bundles: no other folder imports a module behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+from ...costmodels.ethos_device import EthosDevice
+from ...ir.graph import OperatorGraph
+from ...support.errors import UsageError
+from ..base.ports import Port
+from ..base.weights import Weights
+from ..bundle import bundle
+from ..plan.manifest import Manifest, Platform, Provenance
+from .emission.constants import ConstantReader
+from .emission.emit import Emitted, emit
+from .files import write_files
+from .model import TOSA, Figures, Section, TosaModel, section_of, write_graph
+from .search import Outcome, search
+from .tosa.flatbuffer import to_bytes
+from .vela import Program, Setting, compile_by_vela, require_vela, vela_version
+from .verification import compare_whole, verify_bits, verify_operators
+
+__all__ = ["EthosProgram", "Section", "load", "make_program", "require_vela", "section_of", "vela_version"]
+
+
+@dataclass(frozen=True)
+class EthosProgram:
+    """A model as TOSA and as Vela's program; `ports` and `outputs` are those of the model."""
+
+    device: EthosDevice
+    emitted: Emitted
+    content: bytes
+    outcome: Outcome
+    ports: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+    def write(self, folder: Path, label: str) -> None:
+        """Write everything but the manifest."""
+        (folder / TOSA).write_bytes(self.content)
+        write_graph(folder, self.emitted.graph)
+        write_files(folder, self.outcome, self.device, self.emitted.inputs, self.emitted.outputs, label)
+
+    def manifest(self, folder: Path, precision: str, provenance: Provenance) -> Manifest:
+        """The manifest of what was written to a folder."""
+        outcome, device = self.outcome, self.device
+        section = Section(
+            device.name, vela_version(), device.system, device.memory_mode, self.emitted.inputs, self.emitted.outputs,
+            _figures(outcome.setting, outcome.program), _figures(Setting(), outcome.plain), outcome.candidates,
+        )  # fmt: skip
+        return Manifest(
+            inputs=self.ports,
+            outputs=self.outputs,
+            platform=Platform(device.name, "ethos-u", "", device.name, ()),
+            precision=precision,
+            threads=1,
+            provenance=provenance,
+            fallbacks=(),
+            versions={**bundle.versions(), "ethos-u-vela": vela_version()},
+            files=bundle.digests(folder),
+            library=TOSA,
+            ethos_u=section.as_dict(),
+        )
+
+    def verify(
+        self, original: onnx.ModelProto, rewritten: onnx.ModelProto, seed: int, seconds: float,
+        observer: Callable[[str], None],
+    ) -> str:  # fmt: skip
+        """The verdict in one line. Raises VerificationError if the program computes something else than the model."""
+        observer("each operator in ONNX Runtime")
+        operators = verify_operators(rewritten, self.emitted, self.ports, seed, seconds)
+        whole = compare_whole(original, self.emitted, self.ports, self.outputs, seed, seconds)
+        observer("Arm's reference model")
+        bits = verify_bits(self.content, self.emitted, self.ports, seed)
+        return f"passed, {bits}; {operators}; {whole}"
+
+
+def make_program(
+    graph: OperatorGraph, weights: Weights, ports: tuple[Port, ...], outputs: Sequence[Port], device: EthosDevice,
+    seconds: float,
+) -> EthosProgram:  # fmt: skip
+    """The best program that Vela makes of a graph within so many seconds. Raises LoweringError for what the NPU cannot
+    compute."""
+    if not outputs:
+        raise UsageError("the model has no outputs")
+    emitted = emit(graph, ConstantReader(weights), ports, outputs)
+    content = to_bytes(emitted.graph)
+    outcome = search(content, device, seconds)
+    reported = compile_by_vela(content, device, outcome.setting, reports_layers=True)
+    outcome = Outcome(outcome.setting, reported, outcome.plain, outcome.candidates)
+    return EthosProgram(device, emitted, content, outcome, tuple(ports), tuple(outputs))
+
+
+def load(folder: Path) -> TosaModel:
+    """A bundle, to be run as TOSA. Raises BundleError if it is damaged."""
+    return TosaModel(folder)
+
+
+def _figures(setting: Setting, program: Program) -> Figures:
+    estimate = program.estimate
+    return Figures(
+        str(setting), estimate.cycles, estimate.sram, estimate.memory, estimate.npu_operators, estimate.cpu_operators
+    )

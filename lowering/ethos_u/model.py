@@ -1,0 +1,161 @@
+"""A bundle for an Ethos-U: its files, and running its program as TOSA in numpy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ...support.json_types import JsonFieldError, convert_json
+from ..base.errors import BundleError
+from ..base.ports import Port
+from ..bundle.bundle import read_whole_bundle
+from ..bundle.loaded import LoadedModel, fit_input
+from .emission.emit import Wire
+from .tosa.evaluation import evaluate_graph
+from .tosa.graph import Graph, Operator, Tensor
+
+Array = np.ndarray[Any, Any]
+TOSA, GRAPH, CONSTANTS = "model.tosa", "graph.json", "constants.npz"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Vela's estimate for one setting, in words of its own."""
+
+    setting: str
+    cycles: int
+    sram: int
+    memory: Mapping[str, int]
+    npu_operators: int
+    cpu_operators: int
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the manifest of a bundle says of its program for an Ethos-U: its field `ethos_u`.
+
+    `chosen` are the figures of the program, `plain` those of Vela's defaults; `candidates` counts the programs that
+    Vela made for the choice.
+    """
+
+    device: str
+    vela: str
+    system: str
+    memory_mode: str
+    inputs: tuple[Wire, ...]
+    outputs: tuple[Wire, ...]
+    chosen: Figures
+    plain: Figures
+    candidates: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for the manifest."""
+        content: dict[str, Any] = msgspec.to_builtins(self)
+        return content
+
+
+def section_of(data: Mapping[str, Any] | None, label: str) -> Section:
+    """The section of which `data` is `as_dict`. Raises BundleError, which names the field, for anything else."""
+    if data is None:
+        raise BundleError(f"{label}: holds no program for an Ethos-U")
+    try:
+        return convert_json(dict(data), Section)
+    except JsonFieldError as error:
+        raise BundleError(f"{label}: field ethos_u.{error.path}: {error.problem}; compile the model again") from None
+
+
+def write_graph(folder: Path, graph: Graph) -> None:
+    """Write a graph as this package reads it."""
+    content = {
+        "operators": [asdict(each) for each in graph.operators],
+        "tensors": [[t.name, t.dtype, list(t.shape), t.data is not None] for t in graph.tensors.values()],
+        "inputs": graph.inputs,
+        "outputs": graph.outputs,
+    }
+    (folder / GRAPH).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    constants = [t.data for t in graph.tensors.values() if t.data is not None]
+    np.savez(folder / CONSTANTS, *constants)
+
+
+def read_graph(folder: Path) -> Graph:
+    """The graph in a bundle. Raises BundleError if it cannot be read."""
+    try:
+        content = json.loads((folder / GRAPH).read_text(encoding="utf-8"))
+        with np.load(folder / CONSTANTS) as stored:
+            constants = iter([stored[f"arr_{number}"] for number in range(len(stored.files))])
+        tensors = {
+            name: Tensor(name, dtype, tuple(shape), next(constants) if is_constant else None)
+            for name, dtype, shape, is_constant in content["tensors"]
+        }
+        operators = tuple(
+            Operator(each["op"], tuple(each["inputs"]), each["output"], {
+                name: tuple(value) if isinstance(value, list) else value for name, value in each["attributes"].items()
+            })
+            for each in content["operators"]
+        )  # fmt: skip
+        return Graph(operators, tensors, tuple(content["inputs"]), tuple(content["outputs"]))
+    except (OSError, ValueError, LookupError, TypeError, StopIteration) as error:
+        raise BundleError(f"{folder / GRAPH}: cannot be read ({error}); compile the model again") from None
+
+
+def integers_for(wires: Sequence[Wire], feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs of the program, in its layout, for those of the model."""
+    return {wire.tensor: _to_integers(wire, feeds[wire.port]) for wire in wires}
+
+
+def _to_integers(wire: Wire, array: Array) -> Array:
+    if wire.is_number:
+        quotient = np.rint(array.astype(np.float32) / np.float32(wire.scale))
+        quotient = np.nan_to_num(quotient, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+        integers = np.clip(quotient.astype(np.float64) + wire.zero, -128, 127)
+    else:
+        integers = array.astype(np.int64) + wire.offset
+    return np.ascontiguousarray(integers.astype(np.int8).transpose(wire.order))
+
+
+def numbers_of(wire: Wire, array: Array) -> Array:
+    """An output of the model, for the program's in its layout; integers without their sign have 64 bits."""
+    plain = array.transpose(np.argsort(wire.order)).astype(np.int64)
+    if wire.is_number:
+        result: Array = (plain - wire.zero).astype(np.float32) * np.float32(wire.scale)
+        return result
+    return plain - wire.offset
+
+
+class TosaModel(LoadedModel):
+    """A bundle whose program is evaluated as TOSA: with the bits of the NPU, not with its speed."""
+
+    def __init__(self, path: Path) -> None:
+        """Load the bundle. Raises BundleError if it is damaged."""
+        self.path = path
+        self.manifest = read_whole_bundle(path)
+        self.section = section_of(self.manifest.ethos_u, str(path))
+
+    @cached_property
+    def _graph(self) -> Graph:
+        return read_graph(self.path)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Run once, with names in and out."""
+        self._check_names(inputs)
+        feeds = {port.name: fit_input(port, inputs[port.name]) for port in self.inputs}
+        return outputs_from(self._graph, self.section.inputs, self.section.outputs, feeds, self.outputs)
+
+
+def outputs_from(
+    graph: Graph, inputs: Sequence[Wire], outputs: Sequence[Wire], feeds: Mapping[str, Array], ports: Sequence[Port]
+) -> dict[str, Array]:
+    """The outputs of the model for its inputs."""
+    results = evaluate_graph(graph, integers_for(inputs, feeds))
+    wires = {wire.port: wire for wire in outputs}
+    return {
+        port.name: numbers_of(wires[port.name], results[wires[port.name].tensor]).astype(np.dtype(port.dtype))
+        for port in ports
+    }

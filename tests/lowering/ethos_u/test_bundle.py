@@ -1,0 +1,54 @@
+"""Models compiled for an Ethos-U by Vela, if it is installed; the bits are those of Arm's reference model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from eqfuse.costmodels.ethos_device import ethos_names
+from eqfuse.driver.compiler.compile import compile_model
+from eqfuse.driver.compiler.options import CompileOptions
+from eqfuse.lowering.running.runner import load
+
+from .networks import float_model, quantised
+from .test_emission import NETWORKS
+
+
+def compiled(folder: Path, name: str, target: str, **options: object) -> Path:
+    pytest.importorskip("ethosu.regor", reason="pip install 'eqfuse[ethos-u]'")
+    model = quantised(float_model(*NETWORKS[name]), folder)
+    output = folder / "bundle"
+    compile_model(model, output, CompileOptions(target=target, time_limit=1.0, **options))
+    return output
+
+
+def test_a_bundle_runs_as_the_model(tmp_path: Path) -> None:
+    bundle = load(compiled(tmp_path, "classifier", "ethos-u55-128", verify=False))
+    assert bundle.manifest.ethos_u is not None
+    x = np.random.default_rng(3).standard_normal(NETWORKS["classifier"][1]).astype(np.float32)
+    session = onnxruntime.InferenceSession(tmp_path / "quantised.onnx")
+    (expected,) = session.run(None, {"x": x})
+    steps = np.abs(bundle(x) - expected) / bundle.manifest.ethos_u["outputs"][0]["scale"]
+    assert steps.max() < 1.5
+    assert np.abs(expected).max() > 0
+
+
+def test_a_bundle_has_the_files_of_a_board(tmp_path: Path) -> None:
+    bundle = compiled(tmp_path, "convolution", "ethos-u65-256", verify=False)
+    assert (bundle / "commands.bin").read_bytes().startswith(b"COP1")
+    assert "#define MODEL_INPUT_0_OFFSET" in (bundle / "model.h").read_text()
+    report = json.loads((bundle / "vela.json").read_text())
+    assert report["chosen"]["cycles"] <= report["plain"]["cycles"]
+    assert report["chosen"]["cpu_operators"] == 0
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("target", ethos_names())
+@pytest.mark.parametrize("name", NETWORKS)
+def test_bits_are_those_of_the_reference_model(name: str, target: str, tmp_path: Path) -> None:
+    bundle = load(compiled(tmp_path, name, target))
+    assert "bits equal to Arm's reference model on 20 inputs" in bundle.manifest.provenance.verification
