@@ -256,6 +256,10 @@ LOOPS = {
     ),
     "IsInf": Loop("IsInf", ranked(2), {"detect_negative": 0}),
     "Sign": Loop("Sign", ranked(2, special=False), {}),
+    **{
+        f"{name} of all axes from one on": Loop(name, ranked(3, special=False), {"axis": 1}, opset=12)
+        for name in ("Softmax", "LogSoftmax", "Hardmax")
+    },
     "Scaler": Loop(
         "Scaler", some_rows, {"offset": [1.0, 0.5, -2.0], "scale": [2.0, 0.0, 0.3]},
         domain=CLASSICAL,
