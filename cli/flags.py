@@ -18,7 +18,7 @@ from ..driver.options import (
     RuleOptions,
     VerifyOptions,
 )
-from ..support.options import NotNegativeInteger, PositiveInteger
+from ..support.options import NotNegativeInteger, Positive, PositiveInteger
 from .arguments import add_options, reader
 
 
@@ -117,6 +117,37 @@ def diff(parser: ArgumentParser) -> None:
 
 
 # --- rules
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
+
+
+def extract(parser: ArgumentParser) -> None:
+    _add_model(parser)
+    parser.add_argument(
+        "--from", dest="start", type=_names, default=(), metavar="VALUE,...",
+        help="values that become inputs (default: the inputs of the model)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--to", dest="end", type=_names, default=(), metavar="VALUE,...",
+        help="values that become outputs (default: the outputs of the model)",
+    )  # fmt: skip
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
+
+
+def reduce(parser: ArgumentParser) -> None:
+    _add_model(parser)
+    parser.add_argument(
+        "--check", required=True, metavar="COMMAND",
+        help="it fails if its exit code is not 0; {} stands for the model, which is otherwise its last word",
+    )  # fmt: skip
+    parser.add_argument("--says", default="", metavar="TEXT", help="a run fails only if its output has this text")
+    parser.add_argument(
+        "--limit", type=reader(Positive), default=600.0, metavar="SECONDS",
+        help="a run that takes longer does not fail (default 600)",
+    )  # fmt: skip
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
 
 
 def bisect(parser: ArgumentParser) -> None:

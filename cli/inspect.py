@@ -109,6 +109,7 @@ def verify(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         _print_verification(f"{arguments.model} and {arguments.candidate}", verification)
     if verification.status in ("not verifiable", "unverified"):
+        arguments.json = False  # the result is printed: what follows is no other one
         kind = VerificationError if verification.status == "unverified" else EqfuseError
         raise kind(f"{arguments.candidate}: was not verified: {verification.reason}")
     return VerificationError.exit_code if verification.status == "failed" else 0

@@ -100,6 +100,8 @@ _COMMANDS = {
     "verify": ("check that two models compute the same", "inspect.verify"),
     "inspect": ("show the parts of a model and their cost", "inspect.inspect"),
     "diff": ("show how two models differ, by operator and cost", "inspect.diff"),
+    "extract": ("write the part of a model between some values", "parts.extract"),
+    "reduce": ("write the smallest part of a model for which a command fails", "parts.reduce"),
     "bisect": ("find the rule that makes verification fail", "rules.bisect.bisect"),
     "rules list": ("list the rules", "rules.catalogue.list_rules"),
     "rules show": ("show one rule with its record", "rules.catalogue.show_rule"),

@@ -63,7 +63,7 @@ def print_json(content: Any) -> None:
     An object begins with the version of eqfuse, and that of its fields.
     """
     if isinstance(content, Mapping):
-        content = {"eqfuse": __version__, "schema": SCHEMA, **content}
+        content = {"eqfuse_version": __version__, "schema": SCHEMA, **content}
     write(json.dumps(_plain(content), indent=2, allow_nan=False))
 
 

@@ -100,8 +100,8 @@ def test_an_extraction_of_a_later_round_that_is_out_of_time_is_told(
 ) -> None:
     rounds = []
 
-    def extract(*arguments: Any) -> Choice:
-        choice = extract_model(*arguments)
+    def extract(*arguments: Any, **options: Any) -> Choice:
+        choice = extract_model(*arguments, **options)
         rounds.append(choice)
         return replace(choice, selection=replace(choice.selection, out_of_time=len(rounds) == 2))
 

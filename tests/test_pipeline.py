@@ -188,7 +188,7 @@ def test_bodies_follow_values_of_the_outer_scope(tmp_path: Path) -> None:
 
 
 def test_quantized_weights_stay_quantized(tmp_path: Path) -> None:
-    weights = {"q": np.ones((3, 4), np.int8), "scale": np.float32(0.1), "zero": np.int8(0)}
+    weights = {"q": np.arange(12, dtype=np.int8).reshape(3, 4), "scale": np.float32(0.1), "zero": np.int8(0)}
     nodes = [
         helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["w"]),
         helper.make_node("MatMul", ["x", "w"], ["y"]),

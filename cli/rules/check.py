@@ -40,6 +40,7 @@ def check_rules(arguments: argparse.Namespace) -> int:
         for each in checked.refused:
             write(each.refusal, error=True)
     if checked.refused:
+        arguments.json = False  # the result is printed: what follows is no other one
         raise RuleError(f"{len(checked.refused)} of {len(checked.rules)} rules may not be used")
     return 0
 

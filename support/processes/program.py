@@ -16,12 +16,14 @@ _COMPLAINT = re.compile(r"\berror\b|undefined reference")
 class ToolError(EqfuseError):
     """A program that is missing, is too new, took too long (`timed_out`) or failed.
 
-    Its exit status is negative for a signal; its complaint is one line.
+    Its exit status is negative for a signal; its complaint is one line, `printed` all that it wrote.
     """
 
-    def __init__(self, message: str, status: int = 0, complaint: str = "", timed_out: bool = False) -> None:
+    def __init__(
+        self, message: str, status: int = 0, complaint: str = "", timed_out: bool = False, printed: str = ""
+    ) -> None:
         super().__init__(message)
-        self.status, self.complaint, self.timed_out = status, complaint, timed_out
+        self.status, self.complaint, self.timed_out, self.printed = status, complaint, timed_out, printed
 
 
 def run_program(
@@ -58,5 +60,6 @@ def run_program(
         status = f"signal {-code}" if code < 0 else f"exit code {code}"
         lines = [line.strip() for line in (messages or output).splitlines() if line.strip()] or ["no message"]
         complaint = next(filter(_COMPLAINT.search, lines), lines[0])
-        raise ToolError(f"{name}: failed ({status}): {complaint}", code, complaint)
+        message = f"{name}: failed ({status}): {complaint}"
+        raise ToolError(message, code, complaint, printed=output + messages)
     return output

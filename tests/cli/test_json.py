@@ -11,7 +11,7 @@ from eqfuse.cli.render import SCHEMA
 
 from .command_line import CommandLine
 
-HEAD = {"eqfuse": __version__, "schema": SCHEMA}
+HEAD = {"eqfuse_version": __version__, "schema": SCHEMA}
 
 
 @pytest.mark.parametrize("command", ["optimize", "inspect"])

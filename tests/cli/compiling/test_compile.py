@@ -112,11 +112,11 @@ def test_verification_may_be_left_out(eqfuse: CommandLine) -> None:
     assert "verification: none (--no-verify)" in outcome.out
 
 
-def test_a_dynamic_shape_for_an_accelerator_comes_with_a_hint(eqfuse: CommandLine) -> None:
+def test_a_dynamic_shape_for_an_accelerator_gets_its_typical_size(eqfuse: CommandLine) -> None:
     eqfuse.model("in.onnx", [helper.make_node("Relu", ["x"], ["y"])], ("N", 3))
-    error = eqfuse.fail(1, "compile", "in.onnx", "-o", "build", "--target", "dsa-edge-npu")
-    assert "input 'x' has the shape [N, 3]" in error
-    assert error.endswith("--input-shapes x:1,3")
+    assert eqfuse.run("compile", "in.onnx", "-o", "build", "--target", "dsa-edge-npu").code == 0
+    ports = json.loads((eqfuse.folder / "build" / "manifest.json").read_text(encoding="utf-8"))["inputs"]
+    assert [(port["name"], port["shape"]) for port in ports] == [("x", [1, 3])]
 
 
 @pytest.mark.conformance
@@ -164,7 +164,7 @@ def test_inputs_may_come_in_one_file(eqfuse: CommandLine) -> None:
     compiled(eqfuse)
     np.savez("all.npz", x=np.zeros((2, 3), np.float32))
     said = json.loads(eqfuse.run("run", "build", "--input", "all.npz", "--json").out)
-    assert said["y"] == {"type": "float32", "shape": [2, 3], "min": -0.3, "max": 1.5, "mean": 0.633333}
+    assert said["outputs"]["y"] == {"type": "float32", "shape": [2, 3], "min": -0.3, "max": 1.5, "mean": 0.633333}
 
 
 def test_random_inputs_follow_their_seed(eqfuse: CommandLine) -> None:
@@ -229,7 +229,7 @@ def test_times_are_printed(eqfuse: CommandLine) -> None:
 def test_it_takes_turns_with_onnx_runtime(eqfuse: CommandLine) -> None:
     compiled(eqfuse)
     said = json.loads(eqfuse.run("bench", "build", "--against", "ort", "--repeat", "3", "--json").out)
-    assert said.keys() == {"threads", "repeat", "eqfuse", "ONNX Runtime", "speed-up"}
+    assert said.keys() - {"eqfuse_version", "schema"} == {"threads", "repeat", "eqfuse", "ONNX Runtime", "speed-up"}
     assert said["speed-up"]["wall"]["lower"] <= said["speed-up"]["wall"]["median"]
 
 

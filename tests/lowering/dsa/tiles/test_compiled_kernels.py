@@ -12,7 +12,7 @@ from eqfuse.lowering.dsa.program.instructions import Kernel
 from eqfuse.lowering.dsa.tiles.compiled_kernels import compiled_kernels
 from eqfuse.lowering.dsa.tiles.local_graph import Tile, local_graph
 
-from ..tile_cases import LAYERS, Layer, part
+from ..tile_cases import LAYERS, Layer, all_of, one, part
 
 OLD = ("Softmax of old", "Slice back", "Max of three")
 """Forms that only their opset explains."""
@@ -90,8 +90,10 @@ def test_what_nothing_runs_is_named() -> None:
 
 
 def test_what_is_left_to_onnx_runtime_is_said() -> None:
-    layer, lines = LAYERS["cubic up"], list[str]()
-    compiled_kernels({"k": local_graph(layer.network, middle(layer))}, lines.append)
+    scales, lines = np.array([1, 1, 0.5, 0.5], np.float32), list[str]()
+    layer = one("Resize", (2, 2, 8, 12), stored=[None, scales], mode="linear", antialias=1, opset=18)
+    tile = all_of(layer.network, (0,), layer.network.graph.operators[0].outputs[0])
+    compiled_kernels({"k": local_graph(layer.network, tile)}, lines.append, opset=18)
     assert any("Resize" in line for line in lines)
 
 

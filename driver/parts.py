@@ -1,0 +1,152 @@
+"""Parts of a model: what computes some values from others, and the smallest part for which a command fails."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx_ir as ir
+
+from ..engine.onnx.model import Model, read, write
+from ..engine.onnx.typing import dtype_of
+from ..engine.shapes.inference import infer
+from ..ir.types import TensorType
+from ..support.errors import EqfuseError, UsageError
+from ..support.minimal_failure import minimal_failure
+from ..support.processes.program import ToolError, run_program
+from ..support.scratch import scratch_folder
+
+PLACEHOLDER = "{}"
+"""What stands for the model in a command."""
+
+
+def extract_part(model: Path, start: Sequence[str], end: Sequence[str], output: Path) -> int:
+    """Write the part that computes the values `end` from the values `start`, and return the number of its nodes.
+
+    Without names, `start` are the inputs of the model and `end` its outputs. Raises UsageError for a value that the
+    model does not have, and if `start` does not suffice to compute `end`.
+    """
+    source = read(model)
+    types, graph = infer(source).types, source.ir.clone().graph
+    values = ir.convenience.create_value_mapping(graph, include_subgraphs=False)
+    for name in (*start, *end):
+        if name not in values:
+            raise UsageError(f"{model}: has no value {name!r} in its main graph; `eqfuse inspect` lists the values")
+        _set_type(values[name], types.get(name))
+    inputs = [values[name] for name in start] or list(graph.inputs)
+    outputs = [values[name] for name in end] or list(graph.outputs)
+    try:
+        part = ir.convenience.extract(graph, inputs, outputs)
+    except ValueError as error:
+        raise UsageError(f"{model}: {error}") from None
+    write(Model(_with_graph(source.ir, part)), output)
+    return len(part)
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The smallest part that still fails: its nodes, those of the model, and the runs of the command."""
+
+    nodes: int
+    of: int
+    runs: int
+
+
+def reduce_model(
+    model: Path, command: str, output: Path, says: str = "", limit: float = 600.0,
+    observer: Callable[[str], None] | None = None,
+) -> Reduced:  # fmt: skip
+    """Write the smallest part of a model for which a command fails: none of its nodes can be left out.
+
+    The command is run with the path of a part in the place of ``{}``, or behind it. It fails if its exit code is not 0,
+    and its output has the text `says`; each run has `limit` seconds, and one that takes longer does not fail. Values
+    that a part reads and does not compute are its inputs. Raises EqfuseError if the command does not fail for the
+    model itself.
+    """
+    source = read(model)
+    types, count = infer(source).types, len(source.graph)
+    runs = 0
+    with scratch_folder("reduce") as folder:
+        candidate = Path(folder) / "part.onnx"
+
+        def fails(kept: Sequence[int]) -> bool:
+            nonlocal runs
+            part = _part_of(source.ir, frozenset(kept), types)
+            if part is None:
+                return False
+            runs += 1
+            if observer is not None:
+                observer(f"run {runs}: {len(kept)} nodes")
+            write(Model(part), candidate)
+            return _fails(command, candidate, says, limit)
+
+        if not fails(range(count)):
+            said = f" and say {says!r}" if says else ""
+            raise EqfuseError(f"{model}: the command does not end with an exit code above 0{said} on the whole model")
+        needed = minimal_failure(fails, range(count))
+        part = _part_of(source.ir, frozenset(needed), types)
+        assert part is not None
+        write(Model(part), output)
+    return Reduced(len(needed), count, runs)
+
+
+def _fails(command: str, model: Path, says: str, limit: float) -> bool:
+    words = shlex.split(command)
+    if not words:
+        raise UsageError("the command is empty; say what to run, with {} for the model")
+    words = [word.replace(PLACEHOLDER, str(model)) for word in words]
+    if PLACEHOLDER not in command:
+        words.append(str(model))
+    try:
+        run_program(words, limit)
+    except ToolError as error:
+        if not error.status and not error.timed_out:
+            raise UsageError(str(error)) from None
+        return not error.timed_out and says in error.printed
+    return False
+
+
+def _part_of(model: ir.Model, kept: Collection[int], types: Mapping[str, TensorType]) -> ir.Model | None:
+    """The nodes of these numbers; None if the type of a value that they read from others is not known."""
+    clone = model.clone()
+    graph, nodes = clone.graph, list(clone.graph)
+    results = {value.name for value in graph.outputs}
+    graph.outputs.clear()
+    for number in reversed([number for number in range(len(nodes)) if number not in kept]):
+        for value in nodes[number].outputs:
+            if not value.uses():
+                continue
+            if value.name is None or value.name not in types:
+                return None
+            outside = ir.Value(name=value.name)
+            _set_type(outside, types[value.name])
+            ir.convenience.replace_all_uses_with(value, outside)
+            graph.inputs.append(outside)
+        graph.remove(nodes[number], safe=True)
+    for node in graph:
+        for value in node.outputs:
+            if value.name and (value.name in results or not value.uses()):
+                _set_type(value, types.get(value.name))
+                graph.outputs.append(value)
+    for value in list(graph.inputs):
+        if not value.uses() and value.name not in graph.initializers:
+            graph.inputs.remove(value)
+    for name in [name for name, value in graph.initializers.items() if not value.uses()]:
+        del graph.initializers[name]
+    return clone if graph.outputs and all(value.type is not None for value in graph.outputs) else None
+
+
+def _set_type(value: ir.Value, type_: TensorType | None) -> None:
+    if type_ is not None:
+        value.type = value.type or ir.TensorType(dtype_of(type_.dtype))
+        if value.shape is None and type_.shape is not None:
+            value.shape = ir.Shape(type_.shape)
+
+
+def _with_graph(model: ir.Model, graph: ir.Graph) -> ir.Model:
+    """A model that is this one in all but its graph."""
+    return ir.Model(
+        graph, ir_version=model.ir_version, producer_name=model.producer_name, functions=tuple(model.functions.values())
+    )
