@@ -66,7 +66,7 @@ def _reading(each: Field[Any], kind: Any, text: str) -> dict[str, Any]:
     origin, metavar = get_origin(kind), about.metavar
     if origin is tuple and about.in_commas:
         metavar = metavar if metavar and "," in metavar else f"{metavar},..."
-        return {"action": "extend", "type": _several(get_args(kind)[0]), "metavar": metavar, "help": text}
+        return {"action": "extend", "type": several(get_args(kind)[0]), "metavar": metavar, "help": text}
     if origin is tuple or origin in (Mapping, dict):
         read = input_shape if origin is not tuple else reader(get_args(kind)[0])
         return {"action": "append", "type": read, "metavar": metavar, "help": f"{text}; repeatable"}
@@ -92,7 +92,7 @@ def reader(kind: Any) -> Callable[[str], Any]:
     return read
 
 
-def _several(kind: Any) -> Callable[[str], list[Any]]:
+def several(kind: Any) -> Callable[[str], list[Any]]:
     """A converter of texts between commas."""
     read = reader(kind)
 

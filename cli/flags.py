@@ -19,7 +19,7 @@ from ..driver.options import (
     VerifyOptions,
 )
 from ..support.options import NotNegativeInteger, Positive, PositiveInteger
-from .arguments import add_options, reader
+from .arguments import add_options, reader, several
 
 
 def _add_model(parser: ArgumentParser) -> None:
@@ -119,18 +119,14 @@ def diff(parser: ArgumentParser) -> None:
 # --- rules
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, text.split(",")))
-
-
 def extract(parser: ArgumentParser) -> None:
     _add_model(parser)
     parser.add_argument(
-        "--from", dest="start", type=_names, default=(), metavar="VALUE,...",
+        "--from", dest="start", type=several(str), default=(), metavar="VALUE,...",
         help="values that become inputs (default: the inputs of the model)",
     )  # fmt: skip
     parser.add_argument(
-        "--to", dest="end", type=_names, default=(), metavar="VALUE,...",
+        "--to", dest="end", type=several(str), default=(), metavar="VALUE,...",
         help="values that become outputs (default: the outputs of the model)",
     )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")

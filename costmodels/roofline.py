@@ -19,8 +19,8 @@ from ..ir.operators import CONVOLUTIONS, FILTERS, OPERATORS, PRODUCTS, REDUCTION
 from ..ir.operators.linear import depth, is_convolution
 from ..ir.operators.pooling import window_size
 from ..ir.types import TensorType
-from .accelerator import unit_seconds
 from .device import Accelerator, Device
+from .dsa_work import unit_seconds
 from .flops import flops
 from .traffic import UNMOVED, traffic
 

@@ -14,8 +14,8 @@ from ..ir.operators import POOLS, PRODUCTS, RECURRENT
 from ..ir.operators.linear import depth, is_convolution
 from ..ir.operators.pooling import window_size
 from ..ir.operators.quantization import INTEGER_PRODUCTS
-from .accelerator import unit_seconds
 from .device import Accelerator, Device
+from .dsa_work import unit_seconds
 from .register_tiles import LATENCY, least_tile_cycles
 from .roofline import compute_seconds, copy_seconds, is_depthwise
 
@@ -140,9 +140,7 @@ def _product_cycles(operation: Operation, device: Device) -> float | None:
         return None
     steps = ceil(depth(operation) * steps_per_product(operation, device))
     if is_convolution(operation.op):
-        groups = operation.group
-        rows, columns = result[0] * prod(result[2:]), max(1, result[1] // groups)
-        direct = groups * least_tile_cycles(rows, columns, steps, device)
+        direct = _direct_cycles(operation, steps, device)
         return direct if operation.op in INTEGER_PRODUCTS else min(direct, _filter_cycles(operation, direct, device))
     if operation.op == "ConvTranspose":
         maps = operation.operand(0).dimensions
@@ -176,6 +174,13 @@ def steps_per_product(operation: Operation, device: Device) -> float:
     return product.steps if product.multiplies(data, weights_type) else _ONE_BY_ONE
 
 
+def _direct_cycles(operation: Operation, steps: int, device: Device) -> float:
+    """The cycles of a convolution by products of its windows; `steps` are those of one element."""
+    result, groups = operation.output.dimensions, operation.group
+    rows, columns = result[0] * prod(result[2:]), max(1, result[1] // groups)
+    return groups * least_tile_cycles(rows, columns, steps, device)
+
+
 def may_be_filtered(operation: Operation) -> bool:
     """Whether Winograd's minimal filters compute a convolution: windows of 3x3, stride and dilation 1, one group."""
     steps = (*operation.integers("strides"), *operation.integers("dilations"))
@@ -187,8 +192,7 @@ def is_filtered(operation: Operation, device: Device) -> bool:
     """Whether a minimal filter is estimated to be clearly faster than the direct products of a convolution."""
     if not operation.output.elements or not may_be_filtered(operation):
         return False
-    rows = operation.output.elements // operation.operand(1).dimensions[0]
-    direct = least_tile_cycles(rows, operation.operand(1).dimensions[0], depth(operation), device)
+    direct = _direct_cycles(operation, depth(operation), device)
     return _filter_cycles(operation, direct, device) < direct
 
 

@@ -212,9 +212,13 @@ def bench_model(
 
     Raises UsageError for options that do not fit together or do not fit the bundle.
     """
-    if _is_for_accelerator(bundle):
+    try:
+        manifest = read_manifest(bundle)
+    except BundleError:
+        manifest = None  # loading it for a processor raises the error again
+    if manifest is not None and manifest.dsa is not None:
         return _simulate(bundle, options)
-    if _is_for_ethos(bundle):
+    if manifest is not None and manifest.ethos_u is not None:
         raise UsageError(
             f"{bundle}: is a program for an Ethos-U, which nothing here runs in its time; vela.json in it has Vela's "
             "estimate of the program and of Vela's defaults, `eqfuse run` computes its outputs"
@@ -232,20 +236,6 @@ def bench_model(
     if options.arm64_root is not None:
         raise UsageError("--arm64-root: is for --emulate --against ort")
     return _time_model(bundle, options) if options.throughput is None else _serve_model(bundle, options)
-
-
-def _is_for_accelerator(bundle: Path) -> bool:
-    try:
-        return read_manifest(bundle).dsa is not None
-    except BundleError:
-        return False  # loading it for a processor raises the error again
-
-
-def _is_for_ethos(bundle: Path) -> bool:
-    try:
-        return read_manifest(bundle).ethos_u is not None
-    except BundleError:
-        return False  # as above
 
 
 # --- the inputs and the original

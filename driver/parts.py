@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from ..engine.onnx.model import Model, read, write
-from ..engine.onnx.typing import dtype_of
+from ..engine.onnx.typing import declare_type
 from ..engine.shapes.inference import infer
 from ..ir.types import TensorType
 from ..support.errors import EqfuseError, UsageError
@@ -34,7 +34,7 @@ def extract_part(model: Path, start: Sequence[str], end: Sequence[str], output: 
     for name in (*start, *end):
         if name not in values:
             raise UsageError(f"{model}: has no value {name!r} in its main graph; `eqfuse inspect` lists the values")
-        _set_type(values[name], types.get(name))
+        declare_type(values[name], types.get(name))
     inputs = [values[name] for name in start] or list(graph.inputs)
     outputs = [values[name] for name in end] or list(graph.outputs)
     try:
@@ -121,14 +121,14 @@ def _part_of(model: ir.Model, kept: Collection[int], types: Mapping[str, TensorT
             if value.name is None or value.name not in types:
                 return None
             outside = ir.Value(name=value.name)
-            _set_type(outside, types[value.name])
+            declare_type(outside, types[value.name])
             ir.convenience.replace_all_uses_with(value, outside)
             graph.inputs.append(outside)
         graph.remove(nodes[number], safe=True)
     for node in graph:
         for value in node.outputs:
             if value.name and (value.name in results or not value.uses()):
-                _set_type(value, types.get(value.name))
+                declare_type(value, types.get(value.name))
                 graph.outputs.append(value)
     for value in list(graph.inputs):
         if not value.uses() and value.name not in graph.initializers:
@@ -136,13 +136,6 @@ def _part_of(model: ir.Model, kept: Collection[int], types: Mapping[str, TensorT
     for name in [name for name, value in graph.initializers.items() if not value.uses()]:
         del graph.initializers[name]
     return clone if graph.outputs and all(value.type is not None for value in graph.outputs) else None
-
-
-def _set_type(value: ir.Value, type_: TensorType | None) -> None:
-    if type_ is not None:
-        value.type = value.type or ir.TensorType(dtype_of(type_.dtype))
-        if value.shape is None and type_.shape is not None:
-            value.shape = ir.Shape(type_.shape)
 
 
 def _with_graph(model: ir.Model, graph: ir.Graph) -> ir.Model:

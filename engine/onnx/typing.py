@@ -44,6 +44,13 @@ def tensor_type(proto: onnx.TypeProto) -> TensorType | None:
     return TensorType(dtype, tuple(_dimension(d) for d in tensor.shape.dim))
 
 
+def declare_type(value: ir.Value, type_: TensorType | None) -> None:
+    """Give a value a type and a shape where it states none; nothing if the type is not known."""
+    if type_ is not None:
+        value.type = value.type or ir.TensorType(dtype_of(type_.dtype))
+        value.shape = value.shape or (None if type_.shape is None else ir.Shape(type_.shape))
+
+
 def type_proto(type_: TensorType) -> onnx.TypeProto:
     """The reverse of `tensor_type`."""
     return onnx.helper.make_tensor_type_proto(int(dtype_of(type_.dtype)), type_.shape)

@@ -18,7 +18,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from ...ir.sizes import declared_sizes, number, parse_size, symbol
 from ...support.errors import EqfuseError, UsageError, VerificationError
 from ..onnx.model import Model, first_line, read
-from ..onnx.typing import NAMELESS, dtype_of
+from ..onnx.typing import NAMELESS, declare_type
 from ..shapes.inference import infer
 
 
@@ -195,9 +195,7 @@ def keep_outputs(model: Model, names: Sequence[str]) -> Model:
     if any(value.type is None or value.shape is None for value in kept):
         types = infer(model).types
         for value in kept:
-            if (type_ := types.get(value.name or "")) is not None:
-                value.type = value.type or ir.TensorType(dtype_of(type_.dtype))
-                value.shape = value.shape or (None if type_.shape is None else ir.Shape(type_.shape))
+            declare_type(value, types.get(value.name or ""))
     unused = [value for value in graph.inputs if not value.uses()]
     graph.outputs[:] = kept
     RemoveUnusedNodesPass()(clone)

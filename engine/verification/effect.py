@@ -45,6 +45,11 @@ class StepCount:
     moved: int = 0
     elements: int = 0
 
+    @staticmethod
+    def of(steps: np.ndarray[Any, Any]) -> StepCount:
+        """The count of whole steps, one for each element."""
+        return StepCount(float(steps.max(initial=0.0)), int(np.count_nonzero(steps)), int(steps.size))
+
     def plus(self, other: StepCount) -> StepCount:
         """Both taken together."""
         return StepCount(max(self.most, other.most), self.moved + other.moved, self.elements + other.elements)
@@ -73,8 +78,7 @@ def count_steps(structure: Structure, name: str, expected: Value, actual: Value)
         scale = scale.reshape(-1, *(1,) * (expected.ndim - 1 - axis % expected.ndim))
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.rint(distances(to_double(expected), to_double(actual)) / np.abs(to_double(scale)))
-    steps = np.where(np.isnan(steps), 0.0, steps)
-    return StepCount(float(steps.max(initial=0.0)), int(np.count_nonzero(steps)), int(steps.size))
+    return StepCount.of(np.where(np.isnan(steps), 0.0, steps))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ...ir.operators import evaluate
 from ...support.json_types import JsonFieldError, convert_json
 from ..base.errors import BundleError
 from ..base.ports import Port
@@ -112,9 +113,8 @@ def integers_for(wires: Sequence[Wire], feeds: Mapping[str, Array]) -> dict[str,
 
 def _to_integers(wire: Wire, array: Array) -> Array:
     if wire.is_number:
-        quotient = np.rint(array.astype(np.float32) / np.float32(wire.scale))
-        quotient = np.nan_to_num(quotient, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
-        integers = np.clip(quotient.astype(np.float64) + wire.zero, -128, 127)
+        scale, zero = np.asarray(wire.scale, np.float32), np.asarray(wire.zero, np.int8)
+        integers = np.asarray(evaluate("QuantizeLinear", (array.astype(np.float32), scale, zero, 0)))
     else:
         integers = array.astype(np.int64) + wire.offset
     return np.ascontiguousarray(integers.astype(np.int8).transpose(wire.order))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import onnx
 
+from ...engine.verification.effect import StepCount
 from ...support.errors import VerificationError
 from ..base.ports import Port, random_inputs
 from ..bundle.isolation import call_isolated
@@ -24,18 +25,6 @@ _OPERATOR_SAMPLES = 2
 """Inputs on which each operator is compared with ONNX Runtime."""
 _GIVEN = ".given"
 """The end of the name of an input that takes the place of a rounded value."""
-
-
-@dataclass(frozen=True)
-class Steps:
-    """How far integers are apart: the most, how many are, and of how many."""
-
-    most: int
-    differing: int
-    total: int
-
-    def __str__(self) -> str:
-        return f"{self.differing} of {self.total} differ by at most {self.most}"
 
 
 def verify_bits(content: bytes, emitted: Emitted, ports: Sequence[Port], seed: int) -> str:
@@ -60,25 +49,22 @@ def verify_operators(model: onnx.ModelProto, emitted: Emitted, ports: Sequence[P
     Raises VerificationError if one is off by more than a step.
     """
     cut, names = _cut_at_conversions(model, emitted.rounded)
-    worst: dict[str, Steps] = {}
+    worst: dict[str, StepCount] = {}
     for number in range(_OPERATOR_SAMPLES):
         feeds = random_inputs(ports, seed + number)
         values = evaluate_graph(emitted.graph, integers_for(emitted.inputs, feeds), keeps_all=True)
         given = {f"{name}{_GIVEN}": _as_onnx(emitted.rounded[name], values) for name in names}
         results = call_isolated(seconds, run_onnx, cut.SerializeToString(), {**feeds, **given}, [*names])
         for name, expected in results.items():
-            steps = _steps(_as_onnx(emitted.rounded[name], values), expected)
+            made = _as_onnx(emitted.rounded[name], values)
+            steps = StepCount.of(np.abs(made.astype(np.int64) - expected.astype(np.int64)))
             if name not in worst or steps.most > worst[name].most:
                 worst[name] = steps
-    total = Steps(
-        max((each.most for each in worst.values()), default=0),
-        sum(each.differing for each in worst.values()),
-        sum(each.total for each in worst.values()),
-    )
+    total = reduce(StepCount.plus, worst.values(), StepCount())
     if total.most > 1:
         name = max(worst, key=lambda each: worst[each].most)
         raise VerificationError(
-            f"value {name!r}: differs from ONNX Runtime by {worst[name].most} steps on the same integers, and one is "
+            f"value {name!r}: differs from ONNX Runtime by {worst[name].most:g} steps on the same integers, and one is "
             "the most that rounding explains; nothing was written; please report this"
         )
     return f"{len(worst)} operators within a step of ONNX Runtime on the same integers ({total})"
@@ -92,15 +78,13 @@ def compare_whole(
     results = evaluate_graph(emitted.graph, integers_for(emitted.inputs, feeds))
     expected = call_isolated(seconds, run_onnx, model.SerializeToString(), feeds, [port.name for port in outputs])
     wires = {wire.port: wire for wire in emitted.outputs}
-    most = differing = total = 0
+    total = StepCount()
     for name, array in expected.items():
         wire = wires[name]
         unit = wire.scale if wire.is_number else 1.0
         apart = np.abs(numbers_of(wire, results[wire.tensor]) - array.astype(np.float64)) / unit
-        apart = np.rint(apart)
-        most = max(most, int(apart.max(initial=0)))
-        differing, total = differing + int((apart > 0).sum()), total + apart.size
-    return f"whole model: {Steps(most, differing, total)} step(s)"
+        total = total.plus(StepCount.of(np.rint(apart)))
+    return f"whole model: {total}"
 
 
 def run_onnx(content: bytes, feeds: Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:
@@ -118,11 +102,6 @@ def run_onnx(content: bytes, feeds: Mapping[str, Array], names: Sequence[str]) -
 def _as_onnx(wire: Wire, values: Mapping[str, Array]) -> Array:
     dtype = np.uint8 if wire.offset else np.int8
     return numbers_of(wire, values[wire.tensor]).astype(dtype)
-
-
-def _steps(made: Array, expected: Array) -> Steps:
-    apart = np.abs(made.astype(np.int64) - expected.astype(np.int64))
-    return Steps(int(apart.max(initial=0)), int((apart > 0).sum()), apart.size)
 
 
 def _cut_at_conversions(model: onnx.ModelProto, rounded: Mapping[str, Wire]) -> tuple[onnx.ModelProto, list[str]]:

@@ -22,7 +22,7 @@ from tvm import ir, tirx
 from ...support.processor import ARM
 from ..compute.integers import define_functions
 from .bindings import keep_in_memory
-from .dot_products import DOT_PRODUCTS, OPTIONS, DotProduct, combine_products, dot_products_of
+from .dot_products import OPTIONS, WORD_PRODUCTS, WordProduct, combine_products, dot_products_of
 from .lanes import load_lanes
 from .messages import Part
 from .narrowing import join_bytes, keep_integers
@@ -115,13 +115,13 @@ def _register_pipelines() -> None:
     }  # fmt: skip
     for name, own in callbacks.items():
         tirx.register_tir_pipeline(name, factory_of(*own))
-        for kind, dot_products in DOT_PRODUCTS.items():
+        for kind, dot_products in WORD_PRODUCTS.items():
             combine = partial(_combine_then, dot_products, dict(own).get(tirx.SeqStmt))
             kept = [each for each in own if each[0] is not tirx.SeqStmt]
             tirx.register_tir_pipeline(f"{name}_{kind}", factory_of(*kept, (tirx.SeqStmt, combine)))
 
 
-def _combine_then(dot_products: Sequence[DotProduct], then: Callable[[Any], Any] | None, sequence: Any) -> Any:
+def _combine_then(dot_products: Sequence[WordProduct], then: Callable[[Any], Any] | None, sequence: Any) -> Any:
     """The statements with dot products, and with what the other callback for sequences makes of them."""
     combined = combine_products(sequence, dot_products)
     return combined if then is None or not isinstance(combined, tirx.SeqStmt) else then(combined)

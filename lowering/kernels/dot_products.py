@@ -19,7 +19,7 @@ import tvm
 import tvm_ffi
 from tvm import ir, tirx
 
-from ...costmodels.dot_products import BYTES, WIDE
+from ...costmodels.device import BYTES, WIDE
 from ...support.processor import ARM, X86
 
 Expression = Any
@@ -28,7 +28,7 @@ Combine = Callable[[Expression, Expression, Expression], Expression]
 
 
 @dataclass(frozen=True)
-class DotProduct:
+class WordProduct:
     """How a processor multiplies a word of elements of the type `data`, which is broadcast, by elements in lanes."""
 
     data: str
@@ -46,7 +46,7 @@ _PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "l
 
 
 def dot_products_of(target: tvm.target.Target) -> str:
-    """The name among DOT_PRODUCTS of those that a target has; empty if schedules do not ask it for any."""
+    """The name among WORD_PRODUCTS of those that a target has; empty if schedules do not ask it for any."""
     return _find_dot_products(str(target.attrs.get("mtriple", "")), str(target))
 
 
@@ -60,7 +60,7 @@ def _find_dot_products(triple: str, target: str) -> str:
     return "vnni" if {"avx512vnni", "avx512vl"} <= features or "avxvnni" in features else "pairs"
 
 
-def combine_products(sequence: Any, dot_products: Sequence[DotProduct]) -> Any:
+def combine_products(sequence: Any, dot_products: Sequence[WordProduct]) -> Any:
     """The statements with dot products in the place of as many stores each as a word has elements."""
     combined, pending = [], list(sequence.seq)
     while pending:
@@ -78,7 +78,7 @@ class _Combined:
     length: int
 
 
-def _combine_first(statements: Sequence[Any], dot_product: DotProduct) -> _Combined | None:
+def _combine_first(statements: Sequence[Any], dot_product: WordProduct) -> _Combined | None:
     """The dot product that the first of the statements are; None if they are others."""
     length = dot_product.length
     first = _Step.of(statements[0], dot_product)
@@ -99,7 +99,7 @@ class _Step:
     weights: Any
 
     @staticmethod
-    def of(statement: Any, dot_product: DotProduct) -> _Step | None:
+    def of(statement: Any, dot_product: WordProduct) -> _Step | None:
         """The step of a dot product that a statement is; None if it is another."""
         value = statement.value if isinstance(statement, tirx.BufferStore) else None
         if not isinstance(value, tirx.Add) or not isinstance(value.b, tirx.Mul):
@@ -127,7 +127,7 @@ class _Step:
     def _sources(self) -> tuple[Any, Any]:
         return self.data.source, self.weights.source
 
-    def combine(self, dot_product: DotProduct) -> Any:
+    def combine(self, dot_product: WordProduct) -> Any:
         """The statement for this step and those that follow."""
         ramp, length = self.weights.indices[0], dot_product.length
         lanes, one = int(ramp.lanes), tirx.const(1, str(ramp.base.ty.dtype))
@@ -192,13 +192,13 @@ def _reinterpret(dtype: str, value: Expression) -> Expression:
 
 
 _SIGNED = frozenset({"int8"})
-_WORDS = DotProduct(
+_WORDS = WordProduct(
     "uint8", _SIGNED, _by_words("uint8", lambda lanes: f"llvm.x86.avx512.vpdpbusd.{32 * lanes}")
 )
 """Of vpdpbusd, the forms of 256 bits and less need no AVX-512."""
-_WIDENED = DotProduct(WIDE, BYTES, _by_pairs)
-_SIGNED_WORDS = DotProduct("int8", _SIGNED, _by_words("int8", lambda lanes: "llvm.aarch64.neon.sdot"))
-DOT_PRODUCTS: Mapping[str, Sequence[DotProduct]] = {
+_WIDENED = WordProduct(WIDE, BYTES, _by_pairs)
+_SIGNED_WORDS = WordProduct("int8", _SIGNED, _by_words("int8", lambda lanes: "llvm.aarch64.neon.sdot"))
+WORD_PRODUCTS: Mapping[str, Sequence[WordProduct]] = {
     "vnni": (_WORDS, _WIDENED), "pairs": (_WIDENED,), "dotprod": (_SIGNED_WORDS,),
 }  # fmt: skip
 """Those of processors, by a name for each kind of them."""

@@ -28,16 +28,20 @@ def find_anchor(draft: Draft, is_anchor: Callable[[BlockInfo], bool]) -> tuple[B
         return None
     inline_around(draft, reductions[0], is_anchor)
     anchor = draft.inspect(reductions[0].block)
-    if not is_anchor(anchor):
+    return find_epilogue(draft, anchor) if is_anchor(anchor) else None
+
+
+def find_epilogue(draft: Draft, reduction: BlockInfo) -> tuple[BlockInfo, BlockInfo] | None:
+    """The reduction as it is now, and the only block after it, which reads it at its own iterators: if need be a copy
+    that is made. None if several blocks read the reduction then, or one of the two has booleans."""
+    after = draft.consumers(reduction)
+    if len(after) != 1 or draft.is_output(reduction) or not reads_directly(after[0], reduction):
+        draft.schedule.cache_write(reduction.block, 0, "global")
+        reduction = draft.inspect(reduction.block)
+        after = draft.consumers(reduction)
+    if len(after) != 1 or reduction.has_booleans() or after[0].has_booleans():
         return None
-    after = draft.consumers(anchor)
-    if len(after) != 1 or draft.is_output(anchor) or not reads_directly(after[0], anchor):
-        draft.schedule.cache_write(anchor.block, 0, "global")
-        anchor = draft.inspect(anchor.block)
-        after = draft.consumers(anchor)
-    if len(after) != 1 or anchor.has_booleans() or after[0].has_booleans():
-        return None
-    return anchor, after[0]
+    return reduction, after[0]
 
 
 def inline_around(draft: Draft, anchor: BlockInfo, is_anchor: Callable[[BlockInfo], bool]) -> None:

@@ -15,8 +15,7 @@ from typing import Any
 
 from tvm import tirx
 
-from ....costmodels.device import Device
-from ....costmodels.dot_products import WIDE
+from ....costmodels.device import WIDE, Device
 from ..base.blocks import BlockInfo, BufferAccess
 from ..base.draft import Draft
 from ..base.extents import is_symbolic

@@ -15,7 +15,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from ....costmodels.dot_products import WIDE
+from ....costmodels.device import WIDE
 from ..base.blocks import BlockInfo, is_selection
 from ..base.draft import STAYS, Draft
 from ..base.preparation import find_anchor

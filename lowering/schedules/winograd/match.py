@@ -14,7 +14,7 @@ from ..base.blocks import BlockInfo, BufferAccess, parameter_index
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
 from ..base.nodes import Expression, Variable
-from ..base.preparation import inline_around, reads_directly
+from ..base.preparation import find_epilogue, inline_around
 from ..base.tiled import PaddedMap
 from ..base.winograd_filters import TAPS
 from ..tiling.padding import find_padding
@@ -119,14 +119,11 @@ def find_pooled_convolution(draft: Draft) -> FilteredConvolution | None:
     anchor, pool = (draft.inspect(block.block) for block in reductions)
     if not anchor.is_product_sum() or [block.name for block in draft.consumers(anchor)] != [pool.name]:
         return None
-    after = draft.consumers(pool)
-    if len(after) != 1 or draft.is_output(pool) or not reads_directly(after[0], pool):
-        draft.schedule.cache_write(pool.block, 0, "global")
-        anchor, pool = (draft.inspect(block.block) for block in reductions)
-        after = draft.consumers(pool)
-    if len(after) != 1 or any(block.has_booleans() for block in (anchor, pool, after[0])):
+    pair = find_epilogue(draft, pool)
+    if pair is None or anchor.has_booleans():
         return None
-    return find_convolution(draft, anchor, after[0], pool)
+    pool, epilogue = pair
+    return find_convolution(draft, draft.inspect(anchor.block), epilogue, pool)
 
 
 def _find_pooling(draft: Draft, anchor: BlockInfo, pool: BlockInfo, axes: PlaneAxes) -> Pooling | None:
