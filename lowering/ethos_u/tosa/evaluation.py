@@ -17,8 +17,6 @@ Array = np.ndarray[Any, Any]
 Attributes = Mapping[str, Any]
 _EXACT_SUMS = 1 << 24
 """Below this, sums of integers are exact in float32."""
-_STEPS_BITS = 7
-"""Bits by which a TABLE of 16 bits interpolates between its entries."""
 
 
 def evaluate_graph(graph: Graph, inputs: Mapping[str, Array], *, keeps_all: bool = False) -> dict[str, Array]:
@@ -96,29 +94,6 @@ def _depthwise(inputs: list[Array], attributes: Attributes) -> Array:
     return result.reshape(*windows.shape[:3], channels * multiplier) + bias
 
 
-def _transposed_convolution(inputs: list[Array], attributes: Attributes) -> Array:
-    x, weights, bias, zero, weight_zero = inputs
-    x, w = x.astype(np.int32) - _zero(zero), weights.astype(np.int32) - _zero(weight_zero)
-    (batch, rows, columns, depth), (outputs, height, width, _) = x.shape, w.shape
-    down, right = attributes["stride"]
-    products = _product(x.reshape(-1, depth), w.reshape(-1, depth).T)
-    products = products.reshape(batch, rows, columns, outputs, height, width)
-    whole = np.zeros((batch, (rows - 1) * down + height, (columns - 1) * right + width, outputs), np.int64)
-    for row in range(height):
-        for column in range(width):
-            down_to, right_to = row + (rows - 1) * down + 1, column + (columns - 1) * right + 1
-            whole[:, row:down_to:down, column:right_to:right] += products[..., row, column]
-    return _padded(whole, tuple(max(0, p) for p in attributes["out_pad"]), 0)[
-        :, *(slice(max(0, -a), n - max(0, -b) or None) for a, b, n in _cuts(attributes["out_pad"], whole.shape))
-    ] + bias  # fmt: skip
-
-
-def _cuts(pad: tuple[int, ...], shape: tuple[int, ...]) -> list[tuple[int, int, int]]:
-    top, bottom, left, right = pad
-    height, width = (shape[1] + max(0, top) + max(0, bottom), shape[2] + max(0, left) + max(0, right))
-    return [(top, bottom, height), (left, right, width)]
-
-
 def _matmul(inputs: list[Array], attributes: Attributes) -> Array:
     a, b, a_zero, b_zero = inputs
     return _product(a.astype(np.int32) - _zero(a_zero), b.astype(np.int32) - _zero(b_zero))
@@ -155,40 +130,8 @@ def _rescale(inputs: list[Array], attributes: Attributes) -> Array:
 
 def _table(inputs: list[Array], attributes: Attributes) -> Array:
     x, table = inputs
-    if x.dtype == np.int8:
-        result: Array = table[x.astype(np.int32) + 128]
-        return result
-    value, entries = x.astype(np.int32), table.astype(np.int32)
-    index, fraction = (value >> _STEPS_BITS) + 256, value & ((1 << _STEPS_BITS) - 1)
-    base = entries[index]
-    between: Array = (base << _STEPS_BITS) + (entries[index + 1] - base) * fraction
-    return between
-
-
-def _resize(inputs: list[Array], attributes: Attributes) -> Array:
-    x, scale, offset, border = inputs
-    (n_y, d_y, n_x, d_x), (o_y, o_x), (b_y, b_x) = (each.tolist() for each in (scale, offset, border))
-    rows = _positions(x.shape[1], n_y, d_y, o_y, b_y)
-    columns = _positions(x.shape[2], n_x, d_x, o_x, b_x)
-    if attributes["mode"] == "NEAREST":
-        row, column = (np.where(2 * part >= n, after, at) for (at, after, part), n in ((rows, n_y), (columns, n_x)))
-        nearest: Array = x[:, row][:, :, column]
-        return nearest
-    (top, bottom, down), (left, right, across) = rows, columns
-    wide = x.astype(np.int64)
-    down, across = down[:, None, None], across[:, None]
-    upper = wide[:, top][:, :, left] * (n_x - across) + wide[:, top][:, :, right] * across
-    lower = wide[:, bottom][:, :, left] * (n_x - across) + wide[:, bottom][:, :, right] * across
-    blended: Array = upper * (n_y - down) + lower * down
-    return blended
-
-
-def _positions(size: int, numerator: int, denominator: int, offset: int, border: int) -> tuple[Array, Array, Array]:
-    """For each position of the result the two positions that it lies between, and how far behind the first."""
-    count = ((size - 1) * numerator - offset + border) // denominator + 1
-    places = np.arange(count) * denominator + offset
-    whole = places // numerator
-    return np.clip(whole, 0, size - 1), np.clip(whole + 1, 0, size - 1), places - whole * numerator
+    result: Array = table[x.astype(np.int32) + 128]
+    return result
 
 
 def _multiply(inputs: list[Array], attributes: Attributes) -> Array:
@@ -207,21 +150,6 @@ def _pad(inputs: list[Array], attributes: Attributes) -> Array:
     return np.pad(x, pads.reshape(-1, 2).tolist(), constant_values=_zero(value))
 
 
-def _reduce(function: Callable[..., Array]) -> Callable[[list[Array], Attributes], Array]:
-    return lambda inputs, attributes: function(inputs[0], axis=attributes["axis"], keepdims=True)
-
-
-def _shift_right(inputs: list[Array], attributes: Attributes) -> Array:
-    value, by = inputs[0].astype(np.int64), inputs[1].astype(np.int64)
-    rounding = ((value >> np.maximum(by - 1, 0)) & 1) * (by > 0) if attributes["round"] else 0
-    return (value >> by) + rounding
-
-
-def _leading_zeros(inputs: list[Array], attributes: Attributes) -> Array:
-    value = inputs[0].astype(np.int64) & 0xFFFFFFFF
-    return 32 - np.where(value > 0, np.floor(np.log2(np.maximum(value, 1))).astype(np.int64) + 1, 0)
-
-
 def _wide(function: Callable[[Array, Array], Array]) -> Callable[[list[Array], Attributes], Array]:
     return lambda inputs, attributes: function(inputs[0].astype(np.int64), inputs[1].astype(np.int64))
 
@@ -229,32 +157,18 @@ def _wide(function: Callable[[Array, Array], Array]) -> Callable[[list[Array], A
 _OPERATORS: Mapping[str, Callable[[list[Array], Attributes], Any]] = {
     "CONV2D": _convolution,
     "DEPTHWISE_CONV2D": _depthwise,
-    "TRANSPOSE_CONV2D": _transposed_convolution,
     "MATMUL": _matmul,
     "MAX_POOL2D": _max_pool,
     "AVG_POOL2D": _average_pool,
     "RESCALE": _rescale,
     "CLAMP": lambda inputs, attributes: np.clip(inputs[0], attributes["min_val"], attributes["max_val"]),
     "TABLE": _table,
-    "RESIZE": _resize,
     "ADD": _wide(np.add),
     "SUB": _wide(np.subtract),
     "MUL": _multiply,
-    "MAXIMUM": _wide(np.maximum),
-    "MINIMUM": _wide(np.minimum),
-    "CLZ": _leading_zeros,
-    "LOGICAL_LEFT_SHIFT": _wide(np.left_shift),
-    "ARITHMETIC_RIGHT_SHIFT": _shift_right,
-    "REDUCE_MAX": _reduce(np.max),
-    "REDUCE_MIN": _reduce(np.min),
-    "REDUCE_SUM": lambda inputs, attributes: inputs[0].astype(np.int64).sum(attributes["axis"], keepdims=True),
-    "ARGMAX": lambda inputs, attributes: inputs[0].argmax(attributes["axis"]),
     "CONCAT": lambda inputs, attributes: np.concatenate(inputs, attributes["axis"]),
     "PAD": _pad,
     "SLICE": _slice,
     "RESHAPE": lambda inputs, attributes: inputs[0].reshape(inputs[1]),
     "TRANSPOSE": lambda inputs, attributes: inputs[0].transpose(attributes["perms"]),
-    "REVERSE": lambda inputs, attributes: np.flip(inputs[0], attributes["axis"]),
-    "TILE": lambda inputs, attributes: np.tile(inputs[0], inputs[1]),
-    "IDENTITY": lambda inputs, attributes: inputs[0],
 }

@@ -30,28 +30,17 @@ _OPERATORS = (
 )  # fmt: skip
 """The operators in the order of the schema's enumeration, which is also the order of the tables of their attributes."""
 _TYPES = {"bool": 1, "int8": 3, "int16": 4, "int32": 5, "int48": 6}
-_WORDS = {
-    **_TYPES, "SINGLE_ROUND": 1, "INEXACT_ROUND": 2, "DOUBLE_ROUND": 3, "PROPAGATE": 1, "NEAREST": 1, "BILINEAR": 2,
-}  # fmt: skip
+_WORDS = {**_TYPES, "SINGLE_ROUND": 1, "INEXACT_ROUND": 2, "DOUBLE_ROUND": 3, "PROPAGATE": 1}
 """The numbers of what attributes name."""
 _CONVOLUTION = ("pad ints", "stride ints", "dilation ints", "local_bound bool", "acc_type word")
 _ATTRIBUTES: dict[str, tuple[str, ...]] = {
-    "ARGMAX": ("axis int", "nan_mode word"),
     "AVG_POOL2D": ("kernel ints", "stride ints", "pad ints", "acc_type word"),
     "MAX_POOL2D": ("kernel ints", "stride ints", "pad ints", "nan_mode word"),
     "CONV2D": _CONVOLUTION,
     "DEPTHWISE_CONV2D": _CONVOLUTION,
-    "TRANSPOSE_CONV2D": ("out_pad ints", "stride ints", "local_bound bool", "acc_type word"),
     "CLAMP": ("min_val bytes", "max_val bytes", "nan_mode word"),
-    "MAXIMUM": ("nan_mode word",),
-    "MINIMUM": ("nan_mode word",),
-    "REDUCE_MAX": ("axis int", "nan_mode word"),
-    "REDUCE_MIN": ("axis int", "nan_mode word"),
-    "REDUCE_SUM": ("axis int",),
     "CONCAT": ("axis int",),
-    "ARITHMETIC_RIGHT_SHIFT": ("round bool",),
     "TRANSPOSE": ("perms ints",),
-    "RESIZE": ("mode word",),
     "RESCALE": (
         "scale32 bool", "rounding_mode word", "per_channel bool", "input_unsigned bool", "output_unsigned bool",
     ),
