@@ -102,6 +102,8 @@ def _print_partition(partition: Partitioned) -> None:
         ("data movement as index maps", f"{figures['index_maps']:.0f} operators, {moved}"),
         ("predicted when compiled", units.seconds(partition.seconds)),
     ]
+    if partition.profiled is not None:
+        rows.append(("profiled for the plan", str(partition.profiled)))
     rows.append(("certificate", str(partition.proof or "z3 gave no answer within a second; --certify insists")))
     render.table(f"partition: {partition.partition.method}", ("", ""), rows, left=1)
     if partition.costs is not None:
@@ -192,4 +194,5 @@ def _partition_as_dict(partition: Partitioned) -> dict[str, Any]:
         **partition.figures(),
         "costs": asdict(partition.costs) if partition.costs else None,
         "certificate": asdict(proof) if proof else None,
+        "profiled": asdict(partition.profiled) if partition.profiled else None,
     }

@@ -9,8 +9,8 @@ from math import inf
 from typing import Literal
 
 OptimizeStage = Literal[
-    "read", "infer", "rules", "encode", "saturate", "check", "extract", "decode", "measure", "partition", "confirm",
-    "certify", "summarize", "verify", "write",
+    "read", "infer", "rules", "encode", "saturate", "check", "extract", "decode", "measure", "profile", "partition",
+    "confirm", "certify", "summarize", "verify", "write",
 ]  # fmt: skip
 """The stages of `optimize`, in the order in which they begin; joint partitions extract in turns with their own."""
 CompileStage = Literal["schedule", "compile", "write", "kernels", "verify", "measure", "tune", "combine", "confirm"]

@@ -294,6 +294,10 @@ class Options(AttemptOptions, FuseOpsOptions):
     partition: PartitionMethod = option(
         "none", "partition the result into fused sub-graphs; joint: choose graph and sub-graphs together"
     )
+    profile_pairs: Positive | None = option(
+        None, "seconds to measure the sub-graphs that `partition` dnnfusion compares (its yellow pairs) and that the "
+        "profile database does not have, on this machine; with `cost` profile alone", metavar="SECONDS",
+    )  # fmt: skip
     as_functions: bool = option(False, "write each sub-graph as a local function")
     certify: bool = option(
         False, "fail unless z3 proves within a minute that the sub-graphs are acyclic (by default it gets a second)"
@@ -315,6 +319,8 @@ class Options(AttemptOptions, FuseOpsOptions):
             if self.partition == "none" and getattr(self, name):
                 raise OptionError(name, "is about sub-graphs, and partition is none")
         self.check_method(self.partition)
+        if self.profile_pairs is not None and (self.partition, self.cost) != ("dnnfusion", "profile"):
+            raise OptionError("profile_pairs", "is for partition dnnfusion with cost profile; ask for both")
         if self.partition == "joint" and self.cost == "flops":
             raise OptionError("partition", "joint minimises time; it cannot be used with cost flops")
         if self.opset is not None and self.opset > (newest := defs.onnx_opset_version()):

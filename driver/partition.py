@@ -6,9 +6,11 @@ the cost model that was asked for, and then partitioned.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from statistics import median
 
 from ..costmodels.device import Device, load_device
@@ -27,6 +29,7 @@ from ..extract.partition.annotations.certificate import certificate_of
 from ..extract.partition.annotations.local_functions import inline_functions
 from ..extract.partition.annotations.proof import Proof, UndecidedError, certify
 from ..extract.partition.baselines.fuse_ops import FuseOpsLimits, fuse_ops
+from ..extract.partition.baselines.fusion_plan import compared_sets
 from ..extract.partition.canonical_key import subgraph_key
 from ..extract.partition.groups import Partition, PartitionError, unfused
 from ..extract.partition.operator_graph import operator_graph
@@ -37,7 +40,7 @@ from ..extract.partition.search.confirmation import (
     kernels_of_groups,
     within_groups,
 )
-from ..extract.partition.search.methods import partition_by
+from ..extract.partition.search.methods import cut_into_kernels, partition_by
 from ..extract.partition.templates.kernels import KernelModel
 from ..extract.partition.templates.operator_set import Members
 from ..extract.partition.templates.savings import (
@@ -47,8 +50,10 @@ from ..extract.partition.templates.savings import (
     saved_bytes,
 )
 from ..ir.graph import OperatorGraph
-from ..support.deadlines import seconds_left
+from ..lowering.base.weights import Weights
+from ..support.deadlines import is_over, seconds_left
 from ..support.options import part_of
+from ..support.processor import available_cores
 from .clock import Clock
 from .extract import Choice, copy_model, criteria_for, extract_model
 from .options import Options
@@ -57,10 +62,30 @@ from .usage import runtime_for
 
 CERTIFY_SECONDS = 60.0
 """Seconds that z3 has for a certificate that the user insists on."""
+_STANDS_FOR_ALL = 0.1
+"""The share of the estimated time of a graph's kernels that measured ones have before they scale the estimates of the
+others: the plan of YOLO-V4 compares two Resizes and two small convolutions, which say nothing of the others."""
 _LEAST_SECONDS = 0.1
 """The time limit of an extraction for which no time is left."""
 DEFAULT_CERTIFY_SECONDS = 1.0
 """Seconds that z3 has otherwise: 600 operators take a tenth of a second, and nobody asked for a longer wait."""
+
+
+@dataclass(frozen=True)
+class ProfiledPairs:
+    """The distinct kernels that DNNFusion's plan compares: how many the profile database had, how many were `measured`
+    now, and how many have no measurement yet, for they do not compile or the time was over."""
+
+    known: int
+    measured: int
+    missing: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.known} kernels known, {self.measured} measured in {self.seconds:.1f} s, {self.missing} without a "
+            "measurement"
+        )
 
 
 @dataclass(frozen=True)
@@ -69,7 +94,7 @@ class Partitioned:
 
     `before` is the operator graph of the original; `drawn` the groups of a method that forms them without asking
     whether a kernel can compute them; `proof` the answer of z3 on the certificate, if it came in time; `complete` says
-    whether the search ended before the time limit did.
+    whether the search ended before the time limit did; `profiled` what was measured for the plan of DNNFusion.
     """
 
     before: OperatorGraph = field(repr=False)
@@ -79,6 +104,7 @@ class Partitioned:
     costs: JointCosts | None = field(default=None, repr=False)
     proof: Proof | None = None
     complete: bool = True
+    profiled: ProfiledPairs | None = None
 
     @cached_property
     def kernels(self) -> tuple[Members, ...]:
@@ -129,7 +155,8 @@ def partition_model(
         chosen, result = _extract_and_cut_in_turns(saturated, before, models, options, clock, is_compiled)
     else:
         chosen, result = _extract_then_cut(saturated, before, models, method, options, clock)
-    limit = seconds_left(saturated.deadline)
+    profiling = result.profiled.seconds if result.profiled is not None else 0.0
+    limit = seconds_left(saturated.deadline + profiling)
     return chosen, _confirm_and_certify(result, chosen.model, limit, options, lowering, clock)
 
 
@@ -205,11 +232,71 @@ def _extract_then_cut(
 ) -> tuple[Choice, Partitioned]:
     choice = extract_model(saturated, criteria_for(options, saturated), options, clock)
     graph = models.graph_of_choice(choice, saturated)
-    model = models(graph)
+    limit = seconds_left(saturated.deadline)
+    model, profiled = models(graph), None
+    if options.profile_pairs is not None:
+        with clock.phase("profile"):
+            seconds = min(options.profile_pairs, seconds_left(clock.deadline))
+            model, profiled = _profile_pairs(graph, Weights(choice.model), models, seconds)
     with clock.phase("partition"):
         drawn = partition_by(method, graph, model, limits=part_of(FuseOpsLimits, options))
-        kernels = kernels_of_groups(drawn, model, seconds_left(saturated.deadline))
-    return choice, Partitioned(before, kernels, model, drawn)
+        kernels = kernels_of_groups(drawn, model, limit)
+    return choice, Partitioned(before, kernels, model, drawn, profiled=profiled)
+
+
+def _profile_pairs(
+    graph: OperatorGraph, weights: Weights, models: _KernelModels, seconds: float
+) -> tuple[KernelModel, ProfiledPairs]:
+    """Measure what DNNFusion's plan compares and the database lacks, and plan again, until all is measured or the
+    seconds are over (section 4.3.1 of the text). The model of kernels knows what was measured.
+
+    Raises UsageError if this machine cannot run code for the device.
+    """
+    from ..lowering.base.target import check_runs_here, target_of
+    from ..lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
+    from ..lowering.tuning.measurement_setup import measure_kernels, open_setup
+    from ..lowering.tuning.settings import Settings
+    from ..lowering.tuning.tasks import TaskTable
+
+    assert models.database is not None, "the cost is profile"
+    started = time.monotonic()
+    model, target = models(graph), target_of(models.device.name, threads=1)
+    check_runs_here(target)
+    plan = cut_into_kernels(partition_by("dnnfusion", graph, model), model)
+    table = TaskTable(ScheduleCheck(DistinctKernels.of(graph, plan.members, weights), target))
+    tried: set[str] = set()
+    measured: set[str] = set()
+    with open_setup(target, Settings(trials=1), available_cores()) as setup:
+        while wanted := {key: kernel for key, kernel in _unmeasured(graph, model).items() if key not in tried}:
+            if is_over(started + seconds):
+                break
+            found = tuple(measure_kernels(tuple(wanted.values()), table, setup, started + seconds))
+            models.database.add(*found)
+            tried.update(wanted)
+            measured.update(each.key for each in found)
+            models.calibration = None
+            model = models(graph)
+    compared = _compared_kernels(graph, model)
+    missing = len(_unmeasured(graph, model))
+    known = len(compared) - missing - len(measured & compared.keys())
+    return model, ProfiledPairs(known, len(measured), missing, time.monotonic() - started)
+
+
+def _unmeasured(graph: OperatorGraph, model: KernelModel) -> dict[str, Members]:
+    """The kernels that DNNFusion's plan compares and that were never measured."""
+    compared = _compared_kernels(graph, model)
+    return {k: kernel for k, kernel in compared.items() if model.measured is None or model.measured(kernel) is None}
+
+
+def _compared_kernels(graph: OperatorGraph, model: KernelModel) -> dict[str, Members]:
+    """The distinct kernels that DNNFusion's plan compares, by their keys."""
+    compared: dict[str, Members] = {}
+    for members in compared_sets(graph, model.device, model.launched):
+        for kernel in model.kernels(members) if model.launched(members) < inf else ():
+            key = None if model.is_view(kernel) else subgraph_key(graph, kernel)
+            if key is not None:
+                compared.setdefault(key, kernel)
+    return compared
 
 
 @dataclass
@@ -227,10 +314,10 @@ class _KernelModels:
 
     @staticmethod
     def of(options: Options, lowering: Lowering | None = None) -> _KernelModels:
-        """With the profile database only if the cost is "profile" and something was measured."""
+        """With the profile database only if the cost is "profile" and something was measured, or will be."""
         device = load_device(options.device)
         database = ProfileDatabase.open() if options.cost == "profile" else None
-        used = database is not None and bool(database.all(device=device.name))
+        used = database is not None and (options.profile_pairs is not None or bool(database.all(device=device.name)))
         return _KernelModels(device, database if used else None, options.intensive, lowering)
 
     def graph_of(self, model: Model, knowledge: Knowledge, sizes: Mapping[str, int]) -> OperatorGraph:
@@ -262,12 +349,15 @@ class _KernelModels:
         return seconds
 
     def _calibration(self, model: KernelModel) -> float:
-        """How many times as long as estimated the measured conventional kernels of the graph take."""
+        """How many times as long as estimated the measured conventional kernels of the graph take; 1 if they are too
+        few to stand for the others."""
         measured = self._measured_seconds(model.graph)
         kernels = {k for members in fuse_ops(model.graph).members for k in model.kernels(members)}
         times = [(measured(kernel), model.kernel(kernel)) for kernel in kernels]
-        ratios = [seconds / estimate for seconds, estimate in times if seconds is not None and estimate > 0.0]
-        return median(ratios) if ratios else 1.0
+        known = [(seconds, estimate) for seconds, estimate in times if seconds is not None and estimate > 0.0]
+        if sum(estimate for _, estimate in known) < _STANDS_FOR_ALL * sum(estimate for _, estimate in times):
+            return 1.0
+        return median(seconds / estimate for seconds, estimate in known) if known else 1.0
 
 
 def certificate_text(model: Model) -> str:

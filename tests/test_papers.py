@@ -54,7 +54,7 @@ ITEMS = {
 beside them. The walkthrough of FuseOps numbers nothing, so its items are its functions and pictures."""
 
 PROCESSORS = {
-    "measured": r"Zen \d|processor not recorded",
+    "measured": r"Zen \d|Xeon|processor not recorded",
     "counted": r"Cortex-A\d\d|Zen \d|device `x86-64-v\d`|any processor",
     "simulated": "stcp920",
     "predicted": r"device `[\w-]+`",

@@ -14,6 +14,7 @@ from statistics import median
 from ...costmodels.measurement import Measurement, canonical_json
 from ...extract.partition.canonical_key import subgraph_key, subgraph_text
 from ...ir.types import TensorType
+from ...support.deadlines import is_over
 from ...support.scratch import scratch_folder
 from ...support.store import source_digest
 from ..base.decisions import Decisions, DecisionSite
@@ -32,6 +33,8 @@ from .tasks import Members, Task, TaskTable
 
 NOTICEABLE = 0.99
 """A schedule counts as faster if it takes at most this share of the analytic one's time."""
+_BATCH = 8
+"""Kernels that are built and measured between two looks at the clock: some four seconds on two cores."""
 _SCHEDULES = ("lowering/schedules", "lowering/compute", "costmodels/devices")
 """The packages that the code of given decisions depends on."""
 
@@ -217,6 +220,23 @@ def _packed_types(parameters: Sequence[TensorType], answer: Answer) -> Iterable[
             if repack.parameter == number:
                 shape = repack.packed_shape(shape)
         yield TensorType(type_.dtype, shape)
+
+
+def measure_kernels(
+    kernels: Sequence[Members], table: TaskTable, setup: MeasurementSetup, deadline: float
+) -> Iterator[Measurement]:
+    """As `kernel_latencies`, each with the schedule that it has without a search; those without a record are measured.
+
+    After the deadline (time.monotonic) none is measured. Kernels that nothing is compiled for, that fail, and that
+    were not reached have no latency.
+    """
+    for start in range(0, len(kernels), _BATCH):
+        if is_over(deadline):
+            return
+        batch = kernels[start : start + _BATCH]
+        tasks = {key: table.tasks[key] for kernel in batch if (key := table.key(kernel)) is not None}
+        setup.try_out([(task, {}) for task in tasks.values() if not setup.records(task)])
+        yield from kernel_latencies(batch, table, setup)
 
 
 def kernel_latencies(kernels: Iterable[Members], table: TaskTable, setup: MeasurementSetup) -> Iterator[Measurement]:

@@ -18,6 +18,7 @@ from eqfuse.costmodels.measurement import Measurement
 from eqfuse.costmodels.profile import ProfileDatabase
 from eqfuse.driver import partition
 from eqfuse.extract.partition.canonical_key import subgraph_key
+from eqfuse.support.options import OptionError
 
 ROOT = Path(__file__).parents[2]
 METHODS = ("joint", "ago", "dnnfusion", "fuseops")
@@ -134,6 +135,30 @@ def test_a_kernel_that_was_measured_slow_is_not_made_again(
     ProfileDatabase.open().add(*(Measurement(key, "host", 1.0, 0.0, 1, {"eqfuse": "test"}) for key in fused))
     assert fused.isdisjoint(fused_kernels(model, cost="profile"))
     assert fused_kernels(model) == fused
+
+
+def test_pairs_are_profiled_for_dnnfusions_plan_alone(model: Path) -> None:
+    with pytest.raises(OptionError, match="profile_pairs: is for partition dnnfusion with cost profile"):
+        optimize(model, partition="dnnfusion", profile_pairs=1.0)
+
+
+@pytest.mark.conformance
+def test_what_a_plan_compares_is_measured_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    yellow = tmp_path / "yellow.onnx"
+    text = """<ir_version: 10, opset_import: ["" : 21]> yellow (float[64, 64] x) => (float[64, 64] y) {
+        s = Softmax (x) r = Sqrt (s) y = Transpose <perm = [1, 0]> (r)
+    }"""
+    onnx.save(onnx.parser.parse_model(text), yellow)
+    options = ("--partition", "dnnfusion", "--cost", "profile", "--profile-pairs", "60")
+    first, second = (
+        optimized(yellow, tmp_path, *options, capsys=capsys)["partition"]["profiled"] for _ in range(2)
+    )
+    assert first["measured"] >= 2
+    assert (first["known"], first["missing"]) == (0, 0)
+    assert (second["known"], second["measured"], second["missing"]) == (first["measured"], 0, 0)
 
 
 def fused_kernels(model: Path, **options: Any) -> set[str]:

@@ -117,6 +117,19 @@ def fusion_plan(graph: OperatorGraph, device: Device, cost: Cost, *, predecessor
     return partition_of(graph, planner.groups.labels, "dnnfusion")
 
 
+def compared_sets(graph: OperatorGraph, device: Device, cost: Cost) -> tuple[tuple[int, ...], ...]:
+    """The sets of operators whose costs decide the yellow combinations that the plan meets: what the profiling database
+    is asked for (section 4.3.1). With other costs the plan may meet others."""
+    asked: dict[tuple[int, ...], None] = {}
+
+    def note(operators: tuple[int, ...]) -> float:
+        asked[operators] = None
+        return cost(operators)
+
+    fusion_plan(graph, device, note)
+    return tuple(asked)
+
+
 def seeds(graph: OperatorGraph, types: tuple[MappingType | None, ...]) -> list[int]:
     """The One-to-One operators, those with the smallest intermediate result first."""
     one_to_one = (index for index, type_ in enumerate(types) if type_ is MappingType.ONE_TO_ONE)

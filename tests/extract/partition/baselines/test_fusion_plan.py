@@ -17,6 +17,7 @@ from eqfuse.extract.partition.baselines.fusion_plan import (
     Combination,
     Cost,
     combine,
+    compared_sets,
     fusion_plan,
     seeds,
 )
@@ -86,6 +87,15 @@ def test_the_cost_decides_over_the_transpose_of_section_4_4(cost: Cost, count: i
     product = builder.op("MatMul", builder.input(4, 4), builder.constant(4, 4), shape=(4, 4))
     builder.op("Transpose", builder.op("Div", product, builder.constant()), shape=(4, 4), perm=(1, 0))
     assert fusion_plan(builder.graph(), DEVICE, cost).count == count
+
+
+def test_a_yellow_pair_is_compared_with_its_parts_and_nothing_else() -> None:
+    """Div and Transpose are green; the database is asked for the product with them, for them, and for the product."""
+    builder = Builder()
+    product = builder.op("MatMul", builder.input(4, 4), builder.constant(4, 4), shape=(4, 4))
+    builder.op("Transpose", builder.op("Div", product, builder.constant()), shape=(4, 4), perm=(1, 0))
+    assert compared_sets(builder.graph(), DEVICE, launches) == ((0, 1, 2), (1, 2), (0,))
+    assert compared_sets(figure_3(), DEVICE, never) == ()
 
 
 @pytest.mark.parametrize(
