@@ -17,7 +17,7 @@ from typing import NoReturn
 from ..support.errors import EqfuseError
 from ..support.processes.forked_process import allow_forks
 from .streams import models_in_pipes
-from .terminal import prepare_streams, write
+from .terminal import prepare_streams, write, write_error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -126,8 +126,7 @@ def _report_error(error: BaseException, arguments: argparse.Namespace) -> int:
         import traceback
 
         write(traceback.format_exc(), error=True, end="")
-    line = " ".join(message.split())
-    write(f"eqfuse: error: {line}", error=True)
+    line = write_error(message)
     if vars(arguments).get("json") and not isinstance(error, OSError):
         from .render import print_json
 

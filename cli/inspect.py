@@ -14,7 +14,7 @@ from ..support.errors import EqfuseError, VerificationError
 from . import render
 from .options import options_of
 from .progress import Progress
-from .terminal import write
+from .terminal import write, write_error
 
 if TYPE_CHECKING:
     from ..driver.inspect import OutputReport, Verification
@@ -109,10 +109,10 @@ def verify(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         _print_verification(f"{arguments.model} and {arguments.candidate}", verification)
     if verification.status in ("not verifiable", "unverified"):
-        arguments.json = False  # the result is printed: what follows is no other one
-        kind = VerificationError if verification.status == "unverified" else EqfuseError
-        raise kind(f"{arguments.candidate}: was not verified: {verification.reason}")
-    return VerificationError.exit_code if verification.status == "failed" else 0
+        write_error(f"{arguments.candidate}: was not verified: {verification.reason}")
+    if verification.status == "not verifiable":
+        return EqfuseError.exit_code
+    return VerificationError.exit_code if verification.status in ("failed", "unverified") else 0
 
 
 _COLUMNS = (

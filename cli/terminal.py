@@ -16,6 +16,13 @@ def write(text: object = "", *, error: bool = False, end: str = "\n") -> None:
     stream.write(printable(str(text)) + end)
 
 
+def write_error(message: object) -> str:
+    """Write one line that says what went wrong, whatever else was printed. Returns the message as it stands there."""
+    line = " ".join(str(message).split())
+    write(f"eqfuse: error: {line}", error=True)
+    return line
+
+
 def prepare_streams() -> bool:
     """Make the standard streams take every text. Returns whether there is a standard output.
 

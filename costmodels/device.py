@@ -8,7 +8,10 @@ from functools import cache, cached_property
 from hashlib import sha256
 from math import gcd
 from pathlib import Path
+from typing import ClassVar
 
+from ..ir.operation import Operation
+from ..ir.types import BYTES
 from .choices import DEFAULT_DEVICE
 from .device_file import (
     CACHE_LINE,
@@ -23,12 +26,15 @@ from .device_file import (
     read_device_file,
 )
 from .dsa_device import DsaDevice, load_dsa_device, single_cluster
+from .dsa_work import unit_seconds
 
 DIRECTORY = Path(__file__).parent / "devices"
 HOST = "host"
 """The name of this machine; its device has no file (see `host.py`)."""
 ACCELERATOR = "dsa-"
 """The beginning of the names of accelerators, which a simulator executes."""
+CALL_CYCLES = 300.0
+"""Cycles of a kernel beside its loops: the call takes 30; then its code, arguments and first lines are fetched."""
 
 
 def default_device(cost: str) -> str:
@@ -36,8 +42,6 @@ def default_device(cost: str) -> str:
     return HOST if cost == "profile" else DEFAULT_DEVICE
 
 
-BYTES = frozenset({"int8", "uint8"})
-"""Element types of 8 bits."""
 WIDE = "int16"
 """The element type that holds all bytes, with a sign and without one."""
 
@@ -70,7 +74,7 @@ class DotProduct:
 DOT_PRODUCTS: Mapping[str, DotProduct] = {
     "vpdpbusd": DotProduct(4, frozenset({"uint8"}), frozenset({"int8"}), 1 / 4),
     "sdot": DotProduct(4, frozenset({"int8"}), frozenset({"int8"}), 1 / 4),
-    "vpmaddwd": DotProduct(2, BYTES, BYTES, 0.75, widened=True),
+    "vpmaddwd": DotProduct(2, frozenset(BYTES), frozenset(BYTES), 0.75, widened=True),
 }
 """The instructions by the names of a device file. Sums of 64 to 256 bytes on a Xeon: 650 to 727 GOPS by vpdpbusd, where
 floats reach some 160."""
@@ -125,6 +129,9 @@ class Device:
     mattr: tuple[str, ...] = ()
     dot_product: str = ""
 
+    moves_by_loops: ClassVar[bool] = True
+    """Whether loops move elements, so that order and borders cost more than the bytes alone."""
+
     @cached_property
     def digest(self) -> str:
         """Twelve hexadecimal digits that stand for all figures but the number of cores, on which no cost depends."""
@@ -139,6 +146,15 @@ class Device:
     def peak_flops(self) -> float:
         """Float32 FLOP/s of one core: two per fused multiply-add."""
         return 2.0 * self.fma_ports * self.lanes * self.clock
+
+    @property
+    def call_seconds(self) -> float:
+        """Seconds of a kernel beside its loops."""
+        return CALL_CYCLES / self.clock
+
+    def unit_seconds(self, operation: Operation) -> float | None:
+        """Seconds of an operator's arithmetic on units that are built for it; None if a core's instructions do it."""
+        return None
 
     @property
     def integer_product(self) -> DotProduct | None:
@@ -167,6 +183,17 @@ class Accelerator(Device):
     """
 
     cluster: DsaDevice
+
+    moves_by_loops: ClassVar[bool] = False  # its transfers take the bytes in any order
+
+    @property
+    def call_seconds(self) -> float:
+        """Seconds until the first weights of a kernel arrive."""
+        return self.launch_overhead
+
+    def unit_seconds(self, operation: Operation) -> float:
+        """Seconds of the busiest units of the cluster."""
+        return unit_seconds(operation, self.cluster)
 
     @staticmethod
     def of(device: DsaDevice) -> Accelerator:

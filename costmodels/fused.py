@@ -14,7 +14,7 @@ from ..ir.operation import Operation
 from ..ir.operators import OPERATORS
 from .device import Device
 from .model import FOLDED_SECONDS, LEAVES
-from .scheduled import VIEW_SECONDS, border_seconds, call_seconds, copies_border, run_seconds, scheduled_seconds
+from .scheduled import VIEW_SECONDS, border_seconds, copies_border, run_seconds, scheduled_seconds
 from .traffic import UNMOVED, traffic
 
 _REDUCING = ("linear", "pooling", "normalization", "reduction", "recurrent")
@@ -60,7 +60,7 @@ class FusedCost:
             size = traffic(operation).total
             busy = max(scheduled_seconds(operation, self.device), size / self.device.bandwidth(size))
             busy += border_seconds(operation, self.device) if copies_border(operation) else 0.0
-            return busy + run_seconds(operation, self.device) + call_seconds(self.device)
+            return busy + run_seconds(operation, self.device) + self.device.call_seconds
         sizes = sorted(operand.bytes for operand in operation.operands)
         beside = sum(sizes[:-1])
         moved = beside / self.device.bandwidth(beside) if beside else 0.0

@@ -19,8 +19,7 @@ from ..ir.operators import CONVOLUTIONS, FILTERS, OPERATORS, PRODUCTS, REDUCTION
 from ..ir.operators.linear import depth, is_convolution
 from ..ir.operators.pooling import window_size
 from ..ir.types import TensorType
-from .device import Accelerator, Device
-from .dsa_work import unit_seconds
+from .device import Device
 from .flops import flops
 from .traffic import UNMOVED, traffic
 
@@ -61,8 +60,9 @@ def seconds(operation: Operation, device: Device) -> float:
 
 def compute_seconds(operation: Operation, device: Device) -> float:
     """Time of the arithmetic alone, as if the data were in registers; 0 for operators that only move data."""
-    if isinstance(device, Accelerator):
-        return unit_seconds(operation, device.cluster)
+    seconds = device.unit_seconds(operation)
+    if seconds is not None:
+        return seconds
     kernel = _kernel(operation)
     return 0.0 if operation.op in UNMOVED or kernel.unit == "run" else _compute(operation, kernel, device)
 
@@ -70,7 +70,7 @@ def compute_seconds(operation: Operation, device: Device) -> float:
 def copy_seconds(operation: Operation, device: Device) -> float:
     """Time of a data movement beyond its bytes, in proportion to its contiguous runs; 0 for other operators."""
     kernel = _kernel(operation)
-    if isinstance(device, Accelerator) or operation.op in UNMOVED or kernel.unit != "run":
+    if not device.moves_by_loops or operation.op in UNMOVED or kernel.unit != "run":
         return 0.0
     return _RUNS[operation.op](operation) * kernel.value / device.clock
 

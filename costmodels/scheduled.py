@@ -14,13 +14,10 @@ from ..ir.operators import POOLS, PRODUCTS, RECURRENT
 from ..ir.operators.linear import depth, is_convolution
 from ..ir.operators.pooling import window_size
 from ..ir.operators.quantization import INTEGER_PRODUCTS
-from .device import Accelerator, Device
-from .dsa_work import unit_seconds
+from .device import Device
 from .register_tiles import LATENCY, least_tile_cycles
 from .roofline import compute_seconds, copy_seconds, is_depthwise
 
-CALL_CYCLES = 300.0
-"""Cycles of a kernel beside its loops: the call takes 30; then its code, arguments and first lines are fetched."""
 VIEW_SECONDS = 1e-9
 """Seconds of a view, which nothing runs: of two graphs that cost the same, the one with fewer of them is taken."""
 _RECURRENT_PRODUCTS = 0.8
@@ -73,17 +70,11 @@ def moving_seconds(size: int, device: Device) -> float:
     return seconds + max(0, size - held) / device.dram_bandwidth
 
 
-def call_seconds(device: Device) -> float:
-    """Seconds of a kernel beside its loops; on an accelerator its first weights arrive."""
-    if isinstance(device, Accelerator):
-        return device.launch_overhead
-    return CALL_CYCLES / device.clock
-
-
 def scheduled_seconds(operation: Operation, device: Device) -> float:
     """Time of the arithmetic alone in a compiled kernel, without the border of a window (`border_seconds`)."""
-    if isinstance(device, Accelerator):
-        return unit_seconds(operation, device.cluster)
+    seconds = device.unit_seconds(operation)
+    if seconds is not None:
+        return seconds
     if operation.op in RECURRENT:
         return _recurrent_seconds(operation, device)
     cycles = None
@@ -126,10 +117,7 @@ def _reduced_row_cycles(operation: Operation, device: Device) -> float | None:
 
 
 def run_seconds(operation: Operation, device: Device) -> float:
-    """Time of a data movement in a compiled kernel beyond its bytes; none on an accelerator, whose transfers take the
-    bytes in any order."""
-    if isinstance(device, Accelerator):
-        return 0.0
+    """Time of a data movement in a compiled kernel beyond its bytes."""
     return _RUN_SHARE * copy_seconds(operation, device)
 
 
@@ -222,7 +210,7 @@ def border_seconds(operation: Operation, device: Device) -> float:
     """Time to surround the operand of a window over single channels with a border, if the kernel copies it."""
     maps, pads = operation.operand(0).dimensions, operation.integers("pads")
     axes = len(maps) - 2
-    if axes < 1 or not any(pads) or isinstance(device, Accelerator):
+    if axes < 1 or not any(pads) or not device.moves_by_loops:
         return 0.0
     places = maps[0] * prod(side + sum(pads[axis::axes]) for axis, side in enumerate(maps[2:]))
     return _COPY_CYCLES * places * ceil(maps[1] / device.lanes) / device.clock

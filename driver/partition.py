@@ -16,7 +16,6 @@ from statistics import median
 from ..costmodels.device import Device, load_device
 from ..costmodels.model import CostModel, RooflineCost
 from ..costmodels.profile import ProfileDatabase
-from ..costmodels.scheduled import call_seconds
 from ..engine.choices import PartitionMethod
 from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
@@ -344,7 +343,7 @@ class _KernelModels:
         def seconds(members: Members) -> float | None:
             key = subgraph_key(graph, members)
             best = self.database.best(key, self.device.name) if self.database is not None and key is not None else None
-            return None if best is None else max(0.0, best.latency - call_seconds(self.device))
+            return None if best is None else max(0.0, best.latency - self.device.call_seconds)
 
         return seconds
 

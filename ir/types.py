@@ -14,6 +14,8 @@ _BITS = {
     "int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64,
     "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64, "complex64": 64, "complex128": 128,
 }  # fmt: skip
+BYTES = ("int8", "uint8")
+"""The element types of which there are products of integers."""
 
 
 @dataclass(frozen=True)

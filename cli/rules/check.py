@@ -12,7 +12,7 @@ from ...support import units
 from ...support.errors import RuleError
 from .. import render
 from ..progress import Progress
-from ..terminal import write
+from ..terminal import write, write_error
 
 _LISTED = 60
 """With more rules than this the table of verdicts is shown with --verbose only."""
@@ -40,8 +40,8 @@ def check_rules(arguments: argparse.Namespace) -> int:
         for each in checked.refused:
             write(each.refusal, error=True)
     if checked.refused:
-        arguments.json = False  # the result is printed: what follows is no other one
-        raise RuleError(f"{len(checked.refused)} of {len(checked.rules)} rules may not be used")
+        write_error(f"{len(checked.refused)} of {len(checked.rules)} rules may not be used")
+        return RuleError.exit_code
     return 0
 
 

@@ -17,8 +17,8 @@ import onnx
 import onnx_ir as ir
 from onnx import helper
 
-from ...ir.operators.quantization import BYTES, QUANTIZED
-from ...ir.types import TensorType
+from ...ir.operators.quantization import QUANTIZED
+from ...ir.types import BYTES, TensorType
 from ..onnx.nodes import attribute_of, constant_node, is_standard, stored_input
 
 _MICROSOFT = "com.microsoft"

@@ -19,8 +19,8 @@ from ...engine.egraph.loops import find_loops
 from ...engine.egraph.plan import Origins
 from ...ir.operation import VARIADIC, Operation
 from ...ir.operators import OPERATORS, RESHAPES
-from ...ir.operators.quantization import BYTES, CONVERSIONS
-from ...ir.types import TensorType
+from ...ir.operators.quantization import CONVERSIONS
+from ...ir.types import BYTES, TensorType
 from ...support.deadlines import seconds_left
 from .layouts import Row, layout_problem
 from .problem import Candidate, ExtractionError, Problem, Solution

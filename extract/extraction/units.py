@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ...costmodels.runtime import Quantised
 from ...engine.egraph.graph import EGraph, ENode
 from ...ir.operation import VARIADIC
-from ...ir.operators.quantization import BYTES
+from ...ir.types import BYTES
 from .layouts import Place, PlacedProblem, Row
 from .problem import Candidate, Problem
 

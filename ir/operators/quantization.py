@@ -12,6 +12,7 @@ import numpy as np
 
 from ..index_maps import ZERO, Axis, IndexMaps, OperandMap, OperatorCall, Shape, aligned_map
 from ..operation import Operation
+from ..types import BYTES
 from .arithmetic import Arithmetic, Array, Unsupported
 from .linear import convolution_maps, convolve, depth, matmul, matmul_maps
 from .numbers import full
@@ -22,8 +23,6 @@ CONVERSIONS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 """Operators that are no constants even if their operands are: small integer weights would become large float ones."""
 INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger"})
 """Products of integers, which have zero points behind their operands and sums of 32 bits."""
-BYTES = ("int8", "uint8")
-"""The types of the integers of which there are products."""
 QUANTIZED = (*BYTES, "int16", "uint16")
 """The types of the integers that QuantizeLinear makes here."""
 REAL = ("float32", "float16")

@@ -19,7 +19,8 @@ import tvm
 import tvm_ffi
 from tvm import ir, tirx
 
-from ...costmodels.device import BYTES, WIDE
+from ...costmodels.device import WIDE
+from ...ir.types import BYTES
 from ...support.processor import ARM, X86
 
 Expression = Any
@@ -196,7 +197,7 @@ _WORDS = WordProduct(
     "uint8", _SIGNED, _by_words("uint8", lambda lanes: f"llvm.x86.avx512.vpdpbusd.{32 * lanes}")
 )
 """Of vpdpbusd, the forms of 256 bits and less need no AVX-512."""
-_WIDENED = WordProduct(WIDE, BYTES, _by_pairs)
+_WIDENED = WordProduct(WIDE, frozenset(BYTES), _by_pairs)
 _SIGNED_WORDS = WordProduct("int8", _SIGNED, _by_words("int8", lambda lanes: "llvm.aarch64.neon.sdot"))
 WORD_PRODUCTS: Mapping[str, Sequence[WordProduct]] = {
     "vnni": (_WORDS, _WIDENED), "pairs": (_WIDENED,), "dotprod": (_SIGNED_WORDS,),

@@ -20,7 +20,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from ...costmodels.device import BYTES
+from ...ir.types import BYTES
 from ..compute.elementary import round_to_integer
 from ..schedules.base.blocks import walk
 from .dot_products import distance

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....costmodels.device import Accelerator
 from ....ir.operators import GLOBAL_POOLS, MATRIX_PRODUCTS, POOLS, PRODUCTS, RECURRENT, VIEWS
 from ....ir.operators.linear import is_convolution
 from .operator_set import OperatorSet
@@ -92,7 +91,7 @@ def _product_cost(operators: OperatorSet) -> float:
     """As of any kernel, with the time to write rows of a matrix product elsewhere, element by element."""
     graph, device = operators.graph, operators.device
     (anchor,) = operators.anchors
-    if isinstance(device, Accelerator) or graph.operators[anchor].op not in MATRIX_PRODUCTS:
+    if not device.moves_by_loops or graph.operators[anchor].op not in MATRIX_PRODUCTS:
         return operators.seconds
     columns = graph.operations[anchor].output.dimensions[-1:]
     cycles = 0.0

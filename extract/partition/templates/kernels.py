@@ -12,7 +12,7 @@ from functools import cached_property
 from math import inf
 
 from ....costmodels.device import Device
-from ....costmodels.scheduled import VIEW_SECONDS, call_seconds
+from ....costmodels.scheduled import VIEW_SECONDS
 from ....ir.graph import OperatorGraph
 from ....support.deadlines import is_over
 from ..contraction import Contraction
@@ -84,7 +84,7 @@ class KernelModel:
             return VIEW_SECONDS
         cut = without_border_views(self.within, members)
         views = VIEW_SECONDS * (len(cut.front) + len(cut.behind))
-        return views + (self.kernel(cut.core) + call_seconds(self.device) if cut.core else 0.0)
+        return views + (self.kernel(cut.core) + self.device.call_seconds if cut.core else 0.0)
 
     def shares(self, partition: Partition) -> tuple[float, ...]:
         """The share of each operator in the cost of a partition; they sum up to it.
