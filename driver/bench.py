@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..costmodels.device import Device
 from ..engine.onnx.model import read
+from ..ir.sizes import NO_SIZES
 from ..lowering.arm.counts import SINGLES, Counts, KernelCounts, ModelCounts, by_kernel, estimate_cycles, total
 from ..lowering.base.errors import BundleError
 from ..lowering.base.interface import read_samples
-from ..lowering.base.ports import NO_SIZES, Port, random_inputs
+from ..lowering.base.ports import Port, random_inputs
 from ..lowering.bundle.bundle import read_manifest, read_whole_bundle
 from ..lowering.bundle.cache import fingerprint
 from ..lowering.bundle.isolation import NO_LIMIT, call_isolated

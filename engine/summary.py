@@ -11,8 +11,9 @@ import onnx_ir as ir
 
 from ..costmodels.flops import flops
 from ..costmodels.model import CostModel
-from ..ir.operation import Operation, assume_sizes, dimension_size
+from ..ir.operation import Operation
 from ..ir.operators import VIEWS
+from ..ir.sizes import assume_sizes, dimension_size
 from ..ir.types import TensorType
 from .bodies.inference import infer_form
 from .egraph.canonical import canonical

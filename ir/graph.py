@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from .operation import Attributes, Extent, Operation, dimension_size, extent
-from .sizes import Size, dimension_as_size, number
+from .operation import Attributes, Extent, Operation, extent
+from .sizes import Size, dimension_as_size, dimension_size, number
 from .types import Dimension, TensorType
 
 

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from types import MappingProxyType
 
-from .sizes import Size, declared_sizes, parse_size, symbol
-from .types import Dimension, TensorType
-
-SYMBOL = 128
-"""The size that costs assume for an unknown dimension: that of a sentence or of a feature map's side. A batch counts 1
-(`assume_sizes`): so models are deployed, and so a flattened batch x length counts the same."""
-_IMAGE_RANK = 4
-"""The least rank of an input whose dynamic first dimension is a batch whatever its name."""
-_COLOURS = (1, 3, 4)
-"""Numbers of channels of an image that is stored channels last and may come without a batch."""
-_LENGTH = re.compile("seq|len|time|frame|token|height|width", re.IGNORECASE)
-"""Parts of names of dimensions that are no batch."""
+from .sizes import SYMBOL, dimension_size
+from .types import TensorType
 
 VARIADIC = frozenset({"Concat", "Max", "Min"})
 """Operators that ONNX writes with any number of operands: here they are chains, whose links have two."""
-
-NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 LIMIT = 2**62
 """The most elements one tensor counts, so that every cost stays a finite float."""
@@ -43,71 +29,6 @@ class Extent:
 
 
 ABSENT = Extent((), 0, 0)
-
-
-def dimension_size(dimension: Dimension, sizes: Mapping[str, int] = NO_SIZES) -> int:
-    """The number a dimension counts: itself, that of `sizes`, 1 for a symbolic batch ("N", "batch..."), else `SYMBOL`.
-
-    An expression of names counts its value for their numbers.
-    """
-    if isinstance(dimension, int):
-        return dimension if dimension >= 0 else SYMBOL
-    size = parse_size(dimension)
-    if dimension in sizes or size is None or size.number is not None:
-        return _symbol_size(dimension, sizes)
-    try:
-        return max(1, size.value(lambda name: _symbol_size(name, sizes)))
-    except ZeroDivisionError:
-        return SYMBOL
-
-
-def _symbol_size(name: str, sizes: Mapping[str, int]) -> int:
-    return sizes.get(name, 1 if name == "N" or name.lower() in ("batch", "batch_size", "bs") else SYMBOL)
-
-
-def assume_sizes(shapes: Iterable[Sequence[Dimension]], equal: Iterable[tuple[Size, Size]] = ()) -> dict[str, int]:
-    """The number that each symbolic dimension of the inputs counts: 1 for a batch, else `SYMBOL`.
-
-    A batch is a dimension with such a name; the first dimension of an image or of a tensor with still more axes, unless
-    it is another axis of one as well; and that of an input whose other axes are a whole sample, unless it is another
-    axis of any input. The `equal` sizes, each pair with the plainer one last, add the dimensions that no shape names
-    any more.
-    """
-    shapes = [*shapes]
-    images = [shape for shape in shapes if len(shape) >= _IMAGE_RANK]
-    samples = [shape for shape in shapes if _has_samples(shape)]
-    batches = _first_axes(images, images) | _first_axes(samples, shapes)
-    declared = declared_sizes(d for shape in shapes for d in shape if isinstance(d, str))
-    sizes: dict[str, int] = {}
-    for name in dict.fromkeys(d for shape in shapes for d in shape if isinstance(d, str)):
-        if declared[name].atom is not None:
-            sizes[name] = 1 if name in batches else dimension_size(name)
-        else:  # such as 32*k + 16
-            factor = sum(coefficient for factors, coefficient in declared[name].terms if factors)
-            for free in declared[name].names():
-                sizes.setdefault(free, max(1, (SYMBOL - declared[name].constant) // max(1, factor)))
-    for side, plainer in equal:
-        for name in (side.names() | plainer.names()) - sizes.keys():
-            is_known = side == symbol(name) and plainer.names() <= sizes.keys()
-            sizes[name] = plainer.value(sizes.__getitem__) if is_known else dimension_size(name)
-    return sizes
-
-
-def _first_axes(shapes: Iterable[Sequence[Dimension]], others: Iterable[Sequence[Dimension]]) -> set[Dimension]:
-    """The first dimensions of shapes that are no other axis of `others`."""
-    return {shape[0] for shape in shapes} - {dimension for shape in others for dimension in shape[1:]}
-
-
-def _has_samples(shape: Sequence[Dimension]) -> bool:
-    """Whether the first axis of an input may count samples, since the other axes have many elements.
-
-    It does not if it is called a length, if another axis is called a batch, or for the height of one image.
-    """
-    if len(shape) < 2 or not isinstance(shape[0], str) or _LENGTH.search(shape[0]):
-        return False
-    has_batch = any(isinstance(dimension, str) and dimension_size(dimension) == 1 for dimension in shape[1:])
-    is_one_image = len(shape) == 3 and isinstance(shape[1], str) and shape[2] in _COLOURS
-    return not has_batch and not is_one_image and prod(map(dimension_size, shape[1:])) >= SYMBOL
 
 
 @lru_cache(maxsize=1 << 16)

@@ -16,7 +16,7 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
-from eqfuse.ir.operation import NO_SIZES
+from eqfuse.ir.sizes import NO_SIZES
 from eqfuse.lowering.base.decisions import Trace
 from eqfuse.lowering.base.target import Target
 from eqfuse.lowering.base.weights import Weights

@@ -25,7 +25,7 @@ from ...extract.partition.annotations.local_functions import inline_functions
 from ...extract.partition.groups import unfused
 from ...extract.partition.operator_graph import operator_graph
 from ...ir.graph import OperatorGraph
-from ...ir.operation import NO_SIZES, assume_sizes
+from ...ir.sizes import NO_SIZES, assume_sizes
 from ...lowering.base.interface import inputs_of, read_samples, require_tensors
 from ...lowering.base.ports import Port
 from ...lowering.bundle import bundle, cache
@@ -146,12 +146,12 @@ class Compilation:
         if not self.free:
             return self
         sizes = self.fit_sizes({**assume_sizes(port.shape for port in self.ports), **self.options.sizes.typical})
-        shapes = {port.name: port.shape_for(sizes) for port in self.ports if not port.is_static}
+        ports = tuple(replace(port, shape=port.shape_for(sizes)) for port in self.ports)
+        shapes = {port.name: port.shape for port, before in zip(ports, self.ports, strict=True) if port != before}
         self.clock.tell("read", ", ".join(f"{name}: {list(shape)}" for name, shape in shapes.items()))
-        model = override_shapes(self.model, shapes)
         given = {**self.options.input_shapes, **shapes}
         options = replace(self.options, input_shapes=given, typical=(), range=())  # the shapes have them
-        return replace(self, model=model, ports=inputs_of(model), options=options)
+        return replace(self, model=override_shapes(self.model, shapes), ports=ports, options=options)
 
     def kernels_of(self, result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
         """The graph of a result, with sizes that it runs on, and its kernels: see the function of this name."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from ...ir.operation import assume_sizes
+from ...ir.sizes import assume_sizes
 from ...support.errors import UsageError
 from ..onnx.model import Model, elements
 from ..onnx.nodes import is_standard

@@ -37,7 +37,7 @@ from ...ir.types import Dimension, TensorType
 from ..onnx.model import Model
 from ..onnx.nodes import RANDOM_OPERATORS, attribute_of, constant_node, is_standard, stored_input
 from ..onnx.typing import type_proto
-from ..shapes.classical import is_classical
+from ..shapes.other_domains import is_classical
 from .quantised_functions import is_quantised, quantised_function
 
 _FREE = 32

@@ -17,11 +17,10 @@ from ...ir.types import Dimension, TensorType
 from ..onnx.nodes import BODY_DOMAIN, branches, is_flat_if, is_inferable, is_standard, serialize_for_inference
 from ..onnx.typing import NAMELESS, dtype_of, infer_outputs
 from .bounds import Bounds
-from .classical import classical_shapes, is_classical
 from .contents import compute_contents
-from .contributed import contributed_shapes, infer_by_runtime, is_of_another_domain
 from .dimensions import compute_shapes, has_rule
 from .floats import Ratio
+from .other_domains import classical_shapes, contributed_shapes, infer_by_runtime, is_classical, is_of_another_domain
 from .site import FOLLOWED, UNKNOWN, Contents, Equations, Shape, Site, Undecided, is_unknown
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]

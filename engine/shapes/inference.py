@@ -42,9 +42,8 @@ from ..onnx.nodes import (
 )
 from ..onnx.typing import NAMELESS, constant_type, dtype_of, infer_outputs, tensor_type, type_proto
 from .bounds import Bounds
-from .classical import classical_dtypes, is_classical
-from .contributed import infer_by_runtime, is_of_another_domain
 from .evaluation import Declared, SymbolicShapes, evaluate_shapes
+from .other_domains import classical_dtypes, infer_by_runtime, is_classical, is_of_another_domain
 
 SMALL = 4096
 """The most elements of a constant that is evaluated here; larger ones stay expressions until the graph is chosen."""

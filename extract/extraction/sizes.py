@@ -18,8 +18,8 @@ from ...engine.egraph.encode import Encoding
 from ...engine.egraph.graph import EGraph, ENode, NodePosition, WaitingNodes
 from ...engine.onnx.typing import infer_outputs, type_proto
 from ...engine.shapes.inference import Knowledge, infer_node_types
-from ...ir.operation import assume_sizes, dimension_size
 from ...ir.operators import OPERATORS
+from ...ir.sizes import assume_sizes, dimension_size
 from ...ir.types import Dimension, TensorType
 
 Types = tuple[TensorType | None, ...]

@@ -21,7 +21,7 @@ from hashlib import blake2b, sha256
 from typing import NamedTuple
 
 from ...ir.graph import Operator, OperatorGraph
-from ...ir.operation import dimension_size
+from ...ir.sizes import dimension_size
 from ...ir.types import Dimension, TensorType
 from ...support.directed_graphs import topological_order
 

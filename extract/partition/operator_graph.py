@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,10 +14,10 @@ from ...engine.onnx.nodes import has_body, is_standard, layer_nodes, outer_value
 from ...engine.onnx.typing import NAMELESS
 from ...engine.shapes.inference import Knowledge
 from ...ir.graph import Operator, OperatorGraph, Value
-from ...ir.operation import NO_SIZES, VARIADIC, assume_sizes
+from ...ir.operation import VARIADIC
 from ...ir.operators import OPERATORS
 from ...ir.operators.graph_relations import fit_sizes, raise_sizes
-from ...ir.sizes import ZERO
+from ...ir.sizes import NO_SIZES, ZERO, assume_sizes
 from ...ir.types import TensorType
 
 
@@ -41,8 +41,7 @@ def operator_graph(
         values.append(Value(name, _type_of(name, knowledge), producer, is_constant, is_output))
         return number[name]
 
-    described = [_describe_node(node, model, knowledge, for_kernels) for node in layer_nodes(model)]
-    for node, attributes, names, is_opaque in _list_read(described, results) if for_kernels else described:
+    for node, attributes, names, is_opaque in _describe_nodes(model, knowledge, for_kernels):
         for name in names:
             if name and name not in number:  # an input of the graph or a constant, as no operator made it
                 add_value(name, None, name not in variable, False)
@@ -76,17 +75,6 @@ def _type_of(name: str, knowledge: Knowledge) -> TensorType | None:
     return replace(type_, shape=tuple(texts))
 
 
-def _list_read(described: Sequence[_Described], outputs: Collection[str | None]) -> list[_Described]:
-    """The nodes that make one of these outputs, or a value that another of these nodes reads."""
-    read = set(outputs)
-    kept = []
-    for each in reversed(described):
-        if any(output.name in read for output in each.node.outputs if output.name):
-            read.update(each.reads)
-            kept.append(each)
-    return kept[::-1]
-
-
 class _Described(NamedTuple):
     """A node, its attributes, the names of the values that it and its bodies read, and whether it is opaque."""
 
@@ -94,6 +82,18 @@ class _Described(NamedTuple):
     attributes: dict[str, Any]
     reads: list[str | None]
     is_opaque: bool
+
+
+def _describe_nodes(model: Model, knowledge: Knowledge, for_kernels: bool) -> list[_Described]:
+    """The nodes that depend on inputs, in order; for kernels those alone that make an output, or a value that another
+    of these nodes reads."""
+    read = {output.name for output in model.graph.outputs}
+    described = []
+    for node in reversed([*layer_nodes(model)]):
+        if not for_kernels or any(output.name in read for output in node.outputs if output.name):
+            described.append(_describe_node(node, model, knowledge, for_kernels))
+            read.update(described[-1].reads)
+    return described[::-1]
 
 
 def _describe_node(node: ir.Node, model: Model, knowledge: Knowledge, for_kernels: bool) -> _Described:

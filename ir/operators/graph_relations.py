@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..graph import Operator, OperatorGraph
 from ..index_maps import Axis, Reduction, Sum, Unknown, broadcast_maps
-from ..operation import dimension_size
 from ..size_relations import MOST_ELEMENTS, Relation, RelationName
-from ..sizes import ONE, Size, dimension_as_size, elements, extremum, number, symbol
+from ..sizes import ONE, Size, dimension_as_size, dimension_size, elements, extremum, number, symbol
 from ..types import TensorType
 from . import CONVOLUTIONS, FILTERS, GLOBAL_POOLS, MATRIX_PRODUCTS, POOLS, RECURRENT, SCHEMAS, VIEWS
 from .graph_maps import index_maps_of

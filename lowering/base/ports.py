@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes  # noqa: F401  since then numpy knows bfloat16 and the types of 8 bits by name
 import numpy as np
 
-from ...ir.sizes import number, parse_size
-
-NO_SIZES: Mapping[str, int] = MappingProxyType({})
+from ...ir.sizes import NO_SIZES, number, parse_size
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from typing import Any
 
 from tvm import sym, te, tirx
 
-from ...ir.operation import dimension_size
-from ...ir.sizes import Atom, Size, dimension_as_size, exact_quotient
+from ...ir.sizes import Atom, Size, dimension_as_size, dimension_size, exact_quotient
 from ...ir.types import Dimension, TensorType
 from ..base.errors import LoweringError
 

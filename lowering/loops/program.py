@@ -23,8 +23,7 @@ import onnx
 from onnx import defs, helper, numpy_helper
 from onnx_ir import serde
 
-from ...engine.shapes.classical import DOMAIN as CLASSICAL
-from ...engine.shapes.classical import classical_dtypes
+from ...engine.shapes.other_domains import CLASSICAL, classical_dtypes
 from ..base.elements import ELEMENT_TYPES
 from ..base.errors import LoweringError
 from ..base.linking import Linker

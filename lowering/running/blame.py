@@ -15,7 +15,7 @@ import onnxruntime
 from ...engine.onnx.runtime_values import session_options
 from ...engine.verification.runs.compare import Tolerance, compare
 from ...ir.graph import OperatorGraph
-from ...ir.operation import dimension_size
+from ...ir.sizes import dimension_size
 from ...ir.types import Dimension, TensorType
 from ..base.errors import CrashError, LoweringError
 from ..base.interface import known_type

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.costmodels.traffic import Traffic, traffic
-from eqfuse.ir.operation import LIMIT, SYMBOL, Attributes, Operation, extent
+from eqfuse.ir.operation import LIMIT, Attributes, Operation, extent
+from eqfuse.ir.sizes import SYMBOL
 from eqfuse.ir.types import TensorType
 
 

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.ir.operation import assume_sizes, dimension_size
 from eqfuse.ir.sizes import (
     ONE,
     ZERO,
     Size,
     TooComplex,
+    assume_sizes,
     declared_sizes,
+    dimension_size,
     exact_quotient,
     extremum,
     floor_divide,

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from eqfuse.ir.operation import dimension_size
+from eqfuse.ir.sizes import dimension_size
 from eqfuse.ir.types import Dimension
 from eqfuse.lowering.base.interface import inputs_of, known_type
 from eqfuse.lowering.bundle.isolation import call_isolated
