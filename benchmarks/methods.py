@@ -50,8 +50,8 @@ from eqfuse.benchmarks.table5.figures import TABLE5
 from eqfuse.driver.choices import rule_topics
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.plan.kernel_facts import read_table

@@ -45,11 +45,11 @@ from eqfuse.driver.partition import Partitioned, compile_drawn, partition_model
 from eqfuse.driver.saturate import Saturated, saturate_model
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.egraph.worker import Worker
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.extract.joint import JointCosts
 from eqfuse.extract.partition.annotations.certificate import certificate_of
 from eqfuse.extract.partition.annotations.proof import certify
 from eqfuse.extract.partition.groups import unfused
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.extract.partition.search.methods import partition_by
 from eqfuse.extract.partition.templates.kernels import KernelModel
 from eqfuse.extract.partition.templates.savings import intermediate_bytes

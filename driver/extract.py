@@ -10,6 +10,7 @@ from ..engine.egraph.folding import OutOfRangeError
 from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
 from ..engine.onnx.nodes import has_body
+from ..engine.operator_graph import operator_graph
 from ..extract.extraction.quantised import have_wide_pairs
 from ..extract.extraction.select import Criteria
 from ..support.deadlines import OutOfTime, is_over
@@ -77,8 +78,7 @@ def criteria_for(options: Options, saturated: Saturated) -> Criteria:
     """The costs that extraction minimises; measurements are calibrated to the model."""
     model = cost_model_for(options)
     if options.cost == "profile":
-        from ..extract.partition.operator_graph import operator_graph  # with SQLite, which takes time to import
-        from ..extract.partition.profile_cost import ProfileCost
+        from ..extract.partition.profile_cost import ProfileCost  # with SQLite, which takes time to import
 
         assert isinstance(model, ProfileCost)
         model = model.calibrate(operator_graph(saturated.model, saturated.knowledge))

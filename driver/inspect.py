@@ -13,6 +13,7 @@ from ..costmodels.device import load_device
 from ..engine.bodies.inference import infer_form
 from ..engine.onnx.model import Model, read
 from ..engine.onnx.provenance import METHOD_KEY
+from ..engine.operator_graph import operator_graph
 from ..engine.preparation.overrides import override_shapes, state_dimensions
 from ..engine.shapes.inference import infer
 from ..engine.summary import GraphSummary, summarize
@@ -20,7 +21,6 @@ from ..extract.partition.annotations.annotate import read_partition
 from ..extract.partition.annotations.certificate import Certificate, CertificateError, certificate_of, check
 from ..extract.partition.annotations.local_functions import inline_functions
 from ..extract.partition.groups import Partition, PartitionError, unfused
-from ..extract.partition.operator_graph import operator_graph
 from ..extract.partition.templates.kernels import KernelModel
 from ..extract.partition.templates.savings import intermediate_bytes, removed_values
 from ..ir.graph import OperatorGraph

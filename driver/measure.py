@@ -22,11 +22,11 @@ from ..engine.choices import CostName
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model, write
 from ..engine.onnx.nodes import layer_nodes
+from ..engine.operator_graph import operator_graph
 from ..engine.preparation.overrides import override_shapes
 from ..engine.shapes.inference import infer
 from ..engine.verification.runs.source import model_file
 from ..extract.partition.canonical_key import subgraph_key, subgraph_text
-from ..extract.partition.operator_graph import operator_graph
 from ..ir.graph import OperatorGraph
 from ..lowering.running.onnx_runtime import OperatorSeconds, RuntimeContest
 from ..lowering.running.turns import Estimate

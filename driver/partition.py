@@ -19,6 +19,7 @@ from ..costmodels.profile import ProfileDatabase
 from ..engine.choices import PartitionMethod
 from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
+from ..engine.operator_graph import operator_graph
 from ..engine.shapes.inference import Knowledge, infer
 from ..engine.summary import knowledge_of_result
 from ..extract.extraction.select import Criteria
@@ -31,7 +32,6 @@ from ..extract.partition.baselines.fuse_ops import FuseOpsLimits, fuse_ops
 from ..extract.partition.baselines.fusion_plan import compared_sets
 from ..extract.partition.canonical_key import subgraph_key
 from ..extract.partition.groups import Partition, PartitionError, unfused
-from ..extract.partition.operator_graph import operator_graph
 from ..extract.partition.search.confirmation import (
     Lowering,
     confirm_kernels,

@@ -13,8 +13,8 @@ import tvm
 
 from eqfuse.costmodels.flops import flops
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.sizes import NO_SIZES
 from eqfuse.lowering.base.decisions import Trace

@@ -15,6 +15,7 @@ from ...engine.egraph.graph import Saturation, Selection
 from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import is_flattened
 from ...engine.onnx.provenance import METHOD_KEY
+from ...engine.operator_graph import operator_graph
 from ...engine.preparation.batches import BATCH, find_batches, free_batch
 from ...engine.preparation.overrides import keep_outputs, override_shapes, state_dimensions
 from ...engine.preparation.schema_functions import expand_operators, list_expandable
@@ -23,7 +24,6 @@ from ...engine.summary import knowledge_of_result, summarize
 from ...extract.partition.annotations.annotate import read_partition
 from ...extract.partition.annotations.local_functions import inline_functions
 from ...extract.partition.groups import unfused
-from ...extract.partition.operator_graph import operator_graph
 from ...ir.graph import OperatorGraph
 from ...ir.sizes import NO_SIZES, assume_sizes
 from ...lowering.base.interface import inputs_of, read_samples, require_tensors

@@ -10,8 +10,8 @@ from typing import Any
 import onnx_ir as ir
 
 from ...costmodels.ethos_device import EthosDevice
+from ...engine.operator_graph import operator_graph
 from ...engine.summary import knowledge_of_result
-from ...extract.partition.operator_graph import operator_graph
 from ...lowering.base.errors import LoweringError
 from ...lowering.base.interface import outputs_of, require_fixed
 from ...lowering.base.target import ethos_device_of

@@ -16,9 +16,9 @@ from typing import Any
 
 from ...costmodels.device import Device, load_device
 from ...costmodels.fused import ANCHORS
+from ...engine.operator_graph import operator_graph
 from ...extract.partition.baselines.mapping_types import MappingType, mapping_types
 from ...extract.partition.groups import Partition, unfused
-from ...extract.partition.operator_graph import operator_graph
 from ...extract.partition.templates.kernels import KernelModel
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import Operator, OperatorGraph

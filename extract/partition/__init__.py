@@ -1,7 +1,6 @@
 """Partition: from a graph of operators to fused, acyclic sub-graphs: ``OperatorGraph -> Partition``.
 
-- operator_graph.py: the operators and values of a model; groups.py: their partition into groups, numbered in an
-  order in which each reads only earlier ones;
+- groups.py: the partition of operators into groups, numbered in an order in which each reads only earlier ones;
 - templates/: the cost and savings of a sub-graph, by the loops that its operators share (operator_loops.py, loops.py);
 - search/: methods.py is the entry; windows.py, convex.py, cover.py: exact improvement, window by window;
 - baselines/: DNNFusion's fusion plan, TVM's FuseOps and AGO's clustering;

@@ -24,8 +24,8 @@ from ...engine.bodies.inference import infer_flat
 from ...engine.bodies.nest import nest
 from ...engine.onnx.model import Model, read
 from ...engine.onnx.typing import NAMELESS, dtype_of
+from ...engine.operator_graph import operator_graph
 from ...engine.shapes.inference import infer
-from ...extract.partition.operator_graph import operator_graph
 from ...extract.partition.search.methods import search_partition
 from ...extract.partition.templates.kernels import KernelModel
 from ...extract.partition.templates.operator_set import Members

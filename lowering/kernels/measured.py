@@ -18,8 +18,8 @@ from onnx import helper, numpy_helper
 
 from ...engine.onnx.model import read
 from ...engine.onnx.typing import dtype_of, tensor_type
+from ...engine.operator_graph import operator_graph
 from ...engine.shapes.inference import infer
-from ...extract.partition.operator_graph import operator_graph
 from ...ir.graph import OperatorGraph, Value
 from ...ir.operators import OPERATORS, RESHAPES
 from ...ir.sizes import ONE, Size, TooComplex, dimension_as_size, extremum, number, parse_size

@@ -12,8 +12,8 @@ import pytest
 
 from eqfuse.benchmarks.accelerators.graphturbo import TABLE1, TABLE2, TABLE3, TABLE4
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.operators.linear import depth
 from eqfuse.lowering.base.interface import inputs_of
 from eqfuse.lowering.base.ports import random_inputs

@@ -13,8 +13,8 @@ import pytest
 from eqfuse.benchmarks.networks import AGO, NETWORKS
 from eqfuse.benchmarks.networks.folded import FoldedNetwork
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.operators.linear import depth
 from eqfuse.lowering.base.interface import inputs_of
 from eqfuse.lowering.base.ports import random_inputs

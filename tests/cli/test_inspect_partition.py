@@ -9,12 +9,12 @@ import onnx
 import pytest
 
 from eqfuse.engine.onnx.model import read, write
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.annotations.annotate import annotate
 from eqfuse.extract.partition.annotations.certificate import certificate_of
 from eqfuse.extract.partition.annotations.local_functions import as_functions
 from eqfuse.extract.partition.groups import Partition, partition_of
-from eqfuse.extract.partition.operator_graph import operator_graph
 
 from .command_line import CommandLine
 

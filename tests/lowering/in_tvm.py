@@ -16,8 +16,8 @@ from onnx.reference import ReferenceEvaluator
 
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.typing import tensor_type
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.types import TensorType
 from eqfuse.lowering.kernels.build import build

@@ -11,8 +11,8 @@ import onnx
 from onnx import TensorProto, helper
 
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 
 from ..engine.models import model as build

@@ -17,8 +17,8 @@ import eqfuse
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.runtime_values import session_options
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.arm.emulate import run_example
 from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.base.toolchain import Tool, missing

@@ -14,8 +14,8 @@ from onnx import helper, numpy_helper
 
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.typing import tensor_type
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.dsa.network.boxes import Box, hull, shape_of, whole
 from eqfuse.lowering.dsa.network.graph import Network

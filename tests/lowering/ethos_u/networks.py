@@ -15,8 +15,8 @@ from eqfuse.driver.clock import Clock
 from eqfuse.driver.compiler.compilation import Compilation
 from eqfuse.driver.options import Options
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.base.interface import outputs_of
 from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.ethos_u.emission.constants import ConstantReader

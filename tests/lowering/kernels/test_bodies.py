@@ -11,9 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from eqfuse.engine.bodies.resolve import resolve_bodies
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.groups import unfused
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels

@@ -11,8 +11,8 @@ import tvm
 from onnx import helper, numpy_helper
 
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.types import TensorType
 from eqfuse.lowering.base.weights import Weights

@@ -8,8 +8,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.base.errors import LoweringError
 from eqfuse.lowering.base.interface import require_tensors
 from eqfuse.lowering.base.weights import Weights

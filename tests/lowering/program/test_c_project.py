@@ -11,8 +11,8 @@ from onnx import helper
 
 import eqfuse
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.base.errors import BundleError
 from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.base.toolchain import Tool, missing

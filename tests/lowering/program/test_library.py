@@ -10,8 +10,8 @@ import pytest
 from onnx import helper
 
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.base.errors import LoweringError
 from eqfuse.lowering.base.target import target_of

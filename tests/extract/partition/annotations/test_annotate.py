@@ -9,10 +9,10 @@ import pytest
 
 from eqfuse.engine.onnx.model import Model, read, write
 from eqfuse.engine.onnx.provenance import GROUP_KEY, METHOD_KEY, forget_partition
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.annotations.annotate import annotate, read_partition
 from eqfuse.extract.partition.groups import Partition, PartitionError, partition_of
-from eqfuse.extract.partition.operator_graph import operator_graph
 
 DIAMOND = """
 <ir_version: 8, opset_import: ["" : 17]>

@@ -24,11 +24,11 @@ from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.onnx.model import Model, read, write
 from eqfuse.engine.onnx.nodes import layer_nodes
 from eqfuse.engine.onnx.provenance import GROUP_KEY
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.annotations.annotate import read_partition
 from eqfuse.extract.partition.annotations.local_functions import DIGEST_KEY, DOMAIN, as_functions, inline_functions
 from eqfuse.extract.partition.groups import Partition, PartitionError, partition_of
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.extract.partition.search.methods import partition_by
 from eqfuse.extract.partition.templates.kernels import KernelModel
 from eqfuse.support.errors import ModelError

@@ -16,6 +16,7 @@ from tvm.relax.frontend.onnx import from_onnx
 from eqfuse.benchmarks.measuring import tvm_groups
 from eqfuse.benchmarks.measuring.tvm_groups import Groups
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.baselines.fuse_ops import (
     FuseOpsLimits,
@@ -23,7 +24,6 @@ from eqfuse.extract.partition.baselines.fuse_ops import (
     fuse_ops,
     pattern_kind,
 )
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 
 from .. import blocks, tvm_modules

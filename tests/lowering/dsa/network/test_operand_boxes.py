@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.dsa.network.boxes import whole
 from eqfuse.lowering.dsa.network.graph import Network
 

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 import onnx_ir as ir
 
-from ...engine.egraph.canonical import canonical
-from ...engine.onnx.model import Model
-from ...engine.onnx.nodes import has_body, is_standard, layer_nodes, outer_values
-from ...engine.onnx.typing import NAMELESS
-from ...engine.shapes.inference import Knowledge
-from ...ir.graph import Operator, OperatorGraph, Value
-from ...ir.operation import VARIADIC
-from ...ir.operators import OPERATORS
-from ...ir.operators.graph_relations import fit_sizes, raise_sizes
-from ...ir.sizes import NO_SIZES, ZERO, assume_sizes
-from ...ir.types import TensorType
+from ..ir.graph import Operator, OperatorGraph, Value
+from ..ir.operation import VARIADIC
+from ..ir.operators import OPERATORS
+from ..ir.operators.graph_relations import fit_sizes, raise_sizes
+from ..ir.sizes import NO_SIZES, ZERO, assume_sizes
+from ..ir.types import TensorType
+from .egraph.canonical import canonical
+from .onnx.model import Model
+from .onnx.nodes import has_body, is_standard, layer_nodes, outer_values
+from .onnx.typing import NAMELESS
+from .shapes.inference import Knowledge
 
 
 def operator_graph(

@@ -9,10 +9,10 @@ import numpy as np
 from onnx import NodeProto, helper
 
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.extract.partition.operator_graph import operator_graph
 
-from ...engine.models import model, value
+from .models import model, value
 
 
 def typical(nodes: Sequence[NodeProto], shape: Sequence[Any], **stored: Any) -> Mapping[str, int]:
