@@ -15,6 +15,8 @@ from .windows import convolution, global_pool, pool, transposed_convolution
 
 _INFINITE = 2**31 - 1
 """A bound of a slice of this size or more means the end of the axis; -_INFINITE or less, its begin."""
+_SHORT = 64
+"""A scale that is a fraction of numbers up to this gives products without rounding in float32: sizes have 18 bits."""
 _LARGEST = 2**36
 """The most elements of a tensor: no machine runs a model with larger ones."""
 
@@ -300,7 +302,7 @@ def _scale_axes(site: Site, shape: list[Size | None], axes: list[int], scales: l
     """Dimensions times scales; unknown if the runtime's arithmetic might round."""
     for axis, scale in zip(axes, scales, strict=True):
         numerator, denominator = float(scale).as_integer_ratio()
-        size, is_exact = shape[axis], denominator == 1 or (numerator == 1 and denominator <= 64)
+        size, is_exact = shape[axis], denominator == 1 or max(numerator, denominator) <= _SHORT
         is_known = is_exact and size is not None
         shape[axis] = floor_divide(require_size(size).scale(numerator), number(denominator)) if is_known else None
     return tuple(shape)

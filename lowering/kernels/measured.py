@@ -70,6 +70,12 @@ def is_open(value: Value) -> bool:
     return value.type is not None and shape is not None and None in map(dimension_as_size, shape)
 
 
+def is_measured(value: Value) -> bool:
+    """Whether a size of the value is found out by what computes it."""
+    shape = value.type.shape if value.type is not None else None
+    return any(isinstance(extent, str) and extent.startswith(PREFIX) for extent in shape or ())
+
+
 def _named(number: int, value: Value) -> Value:
     assert value.type is not None
     assert value.type.shape is not None

@@ -34,6 +34,7 @@ from ..schedules.base.rewriting import with_body
 from .branches import Choice, find_choice
 from .channels_last import channels_last, channels_last_values, last_axis
 from .fallback import Fallback, LoopCall, fallback, is_constant, without_kernel
+from .measured import is_measured
 from .messages import Answer, Part
 from .steps import InPlace, Kernel, Step, View, steps
 
@@ -234,6 +235,9 @@ class DistinctKernels:
         return bool(runtime) and all(member in (runtime or {}) for member in step.members)
 
     def _function_or_reason(self, step: Kernel) -> KernelFunction | str:
+        results = (result for member in step.members for result in self.graph.operators[member].outputs)
+        if any(is_measured(self.graph.values[result]) for result in results):
+            return "a size of its result is not known before the run"
         reasons = (lowerable(self.graph.operators[member], self.graph) for member in step.members)
         return next((reason for reason in reasons if reason is not None), None) or self.lower(step)
 

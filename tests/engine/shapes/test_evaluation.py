@@ -93,7 +93,7 @@ def add_map(draw: st.DrawFn, g: Graph) -> None:
         axis = draw(st.integers(0, 3))
         g.maps.append(g.add(kind, x, x, axis=axis))
     elif kind == "Resize":
-        scales = [1.0, 1.0, draw(st.sampled_from((2.0, 0.5, 1.0, 3.0))), draw(st.sampled_from((0.25, 2.0)))]
+        scales = [1.0, 1.0, draw(st.sampled_from((2.0, 0.5, 1.0, 3.0, 2.5))), draw(st.sampled_from((0.25, 2.0, 0.75)))]
         g.maps.append(g.add(kind, x, "", g.constant(*scales), mode="nearest"))
     elif kind == "Transpose":
         g.maps.append(g.add(kind, x, perm=draw(st.permutations(range(4)))))

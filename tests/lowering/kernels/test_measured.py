@@ -99,6 +99,18 @@ def test_free_sizes_as_onnx_runtime(free_context: Context, seed: int, height: in
         np.testing.assert_allclose(results[name], wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("scale", [1.3, 2.5])
+def test_results_whose_size_rounds_to_a_number(scale: float, tmp_path: Path) -> None:
+    """A product with 1.3 is rounded before its fraction is dropped, which no polynomial says; one with 2.5 is exact."""
+    node, scales = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear"), np.float32([1, 1, scale])
+    proto = small_model([node], {"x": [1, "C", "H"]}, {"y": [1, "C", "J"]}, scales=np.asarray(scales))
+    context = _compiled(proto, tmp_path)
+    for size in (1, 7, 10, 23):
+        x = np.random.default_rng(size).standard_normal((1, 2, size)).astype(np.float32)
+        (wanted,) = expected(proto, {"x": x}).values()
+        np.testing.assert_allclose(context.run({"x": x})["y"], wanted, rtol=1e-5, atol=1e-5, strict=True)
+
+
 def _bounds(nodes: Sequence[onnx.NodeProto], rank: int, **stored: Array) -> str:
     """The bounds of the sizes of `y` for an `x` of H rows and W columns."""
     value = helper.make_tensor_value_info
