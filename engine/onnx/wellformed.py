@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx
 import onnx_ir as ir
@@ -70,7 +70,7 @@ def check_well_formed(model: onnx.ModelProto, label: str) -> None:
     _Check(label, "").graph(model.graph)
     for function in model.functions:
         check = _Check(label, f"function {function.name!r}: ", in_function=True)
-        check.nodes(function.node)
+        check.within(function.input, function.node).nodes(function.node)
         for attribute in function.attribute_proto:
             check.attribute(attribute, "", f"default of attribute {attribute.name!r}")
     _check_text(model, label, "")
@@ -94,11 +94,13 @@ def _check_text(message: Message, label: str, place: str) -> None:
 
 @dataclass(frozen=True)
 class _Check:
-    """Checks of one graph or function; `scope` is the path of the nodes and attributes around it."""
+    """Checks of one graph or function; `scope` is the path of the nodes and attributes around it, `made` are the names
+    of the values that its nodes may read, those of the graphs around it among them."""
 
     label: str
     scope: str
     in_function: bool = False
+    made: frozenset[str] = frozenset()
 
     def fail(self, where: str, what: str) -> None:
         raise ModelError(f"{self.label}: {self.scope}{where}: {what}; mend the model or export it again")
@@ -115,6 +117,9 @@ class _Check:
                 self.names([value.name, *(d.dim_param for d in value.type.tensor_type.shape.dim)], where)
                 self.type(value.type, where)
         inputs = {value.name: value for value in graph.input}
+        untyped = [v.name for v in graph.input if v.type.HasField("tensor_type") and not v.type.tensor_type.elem_type]
+        if untyped and not self.scope:  # the inputs of a body have the types of what its node gives them
+            self.fail(f"input {untyped[0]!r}", "has no element type")
         for output in graph.output:
             if output.name in inputs and _contradict(inputs[output.name].type, output.type):
                 self.fail(f"output {output.name!r}", "is an input that is declared with another type or shape")
@@ -125,7 +130,11 @@ class _Check:
             if _contradict(inputs[name].type, type_):
                 shape = "x".join(map(str, stored[name]))
                 self.fail(f"initializer {name!r}", f"has the shape {shape}, and the input of this name another one")
-        self.nodes(graph.node)
+        self.within([*inputs, *stored], graph.node).nodes(graph.node)
+
+    def within(self, given: Iterable[str], nodes: Iterable[onnx.NodeProto]) -> _Check:
+        """The checks of nodes that may read what is given, and each other's results."""
+        return replace(self, made=self.made.union(given, (name for node in nodes for name in node.output)))
 
     def names(self, names: Iterable[object], where: str) -> None:
         """Names must be UTF-8, otherwise protobuf gives bytes."""
@@ -139,6 +148,9 @@ class _Check:
             self.names((node.name, node.op_type, node.domain, *node.input, *node.output), title)
             if not any(node.output):
                 self.fail(title, "has no outputs")
+            lost = next((name for name in node.input if name and name not in self.made), None)
+            if lost is not None:
+                self.fail(title, f"reads {lost!r}, which nothing makes")
             seen = set()
             for attribute in node.attribute:
                 where = f"{title}: attribute {attribute.name!r}"
@@ -177,7 +189,7 @@ class _Check:
                 case onnx.SparseTensorProto():
                     self.sparse(item, where)
                 case onnx.GraphProto():
-                    _Check(self.label, f"{self.scope}{where}: ", self.in_function).graph(item)
+                    replace(self, scope=f"{self.scope}{where}: ").graph(item)
                 case onnx.TypeProto():
                     self.type(item, where)
 

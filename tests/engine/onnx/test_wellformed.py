@@ -78,6 +78,18 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 99),
         "input 'x': 99 is no element type",
     ),
+    "operand from nowhere": (
+        lambda m: m.graph.node[0].input.append("lost"),
+        "node of 'c' (Concat): reads 'lost', which nothing makes",
+    ),
+    "operand from nowhere in a branch": (
+        lambda m: branch(m).node[0].input.__setitem__(1, "lost"),
+        "then_branch': node 'add' (Add): reads 'lost', which nothing makes",
+    ),
+    "no element type of an input": (
+        lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 0),
+        "input 'x': has no element type",
+    ),
     "element type of a weight": (
         lambda m: setattr(m.graph.initializer[0], "data_type", 0),
         "initializer 'w': 0 is no element type",
