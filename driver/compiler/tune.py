@@ -17,23 +17,32 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from ...costmodels.profile import ProfileDatabase
+from ...ir.types import TensorType
+from ...lowering.base.errors import TuningError
 from ...lowering.base.ports import random_inputs
+from ...lowering.base.target import Target
 from ...lowering.base.weights import Weights
 from ...lowering.bundle import bundle
 from ...lowering.kernels.messages import Choices
 from ...lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
 from ...lowering.kernels.variants import KernelPartition, Members
-from ...lowering.plan.manifest import TuningSummary
+from ...lowering.plan.manifest import PLAN, TuningSummary
+from ...lowering.plan.plan import Plan
+from ...lowering.program.project import build_object
 from ...lowering.running.emulated_model import open_emulated
 from ...lowering.running.isolated_model import IsolatedModel, time_models
 from ...lowering.running.turns import ratios
 from ...lowering.tuning.cost_model import can_learn
+from ...lowering.tuning.runners.measuring import KernelObject
+from ...lowering.tuning.runners.rpc_runner import RpcRunner
 from ...lowering.tuning.settings import Settings
 from ...support.database import DatabaseError
 from ...support.directed_graphs import connected_components
@@ -49,6 +58,8 @@ if TYPE_CHECKING:
     from ...costmodels.measurement import Measurement
     from ...lowering.running.kernel_times import CallTime
     from ...lowering.tuning.tuner import Tuned
+
+
 
 CLEARLY = 0.99
 """Another partition of a region replaces the first one if it takes at most this share of its time."""
@@ -245,9 +256,7 @@ class _ScheduleSearch:
         if target.is_library:
             return _speed_up_here(untuned, candidate, target.threads)
         if settings.tracker is not None and settings.device_key is not None:
-            from ...lowering.tuning.runners.whole_model import speed_up
-
-            return speed_up(settings.tracker, settings.device_key, target, untuned, candidate)
+            return _speed_up_on_device(settings.tracker, settings.device_key, target, untuned, candidate)
         before, after = (_cycles(folder) for folder in (untuned, candidate))
         return before / after
 
@@ -269,3 +278,33 @@ def _cycles(folder: Path) -> float:
     with open_emulated(folder) as model:
         counted = model.count(random_inputs(model.inputs, 0))
         return estimate_cycles(counted.inference, model.target.device).cycles
+
+
+_SECONDS = 75.0
+"""Seconds for one model, a quarter of the time that both may take together: they have to get to the device, too."""
+
+
+def _speed_up_on_device(tracker: str, device_key: str, target: Target, before: Path, after: Path) -> float:
+    """How many times as fast the C project `after` is as `before`, on a device, in interleaved pairs.
+
+    Raises ToolError without the cross compiler, TuningError if there is no device, or it does not run them.
+    """
+    with (
+        scratch_folder("model") as scratch,
+        closing(RpcRunner(tracker, device_key, target.triple, target.threads, _SECONDS)) as runner,
+    ):
+        models = [_as_kernel(folder, target, Path(scratch), f"model_{i}") for i, folder in enumerate((before, after))]
+        (pairs,) = runner.compare(models[0], models[1:])
+    if not pairs:
+        raise TuningError(f"{tracker}: no device with the key {device_key!r} ran the whole model in time")
+    return median(old / new for old, new in pairs)
+
+
+def _as_kernel(folder: Path, target: Target, scratch: Path, symbol: str) -> KernelObject:
+    """A model as a function of its inputs and outputs."""
+    object_file = scratch / f"{symbol}.o"
+    build_object(folder, object_file, target.device, symbol, target.threads)
+    plan = Plan.from_json((folder / PLAN).read_text(encoding="utf-8"))
+    buffers = [plan.buffers[number] for number in (*plan.inputs, *plan.outputs)]
+    types = tuple(TensorType(b.dtype, tuple(e if isinstance(e, int) else str(e) for e in b.shape)) for b in buffers)
+    return KernelObject(symbol, object_file, types, len(plan.outputs))

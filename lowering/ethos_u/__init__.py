@@ -4,7 +4,7 @@
 - emission/: from quantised operators of ONNX to TOSA;
 - vela.py, search.py: Vela's program and estimate for a graph, and the settings that give the best ones;
 - reference.py, verification.py: Arm's reference model and ONNX Runtime as judges of the bits;
-- files.py, model.py: the bundle, and running what it holds.
+- model.py: running what a bundle holds.
 
-back_end.py is the door: other folders import nothing else.
+back_end.py is the door, and writes the files of a bundle: other folders import nothing else.
 """

@@ -10,9 +10,12 @@ result if numbers do not compare, so LLVM makes two for Arm, and four of a Clip.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
-from math import prod
+from graphlib import TopologicalSorter
+from math import ceil, prod
 from typing import Any
 
 import tvm
@@ -20,10 +23,11 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from ...support.processor import ARM
+from ..compute.elementary import dtype_of
 from ..compute.integers import define_functions
-from .bindings import keep_in_memory
+from ..compute.statements import sequence
+from ..schedules.base.blocks import is_selection, walk
 from .dot_products import OPTIONS, WORD_PRODUCTS, WordProduct, combine_products, dot_products_of
-from .lanes import load_lanes
 from .messages import Part
 from .narrowing import join_bytes, keep_integers
 
@@ -188,3 +192,200 @@ def _call_extreme(extreme: Any) -> Any:
 def _bytes(buffer: Any) -> int:
     element = tvm_ffi.dtype(str(buffer.dtype))
     return prod(int(extent) for extent in buffer.shape) * element.bits * element.lanes // 8
+
+
+# Factors of register tiles on Arm: four numbers of a row are loaded at once, and each is taken from its lane.
+#
+#     C0 += broadcast(A[k]) * B[k..]; ...; C0 += broadcast(A[k + 3]) * B[k + 3..]
+#  => V = A[k..k + 3]; C0 += broadcast(V[0]) * B[k..]; ...; C0 += broadcast(V[3]) * B[k + 3..]
+#
+# Arm multiplies by a lane of a register; x86 loads and broadcasts in one instruction. LLVM loads every number by
+# itself: 56 times in place of 14 in eight steps of a tile of 7 x 3 vectors.
+
+LANES = 4
+"""Numbers of a vector."""
+REGISTERS = 32
+"""Vector registers, which hold accumulators, vectors of factors, and the vectors that these multiply."""
+
+
+def load_lanes(sequence: Any) -> Any:
+    """The statements with consecutive numbers that they broadcast as lanes of vectors, if the registers hold these.
+
+    All numbers of a vector were loaded by statements of the sequence, so none is out of bounds.
+    """
+    stores = list(filter(_is_unconditional_store, sequence.seq))
+    lanes = _number_lanes(_list_factors(stores))
+    accumulators = len({_key(store.buffer, store.indices) for store in stores})
+    rows = ceil(len(lanes) * accumulators / len(stores)) if stores else 0  # each step stores every accumulator
+    if not rows or accumulators + rows + ceil(accumulators / rows) > REGISTERS:
+        return sequence
+
+    def take_lane(broadcast: Any) -> Any:
+        factor = _Factor.of(broadcast)
+        if factor is None or factor not in lanes:
+            return broadcast
+        load, lane = broadcast.value, lanes[factor]
+        (index,) = load.indices
+        ramp = tirx.Ramp(index - lane, tirx.const(1, str(index.ty.dtype)), LANES)
+        vector = tirx.BufferLoad(load.source, [ramp])
+        return tirx.Shuffle([vector], [tirx.const(lane, "int32")] * int(broadcast.lanes))  # of an element LLVM loads it
+
+    def change(each: Any) -> Any:
+        return tvm_ffi.structural_map(each, (tirx.Broadcast, take_lane)) if _is_unconditional_store(each) else each
+
+    return tirx.SeqStmt(list(map(change, sequence.seq)))
+
+
+def _is_unconditional_store(statement: Any) -> bool:
+    return isinstance(statement, tirx.BufferStore) and not any(map(is_selection, walk(statement.value)))
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """A number in memory: what its index is besides a constant, and the constant."""
+
+    row: tvm_ffi.StructuralKey
+    constant: int
+
+    @staticmethod
+    def of(broadcast: Any) -> _Factor | None:
+        """The factor of the number that is broadcast, if that is in memory and has 32 bits."""
+        load = broadcast.value
+        if not isinstance(load, ir.TensorLoad) or len(load.indices) != 1 or str(load.ty.dtype) != "float32":
+            return None
+        (index,) = load.indices
+        is_sum = isinstance(index, tirx.Add) and isinstance(index.b, tirx.IntImm)
+        base, constant = (index.a, int(index.b)) if is_sum else (index, 0)
+        return _Factor(_key(load.source, [base]), constant)
+
+
+def _key(source: Any, indices: Iterable[Any]) -> Any:
+    """Equal for equal elements."""
+    key: Any = tvm_ffi.StructuralKey  # whose second field it fills in itself, unlike its stub says
+    return key(tirx.BufferLoad(source, list(indices)))
+
+
+def _list_factors(stores: Iterable[Any]) -> Iterator[_Factor]:
+    for store in stores:
+        for part in walk(store.value):
+            factor = _Factor.of(part) if isinstance(part, tirx.Broadcast) else None
+            if factor is not None:
+                yield factor
+
+
+def _number_lanes(factors: Iterable[_Factor]) -> dict[_Factor, int]:
+    """The lanes of those that are consecutive, by fours; the others have none."""
+    rows: dict[tvm_ffi.StructuralKey, set[int]] = defaultdict(set)
+    for factor in factors:
+        rows[factor.row].add(factor.constant)
+    lanes: dict[_Factor, int] = {}
+    for row, constants in rows.items():
+        for first in sorted(constants):
+            four = [_Factor(row, first + lane) for lane in range(LANES)]
+            if all(factor.constant in constants and factor not in lanes for factor in four):
+                lanes |= {factor: lane for lane, factor in enumerate(four)}
+    return lanes
+
+
+# Bound values that are kept in memory if they are bound inside each other too often.
+#
+# TVM's code generator tells its simplifier the value of each variable that a `Let` binds, and the simplifier writes
+# this value wherever the variable is read: of n LeakyRelu inside each other, each of which reads its operand three
+# times, it writes the innermost one 3^n times. An element of memory is no variable. LLVM keeps it in a register.
+#
+#     Y = let t = (let s = X in f(s, s)) in g(t, t)    =>    let s = X; T = f(s, s); Y = g(T, T)
+
+MOST_READS = 500
+"""Reads of variables in a value whose variables are written out: it takes the simplifier a tenth of a second."""
+_IF_THEN_ELSE = ir.Op.get("prim.if_then_else")
+
+
+def keep_in_memory(body: Any) -> Any:
+    """The statement with those bound values in memory of which the simplifier would make more than MOST_READS."""
+    return tvm_ffi.structural_map(body, [(tirx.BufferStore, _keep_values)])
+
+
+def _keep_values(store: Any) -> Any:
+    conditionals = _Conditionals()
+    value = tvm_ffi.structural_map(store.value, [(ir.Call, conditionals.replace)])
+    flat = _Flat.of(value, conditionals)
+    if not flat.kept:
+        return store
+    return tirx.SeqStmt([*flat.statements, tirx.BufferStore(store.buffer, flat.value, store.indices)])
+
+
+class _Conditionals:
+    """Values of which one of two is computed, by the variables that stand for them: what either binds stays in it."""
+
+    def __init__(self) -> None:
+        self.sides: dict[Any, tuple[_Flat, _Flat]] = {}
+
+    def replace(self, call: Any) -> Any:
+        """A value that binds nothing, or whose sides are short, is left alone."""
+        if call.op != _IF_THEN_ELSE:
+            return call
+        condition, *values = call.args
+        first, second = (_Flat.of(value, self) for value in values)
+        if not first.kept and not second.kept:
+            return call
+        variable = tirx.Var("t", dtype_of(call))
+        self.sides[variable] = first, second
+        return tirx.Let(variable, tirx.if_then_else(condition, first.value, second.value), variable)
+
+
+class _Flat:
+    """A value that binds nothing, and the statements that come before it."""
+
+    def __init__(self, statements: list[Any], value: Any, kept: Mapping[Any, Any]) -> None:
+        self.statements, self.value, self.kept = statements, value, kept
+
+    @staticmethod
+    def of(value: Any, conditionals: _Conditionals) -> _Flat:
+        """`kept` are the buffers of the variables that are in memory."""
+        values: dict[Any, Any] = {}
+
+        def bind(let: Any) -> Any:
+            values[let.var] = let.value
+            return let.body
+
+        value = tvm_ffi.structural_map(value, [(tirx.Let, bind)])
+        used = {variable: _reads(each) for variable, each in values.items()}
+        for variable in values.keys() & conditionals.sides.keys():
+            for side in conditionals.sides[variable]:
+                for part in (*side.statements, side.value):
+                    used[variable].update(_reads(part))
+        order = TopologicalSorter({v: [r for r in reads if r in values] for v, reads in used.items()}).static_order()
+        statements: list[Any] = []
+        kept: dict[Any, Any] = {}
+        written: dict[Any, int] = {}
+
+        def load(part: Any) -> Any:
+            return tvm_ffi.structural_map(
+                part, [(tirx.Var, lambda v: tirx.BufferLoad(kept[v], [0]) if v in kept else v)]
+            )
+
+        for variable in order:
+            written[variable] = sum(times * written.get(read, 1) for read, times in used[variable].items())
+            if written[variable] <= MOST_READS and variable not in conditionals.sides:
+                statements.append(tirx.Bind(variable, load(values[variable])))
+                continue
+            written[variable] = 1
+            buffer = tirx.decl_buffer((1,), dtype_of(variable), str(variable.name), scope="local")
+            kept[variable] = buffer
+            statements.append(tirx.AllocBuffer(buffer))
+            if variable not in conditionals.sides:
+                statements.append(tirx.BufferStore(buffer, load(values[variable]), [0]))
+                continue
+            first, second = (
+                load(sequence([*side.statements, tirx.BufferStore(buffer, side.value, [0])]))
+                for side in conditionals.sides[variable]
+            )
+            statements.append(tirx.IfThenElse(load(values[variable].args[0]), first, second))
+        return _Flat(statements, load(value), kept)
+
+
+def _reads(part: Any) -> Counter[Any]:
+    """How often each variable is read."""
+    seen: list[Any] = []
+    tvm_ffi.structural_walk(part, [(tirx.Var, seen.append)])
+    return Counter(seen)

@@ -12,9 +12,8 @@ import onnx
 from onnx import defs, helper, numpy_helper
 
 from ..base.errors import LoweringError
-from .linear import LINEAR, pack_linear
+from .packing import ENSEMBLES, LINEAR, pack_linear, pack_trees
 from .source_files import loop_files, loop_text
-from .trees import ENSEMBLES, pack_trees
 
 AttrType = defs.OpSchema.AttrType
 _C_TYPES = {

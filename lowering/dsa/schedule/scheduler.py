@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from math import gcd
 
 from ....costmodels.dsa_device import DsaDevice
 from ....ir.graph import OperatorGraph
 from ...base.choices import OrderName, UpSampling
 from ...base.errors import DsaError
 from ..network.batches import with_batch
-from ..network.core_factors import Binding
+from ..network.boxes import shape_of
+from ..network.core_factors import Binding, core_count, plain_binding
 from ..network.graph import Network
-from ..network.subgraphs import Layer
+from ..network.operand_boxes import whole_axes
+from ..network.subgraphs import Layer, moved_axis
+from ..program.instructions import Level
 from .best_order import best_order, footprint_order
-from .binding import Bindings, infer_bindings
 from .grouping import Group, group, ungrouped
 from .instances import InstanceGraph, Part, instance_graph
 from .orders import Order, better_order, bfs_order, dfs_order
+from .pieces import probes
 
 _ORDERS: Mapping[OrderName, Callable[[InstanceGraph], Order]] = {
     "better": better_order,
@@ -86,3 +91,112 @@ def schedule(
         instance_order = tuple(range(len(graph_of_instances)))
     bindings = infer_bindings(graph_of_instances, instance_order, device.cores)
     return Schedule(device, graph_of_instances, instance_order, bindings)
+
+
+# Core binding and buffer scopes: Algorithm 4 of GraphTurbo (OSDI 2023, section 3.4).
+#
+# How the text is read if it leaves a choice:
+#
+# - An instance whose binding was inferred looks at its producers too, once its binding is final. As printed, only those
+#   bound plainly do, and no other mismatch would be seen.
+# - An inferred binding is kept if it uses as many cores as the plain one: to prefer the plain one for nothing would add
+#   a communication.
+# - A factor that does not divide the extent of a producer's part is lowered to one that does.
+# - Algorithm 4 does not look at two things: results of the network are in DDR, and tensors of a sub-graph that fits no
+#   faster level are at that level, whether it makes or reads them.
+
+@dataclass(frozen=True)
+class Bindings:
+    """Per part that instances make, the factors of its cores along its axes, and the level at which it is declared."""
+
+    binding: Mapping[Part, Binding]
+    scope: Mapping[Part, Level]
+
+
+def infer_bindings(graph: InstanceGraph, order: Sequence[int], cores: int) -> Bindings:
+    """Algorithm 4: instances are visited in the reverse order, so that consumers say how they want their inputs."""
+    inference = _Inference(graph, cores)
+    for index in reversed(order):
+        inference.visit(index)
+    return Bindings(inference.binding, inference.scope)
+
+
+class _Inference:
+    def __init__(self, graph: InstanceGraph, cores: int) -> None:
+        self.graph, self.network, self.cores = graph, graph.network, cores
+        self.axis_maps = cache(self._axis_maps)
+        self.binding: dict[Part, Binding] = {}
+        self.scope = {
+            Part(index, value): self._first_scope(index, value)
+            for index, instance in enumerate(graph.instances)
+            for value in instance.written
+        }
+
+    def _first_scope(self, index: int, value: int) -> Level:
+        """LB (line 2), unless the tensor cannot be there."""
+        if self.network.graph.values[value].is_output:
+            return Level.DDR
+        users = (index, *self.graph.readers.get(Part(index, value), ()))
+        return max(self.graph.groups[self.graph.instances[user].subgraph].split.level for user in users)
+
+    def visit(self, index: int) -> None:
+        """Lines 4 to 16."""
+        instance = self.graph.instances[index]
+        subgraph = self.graph.groups[instance.subgraph].subgraph
+        primary = Part(index, subgraph.primary)
+        own = self.binding[primary] = self._choose(primary)
+        for value in instance.written:
+            if value != subgraph.primary:
+                part = Part(index, value)
+                self._want(part, self._infer(instance.subgraph, own, part))
+                self.binding.setdefault(part, (1,) * len(instance.written[value]))
+        for transfer in self.graph.transfers[index]:
+            part = transfer.part
+            self._want(part, self._infer(instance.subgraph, own, part))
+
+    def _choose(self, part: Part) -> Binding:
+        """The binding that readers want if it uses as many cores as the plain one, and the tensor stays in LB."""
+        shape = shape_of(self.graph.instances[part.instance].written[part.value])
+        plain = plain_binding(shape, self.cores, self._whole_axes(part.value))
+        inferred = self.binding.get(part, ())
+        if not inferred or self.scope[part] is not Level.LB:
+            return plain
+        return inferred if core_count(inferred) >= core_count(plain) else plain
+
+    def _whole_axes(self, value: int) -> frozenset[int]:
+        """Axes of a value that are not bound to cores."""
+        producer, rank = self.network.graph.values[value].producer, len(self.network.shapes[value])
+        return frozenset() if producer is None else whole_axes(self.network.graph.operators[producer], rank)
+
+    def _infer(self, subgraph: int, binding: Binding, part: Part) -> Binding:
+        """The binding of a tensor that goes with a binding of the primary output of `subgraph`.
+
+        () if nothing can be inferred, or what can is not valid: it binds an axis that is kept whole.
+        """
+        extents = shape_of(self.graph.instances[part.instance].written[part.value])
+        factors = [1] * len(extents)
+        for axis, target in self.axis_maps(subgraph).get(part.value, {}).items():
+            if axis < len(binding):
+                factors[target] = gcd(binding[axis], extents[target])
+        is_valid = all(factors[axis] == 1 for axis in self._whole_axes(part.value))
+        return tuple(factors) if is_valid and core_count(factors) > 1 else ()
+
+    def _axis_maps(self, subgraph: int) -> dict[int, dict[int, int]]:
+        """For each stored value of a sub-graph, which of its axes moves with an axis of the primary output.
+
+        This is match_dim of Algorithm 1.
+        """
+        group = self.graph.groups[subgraph].subgraph
+        maps: dict[int, dict[int, int]] = {value: {} for value in group.stored}
+        for axis, extent in enumerate(self.network.shapes[group.primary]):
+            boxes = tuple(probes(self.network, group, axis)) if extent > 1 else ()
+            for value in group.stored if boxes else ():
+                moved = moved_axis(self.network, value, boxes)
+                if moved is not None:
+                    maps[value][axis] = moved
+        return maps
+
+    def _want(self, part: Part, inferred: Binding) -> None:
+        """Lines 6 to 14: a reader would like this binding."""
+        if inferred and self.binding.setdefault(part, inferred) != inferred:
+            self.scope[part] = max(self.scope[part], Level.GB)

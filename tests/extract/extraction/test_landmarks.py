@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 
 from eqfuse.extract.extraction.cores import Choice, Core
-from eqfuse.extract.extraction.landmarks import find_landmarks
+from eqfuse.extract.extraction.milp import find_landmarks
 from eqfuse.extract.extraction.problem import Problem
 
 from .graphs import all_extractions, solvable_problems

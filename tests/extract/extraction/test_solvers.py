@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from eqfuse.extract.extraction import ordered
+from eqfuse.extract.extraction import solve
 from eqfuse.extract.extraction.bounds import Kept, drop_unextractable_choices
 from eqfuse.extract.extraction.branch import prove_by_frontiers as prove_and_narrow
 from eqfuse.extract.extraction.cores import Answer, Choice, Core
@@ -33,7 +33,7 @@ def prove_by_frontiers(core: Core, answer: Answer, deadline: float) -> Answer:
 
 def prove_by_z3(core: Core, answer: Answer, deadline: float) -> Answer:
     """The answer of z3 among all choices."""
-    return ordered.prove_by_z3(core, answer, deadline, all_choices(core))
+    return solve.prove_by_z3(core, answer, deadline, all_choices(core))
 
 
 def all_choices(core: Core) -> Kept:
@@ -180,13 +180,13 @@ def test_z3_proves_a_loop_that_the_quick_search_leaves_open() -> None:
     core = looping_core(44, 2, 0.3)
     quick, kept = prove_and_narrow(core, extract_greedily(core), later(60), rounds=1, effort=24)
     assert not quick.is_proven
-    assert ordered.is_for_z3(core, kept)
-    proven = ordered.prove_by_z3(core, quick, later(60), kept)
+    assert solve.is_for_z3(core, kept)
+    proven = solve.prove_by_z3(core, quick, later(60), kept)
     assert proven.is_proven
     assert proven.cost <= quick.cost
-    assert ordered.prove_by_z3(core, quick, later(60), kept) == proven  # whatever it was asked before
+    assert solve.prove_by_z3(core, quick, later(60), kept) == proven  # whatever it was asked before
 
 
 def test_z3_is_for_few_classes_with_a_large_loop() -> None:
     cores = [looping_core(60, 0, 0.0), looping_core(60, 0, 0.3), looping_core(140, 0, 0.3)]
-    assert [ordered.is_for_z3(core, all_choices(core)) for core in cores] == [False, True, False]
+    assert [solve.is_for_z3(core, all_choices(core)) for core in cores] == [False, True, False]

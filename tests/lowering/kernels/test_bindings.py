@@ -1,4 +1,4 @@
-"""Chains of operators that read their operand several times: `lowering/kernels/bindings.py`."""
+"""Chains of operators that read their operand several times: `keep_in_memory`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import tvm_ffi
 from onnx import helper
 from tvm import tirx
 
-from eqfuse.lowering.kernels.bindings import keep_in_memory
-from eqfuse.lowering.kernels.build import build
+from eqfuse.lowering.kernels.build import build, keep_in_memory
 from eqfuse.lowering.kernels.prim_funcs import lower_kernel
 from eqfuse.lowering.schedules import schedule
 from eqfuse.lowering.schedules.base.blocks import BlockInfo

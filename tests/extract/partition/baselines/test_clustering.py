@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.extract.partition.baselines.clustering import Clustering, cluster, split
-from eqfuse.extract.partition.baselines.topological_stages import StagedGraph
+from eqfuse.extract.partition.baselines.clustering import Clustering, StagedGraph, cluster, split
 from eqfuse.extract.partition.baselines.weights import COMPLEX, weights
 from eqfuse.extract.partition.groups import PartitionError, partition_of
 from eqfuse.ir.graph import OperatorGraph

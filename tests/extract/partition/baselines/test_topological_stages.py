@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.extract.partition.baselines.topological_stages import StagedGraph
+from eqfuse.extract.partition.baselines.clustering import StagedGraph
 
 from ..dags import Edges, edges, stages
 

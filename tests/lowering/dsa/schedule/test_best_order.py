@@ -17,8 +17,10 @@ from eqfuse.lowering.dsa.schedule.best_order import (
     demand_order,
     footprint_order,
     improve_by_moves,
+    is_forest,
+    least_peak_of_forest,
+    least_total_of_forest,
 )
-from eqfuse.lowering.dsa.schedule.forest_order import is_forest, least_peak_of_forest, least_total_of_forest
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph
 from eqfuse.lowering.dsa.schedule.order_problem import Claim, Effort, OrderProblem, problem_of, series
 from eqfuse.lowering.dsa.schedule.orders import MemoryUse, bfs_order, dfs_order, memory_use

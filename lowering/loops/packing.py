@@ -1,9 +1,11 @@
-"""Ensembles of decision trees as their plain loop walks them: all nodes in one array, each tree breadth first.
+"""Models of classical machine learning as their plain loops read them.
 
-    x[feature] <= threshold ? first : first + 1
+Ensembles of decision trees have all nodes in one array, each tree breadth first: ``x[feature] <= threshold ? first :
+first + 1``. The two children of a node are neighbours, so a walk needs no branch. A leaf is its own child, for trees
+that are walked side by side have leaves at different depths.
 
-The two children of a node are neighbours, so a walk needs no branch. A leaf is its own child, for trees that are walked
-side by side have leaves at different depths.
+Of linear models and support vector machines what is multiplied with an entry of a row lies side by side, so that sums
+are vectors: ``y[k] = sum over i of x[i] C[k, i]`` is read as ``C[i, k]``.
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ _STRICT = 1
 _MODES = {b"BRANCH_LEQ": (0, False), b"BRANCH_LT": (_STRICT, False), b"BRANCH_GT": (0, True),
           b"BRANCH_GTE": (_STRICT, True)}  # fmt: skip
 """How a comparison becomes x <= t: by which t, and with children exchanged or not."""
-_TRANSFORMS = (b"NONE", b"LOGISTIC", b"SOFTMAX")
+TRANSFORMS = (b"NONE", b"LOGISTIC", b"SOFTMAX")
+"""What the loops of classifiers compute of scores."""
 _MOST_NODES = 1 << 20
 """More of them make a text that a C compiler takes minutes for."""
 _MOST_SCORES = 1 << 12
 """Classes or targets, of which the loop has a flag for each of its rows on the stack."""
-_FEWEST_CLASSES = 2
+FEWEST_CLASSES = 2
 _STEP, _TAKES_NAN = 1, 2
 """Bits of a node: it has a second child; NaN goes to the first child."""
 _Key = tuple[int, int]
@@ -101,7 +104,7 @@ def pack_trees(operator: str, values: Mapping[str, Any], dtypes: Sequence[str | 
     ensemble that the loop does not compute.
     """
     stem = ENSEMBLES[operator]
-    if dtypes[0] != "float32" or values["post_transform"] not in _TRANSFORMS:
+    if dtypes[0] != "float32" or values["post_transform"] not in TRANSFORMS:
         raise LoweringError(f"{operator} of {dtypes[0]} with {values['post_transform'].decode()}")
     if any(name.endswith("_as_tensor") for name in values) or values.get("aggregate_function", b"SUM") != b"SUM":
         raise LoweringError(f"{operator} in double precision, or of no sum")
@@ -114,7 +117,7 @@ def pack_trees(operator: str, values: Mapping[str, Any], dtypes: Sequence[str | 
     ids = values[f"{stem}_ids"]
     if not 0 < scored <= _MOST_SCORES or not all(0 <= number < scored for number in ids):
         raise LoweringError(f"{operator} of {scored} scores")
-    if stem == "class" and scored < _FEWEST_CLASSES:
+    if stem == "class" and scored < FEWEST_CLASSES:
         raise LoweringError("one class")
     if any(feature < 0 for feature in values["nodes_featureids"]):
         raise LoweringError("a feature below 0")
@@ -143,3 +146,47 @@ def pack_trees(operator: str, values: Mapping[str, Any], dtypes: Sequence[str | 
 
 def _tensor(numbers: Sequence[Any], dtype: Any) -> onnx.TensorProto:
     return numpy_helper.from_array(np.asarray(numbers, dtype))
+
+
+LINEAR = ("LinearRegressor", "LinearClassifier", "SVMRegressor")
+_KERNELS = (b"LINEAR", b"POLY", b"RBF", b"SIGMOID")
+
+
+def pack_linear(operator: str, values: Mapping[str, Any], dtypes: Sequence[str | None]) -> dict[str, Any]:
+    """The attributes of an operator of `LINEAR` with transposed matrices, `columns` of its rows, and `results` of each.
+
+    Raises LoweringError for a model that the loop does not compute.
+    """
+    transforms = TRANSFORMS if operator == "LinearClassifier" else TRANSFORMS[:1]
+    if dtypes[0] != "float32" or values["post_transform"] not in transforms:
+        raise LoweringError(f"{operator} of {dtypes[0]} with {values['post_transform'].decode()}")
+    if operator == "SVMRegressor":
+        return _pack_machine(values)
+    if operator == "LinearClassifier":
+        results = len(values["classlabels_ints"])
+        if results < FEWEST_CLASSES or len(values["intercepts"]) != results:
+            raise LoweringError("a classifier with one score for two classes, or with labels that are text")
+    else:
+        results = values["targets"] or 1
+        if len(values["intercepts"]) not in (0, results):
+            raise LoweringError("not one intercept for each target")
+    return {**values, **_matrix("coefficients", values["coefficients"], results), "results": results}
+
+
+def _pack_machine(values: Mapping[str, Any]) -> dict[str, Any]:
+    supports = values["n_supports"] or 0
+    if values["kernel_type"] not in _KERNELS or len(values["rho"]) != 1:
+        raise LoweringError(f"a support vector machine by {values['kernel_type'].decode()}")
+    if not supports:
+        return {**values, "columns": len(values["coefficients"]), "results": 1, "n_supports": 0}
+    if len(values["coefficients"]) != supports:
+        raise LoweringError("not one coefficient for each support vector")
+    return {**values, **_matrix("support_vectors", values["support_vectors"], supports), "results": 1}
+
+
+def _matrix(name: str, entries: Sequence[float], rows: int) -> dict[str, Any]:
+    """A list of rows as a list of columns, and their number."""
+    if len(entries) % rows:
+        raise LoweringError(f"{len(entries)} {name} are no matrix of {rows} rows")
+    matrix = np.asarray(entries, np.float32).reshape(rows, -1)
+    return {name: numpy_helper.from_array(matrix.T.ravel()), "columns": matrix.shape[1]}
