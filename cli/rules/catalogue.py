@@ -62,8 +62,8 @@ _WIDTH = 80
 
 def list_operators(arguments: argparse.Namespace) -> int:
     """The operators that rules can look into, or one of them with all that a rule can ask for."""
-    from ...driver.rules.operators import describe_operator, term_of  # `rules list` needs no schemas of ONNX
-    from ...driver.rules.operators import list_operators as list_rows
+    from ...driver.rules.catalogue import describe_operator, term_of  # `rules list` needs no schemas of ONNX
+    from ...driver.rules.catalogue import list_operators as list_rows
 
     if arguments.name is None:
         rows = list_rows()

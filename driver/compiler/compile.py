@@ -18,9 +18,8 @@ from ...support.options import OptionError, part_of
 from ..clock import Clock, Observer
 from ..options import Options
 from .compilation import BackEnd, Compilation, Compiled
-from .cross_project import CrossProject
 from .options import AcceleratorOptions, CompileOptions
-from .processor import Processor
+from .processor import CrossProject, Processor
 
 
 def compile_model(source: Any, output: Path, wanted: CompileOptions, observer: Observer | None = None) -> Compiled:

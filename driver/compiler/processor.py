@@ -1,4 +1,4 @@
-"""The back end for processors: kernels, linked to a library that this machine loads."""
+"""The back ends for processors: kernels, linked to a library that this machine loads, or in a C project for another."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from ...lowering.base.interface import outputs_of
 from ...lowering.base.linking import Linker
 from ...lowering.base.ports import random_inputs
 from ...lowering.base.target import Target, check_runs_here
+from ...lowering.base.toolchain import Tool, missing
 from ...lowering.base.weights import Weights
 from ...lowering.bundle import bundle, isolation
 from ...lowering.bundle.isolation import call_isolated
@@ -29,10 +30,11 @@ from ...lowering.kernels import pool
 from ...lowering.kernels.map_copies import copy_maps, is_copy
 from ...lowering.kernels.variants import KernelPartition
 from ...lowering.plan.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, MeasurementSummary, Platform, SizeSummary
+from ...lowering.plan.names import DEFAULT_PREFIX
 from ...support.custom_operators import list_libraries
 from ...support.deadlines import seconds_left
 from ...support.errors import VerificationError
-from ...support.processor import available_cores
+from ...support.processor import ARM, available_cores
 from ...support.scratch import scratch_folder
 from ..optimize import Result
 from ..options import Options
@@ -440,3 +442,47 @@ def verify_against_original(
             wrong, left = verify_rare_sizes(original, left, tolerated, deadline, rare)
             verification = wrong or verification
         return require_comparison(verification), left
+
+
+class CrossProject(Processor):
+    """A processor that is not this machine: kernels in a C project, verified under emulation."""
+
+    def identity(self, options: Options) -> Mapping[str, Any]:
+        """The target, and the missing tools, without which a bundle stays unverified."""
+        return {**super().identity(options), "absent": self._missing_tools() if options.verify else ""}
+
+    def prepare(self, options: Options) -> None:
+        """Start a process that compiles kernels; the emulator starts fast."""
+        pool.prepare()
+
+    def _why_not_measured(self) -> str:
+        return "the kernels are for another processor; `eqfuse bench --emulate` counts them"
+
+    def _link(self, prepared: CompiledKernels, folder: Path) -> None:
+        from ...lowering.program.planning import plan_program
+        from ...lowering.program.project import Naming, write_project
+
+        plan, weights = plan_program(prepared)
+        naming = Naming(self.prefix or DEFAULT_PREFIX, self.target.architecture)
+        write_project(folder, plan, weights, prepared.all_objects, naming)
+
+    def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: CompiledKernels) -> str:
+        from ...lowering.running.emulated_model import EmulatedModel
+
+        if self._missing_tools():
+            return f"none: {self._missing_tools()}"
+        with scratch_folder("emulated") as scratch:
+            emulated = EmulatedModel.build(folder, manifest, self.target, Path(scratch))
+            verification, _ = verify_against_original(compilation, emulated, stress=False)
+        if verification.status == "failed":
+            raise VerificationError(
+                f"{compilation.model.label}: the compiled model differs from the original: {verification.summary}; "
+                "nothing was written; compile it for the host to see where it is wrong"
+            )
+        return f"{verification.summary} (emulated)"
+
+    def _missing_tools(self) -> str:
+        """The tools that are missing to build and emulate a C project, in one line; "" if all are there."""
+        if self.target.architecture != ARM:
+            return f"there is no emulator for {self.target.architecture}; run its example there"
+        return missing(Tool.CROSS_COMPILER, Tool.EMULATOR)

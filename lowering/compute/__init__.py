@@ -33,7 +33,6 @@ from . import (
     recurrent,
     reductions,
     resize,
-    sampling,
 )
 from .call import ANCHOR, OPERATOR, Immediate, Lowering, NotLowered, Operand, Tensor, TensorCall
 from .extents import Extents, UnknownExtent
@@ -52,7 +51,6 @@ LOWERINGS: Mapping[str, Lowering] = {
     **pooling.LOWERINGS,
     **layout.LOWERINGS,
     **resize.LOWERINGS,
-    **sampling.LOWERINGS,
     **recurrent.LOWERINGS,
 }
 """The function that makes the stages of each operator, by the operator's name."""

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from eqfuse.driver.rules.operators import describe_operator
+from eqfuse.driver.rules.catalogue import describe_operator
 from eqfuse.ir.operators import OPERATORS
 from eqfuse.rules.places import shipped_files
 from eqfuse.tools.checking import check
