@@ -16,8 +16,7 @@ from typing import NoReturn
 
 from ..support.errors import EqfuseError
 from ..support.processes.forked_process import allow_forks
-from .streams import models_in_pipes
-from .terminal import prepare_streams, write, write_error
+from .terminal import models_in_pipes, prepare_streams, write, write_error
 
 
 def main(argv: Sequence[str] | None = None) -> int:

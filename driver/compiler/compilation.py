@@ -306,7 +306,7 @@ def _take_batch(model: Model, options: Options, batch: Sequence[int]) -> tuple[M
 def _require_separate_samples(model: Model, freed: Model, options: Options) -> None:
     """Raise UsageError if the model with a dynamic batch computes samples in another way than the model for one."""
     from ...engine.verification.runs.source import model_file
-    from ...engine.verification.samples import find_mixed_samples
+    from ...engine.verification.verdict import find_mixed_samples
 
     with model_file(model.source) as before, model_file(freed.source) as after:
         problem = call_for_verdict(

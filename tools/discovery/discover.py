@@ -27,8 +27,7 @@ from ..checking.sampling.conditions import Type
 from ..checking.sampling.scratch import Scratch, is_of_egglog
 from ..checking.sampling.terms import Leaf, facts, literal_text
 from ..checking.verdict import Verdict
-from .candidates import Enumeration, Pair, is_mirror_image
-from .guards import Guards, Predictor, apply_guards, strengthen
+from .candidates import Enumeration, Guards, Pair, Predictor, apply_guards, is_mirror_image, strengthen
 from .language import VARIABLES, Domain, choose_domains, heads, names_of, reduces, subterms
 
 _ANALYSE = "(saturate analysis)"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqfuse.lowering.tuning.settings import FIRST_SHARE, trials_for
-from eqfuse.lowering.tuning.task_scheduler import Progress, Turn, gain, next_turn
+from eqfuse.lowering.tuning.tuner import Progress, Turn, gain, next_turn
 
 
 @dataclass(frozen=True)

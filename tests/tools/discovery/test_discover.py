@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from eqfuse.tools.discovery.candidates import Guards
 from eqfuse.tools.discovery.discover import CHUNK, Deriver, Question
-from eqfuse.tools.discovery.guards import Guards
 from eqfuse.tools.discovery.language import parse_term
 
 COMMUTES = '(rewrite (Mul a b) (Mul b a) :ruleset explore :name "commutes")'

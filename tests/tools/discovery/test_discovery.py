@@ -11,6 +11,7 @@ from eqfuse.rules.loader import load_rules
 from eqfuse.rules.records import read_file
 from eqfuse.support.errors import UsageError
 from eqfuse.tools.checking.check import check_files
+from eqfuse.tools.discovery.candidates import apply_guards
 from eqfuse.tools.discovery.discover import (
     MAX_SIZE,
     Deriver,
@@ -22,7 +23,6 @@ from eqfuse.tools.discovery.discover import (
     file_text,
     rule_file,
 )
-from eqfuse.tools.discovery.guards import apply_guards
 
 from .table4 import TABLE_4, derives, discovered
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.tools.discovery.guards import Guards, Predictor, apply_guards, strengthen
+from eqfuse.tools.discovery.candidates import Guards, Predictor, apply_guards, strengthen
 from eqfuse.tools.discovery.language import parse_term
 
 

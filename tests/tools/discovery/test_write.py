@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.rules.sexpr import Form, Node
+from eqfuse.tools.discovery.candidates import Guards
 from eqfuse.tools.discovery.discover import Draft, file_text, law, properties, stem, write_formula
-from eqfuse.tools.discovery.guards import Guards
 from eqfuse.tools.discovery.language import parse_term
 
 ONE = "(Full (vec-empty) 1.0 t)"

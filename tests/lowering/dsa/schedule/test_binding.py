@@ -8,10 +8,9 @@ from eqfuse.lowering.dsa.network.core_factors import core_count, plain_binding
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.network.subgraphs import sub_graph
 from eqfuse.lowering.dsa.program.instructions import Level
-from eqfuse.lowering.dsa.schedule.grouping import Group
+from eqfuse.lowering.dsa.schedule.grouping import Group, splits_of
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph, instance_graph
 from eqfuse.lowering.dsa.schedule.scheduler import Schedule, infer_bindings, schedule
-from eqfuse.lowering.dsa.schedule.split_info import splits_of
 
 from ..graphs import HALVING_LOCAL_BYTES, Builder, accelerator, halving_stages
 

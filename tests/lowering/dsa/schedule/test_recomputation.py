@@ -6,8 +6,8 @@ import pytest
 
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.network.subgraphs import sub_graph
+from eqfuse.lowering.dsa.schedule.grouping import Recomputation, recomputation
 from eqfuse.lowering.dsa.schedule.pieces import Pieces
-from eqfuse.lowering.dsa.schedule.split_info import Recomputation, recomputation
 
 from ..graphs import Builder, accelerator
 

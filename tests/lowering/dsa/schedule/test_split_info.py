@@ -7,7 +7,7 @@ import pytest
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.network.subgraphs import SubGraph, lifetimes, peak_bytes, sub_graph
 from eqfuse.lowering.dsa.program.instructions import Level
-from eqfuse.lowering.dsa.schedule.split_info import SplitInfo, best_split, factors_to_try, splits_of
+from eqfuse.lowering.dsa.schedule.grouping import SplitInfo, best_split, factors_to_try, splits_of
 
 from ..graphs import HALVING_LOCAL_BYTES, Builder, accelerator, halving_stages
 
