@@ -35,9 +35,10 @@ from onnx_ir import serde
 from ...ir.operators import OPERATORS
 from ...ir.types import Dimension, TensorType
 from ..onnx.model import Model
-from ..onnx.nodes import RANDOM_OPERATORS, attribute_of, constant_node, is_standard, stored_input
+from ..onnx.nodes import RANDOM_OPERATORS, attribute_of, constant_node, is_standard
 from ..onnx.typing import type_proto
 from ..shapes.other_domains import is_classical
+from .fourier import dft_function, stft_function
 from .quantised_functions import is_quantised, quantised_function
 
 _FREE = 32
@@ -327,17 +328,14 @@ _WRITERS: dict[str, Callable[[ir.Node, int], Nodes | None]] = {
 
 
 DOMAIN = "eqfuse.expanded"
-EINSUM, CLIP, STFT, NORMALIZATION = "Einsum", "Clip", "STFT", "MeanVarianceNormalization"
-_LONGEST_FRAME = 2048
-"""The most elements of a frame of an STFT whose waves are constants: 17 MB of them."""
+EINSUM, CLIP, NORMALIZATION = "Einsum", "Clip", "MeanVarianceNormalization"
+_FOURIER = {"STFT": stft_function, "DFT": dft_function}
 _BOUNDS = (("Max", "min"), ("Min", "max"))
 """The operators that a Clip before opset 11 stands for, each with its attribute."""
 _BROADCASTING = 8
 """The opset since which Max and Min repeat a number."""
 _MEAN_AXES_INPUT = 18
 """The opset since which the axes of ReduceMean are an input."""
-_AXES_INPUT = 13
-"""The opset since which Constant takes lists of integers, and all operators have the forms used here."""
 _KEPT = RANDOM_OPERATORS | {"Range", "SequenceMap"}
 """Operators that stay: their parts are of no use."""
 
@@ -376,7 +374,7 @@ def expand_operators(model: Model, types: Mapping[str, TensorType]) -> Model:
 def _is_expandable(node: ir.Node) -> bool:
     if is_expandable_classical(node) or is_quantised(node):
         return True
-    if is_standard(node) and node.op_type in (EINSUM, STFT, NORMALIZATION):
+    if is_standard(node) and node.op_type in (EINSUM, NORMALIZATION, *_FOURIER):
         return True
     if is_standard(node) and node.op_type == CLIP and node.attributes:
         return True
@@ -394,8 +392,8 @@ def _function_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> 
         return quantised_function(node, opset, types)
     if node.op_type == EINSUM:
         return _einsum_of(node, opset, types)
-    if node.op_type == STFT:
-        return _stft_of(node, opset, types)
+    if node.op_type in _FOURIER:
+        return _FOURIER[node.op_type](node, opset, types, DOMAIN)
     if node.op_type == CLIP:
         return _clip_of(node, opset, types)
     if node.op_type == NORMALIZATION:
@@ -423,41 +421,6 @@ def _einsum_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> on
     if len(shapes) < len(node.inputs):
         return None
     return einsum_function(node.attributes["equation"].as_string(), shapes, opset)
-
-
-def _stft_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
-    """A short-time Fourier transform of real numbers as a convolution: ``Y[f, k] = sum of X[f*s + t] * W[k, t]``.
-
-    None if step, window or the length of a frame is computed, and for signals of complex numbers.
-    """
-    signal = types.get(node.inputs[0].name or "") if node.inputs[0] is not None else None
-    step, window, length = (stored_input(node, place) for place in (1, 2, 3))
-    given = (len(node.inputs) > place and node.inputs[place] is not None for place in (2, 3))
-    is_known = all((array is not None) == there for array, there in zip((window, length), given, strict=True))
-    if step is None or not is_known or (window is None and length is None):
-        return None
-    count = int(length.item()) if length is not None else window.size if window is not None else 0
-    if signal is None or signal.shape is None or len(signal.shape) != 3 or signal.shape[2] != 1 or opset < _AXES_INPUT:
-        return None
-    if not 0 < count <= _LONGEST_FRAME or step.item() < 1:
-        return None
-    onesided = node.attributes["onesided"].as_int() if "onesided" in node.attributes else 1
-    bins = count // 2 + 1 if onesided else count
-    angles = 2 * np.pi * (np.arange(bins)[:, None] * np.arange(count) % count) / count
-    weighting = np.ones(count) if window is None else np.pad(window.ravel(), (0, count))[:count].astype(np.float64)
-    waves = (np.stack([np.cos(angles), -np.sin(angles)]) * weighting).reshape(2 * bins, 1, count)
-    stored = onnx.numpy_helper.from_array(waves.astype(signal.dtype), "waves")
-    make = onnx.helper.make_node
-    steps = [
-        make("Constant", [], ["waves"], value=stored),
-        make("Constant", [], ["parts"], value_ints=[0, 2, bins, -1]),
-        make("Transpose", ["signal"], ["row"], perm=[0, 2, 1]),
-        make("Conv", ["row", "waves"], ["sums"], strides=[int(step.item())]),
-        make("Reshape", ["sums", "parts"], ["split"]),
-        make("Transpose", ["split"], ["y"], perm=[0, 3, 2, 1]),
-    ]
-    names = ["signal", "step", "window", "length"][: len(node.inputs)]
-    return onnx.helper.make_function(DOMAIN, STFT, names, ["y"], steps, [onnx.helper.make_opsetid("", opset)])
 
 
 def _normalization_of(node: ir.Node, opset: int) -> onnx.FunctionProto:

@@ -167,7 +167,7 @@ def within_reach(site: Site, axis: int, end: Size) -> Size:
 
 
 def cut(site: Site, size: Size, start: Size, end: Size, step: int) -> Size:
-    """How many elements of `size` a slice keeps. Raises Undecided if the sign of a bound depends on sizes."""
+    """How many elements of `size` a slice keeps. Raises Undecided for one downwards, unless it keeps all."""
     if step < 0:
         whole = [bound.number for bound in (start, end)]
         if whole[0] is None or whole[1] is None or step != -1 or not (whole[0] == -1 or whole[0] >= _INFINITE):
@@ -181,17 +181,18 @@ def cut(site: Site, size: Size, start: Size, end: Size, step: int) -> Size:
 
 
 def place(site: Site, size: Size, bound: Size) -> Size:
-    """The place of a bound of a slice that goes upwards, from 0 to `size`. Raises Undecided if its sign is unknown."""
-    value = bound.number
+    """The place of a bound of a slice that goes upwards, from 0 to `size`: a negative one counts from the end."""
+    value, bounds = bound.number, site.bounds
     if value is not None and abs(value) >= _INFINITE:
         return size if value > 0 else ZERO
     if not bound.terms:
         return ZERO
-    if site.bounds.is_at_least(bound, 0):
-        return site.bounds.minimum(bound, size)
-    if not site.bounds.is_at_least(bound.scale(-1), 1):
-        raise Undecided
-    return site.bounds.maximum(size + bound, ZERO)
+    if bounds.is_at_least(bound, 0):
+        return bounds.minimum(bound, size)
+    if bounds.is_at_least(bound.scale(-1), 1):
+        return bounds.maximum(size + bound, ZERO)
+    is_negative = bounds.maximum(bounds.minimum(bound.scale(-1), ONE), ZERO)  # 1 or 0, as the sizes of a call say
+    return bounds.minimum(bounds.maximum(bound + size * is_negative, ZERO), size)
 
 
 def _pad(site: Site) -> Shape:

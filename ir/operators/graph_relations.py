@@ -147,7 +147,7 @@ def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
         parts = operator.attributes.get("split")
         if isinstance(parts, tuple):
             yield shapes[0][_axis_of(operator)], "equal", number(sum(parts))
-    else:
+    elif operator.op != "Pad":  # whose result is longer than what it reads along an axis
         if operator.op == "GridSample" and shapes[1] is not None:
             yield shapes[1][-1], "equal", number(len(output) - 2)
         yield from _read_axes(operator, graph, shapes, output)

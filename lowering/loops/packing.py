@@ -148,8 +148,10 @@ def _tensor(numbers: Sequence[Any], dtype: Any) -> onnx.TensorProto:
     return numpy_helper.from_array(np.asarray(numbers, dtype))
 
 
-LINEAR = ("LinearRegressor", "LinearClassifier", "SVMRegressor")
+LINEAR = ("LinearRegressor", "LinearClassifier", "SVMRegressor", "SVMClassifier")
 _KERNELS = (b"LINEAR", b"POLY", b"RBF", b"SIGMOID")
+_MOST_SUPPORTS = 1 << 16
+"""Support vectors, of which the loop of a classifier has a number for each on the stack: 256 KB."""
 
 
 def pack_linear(operator: str, values: Mapping[str, Any], dtypes: Sequence[str | None]) -> dict[str, Any]:
@@ -162,6 +164,8 @@ def pack_linear(operator: str, values: Mapping[str, Any], dtypes: Sequence[str |
         raise LoweringError(f"{operator} of {dtypes[0]} with {values['post_transform'].decode()}")
     if operator == "SVMRegressor":
         return _pack_machine(values)
+    if operator == "SVMClassifier":
+        return _pack_classifier(values)
     if operator == "LinearClassifier":
         results = len(values["classlabels_ints"])
         if results < FEWEST_CLASSES or len(values["intercepts"]) != results:
@@ -182,6 +186,23 @@ def _pack_machine(values: Mapping[str, Any]) -> dict[str, Any]:
     if len(values["coefficients"]) != supports:
         raise LoweringError("not one coefficient for each support vector")
     return {**values, **_matrix("support_vectors", values["support_vectors"], supports), "results": 1}
+
+
+def _pack_classifier(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A support vector machine for each pair of classes. Raises LoweringError for one of no support vectors."""
+    classes, supports = len(values["classlabels_ints"]), sum(values["vectors_per_class"])
+    pairs = classes * (classes - 1) // 2
+    if values["kernel_type"] not in _KERNELS:
+        raise LoweringError(f"a support vector machine by {values['kernel_type'].decode()}")
+    if classes < FEWEST_CLASSES or classes > _MOST_SCORES or len(values["vectors_per_class"]) != classes:
+        raise LoweringError("labels that are text, or no support vectors for each class")
+    if not 0 < supports <= _MOST_SUPPORTS or len(values["coefficients"]) != (classes - 1) * supports:
+        raise LoweringError("not one coefficient for each support vector and other class")
+    if len(values["rho"]) != pairs or any(len(values[name]) not in (0, pairs) for name in ("prob_a", "prob_b")):
+        raise LoweringError("not one intercept for each pair of classes")
+    results = classes if classes == FEWEST_CLASSES or len(values["prob_a"]) else pairs
+    packed = _matrix("support_vectors", values["support_vectors"], supports)
+    return {**values, **packed, "classes": classes, "n_supports": supports, "results": results}
 
 
 def _matrix(name: str, entries: Sequence[float], rows: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from tvm import tirx
 
 from ...costmodels.device import Device
 from ..base.decisions import Trace
+from .base.blocks import Inspected
 from .base.draft import CONSTANTS, Draft, Scheduled
 from .base.packing import Repack
 from .estimate import least_cycles
@@ -112,17 +113,19 @@ def _schedule_best(
     """The schedule of the first rule that matches; stages if it is estimated to be far from the least cycles, and they
     are estimated to be better."""
 
+    inspected: Inspected = {}
+
     def schedule_whole(part: tirx.PrimFunc, scope: str = "") -> Estimated:
         """The schedule of the first rule that matches; decisions are named after the scope."""
         for rule in (*rules, plain):
             own = Trace(trace.wanted, scope)
             with suppress(*REFUSALS):  # a primitive refused a block that looked right
-                scheduled = apply_rule(rule, Draft.of(part, device, threads, own))
+                scheduled = apply_rule(rule, Draft.of(part, device, threads, own, inspected))
                 if scheduled is not None:
                     return Estimated.of(scheduled, own, device)
         raise AssertionError("the plain schedule is always one")
 
-    draft = Draft.of(function, device, threads)
+    draft = Draft.of(function, device, threads, inspected=inspected)
     is_cut = bool(find_needed_cuts(draft))
     chosen = schedule_stages(draft, schedule_whole) if is_cut else schedule_whole(function)
     assert chosen is not None  # there is a cut if one is needed
@@ -130,7 +133,7 @@ def _schedule_best(
     if may_cut and not is_cut and chosen.cycles > max(FEWEST_CYCLES, limit):
         for change in (Draft.copy, turn_rows):
             with suppress(*REFUSALS):
-                changed = change(Draft.of(function, device, threads))
+                changed = change(Draft.of(function, device, threads, inspected=inspected))
                 staged = schedule_stages(changed, schedule_whole) if changed is not None else None
                 chosen = staged if staged is not None and CLEARLY * staged.cycles < chosen.cycles else chosen
     trace.sites.extend(chosen.sites)

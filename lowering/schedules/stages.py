@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -41,8 +42,12 @@ STAGES = "stages"
 """The prefix of the names of these schedules; the rules of the stages follow."""
 MOST_CUTS = 6
 """Cuts that are tried, together and each alone; those that hand over least."""
+MOST_BLOCKS = 600
+"""Blocks of all parts that are scheduled to choose among the cuts of a function: 4 to 16 ms for each. Long
+functions, such as unrolled recurrences, try fewer cuts."""
 HANDED_OVER = 1 / 16
 """Cycles for a byte that is written and read again."""
+
 
 @dataclass(frozen=True)
 class Estimated:
@@ -86,18 +91,14 @@ def schedule_stages(draft: Draft, schedule_part: Part) -> Estimated | None:
         return None
     needed = find_needed_cuts(draft)
     free = sorted(_find_cuts(draft, blocks) - needed, key=lambda cut: _handed_over(blocks, cut))
-    cuts = sorted(needed.union(free[:MOST_CUTS]))
-    if not cuts:
+    parts = _list_parts(needed, free, len(blocks))
+    if not parts:
         return None
-    places = [0, *cuts, len(blocks)]
     best: dict[int, _Stages] = {len(blocks): _Stages(0.0, ())}
-    for start in reversed(places[:-1]):
-        ends = [end for end in places if end > start and (start, end) != (0, len(blocks))]
-        ends = [end for end in ends if needed.isdisjoint(range(start + 1, end))]
-        best[start] = min(
-            (_join(draft, blocks, nests, start, best[end], end, schedule_part) for end in ends),
-            key=lambda stages: stages.cycles,
-        )
+    for start in sorted({start for start, _ in parts}, reverse=True):
+        ends = [end for first, end in parts if first == start]
+        joined = (_join(draft, blocks, nests, start, best[end], end, schedule_part) for end in ends)
+        best[start] = min(joined, key=lambda stages: stages.cycles)
     chosen = best[0].stages
     combined = _combine(draft, [(stage, each.scheduled) for stage, each in chosen])
     return Estimated(best[0].cycles, combined, [site for _, each in chosen for site in each.sites])
@@ -119,6 +120,20 @@ def _join(
 
 
 # --- where to cut
+
+
+def _list_parts(needed: set[int], free: Sequence[int], length: int) -> list[tuple[int, int]]:
+    """Where the parts begin and end that may be stages: at `needed` cuts and the first `free` ones, as many as
+    MOST_CUTS and MOST_BLOCKS allow; none without a cut."""
+    parts: list[tuple[int, int]] = []
+    for count in range(min(len(free), MOST_CUTS) + 1):
+        places = sorted({0, *needed, *free[:count], length})
+        pairs = [pair for pair in combinations(places, 2) if needed.isdisjoint(range(pair[0] + 1, pair[1]))]
+        finer = [pair for pair in pairs if pair != (0, length)]
+        if count > 1 and sum(end - start for start, end in finer) > MOST_BLOCKS:
+            break
+        parts = finer
+    return parts
 
 
 def find_needed_cuts(draft: Draft) -> set[int]:

@@ -158,8 +158,9 @@ def inspect_block(schedule: s_tir.Schedule, block: Any, inspected: Inspected | N
     numbers = {variable: number for number, variable in enumerate(variables)}
     extents = tuple(extent_of(i.dom.extent, function) for i in statement.iter_vars)
     reduced = frozenset(n for n, i in enumerate(statement.iter_vars) if i.iter_type == REDUCTION)
-    writes = tuple(_inspect_access(region, numbers, function) for region in statement.writes)
-    reads = [_inspect_access(region, numbers, function) for region in statement.reads]
+    widths = _widths_around(function)
+    writes = tuple(_inspect_access(region, numbers, function, widths) for region in statement.writes)
+    reads = [_inspect_access(region, numbers, function, widths) for region in statement.reads]
     value = getattr(statement.body, "value", None)
     others = tuple(r for r in reads if r.name != writes[0].name)
     info = BlockInfo(block, extents, reduced, others, writes, value, tuple(variables))
@@ -168,7 +169,9 @@ def inspect_block(schedule: s_tir.Schedule, block: Any, inspected: Inspected | N
     return info
 
 
-def _inspect_access(region: Any, variables: Mapping[Variable, int], function: Any) -> BufferAccess:
+def _inspect_access(
+    region: Any, variables: Mapping[Variable, int], function: Any, widths: Mapping[str, int]
+) -> BufferAccess:
     def numbers(parts: Iterable[Any]) -> frozenset[int]:
         return frozenset(variables[part] for part in parts if isinstance(part, tirx.Var) and part in variables)
 
@@ -177,7 +180,7 @@ def _inspect_access(region: Any, variables: Mapping[Variable, int], function: An
     shape = tuple(extent_of(extent, function) for extent in region.source.shape)
     steps = tuple(numbers(_summands(index)) for index in indices)
     is_computed = not all(isinstance(r.extent, tirx.IntImm) and int(r.extent) == 1 for r in region.region)
-    is_part = str(region.source.name) in _widths_around(function)
+    is_part = str(region.source.name) in widths
     return BufferAccess(region.source, shape, indices, iterators, steps, is_computed, is_part)
 
 

@@ -62,9 +62,16 @@ class Draft:
     """Expressions by their texts, for annotations: TVM takes texts and numbers there."""
 
     @staticmethod
-    def of(function: tirx.PrimFunc, device: Device, threads: int = 1, trace: Trace | None = None) -> Draft:
-        """An unchanged schedule of a function; without a `trace` the device model decides everything."""
-        return Draft(s_tir.Schedule(function), device, threads, trace or Trace())
+    def of(
+        function: tirx.PrimFunc, device: Device, threads: int = 1, trace: Trace | None = None,
+        inspected: Inspected | None = None,
+    ) -> Draft:
+        """An unchanged schedule of a function; without a `trace` the device model decides everything.
+
+        Drafts of the same function, or of parts of it, may share what is `inspected`.
+        """
+        draft = Draft(s_tir.Schedule(function), device, threads, trace or Trace())
+        return draft if inspected is None else replace(draft, inspected=inspected)
 
     @property
     def function(self) -> tirx.PrimFunc:
@@ -96,6 +103,10 @@ class Draft:
     def blocks(self) -> list[BlockInfo]:
         """The blocks as they are now, producers before consumers."""
         return find_blocks(self.schedule, self.inspected)
+
+    def blocks_in_turn(self) -> Iterator[BlockInfo]:
+        """The blocks, each described when its turn comes: with what was inlined into it since the first one's."""
+        return (self.inspect(block.block) for block in self.blocks())
 
     def inspect(self, block: Any) -> BlockInfo:
         """One block as it is now."""

@@ -51,7 +51,7 @@ def inline_around(draft: Draft, anchor: BlockInfo, is_anchor: Callable[[BlockInf
     one: a product sum of two operands.
     """
     before = True
-    for block in draft.blocks():
+    for block in draft.blocks_in_turn():
         if block.name == anchor.name:
             before = False
         elif draft.may_inline(block) and not (before and _must_stay(draft, block, anchor, is_anchor)):

@@ -103,7 +103,7 @@ def find_map_chain(draft: Draft) -> tuple[Stage, ...] | None:
 
 def _inline(draft: Draft) -> None:
     """Inline point-wise blocks, but for borders, and the last block in front of a border or a reduction."""
-    for block in draft.blocks():
+    for block in draft.blocks_in_turn():
         users = draft.consumers(block)
         if block.reduced or block.is_selective() or not draft.may_inline(block):
             continue

@@ -112,7 +112,7 @@ def find_chain(draft: Draft) -> BlockChain | None:
     first = next((block for block in blocks if block.is_product_sum()), None)
     if first is None or sum(bool(block.reduced) for block in blocks) < 2:
         return None
-    for block in blocks:
+    for block in draft.blocks_in_turn():
         if draft.may_inline(block) and _should_inline(draft, block):
             draft.inline(block)
     if not draft.inspect(first.block).is_product_sum():

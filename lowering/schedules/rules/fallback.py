@@ -31,7 +31,7 @@ def fallback(draft: Draft) -> Iterator[Tiled]:
 
 def _tile(draft: Draft) -> Tiled:
     original = draft.copy()
-    for block in draft.blocks():
+    for block in draft.blocks_in_turn():
         if block.is_cheap() and draft.may_inline(block):
             try:
                 draft.inline(block)

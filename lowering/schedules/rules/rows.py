@@ -69,12 +69,12 @@ def _tile(draft: Draft, *, into_reductions: bool, widest: int, is_smaller: bool 
         own = replace(draft.copy(), trace=Trace())
         narrow = draft.device.lanes if widest > draft.device.lanes else 1
         smaller = _tile(own, into_reductions=into_reductions, widest=narrow, is_smaller=True)
-    for block in draft.blocks():
+    for block in draft.blocks_in_turn():
         if draft.may_inline(block):
             users = draft.consumers(block)
             alone = len(users) == 1 and users[0].extents == block.extents
             if any(user.reduced for user in users) and not into_reductions:
-                alone, block = False, draft.inspect(block.block)  # with what was inlined into it
+                alone = False
             if block.is_cheap() or alone:
                 draft.inline(block)
     blocks = draft.blocks()

@@ -129,6 +129,37 @@ def test_a_short_time_fourier_transform_is_a_convolution(
     assert types["y"].shape == ("B", frames, length // 2 + 1 if onesided else length, 2)
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis", "count", "onesided", "inverse", "opset"),
+    [
+        ((2, 6, 1), 1, None, 0, 0, 17), ((2, 7, 2), 1, None, 0, 1, 17), ((2, 3, 5, 2), 1, 4, 0, 0, 20),
+        ((2, 5, 1), -2, 8, 1, 0, 20), ((2, 3, 300, 1), 2, None, 1, 0, 20), ((2, 272, 3, 2), 1, None, 0, 1, 17),
+    ],
+)  # fmt: skip
+def test_a_fourier_transform_is_products(
+    shape: tuple[int, ...], axis: int, count: int | None, onesided: int, inverse: int, opset: int
+) -> None:
+    """Of few elements one product, of 300 and 272 two; padded, halved and backwards."""
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    stored: dict[str, Any] = {} if count is None else {"count": np.int64(count)}
+    stored |= {"axis": np.int64(axis)} if opset >= 20 else {}
+    names = ["x", "" if count is None else "count", *(["axis"] if opset >= 20 else [])]
+    attributes = {"onesided": onesided, "inverse": inverse} | ({} if opset >= 20 else {"axis": axis})
+    node = helper.make_node("DFT", names, ["y"], **attributes)
+    ports = [helper.make_tensor_value_info("x", 1, ["B", *shape[1:]])], [helper.make_tensor_value_info("y", 1, None)]
+    graph = helper.make_graph([node], "dft", *ports, [numpy_helper.from_array(a, n) for n, a in stored.items()])
+    model = read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8))
+    expanded = inline_functions(expand_operators(model, infer(model).types))
+    assert all(node.op_type != "DFT" for node in expanded.ir.graph)
+    (computed,) = ReferenceEvaluator(serde.serialize_model(expanded.ir)).run(None, {"x": x})
+    signal = x[..., 0] + (1j * x[..., 1] if shape[-1] == 2 else 0)
+    place = axis + len(shape) if axis < 0 else axis
+    transform = np.fft.ifft if inverse else np.fft.fft
+    wanted = transform(signal, count, axis=place)
+    wanted = wanted.take(range(wanted.shape[place] // 2 + 1), place) if onesided else wanted
+    np.testing.assert_allclose(computed, np.stack([wanted.real, wanted.imag], -1), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("operator", ["Relu", "Softmax", "Range"])
 def test_operators_of_the_table_and_loops_stay(operator: str) -> None:
     inputs = [np.float32(n) for n in range(3)] if operator == "Range" else [X]

@@ -8,6 +8,7 @@ from onnx import TensorProto, helper
 
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
+from eqfuse.ir.sizes import dimension_as_size
 
 from ..models import model, value
 
@@ -123,6 +124,22 @@ def test_sizes_that_floating_point_numbers_scale(factor: float, rounding: str, e
     weights = {"factor": np.float32([factor]), "one": np.ones(1, np.float32)}
     shape = infer(read(model(nodes, [value("x", ["H"])], ["y"], weights))).types["y"].shape
     assert shape == ((expected,) if expected else ("?",))
+
+
+@pytest.mark.parametrize(("size", "kept"), [(3, 6), (8, 16), (9, 1), (17, 9), (40, 16)])
+def test_a_bound_that_sizes_make_negative_counts_from_the_end(size: int, kept: int) -> None:
+    """As a table of 16 relative positions is cut: `table[8 - H : 8 + H]`."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["h"]),
+        helper.make_node("Sub", ["middle", "h"], ["start"]),
+        helper.make_node("Add", ["middle", "h"], ["end"]),
+        helper.make_node("Slice", ["table", "start", "end"], ["y"]),
+    ]
+    weights = {"middle": np.array([8]), "table": np.arange(16, dtype=np.float32)}
+    shape = infer(read(model(nodes, [value("x", ["H"])], ["y"], weights))).types["y"].shape
+    counted = dimension_as_size((shape or ("?",))[0])
+    assert counted is not None
+    assert counted.value(lambda name: size) == len(weights["table"][8 - size : 8 + size]) == kept
 
 
 @pytest.mark.parametrize(("step", "expected"), [(-1, "max(1, 2*T) - 1"), (-3, "(max(1, 2*T) + 1)//3"), (0, "?")])

@@ -43,6 +43,17 @@ def drawn(random: np.random.Generator, operator: str) -> dict[str, Any]:
             "kernel_type": str(random.choice(["LINEAR", "POLY", "RBF", "SIGMOID"])), "n_supports": supports,
             "kernel_params": [0.3, 0.5, 3.0], "one_class": int(random.integers(2)),
         }  # fmt: skip
+    if operator == "SVMClassifier":
+        classes = int(random.integers(2, 5))
+        per_class = [int(each) for each in random.integers(1, 9, classes)]
+        pairs, has_probabilities = classes * (classes - 1) // 2, bool(random.integers(2))
+        probabilities = {"prob_a": floats(pairs), "prob_b": floats(pairs)} if has_probabilities else {}
+        return {
+            "coefficients": floats((classes - 1) * sum(per_class)), "vectors_per_class": per_class,
+            "support_vectors": floats(sum(per_class) * FEATURES), "rho": floats(pairs),
+            "kernel_type": str(random.choice(["LINEAR", "POLY", "RBF", "SIGMOID"])), "kernel_params": [0.3, 0.5, 3.0],
+            "classlabels_ints": [7, 3, 5, 2][:classes], **probabilities,
+        }  # fmt: skip
     scores = int(random.integers(2 if operator == "LinearClassifier" else 1, 5))
     attributes: dict[str, Any] = {"coefficients": floats(scores * FEATURES), "intercepts": floats(scores)}
     if operator == "LinearRegressor":
@@ -52,7 +63,7 @@ def drawn(random: np.random.Generator, operator: str) -> dict[str, Any]:
 
 
 @pytest.mark.representatives(5)
-@pytest.mark.parametrize("operator", ["LinearRegressor", "LinearClassifier", "SVMRegressor"])
+@pytest.mark.parametrize("operator", ["LinearRegressor", "LinearClassifier", "SVMRegressor", "SVMClassifier"])
 @pytest.mark.parametrize("seed", range(16))
 def test_as_onnx_runtime(seed: int, operator: str) -> None:
     random = np.random.default_rng(seed)
@@ -78,12 +89,13 @@ def test_a_row_of_other_columns_is_refused() -> None:
         ("LinearRegressor", {"targets": 2}, "one intercept for each target"),
         ("LinearClassifier", {"classlabels_ints": [0, 1]}, "one score for two classes"),
         ("SVMRegressor", {"rho": [1.0], "n_supports": 2}, "one coefficient for each support vector"),
+        ("SVMClassifier", {"rho": [1.0], "classlabels_ints": [0, 1]}, "no support vectors for each class"),
     ],
     ids=str,
 )
 def test_other_models_have_no_loop(operator: str, change: dict[str, Any], message: str) -> None:
     attributes = {"coefficients": [1.0] * FEATURES}
-    if operator != "SVMRegressor":
+    if not operator.startswith("SVM"):
         attributes["intercepts"] = [0.5]
     with pytest.raises(LoweringError, match=message):
         InC(model_of(operator, {**attributes, **change}))

@@ -143,6 +143,14 @@ def test_results_inside_of_kernels_are_counted() -> None:
     assert "a size of N*N is above 2147483647" in " ".join(texts)
 
 
+def test_a_result_of_padding_behind_is_longer_than_the_operand() -> None:
+    """The padding has a value, so there are two operands, but not two that have to be as long as each other."""
+    node, value = helper.make_node("Pad", ["x", "pads", "value"], ["y"]), np.asarray(0.5, np.float32)
+    proto = model([node], {"x": ["N", 3]}, {"y": ["N + 2", 3]}, pads=np.array([0, 0, 2, 0]), value=value)
+    relations = [requirement.relation for requirement, _ in list_requirements(graph_of(proto).at_call)]
+    assert all(relation.holds({"N": 5}) for relation in relations)
+
+
 @pytest.mark.parametrize(
     ("operator", "attributes", "inputs", "result", "expected"),
     [

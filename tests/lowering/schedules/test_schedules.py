@@ -99,6 +99,18 @@ def test_what_a_named_value_was_inlined_into_goes_to_one_place_only() -> None:
     check(of_one((4, 40), rectify, topi.negative, lambda x: x * x + x, topi.negative), "pointwise")
 
 
+def test_what_a_costly_value_was_inlined_into_is_not_computed_for_each_column() -> None:
+    """A gate of one row, `x * sigmoid(x)`, is cheap but for what it is multiplied with."""
+    x, w = te.placeholder((1, 64), name="x"), te.placeholder((64, 40), name="w")
+    gate = te.compute(x.shape, lambda i, j: elementary.exp(x(i, j)), name="gate")
+    gated = te.compute(x.shape, lambda i, j: x(i, j) * gate(i, j), name="gated")
+    k = te.reduce_axis((0, 64), name="k")
+    product = te.compute((1, 40), lambda i, j: te.sum(gated(i, k) * w(k, j), axis=k), name="product")
+    function = mark_constants(te.create_prim_func([x, w, topi.nn.relu(product)]), (1,))
+    scheduled = check(function, "contraction")
+    assert scheduled.schedule.get_sblock("gated") is not None
+
+
 def test_a_transposition_in_front_of_arithmetic_is_a_stage_of_its_own() -> None:
     function = of_one((2, 48, 32), lambda x: topi.transpose(x, (0, 2, 1)), topi.negative)
     check(function, "stages (transposition + pointwise)")

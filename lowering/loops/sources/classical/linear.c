@@ -1,6 +1,6 @@
-/* Operators: LinearRegressor LinearClassifier SVMRegressor */
+/* Operators: LinearRegressor LinearClassifier SVMRegressor SVMClassifier */
 
-#ifdef OP_SVMRegressor
+#if defined(OP_SVMRegressor) || defined(OP_SVMClassifier)
 #define LANES 16 /* support vectors side by side: their sums are in vectors */
 
 /* The kernel of a row and some support vectors, from their products or squared distances. */
@@ -14,23 +14,112 @@ static inline float LOCAL(kernel)(float sum) {
     return sum;
 }
 
+/* The kernels of a row and some support vectors, from the first one on; returns their number. */
+static inline int64_t LOCAL(evaluate)(const I0 *x, int64_t columns, int64_t first, float *kernels) {
+    const int64_t lanes = MIN_OF(LANES, A_n_supports - first);
+    float sums[LANES] = {0};
+    for (int64_t i = 0; i < columns; ++i) {
+        const float entry = (float)x[i], *vectors = A_support_vectors + i * A_n_supports + first;
+        for (int64_t k = 0; k < lanes; ++k) {
+            const float away = entry - vectors[k];
+            sums[k] += strcmp(A_kernel_type, "RBF") == 0 ? away * away : entry * vectors[k];
+        }
+    }
+    for (int64_t k = 0; k < lanes; ++k) kernels[k] = LOCAL(kernel)(sums[k]);
+    return lanes;
+}
+#endif
+
+#ifdef OP_SVMRegressor
 static float LOCAL(regress)(const I0 *x, int64_t columns) {
     float score = A_rho[0];
     for (int64_t first = 0; first < A_n_supports; first += LANES) {
-        const int64_t lanes = MIN_OF(LANES, A_n_supports - first);
-        float sums[LANES] = {0};
-        for (int64_t i = 0; i < columns; ++i) {
-            const float entry = (float)x[i], *vectors = A_support_vectors + i * A_n_supports + first;
-            for (int64_t k = 0; k < lanes; ++k) {
-                const float away = entry - vectors[k];
-                sums[k] += strcmp(A_kernel_type, "RBF") == 0 ? away * away : entry * vectors[k];
-            }
-        }
-        for (int64_t k = 0; k < lanes; ++k) score += A_coefficients[first + k] * LOCAL(kernel)(sums[k]);
+        float kernels[LANES];
+        const int64_t lanes = LOCAL(evaluate)(x, columns, first, kernels);
+        for (int64_t k = 0; k < lanes; ++k) score += A_coefficients[first + k] * kernels[k];
     }
     if (A_n_supports == 0)
         for (int64_t i = 0; i < columns; ++i) score += A_coefficients[i] * (float)x[i];
     return A_one_class ? (score > 0 ? 1 : -1) : score;
+}
+#endif
+
+#ifdef OP_SVMClassifier
+/* Scores of all pairs of classes; returns the class that most pairs decide for. The coefficients of a class against
+ * another one lie in the row of the other, which is one less for those behind it. */
+static int64_t LOCAL(vote)(const I0 *x, int64_t columns, float *scores) {
+    float kernels[A_n_supports + LANES];
+    for (int64_t first = 0; first < A_n_supports; first += LANES) LOCAL(evaluate)(x, columns, first, kernels + first);
+    int64_t votes[A_classes], pair = 0, start = 0, best = 0;
+    for (int64_t i = 0; i < A_classes; ++i) votes[i] = 0;
+    for (int64_t i = 0; i < A_classes; start += A_vectors_per_class[i++]) {
+        int64_t other = start + A_vectors_per_class[i];
+        for (int64_t j = i + 1; j < A_classes; other += A_vectors_per_class[j++], ++pair) {
+            double sum = 0;
+            for (int64_t m = 0; m < A_vectors_per_class[i]; ++m)
+                sum += A_coefficients[(j - 1) * A_n_supports + start + m] * kernels[start + m];
+            for (int64_t m = 0; m < A_vectors_per_class[j]; ++m)
+                sum += A_coefficients[i * A_n_supports + other + m] * kernels[other + m];
+            scores[pair] = (float)(sum + A_rho[pair]);
+            ++votes[sum + A_rho[pair] > 0 ? i : j];
+        }
+    }
+    for (int64_t i = 1; i < A_classes; ++i) best = votes[i] > votes[best] ? i : best;
+    return best;
+}
+
+/* Probabilities of classes from those of pairs: Wu, Lin and Weng, "Probability estimates for multi-class classification
+ * by pairwise coupling", algorithm 2. */
+static void LOCAL(couple)(const float *scores, float *p) {
+    const int64_t n = A_classes;
+    float among[n * n], q[n * n], qp[n];
+    for (int64_t i = 0, pair = 0; i < n; ++i)
+        for (int64_t j = i + 1; j < n; ++j, ++pair) {
+            const float value = scores[pair] * A_prob_a[pair] + A_prob_b[pair], part = 1 / (1 + expf(-fabsf(value)));
+            const float wins = MIN_OF(MAX_OF(value < 0 ? part : 1 - part, 1e-7f), 1 - 1e-7f);
+            among[i * n + j] = wins, among[j * n + i] = 1 - wins;
+        }
+    for (int64_t i = 0; i < n; ++i) {
+        q[i * n + i] = 0, p[i] = 1 / (float)n;
+        for (int64_t j = 0; j < n; ++j)
+            if (j != i) {
+                q[i * n + i] += among[j * n + i] * among[j * n + i];
+                q[i * n + j] = -among[j * n + i] * among[i * n + j];
+            }
+    }
+    for (int turn = 0; turn < 100; ++turn) {
+        float whole = 0, most = 0;
+        for (int64_t i = 0; i < n; ++i) {
+            qp[i] = 0;
+            for (int64_t j = 0; j < n; ++j) qp[i] += q[i * n + j] * p[j];
+            whole += p[i] * qp[i];
+        }
+        for (int64_t i = 0; i < n; ++i) most = MAX_OF(most, fabsf(qp[i] - whole));
+        if (most < 0.005f / (float)n) return;
+        for (int64_t i = 0; i < n; ++i) {
+            const float change = (whole - qp[i]) / q[i * n + i], scale = 1 + change;
+            p[i] += change;
+            whole = (whole + change * (change * q[i * n + i] + 2 * qp[i])) / scale / scale;
+            for (int64_t j = 0; j < n; ++j) {
+                qp[j] = (qp[j] + change * q[i * n + j]) / scale;
+                p[j] /= scale;
+            }
+        }
+    }
+}
+
+/* The scores of a row: probabilities, one for each pair, or of two classes one and its opposite. */
+static int64_t LOCAL(classify)(const I0 *x, int64_t columns, float *y) {
+    float scores[A_classes * (A_classes - 1) / 2];
+    const int64_t best = LOCAL(vote)(x, columns, scores);
+    if (A_prob_a_count > 0) {
+        LOCAL(couple)(scores, y);
+    } else if (A_classes == 2) {
+        y[0] = -scores[0], y[1] = scores[0];
+    } else {
+        memcpy(y, scores, sizeof scores);
+    }
+    return best;
 }
 #endif
 
@@ -43,13 +132,16 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     tensor unread = {0}, *to = out[OUTPUTS - 1] ? out[OUTPUTS - 1] : &unread;
     TRY(allocate(to, 2, shape, sizeof(float)));
     float *y = to->data;
-#ifdef OP_LinearClassifier
+#if OUTPUTS > 1
     if (out[0]) TRY(allocate(out[0], 1, &rows, sizeof(O0)));
 #endif
     for (int64_t r = 0; r < rows; ++r, y += results) {
         const I0 *x = IN(0) + r * columns;
 #ifdef OP_SVMRegressor
         y[0] = LOCAL(regress)(x, columns);
+#elif defined(OP_SVMClassifier)
+        const int64_t best = LOCAL(classify)(x, columns, y);
+        if (out[0]) OUT(0)[r] = A_classlabels_ints[best];
 #else
         int64_t best = 0;
         for (int64_t k = 0; k < results; ++k) y[k] = k < A_intercepts_count ? A_intercepts[k] : 0;
