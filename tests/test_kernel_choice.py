@@ -21,7 +21,7 @@ from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.kernels.compilation import CompiledKernels
-from eqfuse.lowering.kernels.fallback import Fallback
+from eqfuse.lowering.kernels.fallback import Fallback, LoopCall
 from eqfuse.lowering.kernels.messages import Answer
 from eqfuse.lowering.kernels.prim_funcs import KernelCall
 from eqfuse.lowering.kernels.variants import KernelPartition, Members
@@ -55,15 +55,19 @@ class Table:
     built: list[KernelPartition] = field(default_factory=list)
     spoiled: Collection[Members] = ()
     plain: Mapping[Members, float] = field(default_factory=dict)
+    loops: Collection[Members] = ()
 
     def build(self, partition: KernelPartition) -> Attempt:
         if any(kernel in self.spoiled for kernel in partition.kernels):
             raise LoweringError("cannot be linked")
         self.built.append(partition)
-        steps: list[KernelCall | Fallback] = []
+        steps: list[KernelCall | Fallback | LoopCall] = []
         for kernel in partition.kernels:
             if kernel[0] in partition.choices.runtime:
                 steps.append(Fallback(kernel, (), (), (), "", cast(Any, None)))
+            elif kernel in self.loops:
+                part = Fallback(kernel, (), (), (), "", cast(Any, None))
+                steps.append(LoopCall(f"loop_{name_of(kernel)}", part, (), cast(Any, None), {}))
             else:
                 steps.append(KernelCall(name_of(kernel), kernel, (), ()))
         names = [step.symbol for step in steps if isinstance(step, KernelCall)]
@@ -132,6 +136,20 @@ def test_the_next_schedule_is_taken_where_that_is_faster(memory: Callable[[], Me
     partition, chosen = choose(Table({(0, 1): SLOW, (0,): SLOW, (1,): SLOW, (2, 3): FAST}, without=FAST), memory())
     assert chosen == ["without contraction"]
     assert partition.choices.without == {"task kernel_0_1": frozenset({"contraction"})}
+
+
+@pytest.mark.parametrize(("by_runtime", "chosen"), [(0.5, ["ONNX Runtime"]), (0.99, [""])])
+def test_a_plain_loop_that_takes_long_is_compared_with_onnx_runtime(
+    memory: Callable[[], Memory], by_runtime: float, chosen: list[str]
+) -> None:
+    table = Table({(0, 1): SLOW, (2, 3): FAST}, loops=[(0, 1)], by_runtime=by_runtime * SLOW)
+    partition, found = choose(table, memory())
+    assert (found, bool(partition.choices.runtime)) == (chosen, chosen == ["ONNX Runtime"])
+
+
+def test_a_plain_loop_that_takes_little_stays(memory: Callable[[], Memory]) -> None:
+    table = Table({(0, 1): FAST / 10, (2, 3): FAST}, loops=[(0, 1)], by_runtime=0.0)
+    assert choose(table, memory()) == (PAIRS, [])
 
 
 def test_onnx_runtime_gets_what_it_runs_faster(memory: Callable[[], Memory]) -> None:

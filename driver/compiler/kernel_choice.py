@@ -36,6 +36,8 @@ CLEARLY = 0.95
 WORTH_RUNTIME = 10.0
 """ONNX Runtime gets a kernel that is right only if it is more than this many times as fast as the best code of eqfuse:
 a bundle with kernels alone needs nothing else to run. It is a preference, not a measurement."""
+LOOP_SHARE = 0.1
+"""A plain loop that takes more than this share of the time of all steps is measured beside ONNX Runtime's operator."""
 _SOURCES = ("lowering/schedules", "lowering/kernels", "lowering/compute", "costmodels/devices")
 """The packages that determine the code of a variant."""
 
@@ -249,8 +251,37 @@ def _replace_slow(
             record = [replace(each, chosen="") for each in record]
     measured = tuple(replace(f, measured=times[f.symbol].seconds if f.symbol in times else None) for f in base.facts)
     fused = sum(f.calls * (f.measured or 0.0) for f in measured)
-    summary = MeasurementSummary(len(times), 0.0, tuple(record), fused=fused, apart=unfused)
+    base, loops = _replace_loops(builder, base, times)
+    summary = MeasurementSummary(len(times), 0.0, (*record, *loops), fused=fused, apart=unfused)
     return replace(base, facts=measured), summary
+
+
+def _replace_loops(
+    builder: BundleBuilder, base: Attempt, times: Mapping[str, CallTime]
+) -> tuple[Attempt, list[KernelTrials]]:
+    """The bundle with ONNX Runtime for those plain loops that take long and that it is faster at, and all such loops.
+
+    Loops are not what eqfuse is fast at, so it gets no preference here, unlike among kernels.
+    """
+    whole = step_seconds(base, times, frozenset(range(len(base.prepared.graph.operators))))
+    record = []
+    for symbol, calls in base.prepared.loops.items():
+        seconds, runtime = times[symbol].seconds, Variant(runtime=True)
+        if seconds * len(calls) <= LOOP_SHARE * whole:
+            continue
+        members = frozenset(member for call in calls for member in call)
+        try:
+            attempt = builder.build(base.partition.vary(base.prepared.graph, calls, "", runtime))
+            before, after = builder.time([base, attempt])
+        except EqfuseError as error:
+            trial, is_faster = Trial(str(runtime), None, str(error)), False
+        else:
+            theirs = step_seconds(attempt, after, members)
+            is_faster = theirs <= CLEARLY * step_seconds(base, before, members)
+            trial, base = Trial(str(runtime), theirs / len(calls)), attempt if is_faster else base
+        operators = tuple(base.prepared.graph.operators[member].op for member in calls[0])
+        record.append(KernelTrials(symbol, operators, seconds, 0.0, "", (trial,), str(runtime) if is_faster else ""))
+    return base, record
 
 
 # --- what earlier compilations measured

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...lowering.plan.manifest import PLAN, KernelTrials, Manifest, MeasurementSummary, Trial, TuningSummary
-from ...lowering.plan.plan import Plan
+from ...lowering.plan.plan import LOOP, Plan
 from ...lowering.program.c_source import arena_text, weight_bytes
 from ...lowering.tuning.settings import trials_for
 from ...support import units
@@ -94,15 +94,22 @@ def measurement_lines(summary: MeasurementSummary) -> Iterator[str]:
 
     Kernels that were wrong are not among them.
     """
-    slow = [each for each in summary.kernels if not each.problem]
-    replaced = sum(bool(each.chosen) for each in slow)
-    outcome = f"{len(slow)} slow kernel(s), {replaced} replaced" if slow else "no slow kernel"
+    tried = [each for each in summary.kernels if not each.problem]
+    loops = [each for each in tried if each.kernel.startswith(LOOP)]
+    slow = [each for each in tried if each not in loops]
+    outcome = f"{len(slow)} slow kernel(s), {_count_replaced(slow)} replaced" if slow else "no slow kernel"
+    if loops:
+        outcome += f", {len(loops)} plain loop(s) compared, {_count_replaced(loops)} replaced"
     if summary.timed:
         unfused = f"; unfused {summary.apart / summary.fused:.2f}x" if summary.fused else ""
         yield f"measured: {summary.timed} steps; {outcome}{unfused}; {units.seconds(summary.seconds)}"
     if summary.problem:
         yield f"measured: {'no more' if summary.timed else 'nothing'} ({summary.problem})"
-    yield from trial_lines(slow)
+    yield from trial_lines(tried)
+
+
+def _count_replaced(trials: Iterable[KernelTrials]) -> int:
+    return sum(bool(each.chosen) for each in trials)
 
 
 def fallback_line(manifest: Manifest) -> str:
@@ -119,7 +126,8 @@ def trial_lines(kernels: Iterable[KernelTrials]) -> Iterator[str]:
     """``kernel_1f0c42aa_conv_split: 1.4 ms, estimated 139 us; tried: ONNX Runtime 99 us; now ONNX Runtime``."""
     for each in kernels:
         seconds = f"{units.seconds(each.seconds)}, " if each.seconds else ""
-        took = f"{seconds}estimated {units.seconds(each.estimate)}"
+        is_loop = each.kernel.startswith(LOOP)  # nothing predicts these
+        took = seconds + ("a plain loop" if is_loop else f"estimated {units.seconds(each.estimate)}")
         tried = ", ".join(f"{trial.variant} {_trial_time(trial)}" for trial in each.trials)
         verdict = f"now {each.chosen}" if each.chosen else "kept"
         yield f"  {each.problem or each.kernel}: {took}; tried: {tried}; {verdict}"

@@ -116,6 +116,15 @@ class CompiledKernels:
         return (*plain, *others)
 
     @property
+    def loops(self) -> dict[str, list[Members]]:
+        """The operators of each call of each program of plain loops, by its symbol."""
+        found: dict[str, list[Members]] = {}
+        for step in self.steps:
+            if isinstance(step, LoopCall):
+                found.setdefault(step.symbol, []).append(step.members)
+        return found
+
+    @property
     def fallbacks(self) -> tuple[Fallback, ...]:
         """The steps that ONNX Runtime runs, numbered by their place here."""
         return tuple(step for step in self.steps if isinstance(step, Fallback))

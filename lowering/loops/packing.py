@@ -150,6 +150,8 @@ def _tensor(numbers: Sequence[Any], dtype: Any) -> onnx.TensorProto:
 
 LINEAR = ("LinearRegressor", "LinearClassifier", "SVMRegressor", "SVMClassifier")
 _KERNELS = (b"LINEAR", b"POLY", b"RBF", b"SIGMOID")
+_LANES = 16
+"""Support vectors that a loop computes side by side."""
 _MOST_SUPPORTS = 1 << 16
 """Support vectors, of which the loop of a classifier has a number for each on the stack: 256 KB."""
 
@@ -182,10 +184,10 @@ def _pack_machine(values: Mapping[str, Any]) -> dict[str, Any]:
     if values["kernel_type"] not in _KERNELS or len(values["rho"]) != 1:
         raise LoweringError(f"a support vector machine by {values['kernel_type'].decode()}")
     if not supports:
-        return {**values, "columns": len(values["coefficients"]), "results": 1, "n_supports": 0}
+        return {**values, "columns": len(values["coefficients"]), "results": 1, "n_supports": 0, "stride": 0}
     if len(values["coefficients"]) != supports:
         raise LoweringError("not one coefficient for each support vector")
-    return {**values, **_matrix("support_vectors", values["support_vectors"], supports), "results": 1}
+    return {**values, **_pack_supports(values, supports), "results": 1}
 
 
 def _pack_classifier(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,8 +203,19 @@ def _pack_classifier(values: Mapping[str, Any]) -> dict[str, Any]:
     if len(values["rho"]) != pairs or any(len(values[name]) not in (0, pairs) for name in ("prob_a", "prob_b")):
         raise LoweringError("not one intercept for each pair of classes")
     results = classes if classes == FEWEST_CLASSES or len(values["prob_a"]) else pairs
-    packed = _matrix("support_vectors", values["support_vectors"], supports)
+    packed = _pack_supports(values, supports)
     return {**values, **packed, "classes": classes, "n_supports": supports, "results": results}
+
+
+def _pack_supports(values: Mapping[str, Any], supports: int) -> dict[str, Any]:
+    """The support vectors as columns, with zeros behind them up to a `stride` of whole vectors."""
+    vectors = values["support_vectors"]
+    if len(vectors) % supports:
+        raise LoweringError(f"{len(vectors)} numbers are no {supports} support vectors")
+    stride = -(-supports // _LANES) * _LANES
+    return _matrix("support_vectors", [*vectors, *[0.0] * (len(vectors) // supports * (stride - supports))], stride) | {
+        "stride": stride
+    }
 
 
 def _matrix(name: str, entries: Sequence[float], rows: int) -> dict[str, Any]:

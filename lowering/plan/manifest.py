@@ -103,9 +103,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class KernelTrials:
-    """A kernel that was slow, or wrong (`problem`), and what was tried for it.
+    """A kernel that was slow, or wrong (`problem`), or plain loops that take long, and what was tried for it.
 
-    `seconds` are those of a call as it was compiled first, 0 if it was wrong; `estimate` those that were expected.
+    `seconds` are those of a call as it was compiled first, 0 if it was wrong; `estimate` those that were expected, 0
+    for plain loops.
     `chosen` is the variant that replaced it, "" if none did.
     """
 

@@ -265,6 +265,14 @@ def test_a_layout_may_save_more_than_its_kernel_takes() -> None:
     assert "tried: maps in ONNX's order saves its neighbours 20 us more than it takes; now" in line
 
 
+def test_a_plain_loop_that_was_compared_is_named() -> None:
+    loop = KernelTrials("loop_1f_loop", ("Loop",), 0.3, 0.0, "", (Trial("ONNX Runtime", 0.03),), "ONNX Runtime")
+    assert list(measurement_lines(MeasurementSummary(7, 0.5, (loop,)))) == [
+        "measured: 7 steps; no slow kernel, 1 plain loop(s) compared, 1 replaced; 500 ms",
+        "  loop_1f_loop: 300 ms, a plain loop; tried: ONNX Runtime 30 ms; now ONNX Runtime",
+    ]
+
+
 def test_what_was_tried_for_a_slow_kernel_is_said() -> None:
     trials = (Trial("cut into 2 kernels", 1e-4), Trial("ONNX Runtime", None, "cannot be linked"))
     slow = KernelTrials("kernel_1f_conv_split", ("Conv", "Split"), 1e-3, 2e-4, "", trials, "cut into 2 kernels")

@@ -3,30 +3,40 @@
 #if defined(OP_SVMRegressor) || defined(OP_SVMClassifier)
 #define LANES 16 /* support vectors side by side: their sums are in vectors */
 
-/* The kernel of a row and some support vectors, from their products or squared distances. */
+/* exp of a number up to 0, in steps that are the same for all lanes: x = n log 2 + r, and a polynomial of r. */
+static inline float LOCAL(exponential)(float x) {
+    const float shift = 12583039.0f; /* 1.5 * 2^23 + 127: what is added to it is rounded, and lies in its last bits */
+    const float least = -87.0f, bounded = x < least ? least : x; /* NaN stays */
+    const float shifted = bounded * 1.44269504f + shift, n = shifted - shift;
+    const float r = bounded - n * 0.693359375f + n * 2.12194440e-4f;
+    const float tail = ((0.00138201355f * r + 0.00836868584f) * r + 0.0416682735f) * r + 0.166665211f;
+    union { float number; uint32_t bits; } scale = {.number = shifted};
+    scale.bits <<= 23;
+    return (((tail * r + 0.49999994f) * r + 1.0f) * r + 1.0f) * scale.number;
+}
+
+/* The kernel of a row and a support vector, from their product or squared distance. */
 static inline float LOCAL(kernel)(float sum) {
     const float gamma = A_kernel_params_count > 0 ? A_kernel_params[0] : 0;
     const float start = A_kernel_params_count > 1 ? A_kernel_params[1] : 0;
     const float degree = A_kernel_params_count > 2 ? A_kernel_params[2] : 0;
-    if (strcmp(A_kernel_type, "RBF") == 0) return expf(-gamma * sum);
+    if (strcmp(A_kernel_type, "RBF") == 0) return gamma < 0 ? expf(-gamma * sum) : LOCAL(exponential)(-gamma * sum);
     if (strcmp(A_kernel_type, "POLY") == 0) return powf(gamma * sum + start, degree);
     if (strcmp(A_kernel_type, "SIGMOID") == 0) return tanhf(gamma * sum + start);
     return sum;
 }
 
-/* The kernels of a row and some support vectors, from the first one on; returns their number. */
-static inline int64_t LOCAL(evaluate)(const I0 *x, int64_t columns, int64_t first, float *kernels) {
-    const int64_t lanes = MIN_OF(LANES, A_n_supports - first);
+/* The kernels of a row and LANES support vectors, from the first one on. */
+static inline void LOCAL(evaluate)(const I0 *x, int64_t columns, int64_t first, float *kernels) {
     float sums[LANES] = {0};
     for (int64_t i = 0; i < columns; ++i) {
-        const float entry = (float)x[i], *vectors = A_support_vectors + i * A_n_supports + first;
-        for (int64_t k = 0; k < lanes; ++k) {
+        const float entry = (float)x[i], *vectors = A_support_vectors + i * A_stride + first;
+        for (int64_t k = 0; k < LANES; ++k) {
             const float away = entry - vectors[k];
             sums[k] += strcmp(A_kernel_type, "RBF") == 0 ? away * away : entry * vectors[k];
         }
     }
-    for (int64_t k = 0; k < lanes; ++k) kernels[k] = LOCAL(kernel)(sums[k]);
-    return lanes;
+    for (int64_t k = 0; k < LANES; ++k) kernels[k] = LOCAL(kernel)(sums[k]);
 }
 #endif
 
@@ -35,8 +45,8 @@ static float LOCAL(regress)(const I0 *x, int64_t columns) {
     float score = A_rho[0];
     for (int64_t first = 0; first < A_n_supports; first += LANES) {
         float kernels[LANES];
-        const int64_t lanes = LOCAL(evaluate)(x, columns, first, kernels);
-        for (int64_t k = 0; k < lanes; ++k) score += A_coefficients[first + k] * kernels[k];
+        LOCAL(evaluate)(x, columns, first, kernels);
+        for (int64_t k = 0; k < MIN_OF(LANES, A_n_supports - first); ++k) score += A_coefficients[first + k] * kernels[k];
     }
     if (A_n_supports == 0)
         for (int64_t i = 0; i < columns; ++i) score += A_coefficients[i] * (float)x[i];
@@ -45,23 +55,31 @@ static float LOCAL(regress)(const I0 *x, int64_t columns) {
 #endif
 
 #ifdef OP_SVMClassifier
+static inline double LOCAL(weigh)(const float *coefficients, const float *kernels, int64_t count) {
+    double sums[LANES / 2] = {0}, sum = 0;
+    int64_t m = 0;
+    for (; m + LANES / 2 <= count; m += LANES / 2)
+        for (int64_t k = 0; k < LANES / 2; ++k) sums[k] += (double)coefficients[m + k] * kernels[m + k];
+    for (; m < count; ++m) sum += (double)coefficients[m] * kernels[m];
+    for (int64_t k = 0; k < LANES / 2; ++k) sum += sums[k];
+    return sum;
+}
+
 /* Scores of all pairs of classes; returns the class that most pairs decide for. The coefficients of a class against
  * another one lie in the row of the other, which is one less for those behind it. */
 static int64_t LOCAL(vote)(const I0 *x, int64_t columns, float *scores) {
-    float kernels[A_n_supports + LANES];
+    float kernels[A_stride];
     for (int64_t first = 0; first < A_n_supports; first += LANES) LOCAL(evaluate)(x, columns, first, kernels + first);
     int64_t votes[A_classes], pair = 0, start = 0, best = 0;
     for (int64_t i = 0; i < A_classes; ++i) votes[i] = 0;
     for (int64_t i = 0; i < A_classes; start += A_vectors_per_class[i++]) {
         int64_t other = start + A_vectors_per_class[i];
         for (int64_t j = i + 1; j < A_classes; other += A_vectors_per_class[j++], ++pair) {
-            double sum = 0;
-            for (int64_t m = 0; m < A_vectors_per_class[i]; ++m)
-                sum += A_coefficients[(j - 1) * A_n_supports + start + m] * kernels[start + m];
-            for (int64_t m = 0; m < A_vectors_per_class[j]; ++m)
-                sum += A_coefficients[i * A_n_supports + other + m] * kernels[other + m];
-            scores[pair] = (float)(sum + A_rho[pair]);
-            ++votes[sum + A_rho[pair] > 0 ? i : j];
+            const float *against_j = A_coefficients + (j - 1) * A_n_supports, *against_i = A_coefficients + i * A_n_supports;
+            double sum = LOCAL(weigh)(against_j + start, kernels + start, A_vectors_per_class[i]);
+            sum += LOCAL(weigh)(against_i + other, kernels + other, A_vectors_per_class[j]) + A_rho[pair];
+            scores[pair] = (float)sum;
+            ++votes[sum > 0 ? i : j];
         }
     }
     for (int64_t i = 1; i < A_classes; ++i) best = votes[i] > votes[best] ? i : best;
