@@ -32,6 +32,7 @@ from ...support.errors import RuleError, describe_error
 from ...support.processes.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from ...support.processor import available_cores
 from .cache import CacheKeys, load, store
+from .demands import describe_missing_demand
 from .lemmas import RuleExpansion, TooManyDerivations, expand_derived_facts
 from .oracles.cancellation import find_cancellation
 from .oracles.extremes import find_lost_number
@@ -138,12 +139,15 @@ def _check_canonical(rule: Rule, scratch: Scratch, judge: Judge | None, samples:
 
 
 def _check(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> Verdict:
+    if complaint := scratch.complaint(rule.text):
+        return Verdict(rule.name, "unchecked", example=False, reason=f"egglog does not take the rule: {complaint}")
     if keys := _undefined_constructors(rule, scratch):
         return Verdict(rule.name, "idle", example=False, reason=f"nothing says what {', '.join(keys)} computes")
     by_direction = hits(rule, scratch, samples)
     example = example_hits(rule, scratch)
+    declarations = scratch.program.removeprefix(prelude())
     try:
-        expansions = expand_derived_facts(rule, scratch.program.removeprefix(prelude()))
+        expansions = expand_derived_facts(rule, declarations)
     except TooManyDerivations:
         reason = "the facts that it asks for are derived in more ways than can be checked"
         return Verdict(rule.name, "idle", example=bool(example), reason=reason)
@@ -173,7 +177,8 @@ def _check(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> V
     if counterexample is not None:
         return replace(blank, kind="refuted", reason=counterexample.reason, counterexample=counterexample)
     foreign = _foreign_keys(every)
-    idle = _why_idle(rule, by_direction, example, tested or len(foreign))
+    fired = any(by_direction) or any(derived.values())
+    idle = _why_idle(rule, by_direction, example, fired, tested or len(foreign), declarations)
     idle = idle or next(filter(None, (key_problem(key) or key_misfit(key) for key in foreign)), "")
     if not idle and (unused := _unused_derivation(derived)):
         idle = f"no sample made it fire on what {unused} derives"
@@ -216,17 +221,26 @@ def _undefined_constructors(rule: Rule, scratch: Scratch) -> list[str]:
 _CONSTRUCTOR = re.compile(r"\(constructor\s+([^\s()]+)")
 
 
-def _why_idle(rule: Rule, by_direction: Sequence[Sequence[Hit]], example: Sequence[Hit], tested: int) -> str:
-    if not any(by_direction) and (head := operator_of_constants(rule)):
+def _why_idle(
+    rule: Rule,
+    by_direction: Sequence[Sequence[Hit]],
+    example: Sequence[Hit],
+    fired: bool,
+    tested: int,
+    declarations: str,
+) -> str:
+    if not fired and (head := operator_of_constants(rule)):
         return f"it looks into a {head} of constants alone, and no rule sees what makes a constant: ask for a constant"
+    if not fired and (missing := describe_missing_demand(rule, declarations)):
+        return f"no sample made the rule fire: {missing}"
     if len(by_direction) == 2 and not all(by_direction):
         side = "right side, read backwards," if by_direction[0] else "left side"
         return f"no sample of the {side} made the rule fire: its conditions may contradict each other"
-    if not any(by_direction) and not example:
+    if not fired and not example:
         return "no sample of the left side made the rule fire: its conditions may contradict each other"
     if not tested:
         return "an operator of the rule has no meaning for any sample"
-    return "" if example else "the rule does not fire on its example"
+    return "" if example else "the rule does not fire on its example (its own left side if it has none)"
 
 
 def _endless_sample(rule: Rule, every: Sequence[Hit], scratch: Scratch) -> Sample | None:

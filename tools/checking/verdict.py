@@ -19,7 +19,8 @@ class Verdict:
     left side guarantees. ``tested``: they are equal on all numbers tried. ``assumed``: the rule fires, but makes an
     operator of another domain, and only its author knows what that computes. ``refuted``: the sides differ, or the rule
     never ends; see `counterexample`. ``idle``: the rule fired on no sample, or not on its example, so that little or
-    nothing is known. ``unchecked``: the checker itself failed, and whether the rule is right stays open.
+    nothing is known. ``unchecked``: egglog does not take the rule, or the checker itself failed; whether the rule is
+    right stays open.
 
     `scope` says for which shapes the rule is proved: ``every rank and size`` (see `unbounded`), ``any shape`` of
     element-wise operators that do not broadcast, or a number of sampled shapes. `samples` counts the samples of the

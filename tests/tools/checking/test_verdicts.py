@@ -9,6 +9,7 @@ import pytest
 
 from eqfuse.rules.records import Rule, RuleFile, read_file
 from eqfuse.tools.checking.check import check_rule, scratch_for
+from eqfuse.tools.checking.demands import describe_missing_demand
 from eqfuse.tools.checking.sampling.hits import operator_of_constants
 from eqfuse.tools.checking.verdict import Verdict
 
@@ -137,6 +138,33 @@ def test_rule_that_looks_into_a_constant_is_told_so(verdict: Check) -> None:
 def test_rule_that_looks_into_a_product_beside_constants_is_accepted(verdict: Check) -> None:
     right, condition = "(Mul (MatMul x w) c)", "(scalar-value c 2.0)"
     assert verdict("(MatMul x (Mul w c))", right, condition).accepted
+
+
+@pytest.mark.conformance
+def test_fact_that_nothing_demands_is_named(verdict: Check) -> None:
+    """The conditions contradict nothing: a rule of `analysis` is missing."""
+    idle = verdict("(Tile (Tile x r) s)", "(Tile x t)", "(= t (vector-product r s))")
+    assert idle.kind == "idle"
+    assert "asks for (vector-product r s)" in idle.reason
+    assert "makes (vectors-demand ...)" in idle.reason
+
+
+def test_missing_demand_is_known_without_a_sample(tmp_path: Path) -> None:
+    path = tmp_path / "trial.egg"
+    record = RECORD.format(sound="exact", example="(Tile (Tile x r) s) => (Tile x t)")
+    asks = "(rewrite (Tile (Tile x r) s) (Tile x t) :when ((= t (vector-product r s)))"
+    path.write_text(f'{record}{asks} :ruleset explore :name "trial")\n')
+    rule = read_file(path).rules[0]
+    demand = "(rule ((= e (Tile (Tile x r) s))) ((vectors-demand r s)) :ruleset analysis)"
+    assert "makes (vectors-demand ...)" in describe_missing_demand(rule, "")
+    assert describe_missing_demand(rule, demand) == ""
+
+
+def test_rule_that_egglog_does_not_take_is_no_wrong_rule(verdict: Check) -> None:
+    """A tensor is compared with a number."""
+    unchecked = verdict("(Relu (Relu x))", "(Relu x)", "(= x 0.0)")
+    assert unchecked.kind == "unchecked"
+    assert "egglog does not take the rule: Expect expression x to have type T" in unchecked.reason
 
 
 def test_example_of_another_rule_is_idle(verdict: Check) -> None:

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import combinations
 from typing import TypeVar
 
 import numpy as np
@@ -186,21 +185,32 @@ def _number_class(value: float) -> str:
 
 def choose_various(items: Sequence[_Item], settings_of: Sequence[frozenset[str]], count: int) -> list[_Item]:
     """Choose up to `count` items, each the one that adds the most pairs of settings to those before it."""
-    pairs = [frozenset((*((s,) for s in each), *combinations(sorted(each), 2))) for each in settings_of]
-    seen: set[tuple[str, ...]] = set()
+    pairs = _pairs(settings_of)
+    seen = 0
     chosen: list[_Item] = []
     # an item never adds more than it did before: old counts are upper bounds, and few have to be computed again
-    bounds = [(-len(own), place) for place, own in enumerate(pairs)]
+    bounds = [(-own.bit_count(), place) for place, own in enumerate(pairs)]
     heapify(bounds)
     while bounds and len(chosen) < count:
         _, place = heappop(bounds)
-        now = (-len(pairs[place] - seen), place)
+        now = (-(pairs[place] & ~seen).bit_count(), place)
         if bounds and now > bounds[0]:
             heappush(bounds, now)
         else:
             seen |= pairs[place]
             chosen.append(items[place])
     return chosen
+
+
+def _pairs(settings_of: Sequence[frozenset[str]]) -> list[int]:
+    """For each set of settings a number whose bits stand for its settings and for pairs of them."""
+    numbers = {setting: number for number, setting in enumerate(sorted(frozenset[str]().union(*settings_of)))}
+    result = []
+    for each in settings_of:
+        own = [numbers[setting] for setting in each]
+        bits = sum(1 << number for number in own)
+        result.append(sum((bits >> number) << (number * (len(numbers) + 1)) for number in own))
+    return result
 
 
 def missing_settings(samples: Sequence[Sample], met: frozenset[str], sound: str) -> tuple[str, ...]:

@@ -181,6 +181,17 @@ class _SampleBuilder:
             self.propagate()
         return self.environment.types.get(variable, Type((), ""))
 
+    def tensors_of(self, variable: str) -> Iterator[Term | Leaf]:
+        """The term of a variable, or the outputs of one that has several. Raises Misfit."""
+        term = self.terms[variable]
+        if isinstance(term, Leaf) or term.head == "Out" or OPERATORS[term.head].sort == "T":
+            yield term
+            return
+        for number, output in enumerate(self._evaluate_on_ones(term)):
+            if output is not None:
+                self.types[each := Term("Out", (term, number))] = _type_of_array(output)
+                yield each
+
     def _set(self, variable: str, term: Term | Leaf, type_: Type) -> None:
         self.terms[variable], self.environment.types[variable] = term, type_
         if isinstance(term, Term):
@@ -415,7 +426,7 @@ class _SampleBuilder:
         except (Unsupported, ValueError, IndexError, TypeError, ZeroDivisionError):
             raise Misfit from None
         arrays = result if isinstance(result, tuple) else (result,)
-        if any(array.size > self.most for array in arrays):
+        if any(array is not None and array.size > self.most for array in arrays):
             raise Misfit
         return result
 
@@ -472,8 +483,10 @@ def draw_sample(
         return None
     if any(test.holds(builder.environment) is False for test in left_side.tests):
         return None
-    terms = (builder.terms[root] for root in left_side.roots())
-    roots = tuple(t for t in terms if isinstance(t, Leaf) or t.head == "Out" or OPERATORS[t.head].sort == "T")
+    try:
+        roots = tuple(tensor for variable in left_side.roots() for tensor in builder.tensors_of(variable))
+    except Misfit:
+        return None
     return Sample(roots, dict(builder.terms), builder.environment, builder.types) if roots else None
 
 

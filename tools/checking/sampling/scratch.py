@@ -89,6 +89,19 @@ class Scratch:
         self.egraph = load().EGraph()
         execute(self.egraph, self.program)
 
+    def complaint(self, rules: str) -> str:
+        """Why egglog does not take rules, such as a number in the place of a tensor; "" if it takes them."""
+        execute(self.egraph, "(push 1)")
+        try:
+            execute(self.egraph, rules)
+        except BaseException as error:
+            if not is_of_egglog(error):
+                raise
+            self._load()
+            return _last_line(error).strip()
+        execute(self.egraph, "(pop 1)")
+        return ""
+
     def run(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
         """Run rules once on each sample by itself, up to the first conflict, which already refutes a rule."""
         try:

@@ -7,7 +7,7 @@ the same, and the rest is an identity of scalars, which the prover for scalars d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -69,7 +69,9 @@ class ElementComparison:
         """Whether both are equal in every case."""
         condition = next(chain(_choices(left), _choices(right)), None)
         if condition is None:
-            left, right = (_flatten(self.reading.world, x) for x in (left, right))
+            if self.same(_flatten(left, _is_never_single), _flatten(right, _is_never_single)):
+                return True  # without a question about the size of any axis
+            left, right = (_flatten(x, partial(_is_single, self.reading.world)) for x in (left, right))
             return self.same(left, right) or self._equal_scalars(left, right) or self._equal_sums(left, right)
         for value in (True, False):
             with self._case(condition if value else z3.Not(condition)):
@@ -444,19 +446,23 @@ def _divide(reading: Reading, terms: list[_Product], divisor: Expression | None)
     return [replace(t, factors=(*t.factors, inverse)) for t in terms]
 
 
-def _flatten(world: World, x: Any) -> Any:
-    """Merge reductions of reductions of the same kind, and drop those over axes of size 1."""
+def _flatten(x: Any, is_single: Callable[[Binder], bool]) -> Any:
+    """Merge reductions of reductions of the same kind, and drop those with a single position."""
     if isinstance(x, Applied):
-        return Applied(x.head, tuple(_flatten(world, o) for o in x.operands), x.attributes)
+        return Applied(x.head, tuple(_flatten(o, is_single) for o in x.operands), x.attributes)
     if not isinstance(x, (Count, Reduced)):
         return x
-    binders = tuple(b for b in x.binders if not _is_single(world, b))
+    binders = tuple(b for b in x.binders if not is_single(b))
     if isinstance(x, Count):
         return Count(binders, x.type) if binders else Parameter(1.0, x.type)
-    body = _flatten(world, x.body)
+    body = _flatten(x.body, is_single)
     if isinstance(body, Reduced) and body.total == x.total:
         binders, body = binders + body.binders, body.body
     return Reduced(x.total, binders, body, x.type) if binders else body
+
+
+def _is_never_single(binder: Binder) -> bool:
+    return False
 
 
 def _is_single(world: World, binder: Binder) -> bool:

@@ -51,15 +51,33 @@ class _Trigger:
     function: str
     sign: int
     offset: Number
+    places: dict[int, Number] = field(default_factory=dict)
+    """By z3's numbers of the positions at which the function was looked up the p that fit."""
+
+    def place(self, at: Number) -> Number:
+        """The p for which the fact looks up the function at a position."""
+        if at.get_id() not in self.places:
+            self.places[at.get_id()] = plain(self.sign * (at - self.offset))
+        return self.places[at.get_id()]
 
 
 @dataclass(frozen=True)
+class _Instance:
+    """What a fact says about one axis or place, and the functions and positions that it looks up."""
+
+    truth: Truth
+    lookups: tuple[tuple[str, Number], ...]
+
+
+@dataclass(frozen=True, eq=False)
 class _Fact:
     """A fact about every axis or place; it is used at lookups up to the depth `deepest`."""
 
     holds: Property
     deepest: int
     triggers: tuple[_Trigger, ...]
+    instances: dict[int, _Instance] = field(default_factory=dict)
+    """By z3's numbers of axes and places what it says about them, which cases share."""
 
 
 _MOST_WORK = 10_000
@@ -110,6 +128,8 @@ class World:
     """Pairs of lookups and facts tried so far, by their indices."""
     _alive: list[Number] = field(default_factory=list)
     """Expressions whose numbers are in use: z3 gives a number again once its expression is gone."""
+    _recorded: list[tuple[str, Number]] = field(default_factory=list)
+    """Every lookup since the last use of a fact began, those that were made before, too."""
     _depth: int = 0
     _fresh: int = 0
 
@@ -133,13 +153,17 @@ class World:
 
         def look_up(at: Number) -> Number:
             at = plain(at)
-            if (own, at.get_id()) not in self._looked_up:
-                self._looked_up.add((own, at.get_id()))
-                self._alive.append(at)
-                self._lookups.append(_Lookup(own, at, self._depth))
+            self._recorded.append((own, at))
+            self._note_lookup(own, at)
             return symbol(at)
 
         return look_up
+
+    def _note_lookup(self, function: str, at: Number) -> None:
+        if (function, at.get_id()) not in self._looked_up:
+            self._looked_up.add((function, at.get_id()))
+            self._alive.append(at)
+            self._lookups.append(_Lookup(function, at, self._depth))
 
     # --- facts
 
@@ -237,7 +261,7 @@ class World:
                 self._tried.add((number, index))
                 for trigger in fact.triggers:
                     if trigger.function == lookup.function:
-                        self._use(index, plain(trigger.sign * (lookup.at - trigger.offset)))
+                        self._use(index, trigger.place(lookup.at))
         finally:
             self._depth = before
 
@@ -248,7 +272,20 @@ class World:
                 raise GaveUp
             self._alive.append(at)
             self._uses.add((index, at.get_id()))
-            self.solver.add(self._facts[index].holds(at))
+            self.solver.add(self._instance(self._facts[index], at))
+
+    def _instance(self, fact: _Fact, at: Number) -> Truth:
+        """What a fact says about an axis or place; its lookups are noted in this case, too."""
+        known = fact.instances.get(at.get_id())
+        if known is None:
+            self._recorded, fresh = [], self._fresh
+            known = _Instance(fact.holds(at), tuple(self._recorded))
+            if fresh == self._fresh:  # else it made names, about which this case alone has facts
+                fact.instances[at.get_id()] = known
+        else:
+            for function, position in known.lookups:
+                self._note_lookup(function, position)
+        return known.truth
 
 
 def plain(number: Number) -> Number:
