@@ -393,7 +393,7 @@ def decode(
 #
 #     DequantizeLinear, Softmax, QuantizeLinear => DequantizeLinear, Softmax, Sum, QuantizeLinear
 #
-# A Sum of one operand copies it: ONNX Runtime makes no QLinearSoftmax of what stands before it.
+# A Sum of one operand copies it: ONNX Runtime makes no QLinearSoftmax of the operators before it.
 
 _COPY = "Sum"
 _STEPS = 255

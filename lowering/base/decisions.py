@@ -115,7 +115,7 @@ class Trace:
         wanted = self.wanted.get(name)
         chosen = labels.index(wanted) if wanted in labels else 0
         if len(ranked) > 1:
-            options = tuple(Option(choice.label, price, choice.features) for price, choice in ranked)
+            options = tuple(Option(choice.label, cost, choice.features) for cost, choice in ranked)
             self.sites.append(DecisionSite(name, options, chosen))
         return ranked[chosen][1]
 

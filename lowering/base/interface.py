@@ -129,8 +129,8 @@ def known_type(graph: OperatorGraph, value: int) -> TensorType:
 
 
 def _find_unknown(graph: OperatorGraph, value: int) -> int | None:
-    """The operator from which on nothing is known of what is computed up to a value: its operands have types, and none
-    of its results has one. None if there is no such operator."""
+    """The operator that is to blame for a value of unknown type: its operands have types, and none of its results has
+    one. None if there is no such operator."""
     waiting, seen = [value], {value}
     while waiting:
         described = graph.values[waiting.pop()]

@@ -65,7 +65,7 @@ class Weights:
         return results[name]
 
     def _leaf(self, leaf: str, name: str) -> Array:
-        """The elements of what a constant is computed from."""
+        """The elements of the constants from which a constant is computed."""
         if leaf in self._inferred and leaf not in self._tensors:
             return self._inferred[leaf]
         if leaf not in self._tensors and leaf not in self.model.graph.initializers:

@@ -81,7 +81,7 @@ class CompiledNetwork:
         (folder / REPORT).write_text(report_page(label, self.program), encoding="utf-8")
 
     def manifest(self, folder: Path, weights: Weights, precision: str, provenance: Provenance) -> Manifest:
-        """The manifest of what was written to a folder. Raises UsageError and LoweringError for outputs that nothing
+        """The manifest of the files in a folder. Raises UsageError and LoweringError for outputs that nothing
         computes."""
         section, batch = self._section(weights.model.opset), self.program.allocation.batch
         outputs = outputs_of(weights, self.network.graph)

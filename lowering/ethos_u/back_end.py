@@ -47,7 +47,7 @@ class EthosProgram:
         write_files(folder, self.outcome, self.device, self.emitted.inputs, self.emitted.outputs, label)
 
     def manifest(self, folder: Path, precision: str, provenance: Provenance) -> Manifest:
-        """The manifest of what was written to a folder."""
+        """The manifest of the files in a folder."""
         outcome, device = self.outcome, self.device
         section = Section(
             device.name, vela_version(), device.system, device.memory_mode, self.emitted.inputs, self.emitted.outputs,
@@ -84,7 +84,7 @@ def make_program(
     graph: OperatorGraph, weights: Weights, ports: tuple[Port, ...], outputs: Sequence[Port], device: EthosDevice,
     seconds: float,
 ) -> EthosProgram:  # fmt: skip
-    """The best program that Vela makes of a graph within so many seconds. Raises LoweringError for what the NPU cannot
+    """The best program that Vela makes of a graph within `seconds`. Raises LoweringError for what the NPU cannot
     compute."""
     if not outputs:
         raise UsageError("the model has no outputs")

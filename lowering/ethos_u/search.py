@@ -36,7 +36,7 @@ class Outcome:
 
 
 def search(content: bytes, device: EthosDevice, seconds: float) -> Outcome:
-    """The best program that is found in so many seconds. Raises LoweringError if Vela refuses the graph."""
+    """The best program that is found within `seconds`. Raises LoweringError if Vela refuses the graph."""
     end = time.monotonic() + seconds
     plain = compile_by_vela(content, device, Setting())
     best, chosen, count = plain, Setting(), 1

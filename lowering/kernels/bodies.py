@@ -301,7 +301,7 @@ def _find_stages(
 
 
 def _find_deciding(graph: OperatorGraph) -> set[int]:
-    """The operators with a result whose size does not follow from the shapes of what they read."""
+    """The operators with a result whose size does not follow from the shapes of their operands."""
     unknown = {number for number, value in enumerate(graph.values) if is_open(value)}
     return {
         number for number, operator in enumerate(graph.operators)
@@ -329,8 +329,8 @@ def _find(own: Model, typical: OperatorGraph, distinct: DistinctKernels, target:
     alone = [n for n, operator in enumerate(operators.operators) if not has_lowering(operator, operators)]
     if len(alone) == len(operators):
         return None
-    prices = KernelModel(typical, target.device, intensive=False, threads=target.threads, alone=alone)
-    groups = search_partition(typical, prices, monotonic() + SEARCH_SECONDS).partition.members
+    costs = KernelModel(typical, target.device, intensive=False, threads=target.threads, alone=alone)
+    groups = search_partition(typical, costs, monotonic() + SEARCH_SECONDS).partition.members
     candidates = [
         step.members for step in steps(operators, groups)
         if isinstance(step, Kernel) and _is_worthwhile(operators, typical, step.members)

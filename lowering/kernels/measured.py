@@ -168,7 +168,7 @@ def _bound_branch(
     node: onnx.NodeProto, body: onnx.GraphProto, part: onnx.ModelProto, types: Mapping[str, TensorType],
     bounds: dict[str, Size], trips: Mapping[str, Size],
 ) -> list[Shape | None]:  # fmt: skip
-    """The shapes of what a branch of an If returns, of the sizes of what it reads around it."""
+    """The shapes of the results of a branch of an If, by the sizes of the values that it reads around it."""
     branch = onnx.ModelProto()
     branch.CopyFrom(part)
     branch.graph.CopyFrom(body)

@@ -381,7 +381,7 @@ class _Writer:
         return np.dtype(self.dtypes[number]).itemsize
 
     def _body(self, body: onnx.GraphProto, scope: Scope, types: Types) -> tuple[list[str], list[int]]:
-        """The lines of a body, and the numbers of what it returns."""
+        """The lines of a body, and the numbers of the values that it returns."""
         inner = graph_types(body, self.opsets, types)
         lines = [f"    {line}" for line in self.graph(body, scope, inner)]
         return lines, [scope[o.name] for o in body.output]

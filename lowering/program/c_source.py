@@ -115,7 +115,7 @@ def write_weights(plan: Plan, arrays: Mapping[int, NDArray[np.generic]], path: P
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Writes a file in blocks of `BLOCK_BYTES` bytes, whatever the sizes of what it gets."""
+    """Writes a file in blocks of `BLOCK_BYTES` bytes, whatever the sizes of the parts that it gets."""
 
     file: BinaryIO
     pending: bytearray = field(default_factory=bytearray)

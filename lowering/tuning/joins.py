@@ -50,7 +50,7 @@ def split_kernels(fits: ScheduleCheck, kernels: Sequence[Members]) -> tuple[tupl
 
     They are cut into the mini-sub-graphs of CLUSTER, or into the kernels of the cost model if these are cheaper.
     """
-    conventional = _price_kernels(fits, intensive=False)
+    conventional = _kernel_costs(fits, intensive=False)
 
     def cut(kernel: Members) -> tuple[Members, ...]:
         minis = tuple(part for mini in split(fits.kernels.graph, kernel) for part in conventional.kernels(mini))
@@ -63,21 +63,21 @@ def split_kernels(fits: ScheduleCheck, kernels: Sequence[Members]) -> tuple[tupl
 
 def other_joins(fits: ScheduleCheck, apart: Sequence[Members], known: Iterable[Join]) -> Iterator[Join]:
     """Every other join of two kernels that a template and a schedule make and that may be faster. They may overlap."""
-    graph, prices = fits.kernels.graph, _price_kernels(fits, intensive=True)
+    graph, costs = fits.kernels.graph, _kernel_costs(fits, intensive=True)
     home = {member: kernel for kernel in apart for member in kernel}
     wholes = {join.whole for join in known}
     for first in apart:
         for second in dict.fromkeys(home[reader] for m in first for reader in graph.successors[m]):
             whole = tuple(sorted({*first, *second}))
-            template = prices.template(whole) if second != first and whole not in wholes else None
+            template = costs.template(whole) if second != first and whole not in wholes else None
             if template is None or template.rule is None or not fits(whole, template.rule):
                 continue
-            if prices.launched(whole) <= WORTH_TRYING * (prices.launched(first) + prices.launched(second)):
+            if costs.launched(whole) <= WORTH_TRYING * (costs.launched(first) + costs.launched(second)):
                 wholes.add(whole)
                 yield Join((first, second), whole)
 
 
-def _price_kernels(fits: ScheduleCheck, *, intensive: bool) -> KernelModel:
+def _kernel_costs(fits: ScheduleCheck, *, intensive: bool) -> KernelModel:
     target = fits.target
     return KernelModel(fits.kernels.graph, target.device, intensive=intensive, threads=target.threads)
 

@@ -31,7 +31,7 @@ _OPERATORS = (
 """The operators in the order of the schema's enumeration, which is also the order of the tables of their attributes."""
 _TYPES = {"bool": 1, "int8": 3, "int16": 4, "int32": 5, "int48": 6}
 _WORDS = {**_TYPES, "SINGLE_ROUND": 1, "INEXACT_ROUND": 2, "DOUBLE_ROUND": 3, "PROPAGATE": 1}
-"""The numbers of what attributes name."""
+"""The numbers for the names that attributes have."""
 _CONVOLUTION = ("pad ints", "stride ints", "dilation ints", "local_bound bool", "acc_type word")
 _ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "AVG_POOL2D": ("kernel ints", "stride ints", "pad ints", "acc_type word"),

@@ -226,7 +226,7 @@ def _list_conditions(node: Statement) -> Iterator[Any]:
 
 
 def _list_indices(node: Statement) -> Iterator[Any]:
-    """The indices of what selections in a statement are added to."""
+    """The indices of the elements that a statement stores if selections are in their values."""
     for store in list_statements(node, tirx.BufferStore):
         if any(map(is_selection, walk(store.value))):
             yield from store.indices
