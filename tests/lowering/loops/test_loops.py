@@ -189,6 +189,8 @@ def recurrence(
 LOOPS = {
     "TopK": Loop("TopK", top_k, {"axis": -2}, outputs=2),
     "TopK of many": Loop("TopK", lambda r: (floats(r, [2, 300]), np.array([200])), {}, outputs=2),
+    "TopK of many ties": Loop("TopK", lambda r: (floats(r, [900], False), np.array([150])), {"largest": 0}, outputs=2),
+    "TopK of few ties": Loop("TopK", lambda r: (floats(r, [90, 3], False), np.array([7])), {"axis": 0}, outputs=2),
     "TopK of the smallest": Loop("TopK", top_k, {"axis": 1, "largest": 0}, outputs=2),
     "ArgMax": Loop("ArgMax", ranked(3, special=False, least=1), {"axis": -2}),
     "ArgMin, last": Loop("ArgMin", ranked(3, False, 1), {"axis": 1, "keepdims": 0, "select_last_index": 1}),

@@ -18,6 +18,13 @@ static int LOCAL(compare)(const void *left, const void *right) {
     return a->place < b->place ? -1 : 1;
 }
 
+/* Whether an element behind those so far, of which `last` is the last that stays, stays out. Most do, by one comparison
+ * of numbers; NaN answers no to it. */
+static inline bool LOCAL(stays_out)(const LOCAL(entry) *own, const LOCAL(entry) *last) {
+    if (A_largest ? own->value <= last->value : own->value >= last->value) return true;
+    return LOCAL(compare)(own, last) > 0;
+}
+
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     if (!has_elements(in[1], 1)) return "k is no single number";
     const int64_t rank = in[0]->rank, axis = normal_index(A_axis, rank), k = (int64_t)*IN(1);
@@ -34,19 +41,27 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t outer = product(axis, shape), inner = product(rank - axis - 1, shape + axis + 1);
     for (int64_t i = 0; i < outer * inner; ++i) {
         const int64_t from = i / inner * extent * inner + i % inner, to = i / inner * k * inner + i % inner;
-        if (k <= FEW_) {  /* those so far in order: an element that is not before the last of them costs one comparison */
-            int64_t size = 0;
-            for (int64_t j = 0; j < extent; ++j) {
+        int64_t size = 0;
+        if (k <= FEW_) {  /* those so far in order */
+            for (int64_t j = 0; j < extent && k > 0; ++j) {
                 const LOCAL(entry) own = {IN(0)[from + j * inner], j};
-                if (size == k && (k == 0 || LOCAL(compare)(&own, &entries[k - 1]) > 0)) continue;
+                if (size == k && LOCAL(stays_out)(&own, &entries[k - 1])) continue;
                 int64_t place = size < k ? size++ : k - 1;
                 for (; place > 0 && LOCAL(compare)(&own, &entries[place - 1]) < 0; --place)
                     entries[place] = entries[place - 1];
                 entries[place] = own;
             }
-        } else {
-            for (int64_t j = 0; j < extent; ++j) entries[j] = (LOCAL(entry)){IN(0)[from + j * inner], j};
-            qsort(entries, (size_t)extent, sizeof *entries, LOCAL(compare));
+        } else {  /* when twice as many are there, the first k of them stay, and the last of these keeps others out */
+            LOCAL(entry) last = {0, -1};
+            for (int64_t j = 0; j < extent; ++j) {
+                const LOCAL(entry) own = {IN(0)[from + j * inner], j};
+                if (last.place >= 0 && LOCAL(stays_out)(&own, &last)) continue;
+                entries[size++] = own;
+                if (size < 2 * k) continue;
+                qsort(entries, (size_t)size, sizeof *entries, LOCAL(compare));
+                last = entries[(size = k) - 1];
+            }
+            qsort(entries, (size_t)size, sizeof *entries, LOCAL(compare));
         }
         for (int64_t j = 0; j < k; ++j) {
             if (WANTS(0)) OUT(0)[to + j * inner] = entries[j].value;
