@@ -2,7 +2,7 @@
 
 - tosa/: graphs of TOSA, as data, as numbers and as a file;
 - emission/: from quantised operators of ONNX to TOSA;
-- vela.py, search.py: Vela's program and estimate for a graph, and the settings that give the best ones;
+- vela.py: Vela's program and estimate for a graph, and the settings that give the best ones;
 - verification.py: Arm's reference model and ONNX Runtime as judges of the bits;
 - model.py: running what a bundle holds.
 

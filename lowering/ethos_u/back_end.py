@@ -21,9 +21,8 @@ from ..plan.manifest import Manifest, Platform, Provenance
 from .emission.constants import ConstantReader
 from .emission.emit import Emitted, Wire, emit
 from .model import TOSA, Figures, Section, TosaModel, section_of, write_graph
-from .search import Outcome, search
 from .tosa.flatbuffer import to_bytes
-from .vela import Program, Setting, TensorPlace, compile_by_vela, require_vela, vela_version
+from .vela import Outcome, Program, Setting, TensorPlace, compile_by_vela, require_vela, search, vela_version
 from .verification import compare_whole, verify_bits, verify_operators
 
 __all__ = ["EthosProgram", "Section", "load", "make_program", "require_vela", "section_of", "vela_version"]
