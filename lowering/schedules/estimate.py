@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import tvm_ffi
 from tvm import ir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import Device
 from ...costmodels.register_tiles import EVICTED_LOAD, EVICTED_STORE, LATENCY
-from .base.blocks import is_selection, walk
+from .base.blocks import is_selection, uses, walk
 from .base.extents import at_typical_sizes, estimate_extent
 from .base.nodes import Expression, Statement
 from .base.rewriting import substitute
@@ -91,7 +92,7 @@ def _cycles(store: _Store, device: Device) -> float:
     along = next((loop for loop in reversed(store.loops) if loop not in unrolled), store.loops[-1])
     value = _unroll(store, unrolled)
     loads = [part for part in walk(value) if isinstance(part, ir.TensorLoad)]
-    steps = [(access, _step(access, along, store)) for access in (store.statement, *loads)]
+    steps = _list_steps((store.statement, *loads), along, store)
     is_sum = steps[0][1] == 0 and any(load.source.same_as(store.statement.buffer) for load in loads)
     work = _count_instructions(value, device) + len(steps) / device.load_ports
     is_apart = any(step is None or not 0 <= step <= _NEAREST for _, step in steps)
@@ -106,12 +107,11 @@ def _vector_cycles(store: _Store, unrolled: Sequence[Any], device: Device) -> fl
     statement, along = store.statement, store.loops[-1]
     accesses = (statement, *(part for part in walk(statement.value) if isinstance(part, ir.TensorLoad)))
     cycles = _count_instructions(statement.value, device)
-    for access in accesses:
-        if _buffer(access).scope() != _REGISTERS:
-            step = _step(access, along, store)
-            elements = 1 if step in (0, 1) else int(along.extent)
-            each = 1.0 / device.load_ports + _evicted_cycles(access, step, device)
-            cycles += elements * each / _count_sharers(access, unrolled, store.iteration)
+    in_memory = [access for access in accesses if _buffer(access).scope() != _REGISTERS]
+    for access, step in _list_steps(in_memory, along, store):
+        elements = 1 if step in (0, 1) else int(along.extent)
+        each = 1.0 / device.load_ports + _evicted_cycles(access, step, device)
+        cycles += elements * each / _count_sharers(access, unrolled, store.iteration)
     return cycles
 
 
@@ -174,12 +174,28 @@ def _bind_loops(loops: Sequence[Statement]) -> sym.Analyzer:
     return analyzer
 
 
+def _list_steps(accesses: Sequence[Any], along: Any, store: _Store) -> list[tuple[Any, int | None]]:
+    """Each access with its step; equal places are looked at once, for inlined expressions read them again and again."""
+    steps: dict[Any, int | None] = {}
+    rows = []
+    key_of: Any = tvm_ffi.StructuralKey  # whose second field it fills in itself, unlike its stub says
+    for access in accesses:
+        key = key_of(tirx.BufferLoad(_buffer(access), list(access.indices)))
+        if key not in steps:
+            steps[key] = _step(access, along, store)
+        rows.append((access, steps[key]))
+    return rows
+
+
 def _step(access: Any, along: Any, store: _Store) -> int | None:
     """Elements in memory from the place of one iteration of a loop to that of the next; None if they differ."""
     place: Any = tirx.const(0, "int32")
     for index, extent in zip(access.indices, _buffer(access).shape, strict=True):
         place = place * extent + index
-    first = substitute(substitute(place, store.iteration), {along.loop_var: tirx.const(0, "int32")})
-    second = substitute(substitute(place, store.iteration), {along.loop_var: tirx.const(1, "int32")})
+    place = substitute(place, store.iteration)
+    if any(isinstance(part, ir.TensorLoad) and uses(part, [along.loop_var]) for part in walk(place)):
+        return None  # it is read from memory: TVM would take long to find that out
+    first = substitute(place, {along.loop_var: tirx.const(0, "int32")})
+    second = substitute(place, {along.loop_var: tirx.const(1, "int32")})
     step = _bind_loops(store.loops).simplify(second - first)
     return int(step) if isinstance(step, tirx.IntImm) else None
