@@ -49,7 +49,7 @@ def compile_(arguments: argparse.Namespace) -> int:
     with Progress(arguments) as progress:
         compiled = compile_model(arguments.model, arguments.output, wanted, progress)
     if arguments.json:
-        render.print_json(_as_dict(compiled))
+        render.print_json({"model": str(arguments.model), **_as_dict(compiled)})
     elif not arguments.quiet:
         _print(arguments, compiled)
     return BUDGET_HIT if compiled.manifest.provenance.budget_hit else 0

@@ -15,7 +15,7 @@ def list_devices(arguments: argparse.Namespace) -> int:
     """Every device by its name, this machine among them."""
     devices = known_devices()
     if arguments.json:
-        render.print_json([describe(device) for device in devices])
+        render.print_json({"devices": [describe(device) for device in devices]})
     elif not arguments.quiet:
         columns = ("device", "cores", "vectors", "registers", "clock", "peak per core", "caches", "digest")
         rows: list[tuple[str, ...]] = [

@@ -208,6 +208,17 @@ def stats(parser: ArgumentParser) -> None:
     add_options(parser, RewritingOptions)
 
 
+# --- for shells and programs
+
+
+def completion(parser: ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh"), help="the shell that the script is for")
+
+
+def schema(parser: ArgumentParser) -> None:
+    parser.add_argument("words", nargs="+", metavar="COMMAND", help="such as optimize, or rules list")
+
+
 # --- measurements and devices
 
 

@@ -30,7 +30,7 @@ def inspect(arguments: argparse.Namespace) -> int:
     with Progress(arguments, "inspect"):
         inspection = inspect_model(arguments.model, options_of(InspectOptions, arguments))
     if arguments.json:
-        render.print_json(inspection.as_dict())
+        render.print_json({"model": str(arguments.model), **inspection.as_dict()})
     elif not arguments.quiet:
         _print_inspection(arguments.model, inspection)
         if inspection.partition is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -103,6 +103,8 @@ _COMMANDS = {
     "extract": ("write the part of a model between some values", "parts.extract"),
     "reduce": ("write the smallest part of a model for which a command fails", "parts.reduce"),
     "bisect": ("find the rule that makes verification fail", "rules.bisect.bisect"),
+    "completion": ("print the script by which a shell completes commands", "shell.completion"),
+    "schema": ("print the JSON schema of what a command prints", "shell.schema"),
     "rules list": ("list the rules", "rules.catalogue.list_rules"),
     "rules show": ("show one rule with its record", "rules.catalogue.show_rule"),
     "rules operators": ("list the operators of rules, or show one", "rules.catalogue.list_operators"),
@@ -136,7 +138,7 @@ _GROUPS = {
 """The sentence and the description of each group of commands."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> _Parser:
     """The whole command line; the parsed arguments carry `command`, the function to run."""
     parser = _Parser(
         prog="eqfuse",
@@ -148,6 +150,15 @@ def build_parser() -> argparse.ArgumentParser:
     for name, (help_, description) in _GROUPS.items():
         commands.add_parser(name, help=help_, description=description, group=name)
     return parser
+
+
+def fill(parser: _Parser) -> Iterator[_Parser]:
+    """Add the arguments of a parser and of all below it, and give each of them."""
+    yield parser.filled()
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from fill(each)
 
 
 def _add_commands(parser: _Parser, group: str, **titles: str) -> Any:

@@ -20,7 +20,7 @@ def list_measurements(arguments: argparse.Namespace) -> int:
     database = open_database(arguments.database)
     measurements = list_measured(database, arguments.device)
     if arguments.json:
-        render.print_json([each.as_dict() for each in measurements])
+        render.print_json({"measurements": [each.as_dict() for each in measurements]})
     elif not arguments.quiet:
         title = f"{_measurements(len(measurements))} in {database.path}"
         columns = (

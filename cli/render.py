@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..support.text import printable
-from ..support.version import __version__
+from ..support.version import JSON_SCHEMA, __version__
 from .terminal import write
 
 _UNLIMITED = 10_000
@@ -53,18 +53,13 @@ def report(arguments: argparse.Namespace, content: Mapping[str, Any], line: str)
         write(line)
 
 
-SCHEMA = 1
-"""The version of what `--json` prints: one more whenever a field goes or changes its meaning, not when one is added."""
+def print_json(content: Mapping[str, Any]) -> None:
+    """Print an object as JSON of the standard, in ASCII: figures that are not finite become text.
 
-
-def print_json(content: Any) -> None:
-    """Print plain data as JSON of the standard, in ASCII: figures that are not finite become text.
-
-    An object begins with the version of eqfuse, and that of its fields.
+    It begins with the version of eqfuse, and that of its fields, which `driver/json_output` lists.
     """
-    if isinstance(content, Mapping):
-        content = {"eqfuse_version": __version__, "schema": SCHEMA, **content}
-    write(json.dumps(_plain(content), indent=2, allow_nan=False))
+    versions = {"eqfuse_version": __version__, "schema": JSON_SCHEMA}
+    write(json.dumps(_plain({**versions, **content}), indent=2, allow_nan=False))
 
 
 def _plain(content: Any) -> Any:

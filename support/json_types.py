@@ -68,7 +68,7 @@ def _explain(problem: str, path: str, content: object) -> JsonFieldError:
 
 def _value_at(path: str, content: Any) -> str:
     """The value at a path, as a message shows it."""
-    for step in re.findall(r"\w+|\.\.\.", path):
+    for step in re.findall(r"\.\.\.|[^.\[\]]+", path):
         if step == "...":  # some value of a mapping
             return "another value"
         content = content[int(step) if isinstance(content, list) else step]

@@ -20,7 +20,7 @@ def bisect(arguments: argparse.Namespace) -> int:
         guilt = guilty_rules(arguments.model, options, progress)
     if guilt is None:
         if arguments.json:
-            render.print_json(None)
+            render.print_json({"rules": [], "helpers": [], "failure": None, "runs": None})
         elif not arguments.quiet:
             write(f"{arguments.model}: the run passes with all rules")
         return 0

@@ -27,7 +27,7 @@ def list_rules(arguments: argparse.Namespace) -> int:
         and (not arguments.sound or rule.sound == arguments.sound)
     ]
     if arguments.json:
-        render.print_json([record_of(rule) for rule in rules])
+        render.print_json({"rules": [record_of(rule) for rule in rules]})
     elif not arguments.quiet:
         rows = [(r.topic, r.name, ", ".join(r.properties), r.sound, r.formula) for r in rules]
         columns = ("topic", "rule", "property", "sound", "formula")
@@ -68,7 +68,8 @@ def list_operators(arguments: argparse.Namespace) -> int:
     if arguments.name is None:
         rows = list_rows()
         if arguments.json:
-            render.print_json([{"name": row.name, "domain": row.domain, "term": term_of(row)} for row in rows])
+            terms = [{"name": row.name, "domain": row.domain, "term": term_of(row)} for row in rows]
+            render.print_json({"operators": terms})
         elif not arguments.quiet:
             lines = ((row.category, term_of(row), row.domain) for row in rows)
             render.table(units.count_text(len(rows), "operator"), ("category", "term", "domain"), list(lines), left=3)

@@ -47,7 +47,7 @@ def check_rules(arguments: argparse.Namespace) -> int:
 
 def _report_problems(arguments: argparse.Namespace, problems: Sequence[Problem]) -> int:
     if arguments.json:
-        render.print_json([{**vars(problem), "path": str(problem.path)} for problem in problems])
+        render.print_json({"problems": [vars(problem) for problem in problems]})
         return RuleError.exit_code
     for problem in problems:
         write(problem, error=True)

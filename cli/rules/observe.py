@@ -58,7 +58,7 @@ def explain(arguments: argparse.Namespace) -> int:
 
 def _show_rewritten(arguments: argparse.Namespace, values: Sequence[RewrittenValue]) -> None:
     if arguments.json:
-        render.print_json([asdict(value) for value in values])
+        render.print_json({"values": [asdict(value) for value in values]})
     elif not arguments.quiet:
         title = f"{len(values)} values of {arguments.model} have another form; --output VALUE explains one"
         render.table(title, ("value", "made by", "now by"), [(v.name, v.before, v.after) for v in values], left=3)

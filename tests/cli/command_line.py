@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -18,6 +19,9 @@ from numpy.typing import ArrayLike
 from onnx import TensorProto, helper, numpy_helper
 
 from eqfuse.cli import main
+from eqfuse.driver.json_output import OUTPUTS
+from eqfuse.driver.json_output.head import ErrorOutput
+from eqfuse.support.json_types import JsonFieldError, convert_json
 
 RECORD = """\
 ; a + b = a * b, or the like
@@ -45,6 +49,21 @@ class Outcome:
         return self.err.removeprefix("eqfuse: error: ").rstrip()
 
 
+def check_json(line: str, out: str) -> None:
+    """Fail if what a command line printed on `--json` has another field, or another type, than its schema."""
+    content = json.loads(out)
+    command = next(name for name in OUTPUTS if line.startswith(name))
+    problems = []
+    for form in (*OUTPUTS[command], ErrorOutput):
+        try:
+            convert_json(content, form)
+        except JsonFieldError as error:
+            problems.append(f"{form.__name__}: {error}")
+        else:
+            return
+    pytest.fail(f"{line}: what it prints is none of its forms: {'; '.join(problems)}")
+
+
 @dataclass(frozen=True)
 class CommandLine:
     """Runs eqfuse in `folder`, in this process or in one of its own."""
@@ -60,6 +79,8 @@ class CommandLine:
         except SystemExit as stop:
             code = int(stop.code or 0)
         out, err = self.captured.readouterr()
+        if "--json" in arguments and out:
+            check_json(" ".join(map(str, arguments)), out)
         return Outcome(code, out, err)
 
     def fail(self, code: int, *arguments: object) -> str:

@@ -20,7 +20,7 @@ def nothing_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_list_has_every_device_and_this_machine(eqfuse: CommandLine) -> None:
-    records = json.loads(eqfuse.run("device", "list", "--json").out)
+    records = json.loads(eqfuse.run("device", "list", "--json").out)["devices"]
     assert [record["name"] for record in records] == device_names()
     assert all(record["digest"] == load_device(record["name"]).digest for record in records)
 

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from eqfuse import __version__
-from eqfuse.cli.render import SCHEMA
+from eqfuse.support.version import JSON_SCHEMA
 
 from .command_line import CommandLine
 
-HEAD = {"eqfuse_version": __version__, "schema": SCHEMA}
+HEAD = {"eqfuse_version": __version__, "schema": JSON_SCHEMA}
 
 
 @pytest.mark.parametrize("command", ["optimize", "inspect"])

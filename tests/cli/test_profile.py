@@ -42,7 +42,7 @@ def test_list_shows_each_measurement(eqfuse: CommandLine, database: ProfileDatab
 
 
 def test_list_of_a_device_as_json(eqfuse: CommandLine, database: ProfileDatabase) -> None:
-    records = json.loads(eqfuse.run("profile", "list", "--device", "dsa", "--json").out)
+    records = json.loads(eqfuse.run("profile", "list", "--device", "dsa", "--json").out)["measurements"]
     assert [(r["key"], r["latency"], r["measured_at"]) for r in records] == [
         ("b" * 64, 1.5, "2026-01-31T12:00:00.000000+00:00")
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import pytest
 from msgspec import Meta
@@ -21,6 +21,9 @@ class Part:
 class Whole:
     parts: tuple[Part, ...]
     versions: dict[str, str]
+
+
+Comparison = TypedDict("Comparison", {"speed-up": Part})
 
 
 def test_what_fits_is_an_object() -> None:
@@ -45,6 +48,11 @@ def test_what_does_not_fit_is_named(content: object, message: str) -> None:
     with pytest.raises(JsonFieldError) as raised:
         convert_json(content, Whole)
     assert str(raised.value) == message
+
+
+def test_a_name_that_is_no_word_is_found() -> None:
+    with pytest.raises(JsonFieldError, match=r"^field speed-up: must be an object, not 2\.0$"):
+        convert_json({"speed-up": 2.0}, Comparison)
 
 
 @pytest.mark.parametrize("text", ["", "{", "NaN", "[" * 100_000])

@@ -51,7 +51,7 @@ def test_explain_as_json(small: CommandLine) -> None:
 def test_explain_without_a_value_lists_those_to_choose_from(small: CommandLine) -> None:
     outcome = small.run("rules", "explain", "in.onnx", *OWN)
     assert ["second", "Relu", "Relu"] in [line.split() for line in outcome.out.splitlines()]
-    values = json.loads(small.run("rules", "explain", "in.onnx", "--json", *OWN).out)
+    values = json.loads(small.run("rules", "explain", "in.onnx", "--json", *OWN).out)["values"]
     assert values == [{"name": "second", "before": "Relu", "after": "Relu"}]
 
 

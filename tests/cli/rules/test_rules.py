@@ -31,7 +31,7 @@ def test_list_counts_the_rules_by_property(eqfuse: CommandLine) -> None:
 
 
 def test_list_by_tag(eqfuse: CommandLine) -> None:
-    rules = json.loads(eqfuse.run("rules", "list", "--tag", "distributive", "--json").out)
+    rules = json.loads(eqfuse.run("rules", "list", "--tag", "distributive", "--json").out)["rules"]
     assert rules
     assert {"distributive" in rule["properties"] for rule in rules} == {True}
 
@@ -197,7 +197,7 @@ def test_check_names_the_place(eqfuse: CommandLine, command: str, place: str) ->
 def test_check_as_json(eqfuse: CommandLine) -> None:
     eqfuse.rule("bad.egg", OWN.replace("Add", "Addd"))
     outcome = eqfuse.run("rules", "check", "bad.egg", "--json")
-    (problem,) = json.loads(outcome.out)
+    (problem,) = json.loads(outcome.out)["problems"]
     assert outcome.code == 4
     assert (problem["path"], problem["line"], problem["column"]) == ("bad.egg", 7, 10)
 
