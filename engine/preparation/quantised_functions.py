@@ -9,7 +9,7 @@ Products keep their sums of 32 bits, to which a bias of 32 bits is added before 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ class _Function:
     types: Mapping[str, TensorType]
     opset: int
     nodes: list[onnx.NodeProto] = field(default_factory=list)
+    prefix: str = "v"
+    """The names of the values that nodes compute begin with it: those of a body differ from those around it."""
 
     def name(self, place: int) -> str:
         """The name of an input in the function; "" if it is absent."""
@@ -76,13 +78,13 @@ class _Function:
         given = list(inputs)
         while given and not given[-1]:
             given.pop()
-        result = result or f"v{len(self.nodes)}"
+        result = result or f"{self.prefix}{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, given, [result], **attributes))
         return result
 
     def constant(self, value: Any, dtype: str) -> str:
         """The name of a constant."""
-        name = f"v{len(self.nodes)}"
+        name = f"{self.prefix}{len(self.nodes)}"
         self.nodes.append(constant_node(name, value, dtype))
         return name
 
@@ -206,7 +208,7 @@ def _product_of_integers(function: _Function) -> None:
 
 def _product_of_rounded(function: _Function) -> None:
     """The product of numbers, rounded to integers first, and integers."""
-    integers, scale, zero = _round_dynamically(function)
+    integers, scale, zero = _round_dynamically(function, "x0")
     total = function.add("MatMulInteger", integers, function.name(1), zero, function.zero_point(3))
     _add_bias(function, function.scale(total, [scale, function.name(2)]), 4)
 
@@ -284,11 +286,10 @@ def _unpacked(array: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
     return np.stack(parts, axis=-1).reshape(*array.shape[:-1], -1)
 
 
-def _round_dynamically(function: _Function) -> tuple[str, str, str]:
-    """The integers of the first input, their scale and their zero point: zero is one of the numbers that they stand
-    for."""
+def _round_dynamically(function: _Function, number: str) -> tuple[str, str, str]:
+    """The integers of a value, their scale and their zero point: zero is one of the numbers that they stand for."""
     nothing, steps, one = (function.constant(value, "float32") for value in (0, 255, 1))
-    ends = [function.add(f"Reduce{name}", "x0", keepdims=0) for name in ("Max", "Min")]
+    ends = [function.add(f"Reduce{name}", number, keepdims=0) for name in ("Max", "Min")]
     high, low = (function.add(name, end, nothing) for name, end in zip(("Max", "Min"), ends, strict=True))
     width = function.add("Sub", high, low)
     is_flat = function.add("Equal", width, nothing)
@@ -296,12 +297,99 @@ def _round_dynamically(function: _Function) -> tuple[str, str, str]:
     byte = function.constant(0, "uint8")
     start = function.add("Neg", function.add("Div", low, scale))
     zero = function.add("QuantizeLinear", start, one, byte)
-    return function.add("QuantizeLinear", "x0", scale, zero), scale, zero
+    return function.add("QuantizeLinear", number, scale, zero), scale, zero
 
 
 def _dynamic(function: _Function) -> None:
-    for number, name in enumerate(_round_dynamically(function)):
+    for number, name in enumerate(_round_dynamically(function, "x0")):
         function.add("Identity", name, result=f"y{number}")
+
+
+def _recurrence(function: _Function) -> None:
+    """An LSTM whose products have rounded operands: the inputs of all steps together, the states of each step anew."""
+    usual = ["Sigmoid", "Tanh", "Tanh"]
+    ways = {"forward": [0], "reverse": [1], "bidirectional": [0, 1]}.get(function.attribute("direction", "forward"))
+    if ways is None or function.name(4) or function.name(7):
+        raise _Unknown  # sequences of several lengths, and gates that see the cell
+    function.require_attributes(clip=0.0, input_forget=0)
+    if list(function.attribute("activations", usual * len(ways))) != usual * len(ways):
+        raise _Unknown
+    rounded = _round_dynamically(function, "x0")
+    steps = [_steps(function, place, is_reverse, rounded) for place, is_reverse in enumerate(ways)]
+    places = ([1], [0], [0])
+    for number in range(len(function.node.outputs)):
+        parts = [function.spread_at(each[number], places[number]) for each in steps]
+        function.add("Concat", *parts, axis=places[number][0], result=f"y{number}")
+
+
+def _steps(function: _Function, place: int, is_reverse: int, rounded: tuple[str, str, str]) -> tuple[str, str, str]:
+    """All hidden states of a direction, the last one, and the last cell."""
+    size = function.attribute("hidden_size", 0)
+
+    def of_direction(input_: int) -> str:
+        return function.add("Gather", function.name(input_), function.constant(place, "int64"), axis=0)
+
+    def zero_of(input_: int) -> str:
+        return of_direction(input_) if function.zero_point(input_) else ""
+
+    integers, scale, zero = rounded
+    total = function.add("MatMulInteger", integers, of_direction(1), zero, zero_of(9))
+    sums = function.scale(total, [scale, of_direction(8)])
+    if function.name(3):
+        bias = of_direction(3)
+        halves = [_columns(function, bias, half, 4 * size, axis=0) for half in range(2)]
+        sums = function.add("Add", sums, function.add("Add", *halves))
+    states = [of_direction(each) if function.name(each) else _no_state(function, size) for each in (5, 6)]
+    weights = (of_direction(2), of_direction(10), zero_of(11))
+    cell, *results = (f"{function.prefix}{name}{place}" for name in ("cell", "hidden", "memory", "states"))
+    function.nodes.append(
+        helper.make_node(
+            "Scan", [*states, sums], results, body=_step(function, cell, size, weights), num_scan_inputs=1,
+            scan_input_directions=[is_reverse], scan_output_directions=[is_reverse],
+        )
+    )  # fmt: skip
+    return results[2], results[0], results[1]
+
+
+def _step(function: _Function, prefix: str, size: int, weights: tuple[str, str, str]) -> onnx.GraphProto:
+    """One step of an LSTM: from its hidden state, its cell and the sums of its inputs to the next states."""
+    body = replace(function, nodes=[], prefix=prefix)
+    hidden, memory, sums = (f"{prefix}_{name}" for name in ("h", "c", "z"))
+    integers, scale, zero = _round_dynamically(body, hidden)
+    recurrent, recurrent_scale, recurrent_zero = weights
+    total = body.add("MatMulInteger", integers, recurrent, zero, recurrent_zero)
+    gates = body.add("Add", sums, body.scale(total, [scale, recurrent_scale]))
+    enter, leave, forget, new = (_columns(body, gates, gate, size, axis=1) for gate in range(4))
+    kept = body.add("Mul", body.add("Sigmoid", forget), memory)
+    added = body.add("Mul", body.add("Sigmoid", enter), body.add("Tanh", new))
+    after = body.add("Add", kept, added)
+    output = body.add("Mul", body.add("Sigmoid", leave), body.add("Tanh", after))
+    again = body.add("Identity", output)
+    batch = (function.type_of(0).shape or ())[1]
+
+    def described(name: str, width: int) -> onnx.ValueInfoProto:
+        shape = [batch if isinstance(batch, int) else None, width]
+        return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+
+    operands = [described(hidden, size), described(memory, size), described(sums, 4 * size)]
+    return helper.make_graph(body.nodes, prefix, operands, [described(name, size) for name in (output, after, again)])
+
+
+def _columns(function: _Function, name: str, number: int, size: int, axis: int) -> str:
+    """One of the parts of equal size along an axis."""
+    ends = (function.constant([end], "int64") for end in (number * size, number * size + size, axis))
+    return function.add("Slice", name, *ends)
+
+
+def _no_state(function: _Function, size: int) -> str:
+    """The state before the first step, of zeros: [batch, units]."""
+    batch = (function.type_of(0).shape or ())[1]
+    if isinstance(batch, int):
+        return function.constant(np.zeros((batch, size)), "float32")
+    sizes = function.add("Shape", "x0")
+    batch_size = function.add("Gather", sizes, function.constant([1], "int64"), axis=0)
+    shape = function.add("Concat", batch_size, function.constant([size], "int64"), axis=0)
+    return function.add("Expand", function.constant(0, "float32"), shape)
 
 
 def _converted(operator: str) -> Callable[[_Function], None]:
@@ -348,6 +436,7 @@ _CONTRIBUTED: Mapping[str, Callable[[_Function], None]] = {
     "QLinearSoftmax": _softmax, "QLinearConcat": _joined, "QLinearWhere": _choice,
     "QAttention": _attention, "MatMulNBits": _product_of_blocks,
     "MatMulIntegerToFloat": _product_of_integers, "DynamicQuantizeMatMul": _product_of_rounded,
+    "DynamicQuantizeLSTM": _recurrence,
     "QuantizeLinear": _converted("QuantizeLinear"), "DequantizeLinear": _converted("DequantizeLinear"),
 }  # fmt: skip
 

@@ -4,6 +4,7 @@ others within a step."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx_ir import serde
 
+import eqfuse
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.runtime_values import session_options
 from eqfuse.engine.preparation.schema_functions import expand_operators, list_expandable
@@ -128,6 +130,37 @@ OTHERS = [
 ]
 
 
+def recurrence(directions: int, batch: int, parts: str = "", columns: int | None = None, **attributes: Any) -> Call:
+    """An LSTM of ONNX Runtime's dynamic quantisation; `parts` has what it is given: b(ias), h and c, l(engths)."""
+    units = 6
+    scales = (directions,) if columns is None else (directions, columns)
+    shape = (directions, batch, units)
+    weights = (integers(directions, each, 4 * units, dtype="int8") for each in (5, units))
+    operands = (
+        floats(7, batch, 5),
+        *weights,
+        floats(directions, 8 * units) if "b" in parts else None,
+        np.full(batch, 5, np.int32) if "l" in parts else None,
+        floats(*shape) * 0.3 if "h" in parts else None,
+        floats(*shape) if "c" in parts else None,
+        None,
+        *(scale(0.008, *scales), zero(0, "int8", *scales)) * 2,
+    )
+    way = "bidirectional" if directions > 1 else "forward"
+    settings = {"direction": way, "hidden_size": units} | attributes
+    return Call("DynamicQuantizeLSTM", operands, settings, outputs=3)
+
+
+RECURRENT = [
+    recurrence(1, 1),
+    recurrence(1, 3, "b"),
+    recurrence(1, 1, "hc", direction="reverse"),
+    recurrence(2, 2, "bhc"),
+    recurrence(2, 1, "b", columns=24),
+    recurrence(1, 2, "b", activations=["Sigmoid", "Tanh", "Tanh"]),
+]
+
+
 def run(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Array]:
     options = session_options()
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -144,7 +177,7 @@ def with_types(model: onnx.ModelProto, results: list[Array]) -> onnx.ModelProto:
     return typed
 
 
-@pytest.mark.parametrize("call", [*PRODUCTS, *OTHERS], ids=lambda call: call.op)
+@pytest.mark.parametrize("call", [*PRODUCTS, *OTHERS, *RECURRENT], ids=lambda call: call.op)
 def test_the_parts_give_what_the_kernel_gives(call: Call) -> None:
     whole = call.model()
     expected = run(whole, call.feeds())
@@ -169,6 +202,8 @@ def test_the_parts_give_what_the_kernel_gives(call: Call) -> None:
         Call("QuantizeLinear", (floats(3, 8), scale(), None)),
         Call("MatMulNBits", (floats(3, 32), integers(5, 1, 16), scale(0.01, 5, 1)),
              {"K": 32, "N": 5, "bits": 4, "block_size": 32}, fed=(0, 1)),
+        recurrence(1, 2, "l"),
+        recurrence(1, 2, activations=["Sigmoid", "Relu", "Tanh"]),
     ],
     ids=lambda call: call.op,
 )
@@ -176,3 +211,16 @@ def test_other_forms_stay(call: Call) -> None:
     whole = call.model()
     model = read(with_types(whole, run(whole, call.feeds())))
     assert [node.op_type for node in expand_operators(model, infer(model).types).ir.graph] == [call.op]
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("call", RECURRENT, ids=lambda call: call.attributes["direction"])
+def test_recurrences_compile_without_the_runtime(call: Call, tmp_path: Path) -> None:
+    whole = call.model()
+    expected = run(whole, call.feeds())
+    onnx.save(with_types(whole, expected), tmp_path / "one.onnx")
+    eqfuse.compile(tmp_path / "one.onnx", tmp_path / "build", threads=1, verify=False, measure=False)
+    model = eqfuse.load(tmp_path / "build")
+    assert not model.manifest.fallbacks
+    for name, wanted in zip(("y0", "y1", "y2"), expected, strict=True):
+        np.testing.assert_allclose(model.run(call.feeds())[name], wanted, rtol=1e-5, atol=1e-5)

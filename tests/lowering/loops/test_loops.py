@@ -239,6 +239,16 @@ LOOPS = {
     "Einsum": Loop("Einsum", lambda r: (floats(r, [3, 4], False), floats(r, [4, 5], False)), {"equation": "ij,jk->ki"}),
     "Einsum of a diagonal": Loop("Einsum", lambda r: (floats(r, [2, 3, 3], False),), {"equation": "...ii->...i"}),
     "MatMul": Loop("MatMul", lambda r: (floats(r, [2, 1, 3, 4], False), floats(r, [5, 4, 2], False)), {}),
+    "MatMulInteger": Loop(
+        "MatMulInteger",
+        lambda r: (
+            integers(r, 0, 256, [2, 3, 4]).astype("uint8"),
+            integers(r, -128, 128, [4, 5]).astype("int8"),
+            np.uint8(131),
+            integers(r, -128, 128, 5).astype("int8"),
+        ),
+        {},
+    ),
     "Expand": Loop("Expand", lambda r: (floats(r, [3, 1]), np.asarray([2, 1, 4])), {}),
     "Tile": Loop("Tile", lambda r: (floats(r, shape(r, 2)), integers(r, 0, 4, 2)), {}),
     "Split": Loop("Split", lambda r: (floats(r, [2, 5]), np.asarray([0, 4, 1])), {"axis": -1}, outputs=3),

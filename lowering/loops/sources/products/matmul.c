@@ -1,5 +1,7 @@
-/* Operators: MatMul Gemm */
-#if IS_FLOAT(O0)
+/* Operators: MatMul Gemm MatMulInteger */
+#if defined OP_MatMulInteger
+typedef uint32_t LOCAL(number); /* sums of 32 bits wrap */
+#elif IS_FLOAT(O0)
 typedef O0 LOCAL(number);
 #else
 typedef int64_t LOCAL(number);
@@ -24,6 +26,12 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     if (is_column) b.rank = 2, b.shape[1] = 1;
     rows = a.shape[a.rank - 2], depth = a.shape[a.rank - 1], columns = b.shape[b.rank - 1];
     if (b.shape[b.rank - 2] != depth) return "the two depths differ";
+#ifdef OP_MatMulInteger
+    const int64_t left_zeros = HAS(2) ? count_elements(in[2]) : 1, right_zeros = HAS(3) ? count_elements(in[3]) : 1;
+    if (left_zeros != 1 && left_zeros != rows) return "there is one zero point on the left, or one for each row";
+    if (right_zeros != 1 && right_zeros != columns)
+        return "there is one zero point on the right, or one for each column";
+#endif
     a_row = depth, a_step = 1, b_step = columns, b_column = 1;
     a.rank -= 2, b.rank -= 2;
     batch = a.rank;
@@ -48,9 +56,15 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
         for (int64_t i = 0; i < rows; ++i)
             for (int64_t j = 0; j < columns; ++j, ++result) {
                 LOCAL(number) sum = 0;
+#ifdef OP_MatMulInteger
+                const int32_t left_zero = HAS(2) ? ((const I0 *)in[2]->data)[left_zeros > 1 ? i : 0] : 0;
+                const int32_t right_zero = HAS(3) ? ((const I1 *)in[3]->data)[right_zeros > 1 ? j : 0] : 0;
+#else
+                const LOCAL(number) left_zero = 0, right_zero = 0;
+#endif
                 for (int64_t k = 0; k < depth; ++k) {
-                    const LOCAL(number) p = (LOCAL(number))x[i * a_row + k * a_step];
-                    const LOCAL(number) q = (LOCAL(number))y[k * b_step + j * b_column];
+                    const LOCAL(number) p = (LOCAL(number))(x[i * a_row + k * a_step] - left_zero);
+                    const LOCAL(number) q = (LOCAL(number))(y[k * b_step + j * b_column] - right_zero);
                     sum += p * q;
                 }
 #if defined OP_Gemm
