@@ -13,7 +13,7 @@ from eqfuse.ir.operators import STANDARD
 from ..ir.onnx_cases import Case, cases, egglog_term, onnx_types
 
 NOT_INFERRED = {"Resize", "GroupNormalization", "If"}
-"""The sizes of a Resize and the branches of an If are opaque to rules; ONNX infers nothing about a GroupNormalization."""
+"""Sizes of Resize and branches of If are opaque to rules; ONNX infers nothing about a GroupNormalization."""
 
 
 @pytest.mark.representatives(26)

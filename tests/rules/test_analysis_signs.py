@@ -19,8 +19,7 @@ from ..ir.onnx_cases import Case, cases, egglog_term, onnx_model
 
 Array = np.ndarray[Any, Any]
 NOT_EVALUATED = {"Resize", "Swish", "Softsign", "MaxPool", "AveragePool", "ConvTranspose", "If"}
-"""Opaque sizes and branches; what the evaluator lacks, or refuses for scalars; windows that it computes otherwise than the
-text."""
+"""Opaque sizes and branches; what the evaluator lacks, or refuses for scalars; windows that it computes otherwise."""
 SIGNS: dict[str, tuple[str, ...]] = {
     "any": (),
     "nonneg": ("nonneg",),
