@@ -48,8 +48,10 @@ _LEAST = {"real": 2.0**-36, "approx": 2.0**-6}
 """The smallest number whose digits the right side has to keep, by the rule's claim."""
 _FARTHEST = 100
 """Exponent of two: numbers between its power and the reciprocal of that are far from the ends of float32's range."""
-_TRIALS = 3
+_TRIALS = 4
 """How often the left side is rounded at random."""
+_ROUNDINGS = (0.25, 0.5)
+"""How far an operator rounds, as a share of the distance between numbers. Errors of one size would cancel out."""
 
 
 @dataclass(kw_only=True)
@@ -67,7 +69,8 @@ class _RoundedEvaluation(Evaluation):
     def _round(self, array: Any) -> Any:
         if array is None or not is_float(array):
             return array
-        return array * (1 + np.finfo(np.float32).eps * self.random.choice((-0.5, 0.5), array.shape))
+        share = self.random.choice((-1.0, 1.0), array.shape) * self.random.uniform(*_ROUNDINGS, array.shape)
+        return array * (1 + np.finfo(np.float32).eps * share)
 
 
 def find_cancellation(hits: Sequence[Hit], sound: str, random: np.random.Generator) -> Counterexample | None:
