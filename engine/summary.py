@@ -131,7 +131,8 @@ def _operation(node: ir.Node, model: Model, knowledge: Knowledge) -> Operation:
 def knowledge_of_result(result: Model, knowledge: Knowledge) -> Knowledge:
     """The knowledge of a rewritten model: values with old names have their old types, new values carry theirs.
 
-    Types that a value does not carry, since a budget ended the rewriting before they were derived, are inferred.
+    A size that only new values have, such as that of a part that rules pad apart, is known if it follows from declared
+    ones. Types that a value does not carry, since a budget ended the rewriting before they were derived, are inferred.
     """
     types = dict(knowledge.types)
     constants = dict(knowledge.constants)
@@ -148,4 +149,7 @@ def knowledge_of_result(result: Model, knowledge: Knowledge) -> Knowledge:
             constants[name] = elements(tensor)
     if any(output.name and output.name not in types for node in result.graph for output in node.outputs):
         types = {**infer_form(result)[1].types, **types}
-    return replace(knowledge, types=types, constants=constants)
+    new = {d for name in types.keys() - knowledge.types.keys() for d in types[name].shape or () if isinstance(d, str)}
+    declared = knowledge.symbolic.declared
+    symbols = knowledge.symbols | {dimension for dimension in new if declared.size_of(dimension) is not None}
+    return replace(knowledge, types=types, constants=constants, symbols=symbols)
