@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -17,6 +18,10 @@ EXIT_CODES = (
     "exit codes: 0 ok, 1 error, 2 usage, 3 verification failed, 4 rule file error, "
     "5 a budget was hit (the output is valid)"
 )
+
+
+_GENERAL = re.compile(r"-v+|--verbose|-q|--quiet|--json")
+"""The flags of every command."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -51,6 +56,7 @@ class _Parser(argparse.ArgumentParser):
         if self._subparsers is not None and not (sys.argv[1:] if args is None else args):
             self.print_help()
             self.exit(0)
+        args = _general_flags_last(sys.argv[1:] if args is None else args)
         # argparse decides on an optional positional at the one before it, and gives the text behind --measure to that
         arguments, rest = super().parse_known_args(self._with_constants(args), namespace)
         if rest and getattr(arguments, "out", "") is None and not rest[0].startswith("-"):
@@ -81,6 +87,14 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, printable(f"eqfuse: error: {message}; see {self.prog} --help\n"))
+
+
+def _general_flags_last(given: Sequence[str]) -> list[str]:
+    """The arguments with the flags of every command behind the command, where they are known: `eqfuse -v inspect m`."""
+    count = next((number for number, each in enumerate(given) if not _GENERAL.fullmatch(each)), 0)
+    command = [*given[count:]]
+    place = command.index("--") if "--" in command else len(command)
+    return [*command[:place], *given[:count], *command[place:]]
 
 
 def _is_number(text: str) -> bool:

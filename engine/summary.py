@@ -48,7 +48,8 @@ class GraphSummary:
 
     @property
     def notes(self) -> list[str]:
-        """Lines on the figures' assumptions and omissions; [] if all sizes are known and no operator has a body."""
+        """Lines on the figures' meaning, assumptions and omissions; [] if all nodes are layers, all sizes are known and
+        no operator has a body."""
         names: dict[int, list[str]] = {}
         for name, size in self.assumed_sizes.items():
             names.setdefault(size, []).append(name)
@@ -57,7 +58,9 @@ class GraphSummary:
             ", ".join(f"{count} {op}" for op, count in bodies.items())
             for bodies in (self.counted_bodies, self.uncounted_bodies)
         )
+        constant = self.nodes - self.layers
         return [
+            *([f"layers: nodes that depend on an input; computed once: {constant} other(s)"] if constant else []),
             *([f"assumed sizes: {sizes} (--input-shapes fixes them)"] if sizes else []),
             *([f"counted as run once each: the bodies of {counted}"] if counted else []),
             *([f"not counted: the bodies of {uncounted}"] if uncounted else []),

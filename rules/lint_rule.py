@@ -181,6 +181,14 @@ def _additions(form: Form) -> list[Node]:
     return list(_items(form.items[2])) if form.head == "rule" else [form.items[2]]
 
 
+_CONSTANT_NAMES = ("Const", "Constant", "Initializer")
+"""Names that authors who know ONNX give to a constant, for which terms have none."""
+_CONSTANT_HINT = (
+    "; a constant is a variable with the condition (const c), (= 2.0 (value c)) if all its elements are 2, and a rule "
+    "makes one by (Full shape number dtype)"
+)
+
+
 def _calls(node: Node, vocabulary: Vocabulary, actions: frozenset[str]) -> Iterator[Finding]:
     if isinstance(node, Atom):
         return
@@ -190,7 +198,8 @@ def _calls(node: Node, vocabulary: Vocabulary, actions: frozenset[str]) -> Itera
         yield Finding(node.start, "a name must follow the parenthesis")
     elif head not in actions and head not in PRIMITIVES and arity is None:
         names = {*vocabulary.tables, *vocabulary.conditions, *PRIMITIVES, *actions}
-        yield Finding(node.start, f"there is no constructor or function {head}{nearest(head, names)}")
+        hint = _CONSTANT_HINT if head in _CONSTANT_NAMES else nearest(head, names)
+        yield Finding(node.start, f"there is no constructor or function {head}{hint}")
     elif arity is not None and arity != len(node.items) - 1:
         yield Finding(node.start, f"{head} takes {arity} argument{'s' * (arity != 1)}, not {len(node.items) - 1}")
     for item in node.items[1:]:

@@ -129,8 +129,17 @@ def trial_lines(kernels: Iterable[KernelTrials]) -> Iterator[str]:
         is_loop = each.kernel.startswith(LOOP)  # nothing predicts these
         took = seconds + ("a plain loop" if is_loop else f"estimated {units.seconds(each.estimate)}")
         tried = ", ".join(f"{trial.variant} {_trial_time(trial)}" for trial in each.trials)
-        verdict = f"now {each.chosen}" if each.chosen else "kept"
+        verdict = f"now {each.chosen}" if each.chosen else f"left as it was{_why_left(each)}"
         yield f"  {each.problem or each.kernel}: {took}; tried: {tried}; {verdict}"
+
+
+def _why_left(kernel: KernelTrials) -> str:
+    best = min((trial.seconds for trial in kernel.trials if trial.seconds), default=None)
+    if best is None:
+        return ", since nothing that was tried ran"
+    if kernel.problem:
+        return ""
+    return ", since nothing is faster" if best >= kernel.seconds else ", since the model is not clearly faster with it"
 
 
 def _trial_time(trial: Trial) -> str:

@@ -18,8 +18,8 @@ from .head import Printed
 
 
 class SummaryFields(TypedDict):
-    """The figures of a model. `operators` counts the layers, which are the nodes but for those that hold a constant;
-    `predicted` is in `unit`. `assumed_sizes` are the sizes that symbolic dimensions are taken for."""
+    """The figures of a model. `operators` counts the layers, which are the nodes that depend on an input; `predicted`
+    is in `unit`. `assumed_sizes` are the sizes that symbolic dimensions are taken for."""
 
     nodes: int
     layers: int

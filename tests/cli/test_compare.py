@@ -94,6 +94,7 @@ def test_figures_name_their_assumptions(eqfuse: CommandLine, command: str) -> No
     printed = eqfuse.run(command, "in.onnx").out
     assert "assumed sizes: batch = 1; length = 128 (--input-shapes fixes them)\n" in printed
     assert "counted as run once each: the bodies of 1 If\n" in printed
+    assert "layers: nodes that depend on an input; computed once: 1 other(s)\n" in printed
     fixed = eqfuse.run(command, "in.onnx", "--input-shapes", "x:1,4,8").out
     assert "assumed sizes" not in fixed
     content = json.loads(eqfuse.run(command, "in.onnx", "--json").out)

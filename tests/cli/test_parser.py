@@ -105,6 +105,13 @@ def test_a_command_without_a_rest_prints_its_help(eqfuse: CommandLine, command: 
     assert said.out.startswith(f"usage: eqfuse {command}".rstrip())
 
 
+@pytest.mark.parametrize("before", [("-q",), ("-vv", "--json"), ("--quiet", "--verbose")])
+def test_flags_of_every_command_may_stand_before_it(before: tuple[str, ...]) -> None:
+    command = "rules", "list"
+    first, last = (build_parser().parse_args(line) for line in ([*before, *command], [*command, *before]))
+    assert vars(first) == vars(last)
+
+
 def test_parsing_imports_nothing_heavy(eqfuse: CommandLine) -> None:
     script = (
         "import sys, eqfuse.cli.parser as p; p.build_parser().parse_args(['optimize', 'm']); "

@@ -273,6 +273,20 @@ def test_a_plain_loop_that_was_compared_is_named() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "reason"),
+    [
+        (None, ", since nothing that was tried ran"),
+        (2e-3, ", since nothing is faster"),
+        (9e-4, ", since the model is not clearly faster with it"),
+    ],
+)
+def test_a_slow_kernel_that_was_left_has_a_reason(seconds: float | None, reason: str) -> None:
+    slow = KernelTrials("kernel_1f_conv", ("Conv",), 1e-3, 2e-4, "", (Trial("ONNX Runtime", seconds),), "")
+    _, line = measurement_lines(MeasurementSummary(7, 0.5, (slow,)))
+    assert line.endswith(f"; left as it was{reason}")
+
+
 def test_what_was_tried_for_a_slow_kernel_is_said() -> None:
     trials = (Trial("cut into 2 kernels", 1e-4), Trial("ONNX Runtime", None, "cannot be linked"))
     slow = KernelTrials("kernel_1f_conv_split", ("Conv", "Split"), 1e-3, 2e-4, "", trials, "cut into 2 kernels")
