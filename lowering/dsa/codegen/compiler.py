@@ -24,10 +24,12 @@ from ....ir.graph import OperatorGraph
 from ...base.choices import OrderName, UpSampling
 from ...base.errors import DsaError
 from ..network.batches import with_batch
-from ..network.deep_products import split_products
+from ..network.graph import Network
+from ..network.hidden_layers import split_hidden_layers
 from ..network.lookups import with_lookups_apart
 from ..network.rewriting import ConstantSlice
 from ..network.subgraphs import Layer
+from ..network.sums import with_products_first
 from ..program.instructions import Level, Program
 from ..program.validate import validate
 from ..schedule.clusters import Allocation, allocations
@@ -246,8 +248,11 @@ def accelerator_network(
         )
     if not graph.operators:
         raise DsaError("the model computes nothing from its inputs; there is nothing to schedule")
-    split = split_products(graph, with_lookups_apart(graph, layers), single_cluster(device), element_size)
-    return AcceleratorNetwork(split.graph, tuple(split.layers), element_size, split.slices)
+    split = split_hidden_layers(graph, with_lookups_apart(graph, layers))
+    arrays = [min(unit.rows, unit.columns) for unit in device.units if unit.kind == "matrix"]
+    columns, room = min(arrays, default=1), device.weight_buffer // 2
+    whole = with_products_first(Network(split.graph, element_size), split.layers, room, columns)
+    return AcceleratorNetwork(split.graph, tuple(whole), element_size, split.slices)
 
 
 def compile_network(

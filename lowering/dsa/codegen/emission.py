@@ -203,11 +203,12 @@ class Emission:
 
     def compute(
         self, core: int, kernel: str, inputs: Sequence[tuple[Operand, View]], outputs: Sequence[View],
-        work: tuple[Work, ...], label: str,
+        work: tuple[Work, ...], label: str, *, in_place: bool = False,
     ) -> None:  # fmt: skip
-        """Run a kernel."""
+        """Run a kernel; `in_place`: it reads what it replaces."""
         operands = tuple(each for each, _ in inputs)
-        instruction = Compute(0, core, kernel, operands, tuple(view.operand() for view in outputs), work, label=label)
+        made = tuple(view.operand() for view in outputs)
+        instruction = Compute(0, core, kernel, operands, made, work, in_place, label=label)
         self.add(instruction, [view for _, view in inputs], outputs)
 
     def barrier(self) -> None:

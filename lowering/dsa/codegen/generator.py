@@ -43,9 +43,8 @@ from ..program.instructions import (
 from ..schedule.instances import Part
 from ..schedule.scheduler import Schedule
 from ..schedule.variants import Variant
-from ..tiles.core_parts import CorePart, LayerParts, Sharing
+from ..tiles.core_parts import CorePart, LayerParts, Sharing, read_of, tile_of_operands
 from ..tiles.kernels import TileKernels
-from ..tiles.local_graph import Tile
 from ..tiles.tiling import Tiling
 from .emission import Contents, Emission, View, core_channel
 from .flow import Flow, cut_between_sources
@@ -246,10 +245,13 @@ class _Mapper:
                         SlotKind.INPUT, step, position, value, box,
                         Lifetime(max(0, time - 1), end), Lifetime(time, end),
                     )  # fmt: skip
+            if tile.piece is not None and tile.piece.adds:
+                continue
             for value, box in self.residence.passing_outputs(step, core, tile.made):
+                end = self.times[step] + _end_of_sum(tiles, position)
                 yield self._passing_request(
                     SlotKind.OUTPUT, step, position, value, box,
-                    Lifetime(time, min(self.times[-1] - 1, time + 1)), Lifetime(time, time),
+                    Lifetime(time, min(self.times[-1] - 1, end + 1)), Lifetime(time, end),
                 )  # fmt: skip
 
     def _passing_request(
@@ -267,6 +269,13 @@ class _Mapper:
                 return assign_addresses(requests, room, self.device.alignment)
             except NoRoomError as error:
                 self.residence.homes[error.requests[0].key] = Level.DDR
+
+
+def _end_of_sum(tiles: Sequence[CorePart], position: int) -> int:
+    """The position of the tile that completes what a tile begins."""
+    made = tiles[position].made
+    later = range(position, len(tiles))
+    return next(number for number in later if tiles[number].is_complete and tiles[number].made == made)
 
 
 _ATTEMPTS = 100
@@ -349,6 +358,8 @@ class _Generator:
     """Parts that were brought to an LB, by part and core."""
     passing: dict[tuple[int, int], Contents] = field(default_factory=dict)
     """The contents that were last brought to a core of a value."""
+    sums: dict[tuple[int, int, Box], View] = field(default_factory=dict)
+    """The places of sums that are not complete, by core, value and box."""
     whole_values: dict[Role, dict[int, Contents]] = field(default_factory=dict)
     """Inputs, outputs and tables in DDR, by value."""
     names: dict[KernelUse, str] = field(default_factory=dict)
@@ -416,15 +427,17 @@ class _Generator:
 
     def _tile(self, number: int, position: int, core: int, tile: CorePart, weights: Contents | None) -> None:
         step = self.flow.steps[number]
-        inputs = [self._operand(number, position, core, v, box) for v, box in sorted(tile.inputs.items())]
-        outputs = [self._result(number, position, core, v, box) for v, box in sorted(tile.made.items())]
+        read = read_of(self.network, step.layer, tile)
+        at_hand = [self._operand(number, position, core, v, box) for v, box in sorted(tile.inputs.items())]
+        inputs = [self._narrow(each, read[each.value], tile.inputs[each.value]) for each in at_hand]
+        outputs = [self._place(number, position, core, tile, value) for value in sorted(tile.made)]
         table = indexed_table(self.network, step.layer)
         label = self.network.graph.values[step.primary].name
         if table is None:
             self._compute(core, step, tile, inputs, weights, outputs, label)
         else:
             self._look_up(core, table[0], inputs[0].view, outputs[0], label)
-        for value, view in zip(sorted(tile.made), outputs, strict=True):
+        for value, view in zip(sorted(tile.made), outputs, strict=True) if tile.is_complete else ():
             self._move_out(core, Part(step.instance, value), view)
 
     def _compute(
@@ -433,16 +446,20 @@ class _Generator:
     ) -> None:  # fmt: skip
         axes, blob = self.network.axes, blob_of(tile.constants)
         operands = (*((value, plain_box(axes[value], view.box)) for value, view in inputs), *blob)
-        made = tuple(sorted(tile.made.items()))
-        kernel = self.plan.sharing.kernels.kernel(Tile(step.layer, operands, made))
+        whole_tile = tile_of_operands(self.network, step.layer, tile, operands)
+        kernel = self.plan.sharing.kernels.kernel(whole_tile)
         read = [(view.operand(), view) for _, view in inputs]
         if weights is not None:
             read += self.weights.operands(weights, blob)
-        use = KernelUse(kernel.name, tuple(axes[value] for value, _ in operands), tuple(axes[v] for v, _ in made))
+        adds = tile.piece is not None and tile.piece.adds
+        if adds:
+            read += [(view.operand(), view) for view in outputs]
+        orders = (tuple(axes[value] for value, _ in parts) for parts in (whole_tile.inputs, whole_tile.outputs))
+        use = KernelUse(kernel.name, *orders)
         if use not in self.names:  # one kernel of the program for each layout of a tile's operands
             others = sum(other.tile == use.tile for other in self.names)
             self.names[use] = f"{use.tile}.{others}" if others else use.tile
-        self.emission.compute(core, self.names[use], read, outputs, kernel.work, label)
+        self.emission.compute(core, self.names[use], read, outputs, kernel.work, label, in_place=adds)
 
     def _look_up(self, core: int, table: int, indices: View, target: View, label: str) -> None:
         contents = self._whole(table, Role.CONSTANT)
@@ -473,6 +490,23 @@ class _Generator:
             assert source.part is not None
             arrival = self._fragment(source.part, core)
         return _Operand(value, View(arrival, enclosing(arrival.box, stored)))
+
+    def _narrow(self, operand: _Operand, read: Box, box: Box) -> _Operand:
+        """The part of what is at hand that a tile reads."""
+        if read == box:
+            return operand
+        contents = operand.view.contents
+        return _Operand(operand.value, View(contents, enclosing(contents.box, self._stored_box(operand.value, read))))
+
+    def _place(self, number: int, position: int, core: int, tile: CorePart, value: int) -> View:
+        """The place that a tile writes: pieces of a sum all write the same."""
+        box = tile.made[value]
+        if tile.piece is None:
+            return self._result(number, position, core, value, box)
+        key = core, value, box
+        if not tile.piece.adds:
+            self.sums[key] = self._result(number, position, core, value, box)
+        return self.sums.pop(key) if tile.piece.is_last else self.sums[key]
 
     def _result(self, number: int, position: int, core: int, value: int, box: Box) -> View:
         """The place that a tile writes."""

@@ -108,7 +108,10 @@ class _Machine:
                 self._write(movement, self._read(index, movement))
             case Compute() as compute:
                 kernel = self._kernel(index, compute)
-                kernel([self.view(each) for each in compute.inputs], [self.view(each) for each in compute.outputs])
+                inputs = [self.view(each) for each in compute.inputs]
+                if compute.in_place:
+                    inputs = [view.copy() for view in inputs]
+                kernel(inputs, [self.view(each) for each in compute.outputs])
 
     def _kernel(self, index: int, compute: Compute) -> Kernel:
         if compute.kernel not in self.kernels:

@@ -8,7 +8,7 @@ parallelism, load balance and locality", section 5.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -21,6 +21,7 @@ from ..network.graph import Network
 from ..network.lookups import indexed_table
 from ..network.operand_boxes import whole_axes
 from ..network.subgraphs import Layer
+from ..network.sums import PieceOfSum, Reduction, pieces_of
 from ..program.cost import Cost
 from ..program.instructions import Compute
 from ..schedule.instances import InstanceGraph, Part
@@ -37,11 +38,20 @@ _NEARLY_ALL = 8
 
 @dataclass(frozen=True)
 class CorePart:
-    """The share of one core in a layer of an instance: the boxes that it makes, and those that it needs for that."""
+    """The share of one core in a layer of an instance: the boxes that it makes, and those that it needs for that.
+
+    A `piece` of a sum needs less, and leaves what it has of the sum in the place of what the last piece makes.
+    """
 
     made: Boxes
     inputs: Boxes
     constants: Boxes
+    piece: PieceOfSum | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether what it makes is final."""
+        return self.piece is None or self.piece.is_last
 
 
 @dataclass(frozen=True)
@@ -168,7 +178,7 @@ class Sharing:
 
     def cycles(self, layer: Layer, part: CorePart) -> float:
         """Cycles of one core for its part of a layer, all at once."""
-        kernel = self.kernels.kernel(tile_of(layer, part))
+        kernel = self.kernels.kernel(tile_of(self.graph.network, layer, part))
         return Cost(self.device).compute_cycles(Compute(0, 0, kernel.name, (), (), kernel.work))
 
     def _absent(self, instance: int, core: int, value: int, box: Box) -> int:
@@ -180,10 +190,58 @@ class Sharing:
         return network.wire_bytes(value, box, beat) * max(0, wanted - own) // max(1, wanted)
 
 
-def tile_of(layer: Layer, part: CorePart) -> Tile:
+def tile_of(network: Network, layer: Layer, part: CorePart) -> Tile:
     """A core's part of a layer as one tile."""
-    operands = (*sorted(part.inputs.items()), *sorted(part.constants.items()))
-    return Tile(layer, operands, tuple(sorted(part.made.items())))
+    operands = (*sorted(read_of(network, layer, part).items()), *sorted(part.constants.items()))
+    return tile_of_operands(network, layer, part, operands)
+
+
+def tile_of_operands(network: Network, layer: Layer, part: CorePart, operands: Iterable[tuple[int, Box]]) -> Tile:
+    """A core's part of a layer as one tile, with these parts of operands at hand."""
+    made, piece = tuple(sorted(part.made.items())), part.piece
+    if piece is None:
+        return Tile(layer, tuple(operands), made)
+    ((_, box),) = made
+    (total,) = network.graph.operators[piece.reduction.product].outputs
+    inputs = (*operands, (total, box)) if piece.adds else tuple(operands)
+    return Tile(layer, inputs, made if piece.is_last else ((total, box),), piece)
+
+
+def read_of(network: Network, layer: Layer, part: CorePart) -> Boxes:
+    """The parts of its inputs that a tile reads: a piece of a sum may have more at hand."""
+    if part.piece is None:
+        return part.inputs
+    product, *others = layer
+    data = network.graph.operators[product].inputs[0]
+    assert data is not None
+    if part.piece.is_last and any(data in network.graph.operators[index].inputs for index in others):
+        return part.inputs
+    return {**part.inputs, data: part.piece.restrict(part.inputs[data], part.piece.reduction.data_axis)}
+
+
+def cut_sum(
+    network: Network, layer: Layer, part: CorePart, reduction: Reduction, count: int, *, is_brought_whole: bool = False
+) -> Iterator[CorePart]:
+    """A core's part of a layer as so many tiles, one after another, that add up its product.
+
+    If the data `is_brought_whole`, each has all of it at hand.
+    """
+    if count == 1:
+        yield part
+        return
+    product, *others = layer
+    data, weights = network.graph.operators[product].inputs[:2]
+    assert data is not None
+    assert weights is not None
+    read_after = {value for index in others for value in network.graph.operators[index].inputs}
+    for piece in pieces_of(reduction, count):
+        inputs = {v: box for v, box in part.inputs.items() if piece.is_last or v == data}
+        constants = {v: box for v, box in part.constants.items() if piece.is_last or v == weights}
+        if not is_brought_whole and (not piece.is_last or data not in read_after):
+            inputs[data] = piece.restrict(part.inputs[data], reduction.data_axis)
+        if not piece.is_last or weights not in read_after:
+            constants[weights] = piece.restrict(part.constants[weights], reduction.weight_axis)
+        yield CorePart(part.made, inputs, constants, piece)
 
 
 def _cut_like_primary(box: Box, primary: Box, binding: Binding) -> Sequence[Box]:

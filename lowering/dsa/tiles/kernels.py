@@ -13,7 +13,7 @@ what follows a product runs along with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
 
@@ -30,8 +30,10 @@ from ..program.instructions import Engine, Unit, Work
 from .local_graph import Tile, local_graph
 
 
-def work_of(graph: OperatorGraph, device: DsaDevice) -> tuple[Work, ...]:
+def work_of(graph: OperatorGraph, device: DsaDevice, total: int | None = None) -> tuple[Work, ...]:
     """The work of each unit that is used, at least one.
+
+    What adds to `total`, the sum that a tile goes on with, is the matrix unit's: no unit's work by itself.
 
     All of them are of one place: of the core, or, if the matrix unit that a tile needs is the cluster's, of the
     cluster. Of a unit that is not there its work is left to one that is; what follows a product in a cluster without a
@@ -40,6 +42,8 @@ def work_of(graph: OperatorGraph, device: DsaDevice) -> tuple[Work, ...]:
     units = _Units(device)
     products, multiplied, elements = [], 0, 0
     for operator, operation in zip(graph.operators, graph.operations, strict=True):
+        if total is not None and total in operator.inputs:
+            continue
         product = None if operator.is_opaque else product_of(operation)
         if product is not None and units.suits(product):
             products.append(product)
@@ -220,7 +224,7 @@ class TileKernels:
         self._graphs: dict[str, OperatorGraph] = {}
         self.graphs: Mapping[str, OperatorGraph] = MappingProxyType(self._graphs)
         self._shifts: dict[tuple[int, ...], Shifts] = {}
-        self._by_tile: dict[tuple[tuple[int, ...], Parts, Parts], TileKernel] = {}
+        self._by_tile: dict[Tile, TileKernel] = {}
         self._by_structure: dict[object, TileKernel] = {}
         self._numbers: dict[str, int] = {}
 
@@ -229,17 +233,19 @@ class TileKernels:
         shifts = self._shifts.get(tile.members)
         if shifts is None:
             shifts = self._shifts[tile.members] = Shifts(self._network, tile.members)
-        key = (tile.members, *shifts.normal(tile.inputs, tile.outputs))
+        inputs, outputs = shifts.normal(tile.inputs, tile.outputs)
+        key = first_piece(self._network, Tile(tile.members, inputs, outputs, tile.piece))
         kernel = self._by_tile.get(key)
         if kernel is None:
-            kernel = self._by_tile[key] = self._kernel_of_structure(Tile(*key))
+            kernel = self._by_tile[key] = self._kernel_of_structure(key)
         return kernel
 
     def _kernel_of_structure(self, tile: Tile) -> TileKernel:
         graph = local_graph(self._network, tile)
-        key = structure(graph)
+        total = len(tile.inputs) - 1 if tile.piece is not None and tile.piece.adds else None
+        key = total, structure(graph)
         if key not in self._by_structure:
-            kernel = TileKernel(self._name(graph), work_of(graph, self._device))
+            kernel = TileKernel(self._name(graph), work_of(graph, self._device, total))
             self._graphs[kernel.name] = graph
             self._by_structure[key] = kernel
         return self._by_structure[key]
@@ -250,6 +256,25 @@ class TileKernels:
         stem = "".join(c if c.isalnum() else "_" for c in stem)
         number = self._numbers[stem] = self._numbers.get(stem, -1) + 1
         return f"{stem}_{number}"
+
+
+def first_piece(network: Network, tile: Tile) -> Tile:
+    """The same tile with the first indices of the reduction: pieces of one length compute alike.
+
+    The tile itself if it has more of an operand at hand than the piece.
+    """
+    piece = tile.piece
+    if piece is None or not piece.start:
+        return tile
+    reduction, length = piece.reduction, piece.stop - piece.start
+    data, weights = network.graph.operators[reduction.product].inputs[:2]
+    axes = {data: reduction.data_axis, weights: reduction.weight_axis}
+    moved = replace(piece, start=0, stop=length)
+    operands = tile.inputs[:-1] if piece.adds else tile.inputs
+    if any(value in axes and box[axes[value]] != (piece.start, piece.stop) for value, box in operands):
+        return tile
+    boxes = [(value, moved.restrict(box, axes[value]) if value in axes else box) for value, box in operands]
+    return replace(tile, inputs=(*boxes, *tile.inputs[len(operands) :]), piece=moved)
 
 
 def structure(graph: OperatorGraph) -> object:

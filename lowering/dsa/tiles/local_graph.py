@@ -28,6 +28,7 @@ from ...base.errors import DsaError
 from ..network.boxes import Box, Interval, Shape, shape_of, size, whole
 from ..network.graph import Network
 from ..network.operand_boxes import are_windows_apart
+from ..network.sums import PieceOfSum
 from .local_builder import LocalBuilder, LocalPart, LocalSite, Rule, require_whole
 
 _DENOMINATOR = 64
@@ -191,12 +192,14 @@ def _segments(channels: Interval, outputs: int) -> Iterator[Interval]:
 def _group(site: LocalSite, channels: Interval, spatial: Box, pads: tuple[int, ...]) -> LocalPart:
     start, stop = channels
     filters, of_group = site.shape(1)[:2]
-    outputs = filters // max(1, site.integer("group", 1))
+    groups = max(1, site.integer("group", 1))
+    outputs = filters // groups
     first, last = start // outputs, (stop - 1) // outputs + 1
     seen = site.needs(0)
-    data = site.take(0, (seen[0], (first * of_group, last * of_group), *seen[2:]))
+    read = seen[1] if groups == 1 else (first * of_group, last * of_group)
+    data = site.take(0, (seen[0], read, *seen[2:]))
     weight = site.take(1, (channels, *site.needs(1)[1:]))
-    has_bias = len(site.operator.inputs) > 2 and site.operator.inputs[2] is not None
+    has_bias = len(site.boxes) > 2 and site.boxes[2] is not None
     inputs = [data, weight, *([site.take(2, (channels,))] if has_bias else [])]
     return site.emit(inputs, (site.box[0], channels, *spatial), group=last - first, pads=pads)
 
@@ -435,12 +438,15 @@ _RULES: dict[str, Rule] = {
 class Tile:
     """Operators of one layer, ascending, with the parts of values at hand and those that they make.
 
-    The parts at hand are the operands in order, constants too; they may be larger than the operators need.
+    The parts at hand are the operands in order, constants too; they may be larger than the operators need. With a
+    `piece` of a sum the tile adds to what earlier pieces made, which is its last operand; only the last one goes on to
+    the operators after the product.
     """
 
     members: tuple[int, ...]
     inputs: tuple[tuple[int, Box], ...]
     outputs: tuple[tuple[int, Box], ...]
+    piece: PieceOfSum | None = None
 
 
 def local_graph(network: Network, tile: Tile) -> OperatorGraph:
@@ -451,19 +457,30 @@ def local_graph(network: Network, tile: Tile) -> OperatorGraph:
     """
     builder = LocalBuilder()
     parts: dict[int, LocalPart] = {}
-    for value, box in tile.inputs:
+    piece, total = tile.piece, None
+    for number, (value, box) in enumerate(tile.inputs):
         operand = network.graph.values[value]
         dtype = operand.type.dtype if operand.type is not None else "float32"
-        parts[value] = LocalPart(builder.input(shape_of(box), dtype, is_constant=operand.is_constant), box)
-    needed = network.needs(tile.members, dict(tile.outputs), at_hand=parts)
-    for index in tile.members:
+        part = LocalPart(builder.input(shape_of(box), dtype, is_constant=operand.is_constant), box)
+        if piece is not None and piece.adds and number == len(tile.inputs) - 1:
+            total = part
+        else:
+            parts[value] = part
+    members = tile.members if piece is None or piece.is_last else (piece.reduction.product,)
+    needed = network.needs(members, dict(tile.outputs), at_hand=parts)
+    for index in members:
         for number, result in enumerate(network.graph.operators[index].outputs):
             if result not in needed or result in parts:
                 continue
             boxes = network.operands(index, result, needed[result])
+            if piece is not None and index == piece.reduction.product:
+                boxes = piece.operands(boxes)
             new = local_parts(LocalSite(network, builder, parts, index, number, needed[result], boxes))
             for value, part in new.items():
                 if value in needed and value not in parts:
-                    parts[value] = LocalPart(builder.take(part, needed[value]), needed[value])
+                    made = builder.take(part, needed[value])
+                    if total is not None and piece is not None and index == piece.reduction.product:
+                        made = builder.add("Add", [total.local, made], shape_of(total.box))
+                    parts[value] = LocalPart(made, needed[value])
     results = [builder.take(parts[value], box) for value, box in tile.outputs]
     return builder.graph(len(tile.inputs), results)

@@ -2,12 +2,13 @@
 
 The two outer loops of the anchor op are tiled: the one along which weights change, so that a tile's weights fit half of
 the small buffer that LB has for them (they are promoted while the tile before is computed), and the others, so that
-the values that pass through LB fit its free room twice.
+the values that pass through LB fit its free room twice. The reduction of a product is cut too if columns that keep the
+matrix unit busy do not fit otherwise: tiles follow each other that add up a sum in its place (network/sums.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -17,7 +18,9 @@ from ..network.alignment import round_up
 from ..network.boxes import Box, Boxes, counterpart, shape_of, size
 from ..network.graph import Network
 from ..network.lookups import indexed_table
-from .core_parts import CorePart, LayerParts, Sharing
+from ..network.subgraphs import Layer
+from ..network.sums import Reduction, sum_of_layer
+from .core_parts import CorePart, LayerParts, Sharing, cut_sum
 
 _FAIR_SHARE = 4
 """Values that pass through get this part of LB (one divided by it) if they need it: tiny tiles cost more than spilling.
@@ -60,16 +63,24 @@ class TiledStep:
 
 @dataclass(frozen=True)
 class Cut:
-    """Into how many pieces the axes of a layer's primary output are cut: by weights, and otherwise."""
+    """Into how many pieces the axes of a layer's primary output are cut: by weights, and otherwise.
+
+    `pieces` are those of the reduction. `is_held`: the sums of all rows stay in LB, so that a piece of the weights is
+    used for all of them before the next one arrives. `is_brought_whole`: data that passes through is brought with all
+    indices of the reduction at once.
+    """
 
     weights: tuple[int, ...]
     others: tuple[int, ...]
     rows_first: bool = False
     """Whether weights change fastest, so that rows stay, and not the other way round."""
+    pieces: int = 1
+    is_held: bool = False
+    is_brought_whole: bool = False
 
     @property
     def count(self) -> int:
-        """The number of tiles."""
+        """The number of tiles, but for pieces of the reduction."""
         return prod(max(a, b) for a, b in zip(self.weights, self.others, strict=True))
 
 
@@ -81,6 +92,7 @@ class Tiling:
     steps: tuple[LayerParts, ...]
     device: DsaDevice
     pipeline: int
+    _reductions: dict[Layer, Reduction | None] = field(default_factory=dict)
     _axes: dict[tuple[int, ...], frozenset[int]] = field(default_factory=dict)
     _cuts: dict[tuple[object, ...], tuple[Cut, int]] = field(default_factory=dict)
     _made: dict[tuple[int, Cut], TiledStep] = field(default_factory=dict)
@@ -115,16 +127,21 @@ class Tiling:
 
     def _choose_cut(self, step: LayerParts, part: CorePart, free: int, passing: Passing, least: int) -> tuple[Cut, int]:
         """The cheapest tiles that fit twice; with too little room for tiles that are not tiny, how much is wanted."""
-        weights = self._cut_for_weights(step, part)
-        options = [Cut(weights, others) for others in self._other_cuts(step, part, least)]
+        weights, pieces = self._cut_for_weights(step, part)
+        is_held = step.primary not in passing.values
+        cuts = self._other_cuts(step, part, least)
+        options = [Cut(weights, others, pieces=pieces, is_held=is_held) for others in cuts]
+        if pieces > 1 and passing.values:
+            options += [replace(cut, is_brought_whole=True) for cut in options]
         if not passing.values:
             return self._cut_for_pipeline(step, part, options, least), 0
         fair = min(2 * self._passing_bytes(part, passing), self.device.activation_buffer // _FAIR_SHARE)
         if free < fair:
             return options[0], fair
-        sizes = {cut: self._passing_bytes(self._largest(step, part, cut), passing) for cut in options}
-        fitting = [cut for cut in options if sizes[cut] * min(2, cut.count) <= free]
-        both = [replace(cut, rows_first=first) for cut in fitting for first in (False, True)]
+        sizes = {cut: self._passing_bytes(self._last_piece(step, part, cut), passing) for cut in options}
+        parts = {cut: cut.count * (1 if cut.is_brought_whole else cut.pieces) for cut in options}
+        fitting = [cut for cut in options if sizes[cut] * min(2, parts[cut]) <= free]
+        both = [*fitting, *(replace(cut, rows_first=True, is_held=False) for cut in fitting)]
         if both:
             return min(both, key=lambda cut: self._cost(step, part, cut, passing)), 0
         smallest = min(options, key=lambda cut: sizes[cut])
@@ -134,14 +151,24 @@ class Tiling:
         """Cycles of all tiles, which are computed while operands and weights of others arrive.
 
         What does not change from tile to tile stays: operands if weights change first, weights if they change last.
+        With pieces of a sum weights stay only if the sums of all rows are held, and operands only if they are brought
+        whole and rows stay.
         """
-        tile = self._largest(step, part, cut)
+        pieces = self._pieces_of(step, self._largest(step, part, cut), cut)
         columns, rows = prod(cut.weights), cut.count // prod(cut.weights)
-        read = self._moving_cycles(tile.inputs, passing) * rows * (1 if cut.rows_first else columns)
-        written = self._moving_cycles(tile.made, passing) * cut.count
-        weights = self._weight_bytes(tile) / self._port * columns * (rows if cut.rows_first else 1)
-        cycles = self.sharing.cycles(step.layer, tile)
-        return max(cut.count * (cycles + _TILE_CYCLES), read, written, weights) + cycles + read / max(1, rows)
+        loads = rows if cut.rows_first or (cut.pieces > 1 and not cut.is_held) else 1
+        if cut.pieces == 1 or cut.is_brought_whole:
+            changes = columns * (cut.pieces if cut.is_held else 1)
+            changes = 1 if cut.rows_first or (rows == 1 and cut.pieces > 1) else changes
+            read = self._moving_cycles(pieces[-1].inputs, passing) * rows * changes
+        else:
+            read = self._over_pieces(pieces, lambda tile: self._moving_cycles(tile.inputs, passing)) * cut.count
+        written = self._moving_cycles(pieces[-1].made, passing) * cut.count
+        weights = self._over_pieces(pieces, self._weight_bytes) / self._port * columns * loads
+        cycles = self._over_pieces(pieces, lambda tile: self.sharing.cycles(step.layer, tile))
+        computing = cut.count * (cycles + cut.pieces * _TILE_CYCLES)
+        first = 1 if cut.is_brought_whole else cut.pieces
+        return max(computing, read, written, weights) + cycles / cut.pieces + read / max(1, rows) / first
 
     @property
     def _port(self) -> float:
@@ -176,7 +203,37 @@ class Tiling:
         return best
 
     def _cycles(self, step: LayerParts, part: CorePart, cut: Cut) -> float:
-        return cut.count * self.sharing.cycles(step.layer, self._largest(step, part, cut))
+        return cut.count * self._sum_cycles(step, self._largest(step, part, cut), cut)
+
+    def _sum_cycles(self, step: LayerParts, tile: CorePart, cut: Cut) -> float:
+        """Cycles of a tile in pieces."""
+        pieces = self._pieces_of(step, tile, cut)
+        return self._over_pieces(pieces, lambda piece: self.sharing.cycles(step.layer, piece))
+
+    def _over_pieces(self, pieces: Sequence[CorePart], amount: Callable[[CorePart], float]) -> float:
+        """The sum over all pieces, those between the first and the last being alike."""
+        few, between = pieces[:2], max(0, len(pieces) - 2)
+        if len(pieces) < 3:
+            return sum(map(amount, few))
+        return amount(pieces[0]) + between * amount(pieces[1]) + amount(pieces[-1])
+
+    def _pieces_of(self, step: LayerParts, tile: CorePart, cut: Cut) -> list[CorePart]:
+        """A tile in pieces of the reduction."""
+        reduction = self._reduction(step)
+        if reduction is None or cut.pieces == 1:
+            return [tile]
+        whole = cut.is_brought_whole
+        return list(cut_sum(self.network, step.layer, tile, reduction, cut.pieces, is_brought_whole=whole))
+
+    def _last_piece(self, step: LayerParts, part: CorePart, cut: Cut) -> CorePart:
+        """The last piece of the largest tile: it needs most."""
+        return self._pieces_of(step, self._largest(step, part, cut), cut)[-1]
+
+    def _reduction(self, step: LayerParts) -> Reduction | None:
+        """The reduction of a layer that may be cut."""
+        if step.layer not in self._reductions:
+            self._reductions[step.layer] = sum_of_layer(self.network, step.layer)
+        return self._reductions[step.layer]
 
     def _bytes(self, value: int, box: Box) -> int:
         return round_up(self.network.bytes(value, box), self.device.alignment)
@@ -185,21 +242,47 @@ class Tiling:
         parts = (*tile.inputs.items(), *tile.made.items())
         return sum(self._bytes(value, box) for value, box in parts if value in passing.values)
 
-    def _cut_for_weights(self, step: LayerParts, part: CorePart) -> tuple[int, ...]:
-        """The fewest pieces whose weights fit half of the buffer for them; else all of it."""
+    def _cut_for_weights(self, step: LayerParts, part: CorePart) -> tuple[tuple[int, ...], int]:
+        """Columns, and pieces of the reduction, whose weights fit half of the buffer for them; else all of it.
+
+        Of those that do, the ones that take the fewest cycles.
+        """
         box = part.made[step.primary]
         ones = (1,) * len(box)
         if self._is_lookup(step) or self._weight_bytes(part) <= self.device.weight_buffer // 2:
-            return ones
+            return ones, 1
         axes = [axis for axis in sorted(self.weight_axes(step, part)) if box[axis][1] - box[axis][0] > 1]
+        columns = [
+            (*ones[:axis], factor, *ones[axis + 1 :])
+            for axis in reversed(axes)
+            for factor in _divisors(box[axis][1] - box[axis][0])
+        ]
         for share in (2, 1):
-            for axis in reversed(axes):
-                for factor in _divisors(box[axis][1] - box[axis][0]):
-                    cut = (*ones[:axis], factor, *ones[axis + 1 :])
-                    tile = self._largest(step, part, Cut(cut, ones))
-                    if self._weight_bytes(tile) <= self.device.weight_buffer // share:
-                        return cut
+            room = self.device.weight_buffer // share
+            found: list[tuple[float, tuple[int, ...], int]] = []
+            for cut in columns or [ones]:
+                tile = self._largest(step, part, Cut(cut, ones))
+                count = self._fewest_pieces(step, tile, room)
+                if count:
+                    sum_cycles = self._sum_cycles(step, tile, Cut(cut, ones, pieces=count))
+                    cycles = prod(cut) * (sum_cycles + _TILE_CYCLES * count)
+                    found.append((cycles, cut, count))
+                if count == 1:  # fewer columns are no gain
+                    break
+            if found:
+                _, cut, count = min(found, key=lambda each: each[0])
+                return cut, count
         raise self._too_heavy(part)
+
+    def _fewest_pieces(self, step: LayerParts, tile: CorePart, room: int) -> int | None:
+        """Into how many pieces of one length a sum has to be cut for its weights to fit; None if they never do."""
+        reduction = self._reduction(step)
+        for count in _divisors(1 if reduction is None else reduction.depth):
+            if self._weight_bytes(tile) <= count * room:
+                pieces = self._pieces_of(step, tile, Cut((), (), pieces=count))
+                if max(self._weight_bytes(pieces[0]), self._weight_bytes(pieces[-1])) <= room:
+                    return count
+        return None
 
     def _too_heavy(self, part: CorePart) -> DsaError:
         graph = self.network.graph
@@ -260,14 +343,17 @@ class Tiling:
         """The tiles of a part in the order in which they are computed."""
         box = part.made[step.primary]
         if prod(cut.weights) == prod(cut.others) == 1:
-            yield part
+            yield from self._pieces_of(step, part, cut)
             return
         is_first = True
         outer, inner = (_without(cut), cut.weights) if cut.rows_first else (cut.weights, _without(cut))
         for piece in _pieces(box, outer):
+            sums: list[list[CorePart]] = []
             for tile in _pieces(piece, inner):
-                yield self._part(step, part, tile, is_first)
+                sums.append(self._pieces_of(step, self._part(step, part, tile, is_first), cut))
                 is_first = False
+            for tiles in zip(*sums, strict=True) if cut.is_held else sums:
+                yield from tiles
 
     def _part(self, step: LayerParts, part: CorePart, box: Box, is_first: bool) -> CorePart:
         """One tile: other outputs are cut like the primary one if they have its axes, else the first makes them."""

@@ -26,7 +26,7 @@ from eqfuse.lowering.dsa.codegen.compiler import (
 from eqfuse.lowering.dsa.codegen.generated import program_kernels
 from eqfuse.lowering.dsa.codegen.generator import Lifetime, NoRoomError, Request, assign_addresses
 from eqfuse.lowering.dsa.network.storage import plain_array, stored_array
-from eqfuse.lowering.dsa.program.instructions import Level
+from eqfuse.lowering.dsa.program.instructions import Compute, Level
 from eqfuse.lowering.dsa.program.validate import validate
 from eqfuse.lowering.dsa.schedule.clusters import Allocation
 from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, TVM, Variant
@@ -114,6 +114,33 @@ def test_the_pieces_of_a_hidden_layer_are_never_there_at_once() -> None:
     network, _, _ = compiled(perceptron(), ROOMY, 4, ALTERNATIVES[0])
     widths = {value.extent.dimensions[-1] for value in network.graph.values if value.producer is not None}
     assert max(widths) < 1024
+
+
+def deep_convolution(batch: int = 2) -> onnx.ModelProto:
+    """Its weights take 36 KB, so they pass through LB in pieces."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["s"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["s", "x"], ["t"]),
+        helper.make_node("Relu", ["t"], ["y"]),
+    ]
+    random = np.random.default_rng(2)
+    shapes = {"w": (32, 32, 3, 3), "b": (32,)}
+    weights = {name: np.asarray(random.standard_normal(shape) / 8, np.float32) for name, shape in shapes.items()}
+    return model(nodes, {"x": (batch, 32, 6, 6)}, {"y": (batch, 32, 6, 6)}, **weights)
+
+
+@pytest.mark.parametrize(
+    "device",
+    [pytest.param(ROOMY, id="roomy"), pytest.param(TIGHT, id="tight", marks=pytest.mark.conformance)],
+)
+def test_a_deep_product_is_summed_up_in_place(device: DsaDevice) -> None:
+    device = replace(device, weight_buffer=2048)
+    _, made, _ = compiled(deep_convolution(), device, 2, ALTERNATIVES[0])
+    assert any(isinstance(each, Compute) and each.in_place for each in made.generated.program.instructions)
+    x = np.random.default_rng(0).standard_normal((2, 32, 6, 6)).astype(np.float32)
+    (expected,) = by_sample(deep_convolution(1), {"x": x}, 1)
+    found = outputs(deep_convolution(), device, 2, ALTERNATIVES[0], {"x": x})
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.conformance

@@ -1,30 +1,22 @@
-"""Products with deep reductions, cut into sums of shallower ones: ``x W = x1 W1 + x2 W2 + ...``.
+"""Hidden layers in pieces, as they are summed up: ``f(x W1) W2 = sum over i of f(x W1i) W2i``.
 
-The small buffer that LB has for weights holds a tile of them: some columns, each as long as the reduction is deep.
-If it is too deep, so few columns fit that most of the matrix unit's stand idle. If it is cut into pieces, each piece's
-weights are wide enough. The partial sums are layers' outputs like any other; floats are rounded to their type in
-between. If the data of a product is made by another one just for it, that is made in pieces too.
-
-Hidden layers are computed piece by piece, as they are summed up: ``f(x W1) W2 = sum over i of f(x W1i) W2i``. If a
-reduction is cut into pieces and its data comes from a product through element-wise operators, and nothing else reads
-it, the pieces of that product need never be there all at once. So the cuts move up through element-wise operators to
-the columns of the first product.
+If the data of a product with a deep reduction comes from another product through element-wise operators, and nothing
+else reads it, the pieces of that product need never be there all at once. So the reduction is cut, and the cuts move up
+through element-wise operators to the columns of the first product. The partial sums are layers' outputs like any other;
+floats are rounded to their type in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import NamedTuple
 
-from ....costmodels.dsa_device import DsaDevice
 from ....ir.graph import Operator, OperatorGraph, Value
-from ....ir.operators import ELEMENTWISE, MATRIX_PRODUCTS
-from ....ir.operators.linear import is_convolution
-from ....ir.operators.quantization import INTEGER_PRODUCTS
+from ....ir.operators import ELEMENTWISE
 from .rewriting import GraphRewriter, SplitProducts
 from .subgraphs import Layer
+from .sums import Reduction, reduction_of
 
 _WEIGHT_COLUMNS = 1
 """The axis of a MatMul's weights that makes the last axis of its result."""
@@ -153,19 +145,6 @@ _HIDDEN_DEPTH = 512
 """The most elements along the reduction in a piece of a hidden layer: LB holds one piece at a time."""
 
 
-@dataclass(frozen=True)
-class _Reduction:
-    """The axis along which a product sums, of its data and of its weights, which have `columns` outputs of `width`
-    each."""
-
-    depth: int
-    data_axis: int
-    weight_axis: int
-    columns: int
-    width: int
-    """Elements of the weights per index of the reduction and column: a convolution's window."""
-
-
 class _Piece(NamedTuple):
     """A range of indices of a reduction."""
 
@@ -173,16 +152,9 @@ class _Piece(NamedTuple):
     stop: int
 
 
-def split_products(
-    graph: OperatorGraph, layers: Sequence[Layer], device: DsaDevice, element_size: int
-) -> SplitProducts:
-    """Cut the products whose weights are too deep for a device. Graphs without one come back as they are."""
-    units = [unit for unit in device.units if unit.kind == "matrix"]
-    if not units:
-        return SplitProducts(graph, tuple(map(tuple, layers)), {})
-    room = device.weight_buffer // 2 // element_size
-    width = min(min(unit.rows, unit.columns) for unit in units)
-    splitter = _Splitter(graph, room, width)
+def split_hidden_layers(graph: OperatorGraph, layers: Sequence[Layer]) -> SplitProducts:
+    """Cut the products whose data is a large hidden layer. Graphs without one come back as they are."""
+    splitter = _Splitter(graph)
     split = splitter.run(layers)
     hidden: dict[int, HiddenLayer] = {}
     for slicing in splitter.slicing.values():
@@ -199,35 +171,9 @@ def split_products(
     return SplitProducts(cut.graph, cut.layers, {**split.slices, **cut.slices})
 
 
-def _reduction(graph: OperatorGraph, operator: Operator) -> _Reduction | None:
-    """The reduction of a product with constant weights; None for any other operator."""
-    if operator.is_opaque or len(operator.inputs) < 2 or operator.inputs[1] is None or operator.inputs[0] is None:
-        return None
-    if operator.op in INTEGER_PRODUCTS:
-        return None
-    weights, data = graph.values[operator.inputs[1]], graph.values[operator.inputs[0]]
-    if not weights.is_constant or data.is_constant:
-        return None
-    shape, rank = weights.extent.dimensions, len(data.extent.dimensions)
-    attributes = operator.attributes
-    if is_convolution(operator.op) and attributes.get("group", 1) == 1 and shape[1] > 1:
-        return _Reduction(shape[1], 1, 1, shape[0], prod(shape[2:]))
-    if operator.op == "ConvTranspose" and attributes.get("group", 1) == 1:
-        return _Reduction(shape[0], 1, 0, shape[1], prod(shape[2:]))
-    is_plain = attributes.get("alpha", 1.0) == 1.0 and attributes.get("beta", 1.0) == 1.0
-    is_of_matrices = operator.op in MATRIX_PRODUCTS and len(shape) == 2 and rank >= 2
-    if not is_of_matrices or attributes.get("transA") or not is_plain:
-        return None
-    axis = 1 if attributes.get("transB") else 0
-    return _Reduction(shape[axis], rank - 1, axis, shape[1 - axis], 1)
-
-
 class _Splitter(GraphRewriter):
-    """A tile has `room` elements of weights; `width` columns keep the matrix unit busy."""
-
-    def __init__(self, graph: OperatorGraph, room: int, width: int) -> None:
+    def __init__(self, graph: OperatorGraph) -> None:
         super().__init__(graph)
-        self.room, self.width = room, width
         self.slicing: dict[int, list[int]] = {}
         """The operators that slice the data of each product that was cut, by the value that it makes."""
 
@@ -236,7 +182,7 @@ class _Splitter(GraphRewriter):
         """Per operator of the old graph, those of the new one that stand for it."""
         cut: set[int] = set()
         for index, operator in enumerate(self.graph.operators):
-            reduction = _reduction(self.graph, operator)
+            reduction = reduction_of(self.graph, index)
             pieces = [] if reduction is None else self._pieces(index, reduction)
             if reduction is None or len(pieces) < 2:
                 place[index] = [self.add_operator(operator)]
@@ -245,21 +191,20 @@ class _Splitter(GraphRewriter):
                 cut.add(index)
         return self.result(new for layer in layers for new in _split_layer(tuple(layer), cut, place))
 
-    def _pieces(self, index: int, reduction: _Reduction) -> list[_Piece]:
-        """The pieces of a reduction; one if it is not too deep."""
-        columns = min(self.width, reduction.columns)
-        deepest = max(1, self.room // (columns * reduction.width))
-        if reduction.depth >= 2 * _HIDDEN_DEPTH and self.graph.operators[index].op == "MatMul":
-            source = self.graph.operators[index].inputs[0]
-            assert source is not None
-            if find_hidden_layer(self.graph, frozenset({index}), source, reduction.data_axis) is not None:
-                deepest = min(deepest, _HIDDEN_DEPTH)
-        fewest = -(-reduction.depth // deepest)
+    def _pieces(self, index: int, reduction: Reduction) -> list[_Piece]:
+        """The pieces of a reduction; none if its data is no large hidden layer."""
+        operator = self.graph.operators[index]
+        source = operator.inputs[0]
+        if reduction.depth < 2 * _HIDDEN_DEPTH or operator.op != "MatMul" or source is None:
+            return []
+        if find_hidden_layer(self.graph, frozenset({index}), source, reduction.data_axis) is None:
+            return []
+        fewest = -(-reduction.depth // _HIDDEN_DEPTH)
         count = next(n for n in range(fewest, reduction.depth + 1) if reduction.depth % n == 0)
         step = reduction.depth // count
         return [_Piece(start, start + step) for start in range(0, reduction.depth, step)]
 
-    def _add_pieces(self, operator: Operator, reduction: _Reduction, pieces: Sequence[_Piece]) -> Iterator[int]:
+    def _add_pieces(self, operator: Operator, reduction: Reduction, pieces: Sequence[_Piece]) -> Iterator[int]:
         """The operators that stand for one: three per piece but for the first, which has no sum to add to."""
         (data, weights), result, total = operator.inputs[:2], operator.outputs[0], None
         assert data is not None
