@@ -27,10 +27,13 @@ from ..compute.elementary import dtype_of
 from ..compute.integers import define_functions
 from ..compute.statements import sequence
 from ..schedules.base.blocks import is_selection, walk
+from ..schedules.base.draft import EXACT_PAIRS
 from .dot_products import OPTIONS, WORD_PRODUCTS, WordProduct, combine_products, dot_products_of
 from .messages import Part
 from .narrowing import join_bytes, keep_integers
 
+_Callbacks = list[tuple[Any, Any]]
+"""Kinds of nodes, and what replaces one of a kind."""
 LARGEST_LOCAL = 4096
 """Bytes of a local buffer on the stack: twice the vector registers of any processor."""
 _PIPELINE = "eqfuse"
@@ -102,14 +105,19 @@ def build(module: tvm.IRModule, target: tvm.target.Target) -> Any:
 def _register_pipelines() -> None:
     keep = (tirx.AllocBuffer, _annotate)
 
-    def factory_of(*callbacks: Any) -> Callable[[], tuple[Callable[[tvm.IRModule], tvm.IRModule], Any, Any]]:
+    def factory_of(
+        callbacks: _Callbacks, of_exact_pairs: _Callbacks
+    ) -> Callable[[], tuple[Callable[[tvm.IRModule], tvm.IRModule], Any, Any]]:
         def factory() -> tuple[Callable[[tvm.IRModule], tvm.IRModule], Any, Any]:
             lower, finish_host, finish_device = tirx.get_tir_pipeline("default")
 
             def finish_with_workspaces() -> Callable[[tvm.IRModule], tvm.IRModule]:
                 return lambda module: _bound_workspaces(finish_host()(module))
 
-            return lambda module: _finish_bodies(lower(module), callbacks), finish_with_workspaces, finish_device
+            def lower_bodies(module: tvm.IRModule) -> tvm.IRModule:
+                return _finish_bodies(lower(module), callbacks, of_exact_pairs)
+
+            return lower_bodies, finish_with_workspaces, finish_device
 
         return factory
 
@@ -118,11 +126,15 @@ def _register_pipelines() -> None:
         _PIPELINE: [keep, (tirx.SeqStmt, join_bytes)], _FOR_ARM: [keep, *extremes, (tirx.SeqStmt, load_lanes)],
     }  # fmt: skip
     for name, own in callbacks.items():
-        tirx.register_tir_pipeline(name, factory_of(*own))
+        tirx.register_tir_pipeline(name, factory_of(own, own))
         for kind, dot_products in WORD_PRODUCTS.items():
-            combine = partial(_combine_then, dot_products, dict(own).get(tirx.SeqStmt))
             kept = [each for each in own if each[0] is not tirx.SeqStmt]
-            tirx.register_tir_pipeline(f"{name}_{kind}", factory_of(*kept, (tirx.SeqStmt, combine)))
+            then = dict(own).get(tirx.SeqStmt)
+            usual, exact = (
+                [*kept, (tirx.SeqStmt, partial(_combine_then, each, then))]
+                for each in (dot_products, WORD_PRODUCTS.get(f"exact_{kind}", dot_products))
+            )
+            tirx.register_tir_pipeline(f"{name}_{kind}", factory_of(usual, exact))
 
 
 def _combine_then(dot_products: Sequence[WordProduct], then: Callable[[Any], Any] | None, sequence: Any) -> Any:
@@ -131,11 +143,14 @@ def _combine_then(dot_products: Sequence[WordProduct], then: Callable[[Any], Any
     return combined if then is None or not isinstance(combined, tirx.SeqStmt) else then(combined)
 
 
-def _finish_bodies(module: tvm.IRModule, callbacks: tuple[Any, ...]) -> tvm.IRModule:
-    def finish(body: Any) -> Any:
-        return define_functions(tvm_ffi.structural_map(keep_integers(keep_in_memory(body)), callbacks))
+def _finish_bodies(module: tvm.IRModule, callbacks: _Callbacks, of_exact_pairs: _Callbacks) -> tvm.IRModule:
+    """The functions with the callbacks applied; those marked EXACT_PAIRS have callbacks of their own."""
 
-    functions = {name: function.with_body(finish(function.body)) for name, function in module.functions.items()}
+    def finish(function: Any) -> Any:
+        own = of_exact_pairs if (function.attrs or {}).get(EXACT_PAIRS) else callbacks
+        return define_functions(tvm_ffi.structural_map(keep_integers(keep_in_memory(function.body)), own))
+
+    functions = {name: function.with_body(finish(function)) for name, function in module.functions.items()}
     return tvm.IRModule(functions, attrs=module.attrs)
 
 

@@ -4,8 +4,9 @@
  => C = vpdpbusd(C, broadcast(A[k..k + 3]), W[..])
 
 On x86-64 with VNNI A has bytes without a sign, W bytes with one. On any x86-64 A may have numbers of 16 bits, and W
-bytes that are widened as they are loaded: vpmaddwd adds up two products in each lane. No sum saturates in either. On
-Arm both have bytes with a sign (sdot).
+bytes that are widened as they are loaded: vpmaddwd adds up two products in each lane. No sum saturates in either.
+vpmaddubsw adds up two products of bytes in 16 bits, for weights with which no such sum saturates. On Arm both have
+bytes with a sign (sdot).
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
 import tvm
 import tvm_ffi
+from numpy.typing import NDArray
 from tvm import ir, tirx
 
 from ...costmodels.device import WIDE
@@ -42,8 +45,14 @@ class WordProduct:
         return 32 // tvm_ffi.dtype(self.data).bits
 
 
+LARGEST_PAIR = (2**15 - 1) // 255
+"""The largest |w1| + |w2| with which a * w1 + b * w2 fits 16 bits for all bytes a and b: 128."""
 _PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 """LLVM's functions for vpmaddwd, by the lanes of their results."""
+_BYTE_PAIRS = {
+    16: "llvm.x86.avx512.pmaddubs.w.512", 8: "llvm.x86.avx2.pmadd.ub.sw", 4: "llvm.x86.ssse3.pmadd.ub.sw.128",
+}  # fmt: skip
+"""Those for vpmaddubsw, by the lanes of 32 bits that are made of their results."""
 
 
 def dot_products_of(target: tvm.target.Target) -> str:
@@ -59,6 +68,16 @@ def _find_dot_products(triple: str, target: str) -> str:
     if triple.startswith(ARM):
         return "dotprod" if "dotprod" in features else ""
     return "vnni" if {"avx512vnni", "avx512vl"} <= features or "avxvnni" in features else "pairs"
+
+
+def has_exact_pairs(weights: NDArray[np.int8]) -> bool:
+    """Whether products of any two bytes without a sign by neighbours 2 i and 2 i + 1 on any axis add up in 16 bits."""
+    sizes = np.abs(weights.astype(np.int16))
+    return all(
+        int((even[: len(odd)] + odd).max(initial=0)) <= LARGEST_PAIR
+        for rows in (np.moveaxis(sizes, axis, 0) for axis in range(sizes.ndim))
+        for even, odd in [(rows[::2], rows[1::2])]
+    )
 
 
 def combine_products(sequence: Any, dot_products: Sequence[WordProduct]) -> Any:
@@ -188,6 +207,14 @@ def _by_pairs(accumulators: Expression, data: Expression, weights: Expression) -
     return accumulators + tirx.call_llvm_pure_intrin(f"int32x{lanes}", _PAIRS[lanes], *operands)
 
 
+def _by_byte_pairs(accumulators: Expression, data: Expression, weights: Expression) -> Expression:
+    lanes = int(data.lanes)
+    wide, ones = f"{WIDE}x{2 * lanes}", tirx.Broadcast(tirx.const(1, WIDE), 2 * lanes)
+    bytes_ = _reinterpret(f"uint8x{4 * lanes}", data)
+    sums = tirx.call_llvm_pure_intrin(wide, _BYTE_PAIRS[lanes], bytes_, weights)
+    return accumulators + tirx.call_llvm_pure_intrin(f"int32x{lanes}", _PAIRS[lanes], sums, ones)
+
+
 def _reinterpret(dtype: str, value: Expression) -> Expression:
     return tirx.call_intrin(dtype, "tirx.reinterpret", value)
 
@@ -198,11 +225,13 @@ _WORDS = WordProduct(
 )
 """Of vpdpbusd, the forms of 256 bits and less need no AVX-512."""
 _WIDENED = WordProduct(WIDE, frozenset(BYTES), _by_pairs)
+_EXACT_PAIRS = WordProduct("uint8", _SIGNED, _by_byte_pairs)
 _SIGNED_WORDS = WordProduct("int8", _SIGNED, _by_words("int8", lambda lanes: "llvm.aarch64.neon.sdot"))
 WORD_PRODUCTS: Mapping[str, Sequence[WordProduct]] = {
-    "vnni": (_WORDS, _WIDENED), "pairs": (_WIDENED,), "dotprod": (_SIGNED_WORDS,),
+    "vnni": (_WORDS, _WIDENED), "pairs": (_WIDENED,), "exact_pairs": (_EXACT_PAIRS, _WIDENED),
+    "dotprod": (_SIGNED_WORDS,),
 }  # fmt: skip
-"""Those of processors, by a name for each kind of them."""
+"""Those of processors, by a name for each kind of them; exact_pairs are pairs in functions marked EXACT_PAIRS."""
 OPTIONS: Mapping[str, Sequence[str]] = {"pairs": ("-x86-machine-combiner:bool=0",)}
 """Options of LLVM for them. Its combiner adds up the products of several steps before the accumulator, so that they
 take registers: tiles spill."""

@@ -28,11 +28,12 @@ from ..base.interface import known_type
 from ..base.target import Target
 from ..base.weights import Weights
 from ..compute import Extents, Immediate, Operand, Tensor, compute, lowerable, placeholder
-from ..schedules import fits_rule, mark_constants
+from ..schedules import fits_rule, mark_constants, mark_exact_pairs
 from ..schedules.base.extents import TYPICAL
 from ..schedules.base.rewriting import with_body
 from .branches import Choice, find_choice
 from .channels_last import channels_last, channels_last_values, last_axis
+from .dot_products import has_exact_pairs
 from .fallback import Fallback, LoopCall, fallback, is_constant, without_kernel
 from .measured import is_measured
 from .messages import Answer, Part
@@ -300,9 +301,20 @@ class DistinctKernels:
         positions = tuple(position for position, value in enumerate(function.inputs) if self._is_constant(value))
         stored = {n for n, value in enumerate((*function.inputs, *function.outputs)) if value in self.last}
         prim_func = channels_last(mark_constants(function.prim_func, positions), stored)
+        if self._has_exact_pairs(function, positions):
+            prim_func = mark_exact_pairs(prim_func)
         operators = "_".join(self.graph.operators[m].op.lower() for m in kernel.members[:_NAMED_OPERATORS])
         name = f"kernel_{task_key(prim_func)[:_KEY_DIGITS]}_{operators}"
         return replace(function, prim_func=prim_func.with_attr("global_symbol", name))
+
+    def _has_exact_pairs(self, function: KernelFunction, constants: Sequence[int]) -> bool:
+        """Whether all tensors of int8 that the function reads or computes are constants, with exact pairs."""
+        params, inside = function.prim_func.params, function.prim_func.body.block.alloc_buffers
+        signed = [position for position, buffer in enumerate(params) if str(buffer.dtype) == "int8"]
+        if not signed or not set(signed) <= set(constants) or any(str(b.dtype) == "int8" for b in inside):
+            return False
+        names = (self.graph.values[function.inputs[position]].name for position in signed)
+        return all(has_exact_pairs(self.weights[name]) for name in names)
 
     def replace_failed(self, step: LoweredStep, answers: Mapping[str, Answer]) -> LoweredStep:
         """The step, or for a kernel that TVM could not compile what runs without one."""

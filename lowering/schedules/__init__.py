@@ -17,7 +17,7 @@ from tvm import tirx
 from ...costmodels.device import Device
 from ..base.decisions import Trace
 from .base.blocks import Inspected
-from .base.draft import CONSTANTS, Draft, Scheduled
+from .base.draft import CONSTANTS, EXACT_PAIRS, Draft, Scheduled
 from .base.packing import Repack
 from .estimate import least_cycles
 from .intensive.convolution_chain import convolution_chain
@@ -53,13 +53,18 @@ _MATCHES = {convolution_chain.__name__: find_map_chain}
 
 __all__ = [
     "CONSTANTS", "PASSES", "RULES", "Draft", "Repack", "Rule", "Scheduled", "Trace", "apply_rule", "fallback",
-    "fits_rule", "list_candidates", "mark_constants", "plain", "schedule",
+    "fits_rule", "list_candidates", "mark_constants", "mark_exact_pairs", "plain", "schedule",
 ]  # fmt: skip
 
 
 def mark_constants(function: tirx.PrimFunc, parameters: tuple[int, ...]) -> tirx.PrimFunc:
     """The function with those parameters marked as constants, which a schedule may want repacked."""
     return function.with_attr(CONSTANTS, list(parameters))
+
+
+def mark_exact_pairs(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function marked as one all of whose constants of int8 have pairs that `has_exact_pairs` finds exact."""
+    return function.with_attr(EXACT_PAIRS, True)
 
 
 def fits_rule(name: str, function: tirx.PrimFunc, device: Device, threads: int = 1) -> bool:

@@ -29,7 +29,7 @@ from ....costmodels.device import WIDE, Device
 from ....costmodels.register_tiles import Tile, register_tiles, tile_cycles
 from ...base.decisions import Alternative, Trace
 from ..base.blocks import BlockInfo, BufferAccess, element_bytes, is_selection, parameter_index, walk
-from ..base.draft import STAYS, Draft
+from ..base.draft import EXACT_PAIRS, STAYS, Draft
 from ..base.extents import TYPICAL, expression_of, is_symbolic, typical_sizes
 from ..base.packing import Repack, Word
 from ..base.preparation import find_anchor
@@ -67,6 +67,7 @@ def contraction(draft: Draft) -> Iterator[Tiled]:
     if filtered is not None:
         yield filtered
         return
+    draft = _choose_exact_pairs(draft, pair[0])
     draft, pair = widen_data(draft, *pair)
     if pair is None:
         return
@@ -184,14 +185,23 @@ def _plans_of_axes(
     window = any(row in used and used & wide for read in anchor.reads for used in read.iterators)
     depth, step_bytes = (anchor.depth, FLOAT_BYTES) if word is None else (anchor.depth // word.length, word.length)
     product = None if word is None else device.integer_product
-    widened = product is not None and product.widened
-    for tile in register_tiles(rows, columns, device, window=window, widened=widened):
-        cycles = others * tile_cycles(tile, rows, columns, depth, device, stride, widened=widened)
+    added = product is not None and product.added
+    for tile in register_tiles(rows, columns, device, window=window, widened=added):
+        cycles = others * tile_cycles(tile, rows, columns, depth, device, stride, widened=added)
         if weighed:
             line = step_bytes * depth
             weights = Weights(line * columns, line * tile.columns, others * -(-rows // tile.rows))
             cycles = cycles_with_weights(cycles, weights, device)
         yield TilePlan(column, row, tile, cycles, word=word)
+
+
+def _choose_exact_pairs(draft: Draft, anchor: BlockInfo) -> Draft:
+    """The draft for a device that adds up products of bytes in 16 bits, if no sum of two saturates in the function."""
+    constants = [read for read in anchor.reads if draft.is_constant(read)]
+    if len(anchor.reads) != 2 or len(constants) != 1 or not (draft.function.attrs or {}).get(EXACT_PAIRS):
+        return draft
+    paired = replace(draft, device=draft.device.with_exact_pairs)
+    return draft if _find_word(paired, anchor, constants[0]) is None else paired
 
 
 def _find_word(draft: Draft, anchor: BlockInfo, weights: BufferAccess) -> Word | None:

@@ -16,7 +16,8 @@ from tvm import te, tirx
 from eqfuse.costmodels.device import Device, load_device
 from eqfuse.lowering.base.target import Target, target_of
 from eqfuse.lowering.kernels.build import build
-from eqfuse.lowering.schedules import mark_constants, schedule
+from eqfuse.lowering.kernels.dot_products import LARGEST_PAIR, has_exact_pairs
+from eqfuse.lowering.schedules import mark_constants, mark_exact_pairs, schedule
 
 TARGETS = [target_of(name, 1) for name in ("host", "x86-64-v2", "x86-64-v3", "x86-64-v4")]
 HERE = [target for target in TARGETS if not target.missing]
@@ -33,6 +34,8 @@ class Sum:
     window: int = 1
     stride: int = 1
     data: str = "uint8"
+    largest: int = 128
+    """Of the sizes of weights: with 64 no sum of two products saturates in 16 bits."""
 
     @property
     def function(self) -> tirx.PrimFunc:
@@ -50,7 +53,8 @@ class Sum:
 
         total = te.compute((1, *places, self.outputs), element, "total")
         y = te.compute(total.shape, lambda *i: total(*i) ^ tirx.const(1, "int32"), "y")
-        return mark_constants(te.create_prim_func([x, w, y]).with_attr("global_symbol", "main"), (1,))
+        function = mark_constants(te.create_prim_func([x, w, y]).with_attr("global_symbol", "main"), (1,))
+        return mark_exact_pairs(function) if 2 * self.largest <= LARGEST_PAIR else function
 
     def check(self, target: Target, seed: int) -> None:
         """Compare with sums of 64 bits, at extreme values and others."""
@@ -60,7 +64,8 @@ class Sum:
         height, width, channels = self.shape
         data = np.array([0, 1, 77, 255], np.uint8).view(self.data)
         x = generator.choice(data, (1, height, width, channels))
-        w = generator.choice(np.array([-128, -1, 0, 66, 127], np.int8), (self.outputs, channels, *(self.window,) * 2))
+        weights = np.array([-self.largest, -1, 0, self.largest // 2 + 2, min(self.largest, 127)], np.int8)
+        w = generator.choice(weights, (self.outputs, channels, *(self.window,) * 2))
         windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), (self.window,) * 2, (1, 2))
         sums = np.tensordot(windows[:, :: self.stride, :: self.stride], w.astype(np.int64), ((3, 4, 5), (1, 2, 3)))
         operands = [x, w]
@@ -80,6 +85,7 @@ sums = st.builds(
     st.integers(1, 3),
     st.integers(1, 2),
     st.sampled_from(["uint8", "int8"]),
+    st.sampled_from([64, 128]),
 )
 
 
@@ -116,3 +122,26 @@ def test_products_of_bytes_are_dot_products(
     code = build(scheduled.schedule.mod, tvm.target.Target(description)).mod.inspect_source("asm")
     assert len(re.findall(rf"\t{instruction}\t", code)) >= 16
     assert "mull" not in code
+
+
+def test_avx2_adds_up_bytes_in_16_bits_for_small_weights() -> None:
+    target = target_of("x86-64-v3", 1)
+    scheduled = schedule(Sum((8, 8, 64), 48, largest=64).function, target.device, 1)
+    code = build(scheduled.schedule.mod, tvm.target.Target(target.description)).mod.inspect_source("asm")
+    assert len(re.findall("\tvpmaddubsw\t", code)) >= 16
+
+
+@pytest.mark.parametrize("target", HERE, ids=lambda target: target.name)
+def test_the_largest_pairs_do_not_saturate(target: Target) -> None:
+    """Most of the products are 255 * 64 + 255 * 64 = 32640, or that below zero."""
+    Sum((4, 4, 32), 24, largest=64).check(target, 0)
+
+
+@pytest.mark.parametrize(
+    ("pair", "is_exact"), [((64, 64), True), ((127, 1), True), ((-128, 0), True), ((-128, 1), False), ((65, 64), False)]
+)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_pairs_are_exact_up_to_a_bound(pair: tuple[int, int], is_exact: bool, axis: int) -> None:
+    weights = np.zeros((4, 6), np.int8)
+    np.moveaxis(weights, axis, 0)[2:4, 1] = pair
+    assert has_exact_pairs(weights) is is_exact
