@@ -11,13 +11,21 @@ import pytest
 import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 from tvm import te, tirx
 
 from eqfuse.costmodels.device import Device, load_device
+from eqfuse.engine.onnx.model import read
 from eqfuse.lowering.base.target import Target, target_of
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.kernels.dot_products import LARGEST_PAIR, has_exact_pairs
+from eqfuse.lowering.kernels.prim_funcs import DistinctKernels, KernelFunction
+from eqfuse.lowering.kernels.steps import Kernel
 from eqfuse.lowering.schedules import mark_constants, mark_exact_pairs, schedule
+from eqfuse.lowering.schedules.base.draft import EXACT_PAIRS
+
+from ..small_models import graph_of
 
 TARGETS = [target_of(name, 1) for name in ("host", "x86-64-v2", "x86-64-v3", "x86-64-v4")]
 HERE = [target for target in TARGETS if not target.missing]
@@ -145,3 +153,17 @@ def test_pairs_are_exact_up_to_a_bound(pair: tuple[int, int], is_exact: bool, ax
     weights = np.zeros((4, 6), np.int8)
     np.moveaxis(weights, axis, 0)[2:4, 1] = pair
     assert has_exact_pairs(weights) is is_exact
+
+
+@pytest.mark.parametrize(("largest", "is_marked"), [(64, True), (65, False)])
+def test_kernels_know_weights_whose_pairs_are_exact(largest: int, is_marked: bool) -> None:
+    product = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["x", "w"], ["y"])], "product",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, [4, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, [4, 6])],
+        [numpy_helper.from_array(np.full((8, 6), largest, np.int8), "w")],
+    )  # fmt: skip
+    proto = helper.make_model(product, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    function = DistinctKernels.of(graph_of(proto), [(0,)], Weights(read(proto))).lower(Kernel((0,)))
+    assert isinstance(function, KernelFunction)
+    assert bool(function.prim_func.attrs.get(EXACT_PAIRS)) is is_marked
