@@ -63,7 +63,7 @@ def test_missing_external_data(tmp_path: Path) -> None:
 
 def test_a_model_that_fails_the_checker() -> None:
     with pytest.raises(ModelError, match="checker"):
-        eqfuse.optimize(model([helper.make_node("Relu", ["nothing"], ["y"])], [X], ["y"]))
+        eqfuse.optimize(model([helper.make_node("Relu", ["x"], ["y"], slope=2)], [X], ["y"]))
 
 
 @pytest.mark.parametrize(

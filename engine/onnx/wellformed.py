@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import onnx
+import onnx.defs
 import onnx_ir as ir
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -67,7 +69,8 @@ def check_well_formed(model: onnx.ModelProto, label: str) -> None:
         raise ModelError(f"{label}: not an ONNX model: it holds no graph")
     if not model.graph.output:
         raise ModelError(f"{label}: the graph has no outputs, so there is nothing to compute; name some")
-    _Check(label, "").graph(model.graph)
+    opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), None)
+    _Check(label, "", opset=opset).graph(model.graph)
     for function in model.functions:
         check = _Check(label, f"function {function.name!r}: ", in_function=True)
         check.within(function.input, function.node).nodes(function.node)
@@ -92,15 +95,26 @@ def _check_text(message: Message, label: str, place: str) -> None:
                 raise ModelError(f"{where}: {item[:40]!r} is no text in UTF-8; mend the model or export it again")
 
 
+@cache
+def _fewest_operands(op_type: str, opset: int | None) -> int:
+    """How many operands an operator of ONNX has at least; 0 if it is unknown."""
+    try:
+        return onnx.defs.get_schema(op_type, opset or 0, "").min_input
+    except (onnx.defs.SchemaError, TypeError):
+        return 0
+
+
 @dataclass(frozen=True)
 class _Check:
     """Checks of one graph or function; `scope` is the path of the nodes and attributes around it, `made` are the names
-    of the values that its nodes may read, those of the graphs around it among them."""
+    of the values that its nodes may read, those of the graphs around it among them, and `opset` says how many operands
+    ONNX's operators take; None in functions, which may have their own."""
 
     label: str
     scope: str
     in_function: bool = False
     made: frozenset[str] = frozenset()
+    opset: int | None = None
 
     def fail(self, where: str, what: str) -> None:
         raise ModelError(f"{self.label}: {self.scope}{where}: {what}; mend the model or export it again")
@@ -148,6 +162,9 @@ class _Check:
             self.names((node.name, node.op_type, node.domain, *node.input, *node.output), title)
             if not any(node.output):
                 self.fail(title, "has no outputs")
+            needed = _fewest_operands(node.op_type, self.opset) if node.domain in ("", "ai.onnx") else 0
+            if len(node.input) < needed:
+                self.fail(title, f"has {len(node.input)} operands and needs {needed}")
             lost = next((name for name in node.input if name and name not in self.made), None)
             if lost is not None:
                 self.fail(title, f"reads {lost!r}, which nothing makes")

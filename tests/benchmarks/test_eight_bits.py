@@ -15,7 +15,7 @@ from eqfuse.benchmarks.measuring.contestants import ContestantError, Sample
 from eqfuse.benchmarks.measuring.eight_bits import OUR_FLOAT, Accuracy, QuantisedRecord, measure_accuracy
 from eqfuse.benchmarks.measuring.quantising import FORMS, quantised
 
-from ..engine.models import convnet, model
+from ..engine.models import convnet, model, value
 
 
 @pytest.fixture
@@ -51,7 +51,8 @@ def test_quantised_models_are_kept(network: Path) -> None:
 
 
 def test_a_model_that_the_tools_refuse_is_named(network: Path) -> None:
-    onnx.save(model([onnx.helper.make_node("Relu", ["missing"], ["y"])], [], ["y"]), network)
+    unknown = onnx.helper.make_node("Relu", ["x"], ["y"], domain="nowhere")
+    onnx.save(model([unknown], [value("x", [2])], [value("y", [2])]), network)
     with pytest.raises(ContestantError, match="tools cannot quantise it"):
         quantised(network, "dynamic")
 

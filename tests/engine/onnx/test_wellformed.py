@@ -78,6 +78,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 99),
         "input 'x': 99 is no element type",
     ),
+    "too few operands": (
+        lambda m: branch(m).node[0].input.pop(),
+        "then_branch': node 'add' (Add): has 1 operands and needs 2",
+    ),
     "operand from nowhere": (
         lambda m: m.graph.node[0].input.append("lost"),
         "node of 'c' (Concat): reads 'lost', which nothing makes",
