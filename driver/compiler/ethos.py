@@ -10,14 +10,16 @@ from typing import Any
 import onnx_ir as ir
 
 from ...costmodels.ethos_device import EthosDevice
+from ...engine.onnx.model import Model
 from ...engine.operator_graph import operator_graph
+from ...engine.shapes.inference import Knowledge, infer
 from ...engine.summary import knowledge_of_result
 from ...lowering.base.errors import LoweringError
 from ...lowering.base.interface import outputs_of, require_fixed
 from ...lowering.base.target import ethos_device_of
 from ...lowering.base.weights import Weights
 from ...lowering.bundle import bundle
-from ...lowering.ethos_u.back_end import make_program, require_vela, vela_version
+from ...lowering.ethos_u.back_end import EthosProgram, make_program, require_vela, vela_version
 from ...support.options import OptionError
 from ..optimize import Result
 from ..options import Options
@@ -74,19 +76,18 @@ class Ethos:
 
     def build(self, compilation: Compilation, result: Result, folder: Path) -> Built:
         """Write a program to an empty folder, verified unless the options say no."""
-        clock, options, rewritten = compilation.clock, compilation.options, result.rewritten
-        weights = Weights(rewritten.model)
+        clock, options, model = compilation.clock, compilation.options, result.rewritten.model
         with clock.phase("schedule"):
-            knowledge = knowledge_of_result(rewritten.model, rewritten.knowledge)
-            graph = operator_graph(rewritten.model, knowledge, for_kernels=True)
-            outputs = outputs_of(weights, graph)
-            seconds = options.time_limit or _SEARCH_SECONDS
-            made = make_program(graph, weights, compilation.ports, outputs, self.device, seconds)
+            try:
+                made = self._program(model, knowledge_of_result(model, result.rewritten.knowledge), compilation)
+            except LoweringError:  # by a rule, or the user's own node, which is then named
+                model = compilation.model
+                made = self._program(model, infer(model), compilation)
         verdict = ""
         if options.verify:
             with clock.phase("verify"):
                 verdict = made.verify(
-                    ir.to_proto(compilation.model.ir), ir.to_proto(rewritten.model.ir), options.seed,
+                    ir.to_proto(compilation.model.ir), ir.to_proto(model.ir), options.seed,
                     options.verification_seconds, lambda line: clock.tell("verify", line),
                 )  # fmt: skip
         with clock.phase("write"):
@@ -97,3 +98,10 @@ class Ethos:
         manifest = made.manifest(folder, options.precision, provenance)
         bundle.write_manifest(folder, manifest)
         return Built(manifest)
+
+    def _program(self, model: Model, knowledge: Knowledge, compilation: Compilation) -> EthosProgram:
+        """The best program that Vela makes of a model. Raises LoweringError for what the NPU cannot compute."""
+        weights = Weights(model)
+        graph = operator_graph(model, knowledge, for_kernels=True)
+        seconds = compilation.options.time_limit or _SEARCH_SECONDS
+        return make_program(graph, weights, compilation.ports, outputs_of(weights, graph), self.device, seconds)

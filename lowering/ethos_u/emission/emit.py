@@ -89,10 +89,9 @@ class _Emission:
         numbers = {value.name: place for place, value in enumerate(self._graph.values)}
         for port in outputs:
             value = self._values.get(numbers.get(port.name, -1))
-            if isinstance(value, Number) and value.op == "DequantizeLinear":
-                integers = value.operands[0]
-                assert isinstance(integers, Integers)
-                is_number = True
+            moved = self._integers(value) if isinstance(value, Number) else None
+            if moved is not None:
+                integers, is_number = moved, True
             elif isinstance(value, Integers):
                 integers, is_number = value, False
             else:
