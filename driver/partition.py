@@ -259,32 +259,29 @@ def _profile_pairs(
 
     assert models.database is not None, "the cost is profile"
     started = time.monotonic()
+    deadline = started + seconds
     model, target = models(graph), target_of(models.device.name, threads=1)
     check_runs_here(target)
     plan = cut_into_kernels(partition_by("dnnfusion", graph, model), model)
     table = TaskTable(ScheduleCheck(DistinctKernels.of(graph, plan.members, weights), target))
     tried: set[str] = set()
     measured: set[str] = set()
+    in_database = models.measured_seconds(graph)
     with open_setup(target, Settings(trials=1), available_cores()) as setup:
-        while wanted := {key: kernel for key, kernel in _unmeasured(graph, model).items() if key not in tried}:
-            if is_over(started + seconds):
+        while True:
+            compared = _compared_kernels(graph, model)
+            missing = {key: kernel for key, kernel in compared.items() if in_database(kernel) is None}
+            wanted = tuple(kernel for key, kernel in missing.items() if key not in tried)
+            if not wanted or is_over(deadline):
                 break
-            found = tuple(measure_kernels(tuple(wanted.values()), table, setup, started + seconds))
+            found = tuple(measure_kernels(wanted, table, setup, deadline))
             models.database.add(*found)
-            tried.update(wanted)
+            tried.update(missing)
             measured.update(each.key for each in found)
             models.calibration = None
             model = models(graph)
-    compared = _compared_kernels(graph, model)
-    missing = len(_unmeasured(graph, model))
-    known = len(compared) - missing - len(measured & compared.keys())
-    return model, ProfiledPairs(known, len(measured), missing, time.monotonic() - started)
-
-
-def _unmeasured(graph: OperatorGraph, model: KernelModel) -> dict[str, Members]:
-    """The kernels that DNNFusion's plan compares and that were never measured."""
-    compared = _compared_kernels(graph, model)
-    return {k: kernel for k, kernel in compared.items() if model.measured is None or model.measured(kernel) is None}
+    known = len(compared) - len(missing) - len(measured & compared.keys())
+    return model, ProfiledPairs(known, len(measured), len(missing), time.monotonic() - started)
 
 
 def _compared_kernels(graph: OperatorGraph, model: KernelModel) -> dict[str, Members]:
@@ -336,10 +333,12 @@ class _KernelModels:
             return model
         if self.calibration is None:
             self.calibration = self._calibration(model)
-        factors, measured = self.database.factors(self.device.name), self._measured_seconds(graph)
+        factors, measured = self.database.factors(self.device.name), self.measured_seconds(graph)
         return replace(model, measured=measured, calibration=self.calibration, factors=factors)
 
-    def _measured_seconds(self, graph: OperatorGraph) -> Callable[[Members], float | None]:
+    def measured_seconds(self, graph: OperatorGraph) -> Callable[[Members], float | None]:
+        """The seconds of a kernel by the database, its launch apart; None for one that was never measured."""
+
         def seconds(members: Members) -> float | None:
             key = subgraph_key(graph, members)
             best = self.database.best(key, self.device.name) if self.database is not None and key is not None else None
@@ -350,7 +349,7 @@ class _KernelModels:
     def _calibration(self, model: KernelModel) -> float:
         """How many times as long as estimated the measured conventional kernels of the graph take; 1 if they are too
         few to stand for the others."""
-        measured = self._measured_seconds(model.graph)
+        measured = self.measured_seconds(model.graph)
         kernels = {k for members in fuse_ops(model.graph).members for k in model.kernels(members)}
         times = [(measured(kernel), model.kernel(kernel)) for kernel in kernels]
         known = [(seconds, estimate) for seconds, estimate in times if seconds is not None and estimate > 0.0]

@@ -80,7 +80,7 @@ class Ethos:
         with clock.phase("schedule"):
             try:
                 made = self._program(model, knowledge_of_result(model, result.rewritten.knowledge), compilation)
-            except LoweringError:  # by a rule, or the user's own node, which is then named
+            except LoweringError:  # for a node that a rule made, or for the user's own, which the second try names
                 model = compilation.model
                 made = self._program(model, infer(model), compilation)
         verdict = ""

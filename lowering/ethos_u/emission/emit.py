@@ -89,9 +89,8 @@ class _Emission:
         numbers = {value.name: place for place, value in enumerate(self._graph.values)}
         for port in outputs:
             value = self._values.get(numbers.get(port.name, -1))
-            moved = self._integers(value) if isinstance(value, Number) else None
-            if moved is not None:
-                integers, is_number = moved, True
+            if (behind := self._integers(value)) is not None:
+                integers, is_number = behind, True
             elif isinstance(value, Integers):
                 integers, is_number = value, False
             else:
