@@ -7,19 +7,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import onnx_ir as ir
-
 from ...costmodels.ethos_device import EthosDevice
-from ...engine.onnx.model import Model
-from ...engine.operator_graph import operator_graph
-from ...engine.shapes.inference import Knowledge, infer
+from ...engine.shapes.inference import infer
 from ...engine.summary import knowledge_of_result
 from ...lowering.base.errors import LoweringError
-from ...lowering.base.interface import outputs_of, require_fixed
+from ...lowering.base.interface import require_fixed
 from ...lowering.base.target import ethos_device_of
-from ...lowering.base.weights import Weights
 from ...lowering.bundle import bundle
-from ...lowering.ethos_u.back_end import EthosProgram, make_program, require_vela, vela_version
+from ...lowering.ethos_u.back_end import Translation, make_program, require_vela, translate, vela_version
 from ...support.options import OptionError
 from ..optimize import Result
 from ..options import Options
@@ -76,19 +71,17 @@ class Ethos:
 
     def build(self, compilation: Compilation, result: Result, folder: Path) -> Built:
         """Write a program to an empty folder, verified unless the options say no."""
-        clock, options, model = compilation.clock, compilation.options, result.rewritten.model
+        clock, options = compilation.clock, compilation.options
         with clock.phase("schedule"):
-            try:
-                made = self._program(model, knowledge_of_result(model, result.rewritten.knowledge), compilation)
-            except LoweringError:  # for a node that a rule made, or for the user's own, which the second try names
-                model = compilation.model
-                made = self._program(model, infer(model), compilation)
+            forms = self._forms(compilation, result)
+            seconds = options.time_limit or _SEARCH_SECONDS
+            made = make_program(forms, self.device, seconds, lambda line: clock.tell("schedule", line))
         verdict = ""
         if options.verify:
             with clock.phase("verify"):
                 verdict = made.verify(
-                    ir.to_proto(compilation.model.ir), ir.to_proto(model.ir), options.seed,
-                    options.verification_seconds, lambda line: clock.tell("verify", line),
+                    compilation.model, options.seed, options.verification_seconds,
+                    lambda line: clock.tell("verify", line),
                 )  # fmt: skip
         with clock.phase("write"):
             made.write(folder, compilation.model.label)
@@ -99,9 +92,22 @@ class Ethos:
         bundle.write_manifest(folder, manifest)
         return Built(manifest)
 
-    def _program(self, model: Model, knowledge: Knowledge, compilation: Compilation) -> EthosProgram:
-        """The best program that Vela makes of a model. Raises LoweringError for what the NPU cannot compute."""
-        weights = Weights(model)
-        graph = operator_graph(model, knowledge, for_kernels=True)
-        seconds = compilation.options.time_limit or _SEARCH_SECONDS
-        return make_program(graph, weights, compilation.ports, outputs_of(weights, graph), self.device, seconds)
+    def _forms(self, compilation: Compilation, result: Result) -> list[Translation]:
+        """The model as exported and as the rules rewrote it, as far as the NPU takes them.
+
+        Raises LoweringError, which names the node as exported, if it takes neither.
+        """
+        model, rewritten = compilation.model, result.rewritten.model
+        forms, problems = [], []
+        for label, form, knowledge in (
+            ("as exported", model, infer(model)),
+            ("as rewritten", rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge)),
+        ):
+            try:
+                forms.append(translate(label, form, knowledge, compilation.ports))
+            except LoweringError as error:
+                problems.append(error)
+                compilation.clock.tell("schedule", f"the model {label}: {error}")
+        if not forms:
+            raise problems[0]
+        return forms

@@ -41,11 +41,14 @@ def ethos_rows(section: EthosSection) -> list[tuple[str, ...]]:
     memory = ", ".join(f"{used / _KILOBYTE:,.0f} KB of {name}" for name, used in chosen.memory.items())
     return [
         ("target", f"{section.device}: {section.system}, {section.memory_mode}"),
-        ("estimated by", f"Vela {section.vela}, {section.candidates} programs tried; setting {chosen.setting}"),
-        ("cycles", f"{chosen.cycles:,} (Vela's defaults: {plain.cycles:,})"),
-        ("SRAM at most", f"{chosen.sram / _KILOBYTE:,.0f} KB (Vela's defaults: {plain.sram / _KILOBYTE:,.0f} KB)"),
+        ("estimated by", f"Vela {section.vela}, {section.candidates} programs tried"),
+        ("chosen", chosen.choice),
+        ("compared with", plain.choice),
+        ("cycles", f"{chosen.cycles:,} (compared: {plain.cycles:,})"),
+        ("SRAM at most", f"{chosen.sram / _KILOBYTE:,.0f} KB (compared: {plain.sram / _KILOBYTE:,.0f} KB)"),
         ("memory", memory),
         ("operators on the NPU", f"{chosen.npu_operators} ({share:.0%})"),
+        *(("not taken by Vela", line) for line in section.refused),
     ]
 
 

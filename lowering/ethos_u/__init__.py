@@ -2,7 +2,9 @@
 
 - tosa/: graphs of TOSA, as data, as numbers and as a file;
 - emission/: from quantised operators of ONNX to TOSA;
-- vela.py: Vela's program and estimate for a graph, and the settings that give the best ones;
+- alternatives/: other graphs with the same results;
+- vela.py: Vela's program and estimate for a graph;
+- search.py: the graph and the setting that give the best program;
 - verification.py: Arm's reference model and ONNX Runtime as judges of the bits;
 - model.py: running what a bundle holds.
 

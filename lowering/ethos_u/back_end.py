@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import onnx
+import onnx_ir as ir
 
 from ...costmodels.ethos_device import EthosDevice
-from ...ir.graph import OperatorGraph
+from ...engine.onnx.model import Model
+from ...engine.operator_graph import operator_graph
+from ...engine.shapes.inference import Knowledge
 from ...support.errors import UsageError
+from ..base.interface import outputs_of
 from ..base.ports import Port
 from ..base.weights import Weights
 from ..bundle import bundle
@@ -21,23 +24,52 @@ from ..plan.manifest import Manifest, Platform, Provenance
 from .emission.constants import ConstantReader
 from .emission.emit import Emitted, Wire, emit
 from .model import TOSA, Figures, Section, TosaModel, section_of, write_graph
+from .search import Outcome, search
 from .tosa.flatbuffer import to_bytes
-from .vela import Outcome, Program, Setting, TensorPlace, compile_by_vela, require_vela, search, vela_version
+from .vela import Program, Setting, TensorPlace, compile_by_vela, require_vela, vela_version
 from .verification import compare_whole, verify_bits, verify_operators
 
-__all__ = ["EthosProgram", "Section", "load", "make_program", "require_vela", "section_of", "vela_version"]
+__all__ = [
+    "EthosProgram", "Figures", "Section", "Translation", "estimate_plain", "load", "make_program", "require_vela",
+    "section_of", "translate", "vela_version",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A form of a model, what it is in words, and its graph of TOSA; `ports` and `outputs` are those of the model."""
+
+    label: str
+    model: Model
+    emitted: Emitted
+    ports: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+def translate(label: str, model: Model, knowledge: Knowledge, ports: Sequence[Port]) -> Translation:
+    """A model as TOSA. Raises LoweringError for what the NPU cannot compute."""
+    weights = Weights(model)
+    graph = operator_graph(model, knowledge, for_kernels=True)
+    outputs = outputs_of(weights, graph)
+    if not outputs:
+        raise UsageError("the model has no outputs")
+    emitted = emit(graph, ConstantReader(weights), ports, outputs)
+    return Translation(label, model, emitted, tuple(ports), outputs)
 
 
 @dataclass(frozen=True)
 class EthosProgram:
-    """A model as TOSA and as Vela's program; `ports` and `outputs` are those of the model."""
+    """Vela's program for a form of a model; `content` is its graph of TOSA, as a file."""
 
     device: EthosDevice
-    emitted: Emitted
+    form: Translation
     content: bytes
     outcome: Outcome
-    ports: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+
+    @property
+    def emitted(self) -> Emitted:
+        """The graph that was chosen."""
+        return replace(self.form.emitted, graph=self.outcome.choice.graph)
 
     def write(self, folder: Path, label: str) -> None:
         """Write everything but the manifest."""
@@ -50,11 +82,12 @@ class EthosProgram:
         outcome, device = self.outcome, self.device
         section = Section(
             device.name, vela_version(), device.system, device.memory_mode, self.emitted.inputs, self.emitted.outputs,
-            _figures(outcome.setting, outcome.program), _figures(Setting(), outcome.plain), outcome.candidates,
+            _figures(str(outcome.choice), outcome.program), _figures(str(outcome.first), outcome.plain),
+            outcome.candidates, outcome.refused,
         )  # fmt: skip
         return Manifest(
-            inputs=self.ports,
-            outputs=self.outputs,
+            inputs=self.form.ports,
+            outputs=self.form.outputs,
             platform=Platform(device.name, "ethos-u", "", device.name, ()),
             precision=precision,
             threads=1,
@@ -66,33 +99,33 @@ class EthosProgram:
             ethos_u=section.as_dict(),
         )
 
-    def verify(
-        self, original: onnx.ModelProto, rewritten: onnx.ModelProto, seed: int, seconds: float,
-        observer: Callable[[str], None],
-    ) -> str:  # fmt: skip
+    def verify(self, original: Model, seed: int, seconds: float, observer: Callable[[str], None]) -> str:
         """The verdict in one line. Raises VerificationError if the program computes something else than the model."""
+        form, emitted = self.form, self.emitted
         observer("each operator in ONNX Runtime")
-        operators = verify_operators(rewritten, self.emitted, self.ports, seed, seconds)
-        whole = compare_whole(original, self.emitted, self.ports, self.outputs, seed, seconds)
+        operators = verify_operators(ir.to_proto(form.model.ir), form.emitted, form.ports, seed, seconds)
+        whole = compare_whole(ir.to_proto(original.ir), emitted, form.ports, form.outputs, seed, seconds)
         observer("Arm's reference model")
-        bits = verify_bits(self.content, self.emitted, self.ports, seed)
+        bits = verify_bits(self.content, emitted, form.emitted.graph, form.ports, seed)
         return f"passed, {bits}; {operators}; {whole}"
 
 
 def make_program(
-    graph: OperatorGraph, weights: Weights, ports: tuple[Port, ...], outputs: Sequence[Port], device: EthosDevice,
-    seconds: float,
-) -> EthosProgram:  # fmt: skip
-    """The best program that Vela makes of a graph within `seconds`. Raises LoweringError for what the NPU cannot
-    compute."""
-    if not outputs:
-        raise UsageError("the model has no outputs")
-    emitted = emit(graph, ConstantReader(weights), ports, outputs)
-    content = to_bytes(emitted.graph)
-    outcome = search(content, device, seconds)
-    reported = compile_by_vela(content, device, outcome.setting, reports_layers=True)
-    outcome = Outcome(outcome.setting, reported, outcome.plain, outcome.candidates)
-    return EthosProgram(device, emitted, content, outcome, tuple(ports), tuple(outputs))
+    forms: Sequence[Translation], device: EthosDevice, seconds: float, observer: Callable[[str], None]
+) -> EthosProgram:
+    """The best program that Vela makes within `seconds` of forms of one model, the one as exported first.
+
+    Raises LoweringError if Vela refuses that one.
+    """
+    outcome = search([(form.label, form.emitted.graph) for form in forms], device, seconds, observer)
+    content = to_bytes(outcome.choice.graph)
+    reported = compile_by_vela(content, device, outcome.choice.setting, reports_layers=True)
+    return EthosProgram(device, forms[outcome.choice.form], content, replace(outcome, program=reported))
+
+
+def estimate_plain(form: Translation, device: EthosDevice) -> Figures:
+    """Vela's estimate with its defaults. Raises LoweringError if Vela refuses the graph."""
+    return _figures(f"{form.label}; {Setting()}", compile_by_vela(to_bytes(form.emitted.graph), device, Setting()))
 
 
 def load(folder: Path) -> TosaModel:
@@ -100,10 +133,10 @@ def load(folder: Path) -> TosaModel:
     return TosaModel(folder)
 
 
-def _figures(setting: Setting, program: Program) -> Figures:
+def _figures(choice: str, program: Program) -> Figures:
     estimate = program.estimate
     return Figures(
-        str(setting), estimate.cycles, estimate.sram, estimate.memory, estimate.npu_operators, estimate.cpu_operators
+        choice, estimate.cycles, estimate.sram, estimate.memory, estimate.npu_operators, estimate.cpu_operators
     )
 
 
@@ -125,10 +158,11 @@ def _report(outcome: Outcome, device: EthosDevice) -> dict[str, Any]:
     return {
         "estimated_by": f"Vela {vela_version()}",
         "device": asdict(device),
-        "setting": str(outcome.setting),
+        "choice": str(outcome.choice),
         "chosen": asdict(outcome.program.estimate),
         "plain": asdict(outcome.plain.estimate),
         "candidates": outcome.candidates,
+        "refused": outcome.refused,
         "layers": outcome.program.layers.get("perf", {}),
         "tensors": outcome.program.layers.get("tensors", {}),
     }

@@ -28,9 +28,9 @@ TOSA, GRAPH, CONSTANTS = "model.tosa", "graph.json", "constants.npz"
 
 @dataclass(frozen=True)
 class Figures:
-    """Vela's estimate for one setting, in words of its own."""
+    """Vela's estimate for one choice of a graph and a setting, which is in words."""
 
-    setting: str
+    choice: str
     cycles: int
     sram: int
     memory: Mapping[str, int]
@@ -42,8 +42,8 @@ class Figures:
 class Section:
     """What the manifest of a bundle says of its program for an Ethos-U: its field `ethos_u`.
 
-    `chosen` are the figures of the program, `plain` those of Vela's defaults; `candidates` counts the programs that
-    Vela made for the choice.
+    `chosen` are the figures of the program, `plain` those of Vela's defaults on the model as exported; `candidates`
+    counts the programs that Vela made for the choice, `refused` has a line for each that it did not make.
     """
 
     device: str
@@ -55,6 +55,7 @@ class Section:
     chosen: Figures
     plain: Figures
     candidates: int
+    refused: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for the manifest."""

@@ -34,19 +34,24 @@ _GIVEN = ".given"
 """The end of the name of an input that takes the place of a rounded value."""
 
 
-def verify_bits(content: bytes, emitted: Emitted, ports: Sequence[Port], seed: int) -> str:
-    """Compare with Arm's reference model; the verdict in words. Raises VerificationError for any other bit."""
+def verify_bits(content: bytes, emitted: Emitted, plain: Graph, ports: Sequence[Port], seed: int) -> str:
+    """Compare a graph and the `plain` one that it was made from with Arm's reference model; the verdict in words.
+
+    Raises VerificationError for any other bit.
+    """
+    graphs = {"": emitted.graph} if emitted.graph is plain else {"": emitted.graph, "the plain graph: ": plain}
     feeds = [integers_for(emitted.inputs, random_inputs(ports, seed + number)) for number in range(SAMPLES)]
     expected = run_reference(content, emitted.graph, feeds)
     for number, (feed, wanted) in enumerate(zip(feeds, expected, strict=True)):
-        made = evaluate_graph(emitted.graph, feed)
-        for name, array in wanted.items():
-            if not np.array_equal(made[name], array):
-                count = int((made[name] != array).sum())
-                raise VerificationError(
-                    f"output {name!r}: {count} of {array.size} integers differ from Arm's reference model on sample "
-                    f"{number}; nothing was written; please report this"
-                )
+        for label, graph in graphs.items():
+            made = evaluate_graph(graph, feed)
+            for name, array in wanted.items():
+                if not np.array_equal(made[name], array):
+                    count = int((made[name] != array).sum())
+                    raise VerificationError(
+                        f"{label}output {name!r}: {count} of {array.size} integers differ from Arm's reference model "
+                        f"on sample {number}; nothing was written; please report this"
+                    )
     return f"bits equal to Arm's reference model on {SAMPLES} inputs"
 
 

@@ -166,6 +166,8 @@ _OPERATORS: Mapping[str, Callable[[list[Array], Attributes], Any]] = {
     "ADD": _wide(np.add),
     "SUB": _wide(np.subtract),
     "MUL": _multiply,
+    "REDUCE_SUM": lambda inputs, attributes: inputs[0].sum(attributes["axis"], np.int64, keepdims=True),
+    "IDENTITY": lambda inputs, attributes: inputs[0],
     "CONCAT": lambda inputs, attributes: np.concatenate(inputs, attributes["axis"]),
     "PAD": _pad,
     "SLICE": _slice,

@@ -40,6 +40,7 @@ _ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "DEPTHWISE_CONV2D": _CONVOLUTION,
     "CLAMP": ("min_val bytes", "max_val bytes", "nan_mode word"),
     "CONCAT": ("axis int",),
+    "REDUCE_SUM": ("axis int",),
     "TRANSPOSE": ("perms ints",),
     "RESCALE": (
         "scale32 bool", "rounding_mode word", "per_channel bool", "input_unsigned bool", "output_unsigned bool",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from typing import Any, Literal
 
 import numpy as np
@@ -60,6 +61,25 @@ class Graph:
             for name in dict.fromkeys(operator.inputs):
                 readers[name].append(operator)
         return {name: tuple(each) for name, each in readers.items()}
+
+    @cached_property
+    def digest(self) -> str:
+        """The same for graphs that compute the same by the same operators, whatever the names of their tensors."""
+        numbers: dict[str, int] = {}
+        content = sha256()
+        for operator in self.operators:
+            for name in (*operator.inputs, operator.output):
+                if name in numbers:
+                    continue
+                numbers[name] = len(numbers)
+                tensor = self.tensors[name]
+                place = self.inputs.index(name) if name in self.inputs else -1
+                content.update(repr((tensor.dtype, tensor.shape, place)).encode())
+                content.update(b"" if tensor.data is None else tensor.data.tobytes())
+            places = [numbers[name] for name in (*operator.inputs, operator.output)]
+            content.update(repr((operator.op, places, sorted(operator.attributes.items()))).encode())
+        content.update(repr([numbers.get(name) for name in self.outputs]).encode())
+        return content.hexdigest()
 
     def without_unread(self) -> Graph:
         """The graph without operators and constants that no output needs."""

@@ -15,12 +15,9 @@ from eqfuse.driver.clock import Clock
 from eqfuse.driver.compiler.compilation import Compilation
 from eqfuse.driver.options import Options
 from eqfuse.engine.onnx.model import read
-from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
-from eqfuse.lowering.base.interface import outputs_of
-from eqfuse.lowering.base.weights import Weights
-from eqfuse.lowering.ethos_u.emission.constants import ConstantReader
-from eqfuse.lowering.ethos_u.emission.emit import Emitted, emit
+from eqfuse.lowering.ethos_u.back_end import translate
+from eqfuse.lowering.ethos_u.emission.emit import Emitted
 
 OPSET = 17
 
@@ -64,6 +61,5 @@ def quantised(
 def emitted(path: Path) -> tuple[Emitted, Compilation]:
     """A model as TOSA, as it was written: the plain translation."""
     compilation = Compilation.of(read(path), Options(), Clock(None, None))
-    weights = Weights(compilation.model)
-    graph = operator_graph(compilation.model, infer(compilation.model), for_kernels=True)
-    return emit(graph, ConstantReader(weights), compilation.ports, outputs_of(weights, graph)), compilation
+    model = compilation.model
+    return translate("as exported", model, infer(model), compilation.ports).emitted, compilation

@@ -1,0 +1,105 @@
+"""Other graphs of TOSA have the same results, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from eqfuse.lowering.ethos_u.alternatives import Alternative, alternatives
+from eqfuse.lowering.ethos_u.emission.requantize import Target, add_rescale, clamp, zero_of
+from eqfuse.lowering.ethos_u.tosa.evaluation import evaluate_graph
+from eqfuse.lowering.ethos_u.tosa.graph import Builder, Graph, Tensor
+
+from .networks import emitted, float_model, quantised
+from .test_emission import IMAGE, NETWORKS
+
+GENERATOR = np.random.default_rng(5)
+
+
+def convolution(
+    builder: Builder, x: Tensor, outputs: int, kernel: Sequence[int] = (1, 1), stride: tuple[int, int] = (1, 1),
+    pad: tuple[int, int, int, int] = (0, 0, 0, 0), *, low: float = -np.inf,
+) -> Tensor:  # fmt: skip
+    batch, height, width, channels = x.shape
+    weights = builder.constant(GENERATOR.integers(-99, 99, (outputs, *kernel, channels)), "int8")
+    bias = builder.constant(GENERATOR.integers(-999, 999, outputs), "int32")
+    rows = (height + pad[0] + pad[1] - kernel[0]) // stride[0] + 1
+    columns = (width + pad[2] + pad[3] - kernel[1]) // stride[1] + 1
+    sums = builder.add(
+        "CONV2D", [x, weights, bias, zero_of(builder, 3), zero_of(builder, 0)], "int32",
+        (batch, rows, columns, outputs), pad=pad, stride=stride, dilation=(1, 1), local_bound=False, acc_type="int32",
+    )  # fmt: skip
+    rounded = add_rescale(builder, sums, GENERATOR.uniform(1e-3, 4e-3, outputs), 0, 5, "int8")
+    return clamp(builder, rounded, Target(0.1, 5, low=low))
+
+
+def same_results(graph: Graph) -> list[Alternative]:
+    """The alternatives, each compared with the graph on random integers."""
+    feed = {name: GENERATOR.integers(-128, 128, graph.tensors[name].shape, np.int8) for name in graph.inputs}
+    expected = evaluate_graph(graph, feed)
+    assert all(len(np.unique(array)) > 1 for array in expected.values())
+    found = list(alternatives(graph))
+    for other in found:
+        made = evaluate_graph(other.graph, feed)
+        for name, array in expected.items():
+            np.testing.assert_array_equal(made[name], array, err_msg=other.label)
+    return found
+
+
+@given(
+    channels=st.integers(1, 4), width=st.integers(4, 16), kernel=st.integers(1, 5), stride=st.integers(1, 3),
+    left=st.integers(0, 2), right=st.integers(0, 2), bounded=st.booleans(),
+)  # fmt: skip
+def test_columns_are_channels(
+    channels: int, width: int, kernel: int, stride: int, left: int, right: int, bounded: bool
+) -> None:
+    assume(width + left + right >= kernel and (width + left + right - kernel) % stride == 0)
+    builder = Builder()
+    x = builder.input("x", "int8", (1, 5, width, channels))
+    low = 0.0 if bounded else -np.inf
+    made = convolution(builder, x, 3, (2, kernel), (1, stride), (0, 1, left, right), low=low)
+    same_results(builder.finish([made]))
+
+
+def test_a_strided_convolution_of_an_image_reads_pairs() -> None:
+    builder = Builder()
+    x = builder.input("x", "int8", (1, 8, 8, 3))
+    found = same_results(builder.finish([convolution(builder, x, 4, (3, 3), (2, 2), (1, 0, 1, 0))]))
+    assert "2 columns of x as channels" in [each.label for each in found]
+
+
+def test_channels_of_a_concatenation_change_places() -> None:
+    builder = Builder()
+    x = builder.input("x", "int8", (1, 4, 4, 9))
+    parts = [convolution(builder, x, depth, (1, 1)) for depth in (2, 3, 4)]
+    joined = builder.add("CONCAT", parts, "int8", (1, 4, 4, 9), axis=3)
+    scaled = add_rescale(builder, joined, np.linspace(0.5, 1.5, 9), 5, 5, "int8")
+    found = same_results(builder.finish([convolution(builder, scaled, 4)]))
+    assert sum("in the order" in each.label for each in found) == 5
+    assert any("3 convolutions of x as one" in each.label for each in found)
+
+
+def test_merged_convolutions_are_sliced() -> None:
+    builder = Builder()
+    x = builder.input("x", "int8", (1, 4, 4, 9))
+    first, second = (convolution(builder, x, depth, low=0.0) for depth in (2, 3))
+    found = same_results(builder.finish([convolution(builder, first, 4), second]))
+    (merged,) = (each.graph for each in found if "as one" in each.label)
+    assert [each.op for each in merged.operators].count("CONV2D") == 2
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_have_the_same_results(name: str, tmp_path: Path) -> None:
+    made, _ = emitted(quantised(float_model(*NETWORKS[name]), tmp_path))
+    same_results(made.graph)
+
+
+def test_a_mean_is_summed_in_three_ways(tmp_path: Path) -> None:
+    made, _ = emitted(quantised(float_model("y = GlobalAveragePool(x)", IMAGE, {}), tmp_path))
+    found = same_results(made.graph)
+    assert {each.label.partition(" by ")[2] for each in found} >= {"reductions", "a matrix product"}

@@ -1,0 +1,80 @@
+"""The search over graphs and settings: never worse than Vela's defaults, and nothing that Vela refuses is silent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eqfuse.costmodels.ethos_device import EthosDevice, ethos_device
+from eqfuse.lowering.base.errors import LoweringError
+from eqfuse.lowering.ethos_u import search as searching
+from eqfuse.lowering.ethos_u.search import search
+from eqfuse.lowering.ethos_u.tosa.graph import Graph
+from eqfuse.lowering.ethos_u.vela import Estimate, Program, Setting
+
+from .networks import emitted, float_model, quantised
+from .test_emission import NETWORKS
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    return emitted(quantised(float_model(*NETWORKS["residual"]), tmp_path))[0].graph
+
+
+def program(cycles: int, sram: int) -> Program:
+    empty = Program.__dataclass_fields__["estimate"].default
+    assert isinstance(empty, Estimate)
+    estimate = Estimate(cycles, cycles, {"Sram": sram}, {}, 1, 0, 0, 0)
+    return Program(np.empty(0), np.empty(0), estimate=estimate)
+
+
+@pytest.mark.parametrize("device", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256"])
+def test_the_choice_is_never_worse(device: str, graph: Graph) -> None:
+    pytest.importorskip("ethosu.regor", reason="pip install 'eqfuse[ethos-u]'")
+    lines: list[str] = []
+    found = search([("as exported", graph)], ethos_device(device), 1.0, lines.append)
+    assert found.program.estimate.cycles <= found.plain.estimate.cycles * (1.02 if device == "ethos-u55-128" else 1)
+    assert found.candidates > 1
+    assert str(found.first) == "as exported; Performance"
+
+
+def test_a_refused_candidate_is_told(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(content: bytes, device: EthosDevice, setting: Setting) -> Program:
+        if setting.disabled:
+            raise LoweringError(f"Vela ({setting}): died")
+        return program(100, 100)
+
+    monkeypatch.setattr(searching, "compile_by_vela", refuse)
+    lines: list[str] = []
+    found = search([("as exported", graph)], ethos_device("ethos-u65-256"), HOUR, lines.append)
+    assert found.refused
+    assert all("died" in line for line in found.refused)
+    assert [line for line in lines if "died" in line] == list(found.refused)
+    assert found.choice == found.first
+
+
+def test_shared_memory_is_saved_at_two_percent(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trade(content: bytes, device: EthosDevice, setting: Setting) -> Program:
+        limit = setting.arena or 100_000
+        return program(1000 if limit > 60_000 else 1015 if limit > 30_000 else 1100, limit)
+
+    monkeypatch.setattr(searching, "compile_by_vela", trade)
+    found = search([("as exported", graph)], ethos_device("ethos-u55-128"), HOUR, lambda line: None)
+    assert found.program.estimate.cycles == 1015
+    assert found.program.estimate.sram < 40_000
+
+
+def test_an_equal_form_is_not_compiled_again(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Setting] = []
+
+    def note(content: bytes, device: EthosDevice, setting: Setting) -> Program:
+        seen.append(setting)
+        return program(100, 100)
+
+    monkeypatch.setattr(searching, "compile_by_vela", note)
+    search([("as exported", graph), ("as rewritten", graph)], ethos_device("ethos-u65-256"), 0.0, lambda line: None)
+    assert len(seen) == 1
