@@ -21,7 +21,7 @@ from .lowering.running.runner import load
 from .support.options import File, PathLike, about, option, option_class, part_of, takes
 
 if TYPE_CHECKING:
-    from .driver.bench import Emulation, KernelLatency, Latency, ServiceReport, Simulation
+    from .driver.bench import Emulation, Estimation, KernelLatency, Latency, ServiceReport, Simulation
     from .driver.compiler.compilation import Compiled
     from .driver.inspect import Difference, Inspection, Verification
 
@@ -172,12 +172,13 @@ def diff(call: _Diff) -> Difference:
 
 
 @takes(_Bench)
-def bench(call: _Bench) -> Latency | ServiceReport | KernelLatency | Emulation | Simulation:
+def bench(call: _Bench) -> Latency | ServiceReport | KernelLatency | Emulation | Simulation | Estimation:
     """Measure a compiled bundle: its time, with ``against="ort"`` beside ONNX Runtime's.
 
     Dynamic dimensions have the sizes that the bundle is optimised for, and `batch`. The result is a `Latency`; with
     `throughput`, a number of clients that call at once, a `ServiceReport`; with `kernels` a `KernelLatency`; with
-    `emulate` an `Emulation` of a bundle for Arm; and for an accelerator the `Simulation` of its program.
+    `emulate` an `Emulation` of a bundle for Arm; for an accelerator the `Simulation` of its program, and for an Ethos-U
+    Vela's estimate of it, an `Estimation`.
     """
     from .driver.bench import bench_model
 

@@ -11,6 +11,7 @@ from ..driver.bench import (
     Breakdown,
     Counts,
     Emulation,
+    Estimation,
     KernelLatency,
     KernelTime,
     Latency,
@@ -19,7 +20,7 @@ from ..driver.bench import (
     Simulation,
     bench_model,
 )
-from ..driver.compiler.outcome import program_rows, trial_lines
+from ..driver.compiler.outcome import memory_text, program_rows, trial_lines
 from ..driver.options import BenchOptions
 from ..support import units
 from . import render
@@ -54,6 +55,8 @@ def bench(arguments: argparse.Namespace) -> int:
                 write(line.strip())
         elif isinstance(report, Emulation):
             _print_emulation(arguments, report)
+        elif isinstance(report, Estimation):
+            _print_estimation(arguments, report)
         else:
             _print_simulation(arguments, report)
     return 0
@@ -240,3 +243,22 @@ def _cluster_figures(cluster: Mapping[str, Any]) -> dict[str, str]:
     scheduled = cluster["scheduled_bound"]
     rows |= {f"{unit} with these kernels": f"{each:,.0f} cycles" for unit, each in scheduled.items()}
     return rows | {"lower bound": f"{cycles:,.0f} cycles", "lower bound / cycles": f"{ratio:.3f}"}
+
+
+# --- a program for an Ethos-U
+
+
+def _print_estimation(arguments: argparse.Namespace, report: Estimation) -> None:
+    section, figures = report.section, report.variants.values()
+    setting = f"{section.system}, {section.memory_mode}"
+    title = f"{arguments.bundle}: {section.device}, {setting}, estimated by Vela {section.vela}"
+    rows: list[tuple[str, ...]] = [
+        ("cycles", *(f"{each.cycles:,}" for each in figures)),
+        ("SRAM at most", *(f"{each.sram:,} bytes" for each in figures)),
+        ("memory", *(memory_text(each) for each in figures)),
+        ("operators on the NPU", *(str(each.npu_operators) for each in figures)),
+        ("chosen", *(each.choice for each in figures)),
+    ]
+    render.table(title, ("", *report.variants), rows, left=1)
+    if report.speed_up is not None:
+        write(f"speed-up over vela: {report.speed_up:.2f}x")

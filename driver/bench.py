@@ -1,5 +1,5 @@
 """Measuring a bundle: its time beside ONNX Runtime's, the time of each kernel, the instructions that an emulated Arm
-board counts, or the simulated cycles of a program for an accelerator."""
+board counts, the simulated cycles of a program for an accelerator, or Vela's estimate of one for an Ethos-U."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..costmodels.device import Device
 from ..engine.onnx.model import read
+from ..engine.shapes.inference import infer
 from ..ir.sizes import NO_SIZES
 from ..lowering.arm.counts import SINGLES, Counts, KernelCounts, ModelCounts, by_kernel, estimate_cycles, total
 from ..lowering.base.errors import BundleError
 from ..lowering.base.interface import read_samples
 from ..lowering.base.ports import Port, random_inputs
+from ..lowering.base.target import ethos_device_of
 from ..lowering.bundle.bundle import read_manifest, read_whole_bundle
 from ..lowering.bundle.cache import fingerprint
 from ..lowering.bundle.isolation import NO_LIMIT, call_isolated
@@ -28,13 +30,16 @@ from ..lowering.running.turns import Middle, Runs, quantile
 from ..support.errors import EqfuseError, UsageError
 from ..support.files import check_destination, staged_file
 from .options import BenchOptions
+from .preparation import prepare_model
 
 if TYPE_CHECKING:
     from ..lowering.dsa.back_end import Section
+    from ..lowering.ethos_u.back_end import Figures
+    from ..lowering.ethos_u.back_end import Section as EthosSection
 
 __all__ = [  # with the types of the reports' fields, for those who show them
-    "Breakdown", "Counts", "Emulation", "KernelLatency", "KernelTime", "Latency", "Middle", "ServiceReport",
-    "Simulation", "bench_model", "breakdown_as_dict", "read_inputs",
+    "Breakdown", "Counts", "Emulation", "Estimation", "KernelLatency", "KernelTime", "Latency", "Middle",
+    "ServiceReport", "Simulation", "bench_model", "breakdown_as_dict", "read_inputs",
 ]  # fmt: skip
 
 _REPEAT, _KERNEL_REPEAT, _SLICES = 50, 30, 12
@@ -206,9 +211,32 @@ class Simulation:
         return content
 
 
+@dataclass(frozen=True)
+class Estimation:
+    """Vela's estimate of a program for an Ethos-U: "eqfuse", and if asked for "vela", its defaults on the original."""
+
+    section: EthosSection
+    variants: Mapping[str, Figures]
+
+    @property
+    def speed_up(self) -> float | None:
+        """The cycles of Vela's defaults over those of the program; None if they were not asked for."""
+        other = self.variants.get("vela")
+        return None if other is None else other.cycles / self.variants["eqfuse"].cycles
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; memory in bytes."""
+        section = self.section
+        content: dict[str, Any] = {
+            "device": section.device, "estimated_by": f"Vela {section.vela}", "system": section.system,
+            "memory_mode": section.memory_mode, "variants": {n: asdict(each) for n, each in self.variants.items()},
+        }  # fmt: skip
+        return content if self.speed_up is None else {**content, "speed-up": self.speed_up}
+
+
 def bench_model(
     bundle: Path, options: BenchOptions
-) -> Latency | ServiceReport | KernelLatency | Emulation | Simulation:
+) -> Latency | ServiceReport | KernelLatency | Emulation | Simulation | Estimation:
     """Measure a bundle in the way that its target and the options ask for.
 
     Raises UsageError for options that do not fit together or do not fit the bundle.
@@ -220,13 +248,11 @@ def bench_model(
     if manifest is not None and manifest.dsa is not None:
         return _simulate(bundle, options)
     if manifest is not None and manifest.ethos_u is not None:
-        raise UsageError(
-            f"{bundle}: is a program for an Ethos-U, which nothing here runs in its time; vela.json in it has Vela's "
-            "estimate of the program and of Vela's defaults, `eqfuse run` computes its outputs"
-        )
+        return _estimate(bundle, options, manifest)
     if options.trace is not None or options.against not in (None, "ort"):
         option = "--trace" if options.trace is not None else f"--against {options.against}"
-        raise UsageError(f"{option}: is for programs of an accelerator (compiled with --target dsa-NAME)")
+        other = "an Ethos-U (--target ethos-u" if options.against == "vela" else "an accelerator (--target dsa-NAME"
+        raise UsageError(f"{option}: is for programs of {other})")
     if options.throughput is not None and (options.kernels or options.emulate):
         other = "--kernels" if options.kernels else "--emulate"
         raise UsageError(f"--throughput: cannot be used with {other}, which looks into one run")
@@ -395,3 +421,32 @@ def _simulate(bundle: Path, options: BenchOptions) -> Simulation:
         with staged_file(options.trace) as staged:
             shutil.copyfile(bundle / TRACE, staged)
     return Simulation(section, variants)
+
+
+# --- by Vela
+
+
+def _estimate(bundle: Path, options: BenchOptions, manifest: Manifest) -> Estimation:
+    from ..lowering.ethos_u.back_end import estimate_plain, require_vela, section_of, translate, vela_version
+
+    for name in ("kernels", "emulate", "threads", "throughput", "batch", "repeat", "arm64_root", "inputs", "trace"):
+        if getattr(options, name):
+            flag = name.replace("_", "-")
+            raise UsageError(f"--{flag}: {bundle} is a program for an Ethos-U, whose cycles Vela estimates")
+    if options.against not in (None, "vela"):
+        raise UsageError(f"--against {options.against}: nothing here runs {bundle} in its time; add --against vela")
+    section = section_of(read_whole_bundle(bundle).ethos_u, str(bundle))
+    variants = {"eqfuse": section.chosen}
+    if options.against is not None:
+        require_vela()
+        if vela_version() != section.vela:
+            raise UsageError(
+                f"--against vela: {bundle} was made by Vela {section.vela}, and {vela_version()} is installed; their "
+                "estimates differ: compile the model again"
+            )
+        shapes = {port.name: port.shape for port in manifest.inputs}
+        outputs = [port.name for port in manifest.outputs]
+        model = prepare_model(read(_find_original(bundle, options, manifest)), (), shapes, outputs)
+        form = translate("as exported", model, infer(model), manifest.inputs)
+        variants["vela"] = estimate_plain(form, ethos_device_of(section.device))
+    return Estimation(section, variants)

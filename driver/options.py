@@ -38,8 +38,9 @@ MEASURE_SECONDS = 60.0
 
 Shapes = Mapping[str, tuple[int | str, ...]]
 """New shapes of inputs, by name."""
-Rival = Literal["ort", VariantName]
-"""What a bundle is measured beside: ONNX Runtime, or another variant of a program for an accelerator."""
+Rival = Literal["ort", "vela", VariantName]
+"""What a bundle is measured beside: ONNX Runtime, Vela on the model as exported, or another variant of a program for an
+accelerator."""
 
 
 @option_class(kw_only=True, init=False, repr=False, eq=False)
@@ -172,8 +173,9 @@ class BenchOptions(InputOptions):
     """The options of `bench`."""
 
     against: Rival | None = option(
-        None, "ort: take turns with ONNX Runtime on the original model; other names: schedule a program for an "
-        "accelerator anew in that variant, with the same samples in each run of a cluster",
+        None, "ort: take turns with ONNX Runtime on the original model; vela: compare a program for an Ethos-U with "
+        "that of Vela's defaults on the original; other names: schedule a program for an accelerator anew in that "
+        "variant, with the same samples in each run of a cluster",
     )  # fmt: skip
     trace: File = option(None, "write the simulated run of a program for an accelerator", metavar="FILE.json")
     model: File = option(None, "where the original is now (default: where it was compiled from)", metavar="FILE.onnx")

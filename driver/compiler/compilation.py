@@ -9,7 +9,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...engine.bodies.inference import infer_form
 from ...engine.bodies.resolve import resolve_bodies
 from ...engine.egraph.graph import Saturation, Selection
 from ...engine.onnx.model import Model
@@ -17,12 +16,10 @@ from ...engine.onnx.nodes import is_flattened
 from ...engine.onnx.provenance import METHOD_KEY
 from ...engine.operator_graph import operator_graph
 from ...engine.preparation.batches import BATCH, find_batches, free_batch
-from ...engine.preparation.overrides import keep_outputs, override_shapes, state_dimensions
-from ...engine.preparation.schema_functions import expand_operators, list_expandable
+from ...engine.preparation.overrides import override_shapes
 from ...engine.shapes.inference import infer
 from ...engine.summary import knowledge_of_result, summarize
 from ...extract.partition.annotations.annotate import read_partition
-from ...extract.partition.annotations.local_functions import inline_functions
 from ...extract.partition.groups import unfused
 from ...ir.graph import OperatorGraph
 from ...ir.sizes import NO_SIZES, assume_sizes
@@ -41,6 +38,7 @@ from ..clock import Clock
 from ..optimize import Result, Typed, optimize_model
 from ..options import Options
 from ..partition import compile_drawn
+from ..preparation import prepare_model
 from ..sizes import check_sizes
 from ..usage import cost_model_for
 
@@ -48,10 +46,6 @@ if TYPE_CHECKING:
     from ...engine.verification.inputs import Sample
     from ...extract.partition.search.confirmation import Lowering
     from ...lowering.tuning.tuner import Point
-
-_NESTED_FUNCTIONS = 5
-"""Levels at which operators that are defined by others are inlined; ONNX's own definitions are three deep."""
-
 
 _FEWEST_SUMMED = 3
 """The fewest dynamic dimensions of which one may be the sum of others."""
@@ -121,8 +115,7 @@ class Compilation:
 
         The dynamic dimension that counts samples takes the sizes of `batch`; without one, the first axes become one.
         """
-        model = state_dimensions(inline_functions(original), options.dim)
-        model = _spell_out(keep_outputs(override_shapes(model, options.input_shapes), options.outputs))
+        model = prepare_model(original, options.dim, options.input_shapes, options.outputs)
         if batch:
             model, options = _take_batch(model, options, batch)
         check_sizes(model, options.sizes)
@@ -279,18 +272,6 @@ def kernels_of(
     graph = operator_graph(rewritten, knowledge, sizes, for_kernels=True)
     require_tensors(graph, rewritten)
     return join_measured(graph.at_call, unfused(graph).members)
-
-
-def _spell_out(model: Model) -> Model:
-    """The model without operators that ONNX defines by others, and with Ifs that choose between operands."""
-    for _ in range(_NESTED_FUNCTIONS):
-        if not list_expandable(model):
-            break
-        expanded = expand_operators(model, infer_form(model)[1].types)
-        if not expanded.ir.functions:
-            break  # the rest has no definition that fits
-        model = inline_functions(expanded)
-    return resolve_bodies(model)
 
 
 def _take_batch(model: Model, options: Options, batch: Sequence[int]) -> tuple[Model, Options]:

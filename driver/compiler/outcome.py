@@ -15,6 +15,7 @@ from ...support import units
 
 if TYPE_CHECKING:
     from ...lowering.dsa.back_end import Section
+    from ...lowering.ethos_u.back_end import Figures
     from ...lowering.ethos_u.back_end import Section as EthosSection
 
 _KILOBYTE = 1024
@@ -38,7 +39,6 @@ def ethos_rows(section: EthosSection) -> list[tuple[str, ...]]:
     """The rows that describe a program for an Ethos-U: Vela's estimate of it, and of its defaults."""
     chosen, plain = section.chosen, section.plain
     share = chosen.npu_operators / max(1, chosen.npu_operators + chosen.cpu_operators)
-    memory = ", ".join(f"{used / _KILOBYTE:,.0f} KB of {name}" for name, used in chosen.memory.items())
     return [
         ("target", f"{section.device}: {section.system}, {section.memory_mode}"),
         ("estimated by", f"Vela {section.vela}, {section.candidates} programs tried"),
@@ -46,10 +46,15 @@ def ethos_rows(section: EthosSection) -> list[tuple[str, ...]]:
         ("compared with", plain.choice),
         ("cycles", f"{chosen.cycles:,} (compared: {plain.cycles:,})"),
         ("SRAM at most", f"{chosen.sram / _KILOBYTE:,.0f} KB (compared: {plain.sram / _KILOBYTE:,.0f} KB)"),
-        ("memory", memory),
+        ("memory", memory_text(chosen)),
         ("operators on the NPU", f"{chosen.npu_operators} ({share:.0%})"),
         *(("not taken by Vela", line) for line in section.refused),
     ]
+
+
+def memory_text(figures: Figures) -> str:
+    """``259 KB of Dram, 73 KB of Sram``."""
+    return ", ".join(f"{used / _KILOBYTE:,.0f} KB of {name}" for name, used in figures.memory.items())
 
 
 def program_rows(section: Section) -> list[tuple[str, ...]]:

@@ -20,7 +20,7 @@ OUTPUTS: Mapping[str, tuple[Any, ...]] = {
     "run": (models.RunOutput,),
     "bench": (
         measurements.LatencyOutput, measurements.ThroughputOutput, measurements.KernelsOutput,
-        measurements.EmulationOutput, measurements.SimulationOutput,
+        measurements.EmulationOutput, measurements.SimulationOutput, measurements.EstimationOutput,
     ),
     "verify": (models.VerifyOutput,),
     "inspect": (models.InspectOutput,),

@@ -125,6 +125,16 @@ SimulationOutput = TypedDict(
 SimulationOutput.__doc__ = "`bench` of a program for an accelerator: the simulated figures of each variant."
 
 
+EstimationOutput = TypedDict(
+    "EstimationOutput",
+    {
+        "eqfuse_version": str, "schema": int, "device": str, "estimated_by": str, "system": str, "memory_mode": str,
+        "variants": Mapping[str, Mapping[str, Any]], "speed-up": NotRequired[float],
+    },
+)  # fmt: skip
+EstimationOutput.__doc__ = "`bench` of a program for an Ethos-U: Vela's estimate of it, and of its defaults."
+
+
 class MeasuredFields(TypedDict):
     """A sub-graph that was measured on a device; `latency` and `spread` are seconds."""
 

@@ -10,9 +10,12 @@ import onnxruntime
 import pytest
 
 from eqfuse.costmodels.ethos_device import ethos_names
+from eqfuse.driver.bench import Estimation, bench_model
 from eqfuse.driver.compiler.compile import compile_model
 from eqfuse.driver.compiler.options import CompileOptions
+from eqfuse.driver.options import BenchOptions
 from eqfuse.lowering.running.runner import load
+from eqfuse.support.errors import UsageError
 
 from .networks import float_model, quantised
 from .test_emission import NETWORKS
@@ -22,7 +25,7 @@ def compiled(folder: Path, name: str, target: str, **options: object) -> Path:
     pytest.importorskip("ethosu.regor", reason="pip install 'eqfuse[ethos-u]'")
     model = quantised(float_model(*NETWORKS[name]), folder)
     output = folder / "bundle"
-    compile_model(model, output, CompileOptions(target=target, time_limit=1.0, **options))
+    compile_model(model, output, CompileOptions(target=target, time_limit=1.0, verify_limit=60.0, **options))
     return output
 
 
@@ -44,6 +47,28 @@ def test_a_bundle_has_the_files_of_a_board(tmp_path: Path) -> None:
     report = json.loads((bundle / "vela.json").read_text())
     assert report["chosen"]["cycles"] <= report["plain"]["cycles"]
     assert report["chosen"]["cpu_operators"] == 0
+
+
+def test_bench_compares_with_vela_on_the_original(tmp_path: Path) -> None:
+    bundle = compiled(tmp_path, "convolution", "ethos-u55-128", verify=False)
+    alone, beside = (bench_model(bundle, BenchOptions(against=against)) for against in (None, "vela"))
+    assert isinstance(alone, Estimation)
+    assert isinstance(beside, Estimation)
+    report = json.loads((bundle / "vela.json").read_text())
+    assert beside.variants["vela"].cycles == report["plain"]["cycles"]
+    assert beside.variants["eqfuse"] == alone.variants["eqfuse"]
+    assert beside.speed_up == report["plain"]["cycles"] / report["chosen"]["cycles"]
+
+
+def test_bench_refuses_what_a_program_for_an_npu_has_not(tmp_path: Path) -> None:
+    bundle = compiled(tmp_path, "convolution", "ethos-u55-128", verify=False)
+    with pytest.raises(UsageError, match=r"--kernels: .* is a program for an Ethos-U"):
+        bench_model(bundle, BenchOptions(kernels=True))
+    with pytest.raises(UsageError, match=r"--against ort: nothing here runs .*; add --against vela"):
+        bench_model(bundle, BenchOptions(against="ort"))
+    (tmp_path / "quantised.onnx").unlink()
+    with pytest.raises(UsageError, match="say where it is by --model FILE"):
+        bench_model(bundle, BenchOptions(against="vela"))
 
 
 @pytest.mark.conformance
