@@ -16,7 +16,8 @@ from typing import NoReturn
 
 from ..support.errors import EqfuseError
 from ..support.processes.forked_process import allow_forks
-from .terminal import models_in_pipes, prepare_streams, write, write_error
+from .pipes import files_for_streams
+from .terminal import prepare_streams, write, write_error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:  # this process runs only the command
         allow_forks()
         _collect_rarely()
-    arguments = argparse.Namespace(verbose=0)
+    arguments = argparse.Namespace(verbose=0, json="--json" in (sys.argv[1:] if argv is None else argv))
     with _Interruption() as interruption:
         try:
             from .parser import build_parser
@@ -92,7 +93,7 @@ class _Interruption:
 
 def _run(arguments: argparse.Namespace) -> int:
     module, _, function = arguments.command.rpartition(".")
-    with models_in_pipes(arguments):
+    with files_for_streams(arguments):
         code = int(getattr(import_module(f".{module}", __package__), function)(arguments))
     sys.stdout.flush()
     return code

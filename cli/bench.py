@@ -71,8 +71,8 @@ def _print_latency(arguments: argparse.Namespace, latency: Latency) -> None:
         show = _ratio_text if name == "speed-up" else _seconds_text
         p99 = "" if timing.p99 is None else units.seconds(timing.p99)
         rows.append((name, show(timing.wall), p99, show(timing.cpu)))
-    title = f"{arguments.bundle}: {latency.repeat} runs, {latency.threads} thread(s)"
-    columns = ("", "wall: median (interquartile range)", "p99", "CPU: median (interquartile range)")
+    title = f"{arguments.bundle}: {latency.repeat} runs, {latency.threads} thread(s), median (interquartile range)"
+    columns = ("", "wall-clock time", "p99", "CPU time")
     render.table(title, columns, rows, left=1)
 
 
@@ -86,12 +86,15 @@ def _print_service(arguments: argparse.Namespace, report: ServiceReport) -> None
     ]  # fmt: skip
     if report.gain is not None:
         rows.append(("eqfuse / ONNX Runtime", _ratio_text(report.gain), "", ""))
-    title = f"{arguments.bundle}: {report.clients} client(s), {report.threads} thread(s) a call, {report.slices} slices"
-    render.table(title, ("", "calls a second: median (interquartile range)", "p50", "p99"), rows, left=1)
+    title = (
+        f"{arguments.bundle}: {report.clients} client(s), {report.threads} thread(s) a call, {report.slices} slices, "
+        "median (interquartile range)"
+    )
+    render.table(title, ("", "calls a second", "p50", "p99"), rows, left=1)
 
 
 def _seconds_text(middle: Middle) -> str:
-    return f"{units.seconds(middle.median)} ({units.seconds(middle.lower)} to {units.seconds(middle.upper)})"
+    return units.seconds_range(middle.median, middle.lower, middle.upper)
 
 
 def _ratio_text(middle: Middle) -> str:

@@ -22,13 +22,20 @@ from ..support.options import NotNegativeInteger, Positive, PositiveInteger
 from .arguments import add_options, reader, several
 
 
+def _streams(parser: ArgumentParser, which: str, **suffixes: str) -> None:
+    """Say which arguments that a command `reads` or `writes` may be `-`, and how names of such files end."""
+    parser.set_defaults(**{which: {**parser.get_default(which), **suffixes}})
+
+
 def _add_model(parser: ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="an ONNX file")
+    _streams(parser, "reads", model=".onnx")
 
 
 def _add_candidate(parser: ArgumentParser) -> None:
     _add_model(parser)
     parser.add_argument("candidate", type=Path, help="the model to compare with it")
+    _streams(parser, "reads", candidate=".onnx")
 
 
 def _add_bundle(parser: ArgumentParser) -> None:
@@ -45,6 +52,7 @@ def optimize(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--report", type=Path, metavar="FILE.html", help="draw graphs, costs and rules in one file for a browser"
     )
+    _streams(parser, "writes", out=".onnx", output=".onnx", report=".html")
     add_options(parser, Options, without=("intensive",))
     add_options(parser.add_argument_group("choosing by measurement"), MeasureOptions)
 
@@ -92,6 +100,7 @@ def run(parser: ArgumentParser) -> None:
         "--random", type=reader(NotNegativeInteger), metavar="SEED", help="random numbers for the other inputs"
     )
     parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs (.npy for a single one)")
+    _streams(parser, "writes", output=".npz")
     add_options(parser, BenchOptions, only=("threads",))
 
 
@@ -129,7 +138,12 @@ def extract(parser: ArgumentParser) -> None:
         "--to", dest="end", type=several(str), default=(), metavar="VALUE,...",
         help="values that become outputs (default: the outputs of the model)",
     )  # fmt: skip
+    _add_part(parser)
+
+
+def _add_part(parser: ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
+    _streams(parser, "writes", output=".onnx")
 
 
 def reduce(parser: ArgumentParser) -> None:
@@ -143,7 +157,7 @@ def reduce(parser: ArgumentParser) -> None:
         "--limit", type=reader(Positive), default=600.0, metavar="SECONDS",
         help="a run that takes longer does not fail (default 600)",
     )  # fmt: skip
-    parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
+    _add_part(parser)
 
 
 def bisect(parser: ArgumentParser) -> None:
@@ -170,6 +184,7 @@ def list_operators(parser: ArgumentParser) -> None:
 
 def check_rules(parser: ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", type=Path, help="files or folders; without any, the shipped catalogue")
+    _streams(parser, "reads", paths=".egg")
     parser.add_argument("--fresh", action="store_true", help="use no verdicts of earlier runs")
     parser.add_argument(
         "--samples", type=reader(PositiveInteger), default=24, metavar="N",
@@ -187,6 +202,7 @@ def discover_rules(parser: ArgumentParser) -> None:
         help="also find rules that the shipped ones derive; a shipped rule is written as a comment",
     )  # fmt: skip
     parser.add_argument("--output", type=Path, metavar="FILE", help="the rule file to write (default: standard output)")
+    _streams(parser, "writes", output=".egg")
 
 
 def explain(parser: ArgumentParser) -> None:
@@ -204,6 +220,7 @@ def why_not(parser: ArgumentParser) -> None:
 
 def stats(parser: ArgumentParser) -> None:
     parser.add_argument("models", nargs="+", type=Path, help="ONNX files")
+    _streams(parser, "reads", models=".onnx")
     parser.add_argument("--unused", action="store_true", help="list the rules that never match")
     add_options(parser, RewritingOptions)
 
@@ -232,11 +249,13 @@ clear_measurements = list_measurements
 
 def export_measurements(parser: ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE.json", help="the file to write")
+    _streams(parser, "writes", file=".json")
     list_measurements(parser)
 
 
 def import_measurements(parser: ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE.json", help="a file that `export` wrote")
+    _streams(parser, "reads", file=".json")
     _add_database(parser)
 
 

@@ -116,14 +116,15 @@ def verify(arguments: argparse.Namespace) -> int:
 
 
 _COLUMNS = (
-    "output", "equal", "depends on inputs", "identical", "max ulp", "max abs", "max rel", "original error",
-    "result error",
+    "output", "equal", "identical", "max ulp", "max abs", "max rel", "original error", "result error",
 )  # fmt: skip
 
 
 def _print_verification(title: str, verification: Verification) -> None:
     """A row for each output, how the second model was made, how the numbers changed, and the verdict."""
     render.table(title, _COLUMNS, [_output_row(report) for report in verification.outputs])
+    if constant := [report.name for report in verification.outputs if not report.depends_on_inputs]:
+        write(f"the same for all inputs that were tried: {', '.join(constant)}")
     if verification.provenance:
         write(verification.provenance)
     for line in verification.effect_lines:
@@ -140,7 +141,6 @@ def _output_row(report: OutputReport) -> tuple[str, ...]:
     return (
         report.name,
         "yes" if report.passed else "NO",
-        "yes" if report.depends_on_inputs else "no",
         "-" if effect.share is None else units.percentage(effect.share),
         "-" if effect.max_ulp is None else units.ulps(effect.max_ulp),
         f"{report.max_abs:.3g}",

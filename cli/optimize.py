@@ -90,25 +90,28 @@ def _print(model: Path, result: Result, *, everything: bool) -> None:
 
 def _print_partition(partition: Partitioned) -> None:
     figures = partition.figures()
-    names = ("intermediate_bytes_original", "intermediate_bytes_unfused", "intermediate_bytes")
-    sizes = " -> ".join(units.figure(figures[name], "B") for name in names)
+    sizes = {
+        "original": "intermediate_bytes_original",
+        "rewritten": "intermediate_bytes_unfused",
+        "fused": "intermediate_bytes",
+    }
     moved = units.figure(figures["index_map_bytes"], "B")
     rows: list[tuple[str, ...]] = [
         ("operators", f"{figures['operators']:.0f}"),
         ("fused kernels", f"{figures['kernels']:.0f}, and {figures['views']:.0f} views"),
         *([("groups kept whole", f"{partition.as_drawn} of {partition.drawn.count}")] if partition.drawn else []),
         ("values that need no memory", f"{figures['removed_values']:.0f}"),
-        ("intermediate bytes", f"{sizes} (original, rewritten, fused)"),
+        *((f"intermediate bytes, {name}", units.figure(figures[key], "B")) for name, key in sizes.items()),
         ("data movement as index maps", f"{figures['index_maps']:.0f} operators, {moved}"),
         ("predicted when compiled", units.seconds(partition.seconds)),
     ]
     if partition.profiled is not None:
         rows.append(("profiled for the plan", str(partition.profiled)))
-    rows.append(("certificate", str(partition.proof or "z3 gave no answer within a second; --certify insists")))
     render.table(f"partition: {partition.partition.method}", ("", ""), rows, left=1)
     if partition.costs is not None:
         costs = [(name, units.seconds(seconds)) for name, seconds in partition.costs.by_name()]
         render.table("predicted when compiled", ("", ""), list(costs), left=1)
+    write(f"certificate: {partition.proof or 'z3 gave no answer within a second; --certify insists'}")
 
 
 def _print_timings(timings: Timings) -> None:

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..support.text import printable
+from ..support.errors import UsageError
 from ..support.version import __version__
 
 EXIT_CODES = (
@@ -41,7 +41,7 @@ class _Parser(argparse.ArgumentParser):
         if group:
             _add_commands(self, group, title="actions", metavar="ACTION")
         if function:
-            self.set_defaults(command=function)
+            self.set_defaults(command=function, reads={}, writes={})
             self.add_argument("-v", "--verbose", action="count", default=0, help="print more; -vv prints tracebacks")
             self.add_argument("-q", "--quiet", action="store_true", help="print errors only")
             self.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -57,22 +57,39 @@ class _Parser(argparse.ArgumentParser):
             self.print_help()
             self.exit(0)
         args = _general_flags_last(sys.argv[1:] if args is None else args)
+        self._refuse_unknown_options(args)
         # argparse decides on an optional positional at the one before it, and gives the text behind --measure to that
         arguments, rest = super().parse_known_args(self._with_constants(args), namespace)
         if rest and getattr(arguments, "out", "") is None and not rest[0].startswith("-"):
             arguments.out = Path(rest.pop(0))
-        for option in (each.partition("=")[0] for each in rest if each.startswith("--")):
-            near = get_close_matches(option, self._option_string_actions, 1)
-            if near:
-                self.error(f"there is no option {option}; did you mean {near[0]}?")
+        if rest:
+            self.error(
+                f"there is no option {rest[0]}" if rest[0].startswith("-") else f"{rest[0]} is one argument too many"
+            )
         return arguments, rest
+
+    def _refuse_unknown_options(self, args: Sequence[str]) -> None:
+        """End with an error that names an option like the first unknown one: argparse complains of what else is
+        missing, or takes the value behind it for a model. Options behind a command are left to the parser of the command."""
+        for each in args:
+            if each == "--" or (self._subparsers is not None and not each.startswith("-")):
+                return
+            option = each.partition("=")[0]
+            known = self._option_string_actions
+            if option.startswith("--") and not any(name.startswith(option) for name in known):
+                near = get_close_matches(option, known, 1)
+                self.error(f"there is no option {option}{f'; did you mean {near[0]}?' if near else ''}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """As argparse does, with the choice that looks like a mistyped one."""
-        near = get_close_matches(str(value), list(map(str, action.choices or ())), 1)
-        if near and value not in (action.choices or ()):
-            raise argparse.ArgumentError(action, f"there is no {str(value)!r}; did you mean {near[0]}?")
-        super()._check_value(action, value)
+        choices = list(map(str, action.choices or ()))
+        if not choices or str(value) in choices:
+            return
+        near = get_close_matches(str(value), choices, 1)
+        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(choices)}"
+        if isinstance(action, argparse._SubParsersAction):
+            self.error(f"there is no {str(action.metavar).lower()} {str(value)!r}; {hint}")
+        raise argparse.ArgumentError(action, f"there is no {str(value)!r}; {hint}")
 
     def _with_constants(self, args: Sequence[str] | None) -> list[str]:
         """The arguments, with a default behind an option that no number follows, for a model may follow it."""
@@ -86,7 +103,7 @@ class _Parser(argparse.ArgumentParser):
         return [f"{each}={constants[each]:g}" if n in bare else each for n, each in enumerate(given)]
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, printable(f"eqfuse: error: {message}; see {self.prog} --help\n"))
+        raise UsageError(f"{message.removeprefix('argument ')}; see {self.prog} --help")
 
 
 def _general_flags_last(given: Sequence[str]) -> list[str]:

@@ -11,6 +11,9 @@ from .terminal import write
 
 _KEY_DIGITS = 12
 """Leading digits of a key that the table shows; they are enough to tell keys apart."""
+_MEASURED = ("latency", "spread", "runs")
+_MORE = ("schedule", "versions", "measured at (UTC)")
+"""Columns that -v adds."""
 _WIDTH = 40
 """Characters of a schedule and of a list of operators that the table shows."""
 
@@ -23,25 +26,24 @@ def list_measurements(arguments: argparse.Namespace) -> int:
         render.print_json({"measurements": [each.as_dict() for each in measurements]})
     elif not arguments.quiet:
         title = f"{_measurements(len(measurements))} in {database.path}"
-        columns = (
-            "key", "device", "operators", "schedule", "versions", "measured at (UTC)", "latency", "spread", "runs",
-        )  # fmt: skip
+        columns = ("key", "device", "operators", *(_MORE if arguments.verbose else ()), *_MEASURED)
+        rows = [_row(each, arguments.verbose > 0) for each in measurements]
         if measurements:
-            render.table(title, columns, [_row(each) for each in measurements], left=6)
+            render.table(title, columns, rows, left=len(columns) - len(_MEASURED))
         else:
             write(title)
     return 0
 
 
-def _row(measured: Measured) -> tuple[str, ...]:
+def _row(measured: Measured, whole: bool) -> tuple[str, ...]:
     measurement = measured.measurement
+    versions = ", ".join(f"{name} {version}" for name, version in measurement.versions.items())
+    more = (_shorten(measurement.schedule), versions, f"{measurement.measured_at:%Y-%m-%d %H:%M:%S}")
     return (
         measurement.key[:_KEY_DIGITS],
         measurement.device,
         _shorten(" ".join(measured.operators)),
-        _shorten(measurement.schedule),
-        ", ".join(f"{name} {version}" for name, version in measurement.versions.items()),
-        f"{measurement.measured_at:%Y-%m-%d %H:%M:%S}",
+        *(more if whole else ()),
         units.seconds(measurement.latency),
         units.seconds(measurement.spread),
         str(measurement.runs),

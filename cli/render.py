@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..support.text import printable
 from ..support.version import JSON_SCHEMA, __version__
-from .terminal import write
-
-_UNLIMITED = 10_000
-"""Columns of a table whose output is no terminal: a row stays on one line."""
+from .layout import lay_out
+from .terminal import output_width, write, write_heading
 
 
 def trusted_lines(files: Sequence[str]) -> list[str]:
@@ -25,24 +22,13 @@ def trusted_lines(files: Sequence[str]) -> list[str]:
 def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]], *, left: int = 1) -> None:
     """Print a table; the first `left` columns are aligned to the left, the others to the right.
 
-    On a terminal it folds to its width; elsewhere a row stays on one line, for `grep` and the like.
+    It fits the terminal, or the columns that COLUMNS gives; elsewhere a row stays on one line, for `grep` and the like.
     """
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=any(columns))
-    for index, column in enumerate(columns):
-        grid.add_column(column, justify="left" if index < left else "right", overflow="fold")
-    for row in rows:
-        grid.add_row(*(printable(cell).replace("\n", "\\n") for cell in row))
-    console = Console(
-        width=None if sys.stdout.isatty() else _UNLIMITED, highlight=False, markup=False, emoji=False, soft_wrap=True
-    )
-    console.print(Text(printable(title), style="bold"))
-    console.print(grid, soft_wrap=False)
-    console.print()
+    cells = [[printable(cell).replace("\n", "\\n").replace("\t", "\\t") for cell in row] for row in (columns, *rows)]
+    write_heading(title)
+    for line in lay_out(cells, left, output_width()):
+        write(line)
+    write()
 
 
 def report(arguments: argparse.Namespace, content: Mapping[str, Any], line: str) -> None:

@@ -1,25 +1,50 @@
-"""Standard streams: control characters in names are shown, never obeyed; models go through pipes."""
+"""Standard streams: control characters in names are shown, never obeyed."""
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TextIO
 
-from ..support.errors import EqfuseError, UsageError
 from ..support.text import printable
+
+
+_ALIASES: dict[str, str] = {}
+"""Texts that are printed in the place of others: the user knows nothing of the files that stand for streams."""
+
+
+def print_as(text: str, alias: str) -> None:
+    """Print an alias wherever a text would be printed, for the rest of the process."""
+    _ALIASES[text] = alias
 
 
 def write(text: object = "", *, error: bool = False, end: str = "\n") -> None:
     """Print to standard output, or to standard error: nothing in the command line prints otherwise."""
     stream: TextIO = sys.stderr if error else sys.stdout
-    stream.write(printable(str(text)) + end)
+    stream.write(_shown(text) + end)
+
+
+def _shown(text: object) -> str:
+    shown = printable(str(text))
+    for name, alias in _ALIASES.items():
+        shown = shown.replace(name, alias)
+    return shown
+
+
+def write_heading(text: str) -> None:
+    """Print a line, in bold on a terminal."""
+    bold, plain = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() else ("", "")
+    sys.stdout.write(f"{bold}{_shown(text)}{plain}\n")
+
+
+def output_width() -> int | None:
+    """The columns of standard output: those of COLUMNS if it gives any, else of the terminal; None if it is none."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def write_error(message: object) -> str:
@@ -44,42 +69,3 @@ def prepare_streams() -> bool:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     return is_open
-
-
-_STREAM = Path("-")
-_READ, _WRITTEN = ("model", "candidate"), ("output", "out")
-
-
-@contextmanager
-def models_in_pipes(arguments: argparse.Namespace) -> Iterator[None]:
-    """Put files in the place of `-` while a command runs: what it reads comes from standard input, and what it has
-    written goes to standard output, to which it then writes nothing else."""
-    given = vars(arguments)
-    read = [name for name in _READ if given.get(name) == _STREAM]
-    written = [name for name in _WRITTEN if given.get(name) == _STREAM]
-    if not read and not written:
-        yield
-        return
-    from ..support.scratch import scratch_folder  # few commands need a folder
-
-    if len(read) > 1:
-        raise UsageError("- is standard input, which has one model; name a file for the other")
-    if written and arguments.json:
-        raise UsageError("--json and the model would both go to standard output; name a file for the model")
-    with scratch_folder("pipes") as folder:
-        for name in read:
-            given[name] = Path(folder) / "standard-input.onnx"
-            with given[name].open("wb") as file:
-                shutil.copyfileobj(sys.stdin.buffer, file)
-            if not given[name].stat().st_size:
-                raise EqfuseError("standard input is empty; pipe a model into it, or name a file")
-        output = Path(folder) / "standard-output.onnx"
-        for name in written:
-            given[name], arguments.quiet = output, True
-        yield
-        if written and output.exists():
-            others = {path.name for path in Path(folder).iterdir()} - {"standard-input.onnx", output.name}
-            if others:
-                raise EqfuseError("the model has weights in files of their own, so it fits no pipe; name a file for it")
-            with output.open("rb") as file:
-                shutil.copyfileobj(file, sys.stdout.buffer)

@@ -20,6 +20,13 @@ def seconds(value: float) -> str:
     return f"{value * 1e3:.4g} ms" if value < 1 else f"{value:.3g} s"
 
 
+def seconds_range(median: float, lower: float, upper: float) -> str:
+    """A median duration and a range in its unit: ``1.2 ms (1.1 to 1.4)``."""
+    text = seconds(median)
+    scale = {"us": 1e6, "ms": 1e3, "s": 1.0}[text.split()[1]]
+    return f"{text} ({lower * scale:.4g} to {upper * scale:.4g})"
+
+
 def change(before: float, after: float) -> str:
     """A relative change."""
     if before == after:

@@ -29,8 +29,8 @@ def list_rules(arguments: argparse.Namespace) -> int:
     if arguments.json:
         render.print_json({"rules": [record_of(rule) for rule in rules]})
     elif not arguments.quiet:
-        rows = [(r.topic, r.name, ", ".join(r.properties), r.sound, r.formula) for r in rules]
-        columns = ("topic", "rule", "property", "sound", "formula")
+        rows = [(r.name, r.topic, ", ".join(r.properties), r.sound, r.formula) for r in rules]
+        columns = ("rule", "topic", "property", "sound", "formula")
         render.table(units.count_text(len(rules), "rule"), columns, list(rows), left=5)
         groups = {"topics": (r.topic for r in rules), "properties": (name for r in rules for name in r.properties)}
         for title, names in groups.items():

@@ -58,7 +58,7 @@ def _report_problems(arguments: argparse.Namespace, problems: Sequence[Problem])
 def _print(arguments: argparse.Namespace, checked: CheckedRules) -> None:
     if len(checked.rules) <= _LISTED or arguments.verbose:
         rows = [_row(each, arguments.verbose) for each in checked.rules]
-        columns = ("topic", "rule", "verdict", "where", "samples", "settings", "remark", "not covered")
+        columns = ("rule", "topic", "verdict", "where", "samples", "settings", "remark", "not covered")
         render.table("verdicts", columns, rows, left=8)
     counts = checked.by_property
     totals: list[tuple[str, ...]] = [(name, *map(str, each.values())) for name, each in counts.items()]
@@ -73,4 +73,4 @@ def _row(checked: CheckedRule, whole: bool) -> tuple[str, ...]:
     if not whole and len(uncovered) > _SHORT:
         uncovered = f"{uncovered[:_SHORT]}..."
     counts = str(verdict.samples), str(verdict.settings)
-    return rule.topic, rule.name, verdict.kind, where, *counts, remark, uncovered
+    return rule.name, rule.topic, verdict.kind, where, *counts, remark, uncovered

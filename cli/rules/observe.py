@@ -60,7 +60,8 @@ def _show_rewritten(arguments: argparse.Namespace, values: Sequence[RewrittenVal
     if arguments.json:
         render.print_json({"values": [asdict(value) for value in values]})
     elif not arguments.quiet:
-        title = f"{len(values)} values of {arguments.model} have another form; --output VALUE explains one"
+        number = units.count_text(len(values), "value")
+        title = f"{number} of {arguments.model} in another form; --output VALUE explains one"
         render.table(title, ("value", "made by", "now by"), [(v.name, v.before, v.after) for v in values], left=3)
 
 

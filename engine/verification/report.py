@@ -78,7 +78,7 @@ class Verification:
             figures += f", {reduce(StepCount.plus, counts)}"
         if others := [report for report in compared if report.steps is None]:
             worst_abs, worst_rel = (max(getattr(report, name) for report in others) for name in ("max_abs", "max_rel"))
-            figures += f", max abs {worst_abs:.3g}, max rel {worst_rel:.3g}"
+            figures += f", differences up to {worst_abs:.3g} (relative: {worst_rel:.3g})"
         reason = f": {self.reason}" if self.reason else ""
         return f"{self.status}{figures}, {self.seconds:.2f} s{reason}"
 
@@ -88,7 +88,7 @@ class Verification:
         total = self._effect
         if total.share is None:
             return ""
-        distance = "" if not total.max_ulp else f", max {ulps(total.max_ulp)} ulp"
+        distance = "" if not total.max_ulp else f", others up to {ulps(total.max_ulp)} ulp apart"
         return f"{percentage(total.share)} of the elements bit-identical{distance}"
 
     @property
@@ -97,7 +97,7 @@ class Verification:
         own, other = self._effect.original_error, self._effect.result_error
         if own is None or other is None:
             return ""
-        return f"max error against float64 {other.largest:.3g} (original: {own.largest:.3g})"
+        return f"errors up to {other.largest:.3g} against a float64 run (original: {own.largest:.3g})"
 
     @property
     def coverage(self) -> str:

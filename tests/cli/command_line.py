@@ -52,9 +52,9 @@ class Outcome:
 def check_json(line: str, out: str) -> None:
     """Fail if what a command line printed on `--json` has another field, or another type, than its schema."""
     content = json.loads(out)
-    command = next(name for name in OUTPUTS if line.startswith(name))
+    command = next((name for name in OUTPUTS if line.startswith(name)), "")  # a mistyped one has errors alone
     problems = []
-    for form in (*OUTPUTS[command], ErrorOutput):
+    for form in (*OUTPUTS.get(command, ()), ErrorOutput):
         try:
             convert_json(content, form)
         except JsonFieldError as error:

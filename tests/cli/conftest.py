@@ -20,6 +20,7 @@ def eqfuse(
 ) -> Iterator[CommandLine]:
     """The command line, in an empty folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)  # rows of tables are lines
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield CommandLine(tmp_path, capsys)
     for number, handler in handlers.items():

@@ -69,7 +69,13 @@ def node(kind: str, inputs: str, outputs: str, **attributes: object) -> NodeProt
         ([node("Transpose", "x", "y", perm="ab")], "perm"),
     ],
     ids=[
-        "unknown operator", "operands", "unknown value", "circle", "loop", "two producers", "no producer",
+        "unknown operator",
+        "operands",
+        "unknown value",
+        "circle",
+        "loop",
+        "two producers",
+        "no producer",
         "attribute type",
     ],
 )
@@ -99,9 +105,7 @@ def test_libraries_do_not_talk_to_the_user(eqfuse: CommandLine) -> None:
         ("link.onnx", 2, "link.onnx: is the input itself"),
     ],
 )
-def test_a_destination_that_cannot_be_written(
-    eqfuse: CommandLine, destination: str, code: int, message: str
-) -> None:
+def test_a_destination_that_cannot_be_written(eqfuse: CommandLine, destination: str, code: int, message: str) -> None:
     content = eqfuse.small().read_bytes()
     (eqfuse.folder / "link.onnx").symlink_to("in.onnx")
     assert message in eqfuse.fail(code, "optimize", "in.onnx", "-o", destination.format(folder=eqfuse.folder.name))

@@ -59,7 +59,7 @@ def test_measure_replaces_figures_until_they_are_forgotten(
     assert measured == again
     assert 2e8 < measured["clock"] < 1e10
     assert measured["dram_bandwidth"] <= measured["caches"][0]["bandwidth"]
-    assert 'clock = { value = ' in eqfuse.run("device", "show").out
+    assert "clock = { value = " in eqfuse.run("device", "show").out
     assert "eqfuse device measure" in eqfuse.run("device", "show").out
     eqfuse.run("device", "measure", "--forget")
     assert "eqfuse device measure" not in eqfuse.run("device", "show").out

@@ -59,7 +59,7 @@ def test_the_summary_says_all_that_matters(eqfuse: CommandLine) -> None:
     expected = (
         "before", "after", "layers", "FLOPs", "intermediate bytes", "weight bytes", "predicted latency",
         "Relu", "relu-relu", "matches", "time", "saturation: saturated after", "proven optimal",
-        "verification: passed", "max abs 0, max rel 0", "written: out.onnx",
+        "verification: passed", "differences up to 0 (relative: 0)", "written: out.onnx",
     )  # fmt: skip
     assert [text for text in expected if text not in printed] == []
 

@@ -153,9 +153,7 @@ def test_what_a_plan_compares_is_measured_once(
     }"""
     onnx.save(onnx.parser.parse_model(text), yellow)
     options = ("--partition", "dnnfusion", "--cost", "profile", "--profile-pairs", "60")
-    first, second = (
-        optimized(yellow, tmp_path, *options, capsys=capsys)["partition"]["profiled"] for _ in range(2)
-    )
+    first, second = (optimized(yellow, tmp_path, *options, capsys=capsys)["partition"]["profiled"] for _ in range(2))
     assert first["measured"] >= 2
     assert (first["known"], first["missing"]) == (0, 0)
     assert (second["known"], second["measured"], second["missing"]) == (first["measured"], 0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from string import ascii_letters
@@ -54,9 +55,13 @@ def test_what_is_no_shape(text: str) -> None:
     ("arguments", "message"),
     [
         (("polish",), "polish"),
-        (("optimise", "m"), "there is no 'optimise'; did you mean optimize?"),
-        (("rules", "shw"), "there is no 'shw'; did you mean show?"),
+        (("optimise", "m"), "there is no command 'optimise'; did you mean optimize?"),
+        (("rules", "shw"), "there is no action 'shw'; did you mean show?"),
         (("optimize", "m", "--precison", "fast"), "there is no option --precison; did you mean --precision?"),
+        (("optimize", "--precison", "fast"), "there is no option --precison; did you mean --precision?"),
+        (("--versoin",), "there is no option --versoin; did you mean --version?"),
+        (("verify", "a", "b", "-p"), "there is no option -p; see eqfuse verify --help"),
+        (("verify", "a", "b", "c"), "c is one argument too many; see eqfuse verify --help"),
         (("optimize", "m", "--precison=fast"), "there is no option --precison; did you mean --precision?"),
         (("optimize", "m", "--precision", "fsat"), "there is no 'fsat'; did you mean fast?"),
         (("optimize",), "model"),
@@ -71,17 +76,16 @@ def test_what_is_no_shape(text: str) -> None:
         (("verify", "a", "b", "--atol", "nan"), "nan is not a number from 0 on"),
     ],
 )
-def test_usage_errors_are_one_line(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        build_parser().parse_args(arguments)
-    printed = capsys.readouterr()
-    assert stop.value.code == 2
-    assert printed.out == ""
-    assert printed.err.startswith("eqfuse: error: ")
-    assert printed.err.count("\n") == 1
-    assert message in printed.err
+def test_usage_errors_are_one_line(eqfuse: CommandLine, arguments: tuple[str, ...], message: str) -> None:
+    said = eqfuse.run(*arguments)
+    assert (said.code, said.out) == (2, "")
+    assert message in said.error
+
+
+def test_usage_errors_are_json_too(eqfuse: CommandLine) -> None:
+    said = eqfuse.run("optimise", "m", "--json")
+    assert said.code == 2
+    assert json.loads(said.out)["error"] == said.error
 
 
 @pytest.mark.parametrize(

@@ -32,13 +32,15 @@ def database(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> ProfileDat
 
 
 def test_list_shows_each_measurement(eqfuse: CommandLine, database: ProfileDatabase) -> None:
-    outcome = eqfuse.run("profile", "list")
+    outcome = eqfuse.run("profile", "list", "-v")
     lines = outcome.out.rstrip().splitlines()
     assert (outcome.code, outcome.err) == (0, "")
     assert lines[0] == f"2 measurements in {database.path}"
     assert " ".join(lines[-1].split()) == (
         'aaaaaaaaaaaa host Exp Softmax {"tile":8} eqfuse 0.1.0, tvm 0.27 2026-01-31 12:00:00 25 us 1 us 20'
     )
+    short = eqfuse.run("profile", "list").out.rstrip().splitlines()
+    assert short[-1].split() == ["aaaaaaaaaaaa", "host", "Exp", "Softmax", "25", "us", "1", "us", "20"]
 
 
 def test_list_of_a_device_as_json(eqfuse: CommandLine, database: ProfileDatabase) -> None:

@@ -96,9 +96,7 @@ def test_only_one_function_prints() -> None:
     assert printing == set()
 
 
-def test_characters_that_the_output_lacks_are_spelled_out(
-    eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_characters_that_the_output_lacks_are_spelled_out(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     eqfuse.small("größe.onnx")
     outcome = eqfuse.spawn("inspect", "größe.onnx")
