@@ -10,7 +10,6 @@ from typing import TextIO
 
 from ..support.text import printable
 
-
 _ALIASES: dict[str, str] = {}
 """Texts that are printed in the place of others: the user knows nothing of the files that stand for streams."""
 

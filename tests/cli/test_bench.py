@@ -217,7 +217,7 @@ def test_throughput_beside_onnx_runtime(eqfuse: CommandLine) -> None:
     outcome = eqfuse.run("bench", "build", "--throughput", "2", "--against", "ort", "--repeat", "1")
     assert outcome.code == 0
     title, heads, _, own, other, gain = outcome.out.splitlines()[:6]
-    assert title == "build: 2 client(s), 1 thread(s) a call, 1 slices"
+    assert title == "build: 2 client(s), 1 thread(s) a call, 1 slices, median (interquartile range)"
     assert heads.split()[-2:] == ["p50", "p99"]
     assert (own.split()[0], other.split()[:2], gain.split()[:3]) == (
         "eqfuse", ["ONNX", "Runtime"], ["eqfuse", "/", "ONNX"],
