@@ -70,7 +70,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _refuse_unknown_options(self, args: Sequence[str]) -> None:
         """End with an error that names an option like the first unknown one: argparse complains of what else is
-        missing, or takes the value behind it for a model. Options behind a command are left to the parser of the command."""
+        missing, or takes the value behind it for a model. Options behind a command are left to its parser."""
         for each in args:
             if each == "--" or (self._subparsers is not None and not each.startswith("-")):
                 return
