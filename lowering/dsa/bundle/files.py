@@ -282,7 +282,7 @@ def _damage_error(path: Path, error: Exception) -> BundleError:
 
 
 FORMAT = "eqfuse-dsa-program"
-VERSION = 1
+VERSION = 2
 _MEMORY = re.compile(r"(DDR)|GB\[(\d+)\]|LB\[(\d+)\.(\d+)\]")
 _ENGINE = re.compile(rf"(\d+)\.(?:(\d+)\.)?({'|'.join(unit.value for unit in Unit)})(\d*)")
 _PLACE_OF_ERROR = re.compile(r"(.*) - at `\$\.?(.*)`")

@@ -140,7 +140,8 @@ def estimate(plan: Plan, device: DsaDevice) -> Estimate:
     far, near = (_handed_on(plan, level) for level in (Level.DDR, Level.GB))
     memory = loading + far * device.clock / device.ddr_bandwidth
     port = device.global_bandwidth / device.cores / device.clock
-    return Estimate(computing, loading, memory, (weights.hoisted + (far + near) / device.cores) / port)
+    waiting = weights.hoists * device.hoist_latency * device.clock
+    return Estimate(computing, loading, memory, (weights.hoisted + (far + near) / device.cores) / port + waiting)
 
 
 def _handed_on(plan: Plan, level: Level) -> int:

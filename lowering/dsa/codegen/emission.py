@@ -10,10 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from ....costmodels.dsa_device import DsaDevice
 from ..network.alignment import round_up
 from ..network.boxes import Box, enclose, shape_of, size
 from ..program.instructions import (
@@ -234,9 +236,19 @@ class Emission:
         self.instructions.append(replace(instruction, waits=tuple(others)))
 
 
-def core_channel(core: int, channel: int) -> Engine:
-    """A DMA channel of a core."""
-    return Engine(0, core, Unit.DMA, channel)
+class CoreChannel(IntEnum):
+    """What each DMA channel of a core moves: for each place that it fetches from there is one, and one for results."""
+
+    FROM_LB = 0
+    """Also weights from the GB that not all cores need."""
+    FROM_GB = 1
+    FROM_DDR = 2
+    OUT = 3
+
+
+def core_channel(device: DsaDevice, core: int, channel: CoreChannel) -> Engine:
+    """A DMA channel of a core; one that has fewer than there are kinds of movements shares them."""
+    return Engine(0, core, Unit.DMA, channel % device.core_dma_channels)
 
 
 def cluster_channel(channel: int) -> Engine:

@@ -29,7 +29,6 @@ from ..network.storage import plain_box, stored_box
 from ..network.subgraphs import Layer
 from ..program.instructions import (
     DDR,
-    Engine,
     IndexedTransfer,
     Level,
     Memory,
@@ -46,7 +45,7 @@ from ..schedule.variants import Variant
 from ..tiles.core_parts import CorePart, LayerParts, Sharing, read_of, tile_of_operands
 from ..tiles.kernels import TileKernels
 from ..tiles.tiling import Tiling
-from .emission import Contents, Emission, View, core_channel
+from .emission import Contents, CoreChannel, Emission, View, core_channel
 from .flow import Flow, cut_between_sources
 from .generated import Generated, KernelUse
 from .layout import enclosing
@@ -280,8 +279,6 @@ def _end_of_sum(tiles: Sequence[CorePart], position: int) -> int:
 
 _ATTEMPTS = 100
 """The search for addresses ends after this many residences."""
-_FROM_LB, _FROM_GB, _FROM_DDR, _OUT = range(4)
-"""Channels of a core: one for each place that it fetches from, and one that moves results out."""
 
 
 @dataclass(frozen=True)
@@ -386,7 +383,8 @@ class _Generator:
             for value in sorted({value for core in step.cores if core is not None for value in core.made}):
                 self._exchange(Part(step.instance, value))
         buffers, instructions = tuple(self.emission.buffers), tuple(self.emission.instructions)
-        constants = {contents.buffer.name: blob for blob, contents in self.weights.blobs.items()}
+        loads = self.weights.loads
+        constants = {contents.buffer.name: loads[load].parts for load, contents in self.weights.constants.items()}
         tables, inputs, outputs = (
             {contents.buffer.name: value for value, contents in self.whole_values.get(role, {}).items()}
             for role in (Role.CONSTANT, Role.INPUT, Role.OUTPUT)
@@ -423,7 +421,8 @@ class _Generator:
                     shared = intersection(held, made) if other != core else None
                     if shared is not None:
                         source = View(self._fragment(part, other), self._stored_box(part.value, shared))
-                        self._fetch(core, _FROM_LB, source, self._fragment(part, core), TransferKind.REDISTRIBUTE)
+                        target = self._fragment(part, core)
+                        self._fetch(core, CoreChannel.FROM_LB, source, target, TransferKind.REDISTRIBUTE)
 
     def _tile(self, number: int, position: int, core: int, tile: CorePart, weights: Contents | None) -> None:
         step = self.flow.steps[number]
@@ -465,10 +464,10 @@ class _Generator:
         contents = self._whole(table, Role.CONSTANT)
         source = View(contents, contents.box)
         row = self.network.bytes(table) // self.network.shapes[table][0]
+        channel = core_channel(self.device, core, CoreChannel.FROM_DDR)
         transfer = IndexedTransfer(
-            self._channel(core, _FROM_DDR), source.operand().region, indices.operand(), row, target.operand().region,
-            label=label,
-        )  # fmt: skip
+            channel, source.operand().region, indices.operand(), row, target.operand().region, label=label
+        )
         self.emission.add(transfer, [source, indices], [target])
 
     # operands
@@ -521,10 +520,10 @@ class _Generator:
         if home is Level.LB:
             target = self._fragment(part, core)
             if target is not result.contents:
-                self._fetch(core, _FROM_LB, result, target, TransferKind.COPY)
+                self._fetch(core, CoreChannel.FROM_LB, result, target, TransferKind.COPY)
         else:
             kind = TransferKind.COPY if home is Level.GB else TransferKind.DMA
-            self._fetch(core, _OUT, result, self._home(part), kind)
+            self._fetch(core, CoreChannel.OUT, result, self._home(part), kind)
 
     def _bring(self, core: int, part: Part, target: Contents, box: Box) -> None:
         """Fetch a box that an instance reads from wherever its pieces are."""
@@ -533,23 +532,21 @@ class _Generator:
             stored = self._stored_box(value, source.box)
             if source.part is None:
                 view = View(self._whole(value, Role.INPUT), stored)
-                self._fetch(core, _FROM_DDR, view, target, TransferKind.DMA)
+                self._fetch(core, CoreChannel.FROM_DDR, view, target, TransferKind.DMA)
             elif self.residence.homes[source.part] is Level.LB:
                 for other, made in enumerate(self.flow.boxes_made(source.part)):
                     shared = intersection(made, source.box)
                     if shared is not None:
                         view = View(self._fragment(source.part, other), self._stored_box(value, shared))
-                        self._fetch(core, _FROM_LB, view, target, TransferKind.REDISTRIBUTE)
+                        self._fetch(core, CoreChannel.FROM_LB, view, target, TransferKind.REDISTRIBUTE)
             else:
                 is_near = self.residence.homes[source.part] is Level.GB
-                channel, kind = (_FROM_GB, TransferKind.COPY) if is_near else (_FROM_DDR, TransferKind.DMA)
+                channel = CoreChannel.FROM_GB if is_near else CoreChannel.FROM_DDR
+                kind = TransferKind.COPY if is_near else TransferKind.DMA
                 self._fetch(core, channel, View(self._home(source.part), stored), target, kind)
 
-    def _channel(self, core: int, channel: int) -> Engine:
-        return core_channel(core, channel % self.device.core_dma_channels)
-
-    def _fetch(self, core: int, channel: int, source: View, target: Contents, kind: TransferKind) -> None:
-        self.emission.copy(self._channel(core, channel), source, [View(target, source.box)], kind)
+    def _fetch(self, core: int, channel: CoreChannel, source: View, target: Contents, kind: TransferKind) -> None:
+        self.emission.copy(core_channel(self.device, core, channel), source, [View(target, source.box)], kind)
 
     # buffers
 

@@ -3,44 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
+from typing import NamedTuple
 
-from ..network.boxes import Box, shape_of
+from ..network.boxes import Box, Interval, Shape, shape_of
 from ..program.instructions import Buffer, Operand, Region
+
+_LEVELS = 2
+"""Repetitions of a region: rows, and planes of them."""
+
+
+class _Repetition(NamedTuple):
+    """So many `times` a run of elements, `stride` elements from one to the next."""
+
+    times: int
+    stride: int
+
+
+def _repetitions(extents: Shape, lengths: Shape) -> tuple[list[_Repetition], int]:
+    """How runs of elements that lie together make up a part of a buffer, the outermost repetition first; and the
+    elements of a run."""
+    found: list[_Repetition] = []
+    run, stride, is_run = 1, 1, True
+    for extent, length in zip(reversed(extents), reversed(lengths), strict=True):
+        if is_run:
+            run *= length
+            is_run = length == extent
+        elif found and stride == found[-1].times * found[-1].stride:
+            found[-1] = _Repetition(length * found[-1].times, found[-1].stride)
+        elif length > 1:
+            found.append(_Repetition(length, stride))
+        stride *= extent
+    return found[::-1], run
 
 
 def enclosing(buffer: Box, box: Box) -> Box:
-    """The smallest part of a buffer around `box` that is one region: rows that are evenly apart.
+    """A small part of a buffer around `box` that is one region: planes of rows that are evenly apart."""
+    while not is_region(buffer, box):
+        partial = [axis for axis, interval in enumerate(box) if interval != buffer[axis]]
+        fullest = max(partial[1:-1], key=lambda axis: _share(box[axis], buffer[axis]))
+        box = (*box[:fullest], buffer[fullest], *box[fullest + 1 :])
+    return box
 
-    Such a part is cut along two axes at most: the first that has more than one index, and one more inside.
-    """
-    partial = [axis for axis, interval in enumerate(box) if interval != buffer[axis]]
-    if len(partial) <= 1:
-        return box
-    inner = partial[-1]
-    first = next((axis for axis, (start, stop) in enumerate(box) if stop - start > 1), len(box))
-    widened = [axis for axis in partial[:-1] if axis > first]
-    return tuple(buffer[axis] if axis in widened and axis != inner else interval for axis, interval in enumerate(box))
+
+def _share(part: Interval, whole: Interval) -> float:
+    return (part[1] - part[0]) / (whole[1] - whole[0])
 
 
 def is_region(buffer: Box, box: Box) -> bool:
     """Whether a part of a buffer is one region."""
-    return enclosing(buffer, box) == box
+    return len(_repetitions(shape_of(buffer), shape_of(box))[0]) <= _LEVELS
 
 
 def region(buffer: Buffer, held: Box, box: Box, width: int) -> Region:
     """Where a part is in a buffer that holds `held`, of elements of `width` bytes. It must be one region."""
-    extents, lengths = shape_of(held), shape_of(box)
+    extents = shape_of(held)
     offset = 0
     for (start, _), (origin, _), extent in zip(box, held, extents, strict=True):
         offset = offset * extent + (start - origin)
-    partial = [axis for axis, interval in enumerate(box) if interval != held[axis]]
-    inner = partial[-1] if partial else 0
-    rows, row = prod(lengths[:inner]), prod(lengths[inner:])
+    repetitions, run = _repetitions(extents, shape_of(box))
     address = buffer.address + offset * width
-    if rows == 1:
-        return Region(buffer.name, buffer.memory, address, row * width)
-    return Region(buffer.name, buffer.memory, address, row * width, rows, prod(extents[inner:]) * width)
+    if not repetitions:
+        return Region(buffer.name, buffer.memory, address, run * width)
+    planes, rows = [_Repetition(1, 0), *repetitions][-_LEVELS:]
+    return Region(
+        buffer.name, buffer.memory, address, run * width,
+        rows.times, rows.stride * width, planes.times, planes.stride * width,
+    )  # fmt: skip
 
 
 def operand(buffer: Buffer, held: Box, box: Box, width: int) -> Operand:

@@ -21,11 +21,13 @@ from ..network.boxes import Box, shape_of
 from ..network.graph import Network
 from ..network.lookups import indexed_table
 from ..program.instructions import DDR, Memory, Operand, Region, Role, TransferKind, global_buffer, local_buffer
-from .emission import Contents, Emission, View, cluster_channel
+from .emission import Contents, CoreChannel, Emission, View, cluster_channel, core_channel
 from .residence import Residence
 
 _HOIST_CHANNELS = 2
-"""Channels of the cluster that move weights from GB to LBs; the others load them from DDR."""
+"""Channels of the cluster that move weights from GB to all LBs; the others load them from DDR."""
+_LEAST_LOADS = 8
+"""A GB has room for at least this many loads, so that some arrive while others are read."""
 
 Blob = tuple[tuple[int, Box], ...]
 """The parts of constants that one tile reads, packed one after another: values and their boxes, ascending."""
@@ -60,6 +62,21 @@ def pack_blob(network: Network, blob: Blob, alignment: int) -> PackedBlob:
         offsets.append(end)
         end += round_up(network.bytes(value, box), alignment)
     return PackedBlob(tuple(offsets), max(end, alignment))
+
+
+@dataclass(frozen=True)
+class Load:
+    """Weights that come from DDR in one transfer: the parts of some blobs, one blob after another; and their bytes."""
+
+    parts: Blob
+    size: int
+
+
+class _Place(NamedTuple):
+    """The number of the load that brings a blob, and where the blob begins there."""
+
+    load: int
+    offset: int
 
 
 @dataclass
@@ -179,14 +196,16 @@ class Staging:
 
 @dataclass(frozen=True)
 class WeightTraffic:
-    """Bytes of weights that a cluster loads to its GB, and that each of its LBs takes from there."""
+    """Bytes of weights that a cluster loads to its GB, and that each of its LBs takes from there in `hoists` transfers.
+    """
 
     loaded: int
     hoisted: int
+    hoists: int
 
 
 class WeightEmission:
-    """Moves weights. `blobs` are the constants in DDR, `staging` the part of the GB that they pass through."""
+    """Moves weights. `constants` are the loads in DDR, `staging` is the part of the GB that they pass through."""
 
     def __init__(self, emission: Emission, device: DsaDevice, residence: Residence, staging: int) -> None:
         """Weights pass through the GB from address `staging` on."""
@@ -194,20 +213,23 @@ class WeightEmission:
         self.packed: dict[Blob, PackedBlob] = {}
         self.needs = dict(_needs(residence))
         self.ring = Ring(device.weight_buffer)
+        self.loads: list[Load] = []
+        self.places = self._arrange(device.global_buffer - staging)
         self.staging = Staging(staging, device.global_buffer - staging, self._fetches())
-        self.blobs: dict[Blob, Contents] = {}
-        self.staged: dict[Blob, Contents] = {}
+        self.constants: dict[int, Contents] = {}
+        self.staged: dict[int, Contents] = {}
         self.hoisted: dict[Blobs, list[Contents | None]] = {}
-        self.uses = self.loads = 0
+        self.uses = self.loaded = 0
 
     def traffic(self) -> WeightTraffic:
         """The bytes that promoting all weights moves. Call it instead of `promote`: it uses up the staging."""
         loaded = 0
-        for time, blob in enumerate(self._fetches()):
-            size = self._pack(blob).size
-            _, is_there = self.staging.fetch(blob, size, time)
+        for time, load in enumerate(self._fetches()):
+            size = self.loads[load].size
+            _, is_there = self.staging.fetch(load, size, time)
             loaded += 0 if is_there else size
-        return WeightTraffic(loaded, sum(map(self._largest, self._hoists())))
+        hoisted = list(map(self._largest, self._hoists()))
+        return WeightTraffic(loaded, sum(hoisted), len(hoisted))
 
     def promote(self, position: TilePosition) -> list[Contents | None]:
         """The weights of one tile per core, in every core's LB at the same place; None if it needs none."""
@@ -220,16 +242,37 @@ class WeightEmission:
 
     def operands(self, weights: Contents, blob: Blob) -> Iterator[tuple[Operand, View]]:
         """The parts of a blob in LB, as a kernel reads them."""
+        ((first, _),) = weights.box
         for (value, box), offset in zip(blob, self._pack(blob).offsets, strict=True):
             size = self.network.bytes(value, box)
             region = Region(weights.buffer.name, weights.buffer.memory, weights.buffer.address + offset, size)
             operand = Operand(region, self.network.dtype(value), shape_of(box))
-            yield operand, View(weights, ((offset, offset + size),))
+            yield operand, View(weights, ((first + offset, first + offset + size),))
 
-    def _fetches(self) -> Iterator[Blob]:
-        """All blobs that will be fetched from the GB."""
+    def _arrange(self, room: int) -> dict[Blob, _Place]:
+        """Makes the loads, and says where each blob is in them.
+
+        Blobs that are first needed one after another come together, as many as take DDR about as long as its latency.
+        """
+        longest = min(self.device.ddr_bandwidth * self.device.dma_latency, room // _LEAST_LOADS)
+        places: dict[Blob, _Place] = {}
+        parts, end = list[tuple[int, Box]](), 0
+        for blob in (blob for blobs in self.needs.values() for blob in _distinct(blobs)):
+            if blob not in places:
+                size = self._pack(blob).size
+                if parts and end + size > longest:
+                    self.loads.append(Load(tuple(parts), end))
+                    parts, end = [], 0
+                places[blob] = _Place(len(self.loads), end)
+                parts += blob
+                end += size
+        self.loads.append(Load(tuple(parts), end))
+        return places
+
+    def _fetches(self) -> Iterator[int]:
+        """The loads in which blobs will be fetched from the GB."""
         for blobs in self._hoists():
-            yield from _distinct(blobs)
+            yield from (self.places[blob].load for blob in _distinct(blobs))
 
     def _hoists(self) -> Iterator[Blobs]:
         """All that will be brought to the LBs: a ring that is run dry says so."""
@@ -244,38 +287,51 @@ class WeightEmission:
 
     def _hoist(self, blobs: Blobs, address: int) -> list[Contents | None]:
         contents: list[Contents | None] = [None] * len(blobs)
-        for blob in _distinct(blobs):
-            source = self._stage(blob)
+        distinct = _distinct(blobs)
+        for blob in distinct:
+            load, first = self.places[blob]
+            box = ((first, first + self._pack(blob).size),)
+            source = View(self._stage(load), box)
+            cores = [core for core, other in enumerate(blobs) if other == blob]
             targets = []
-            for core in (core for core, other in enumerate(blobs) if other == blob):
-                target = self._buffer(f"w:{self._name(blob)}@{core}", local_buffer(0, core), address, blob)
+            for core in cores:
+                target = self._buffer(f"w:{self._name(blob)}@{core}", local_buffer(0, core), address, box)
                 contents[core] = target
                 targets.append(View(target, target.box))
-            channel = self.device.dma_channels - 1 - self.uses % min(_HOIST_CHANNELS, self.device.dma_channels)
-            self.emission.copy(cluster_channel(channel), View(source, source.box), targets, TransferKind.HOIST)
+            if len(distinct) > 1:  # cores do not wait for each other's weights
+                channel = core_channel(self.device, cores[0], CoreChannel.FROM_LB)
+            else:
+                turn = self.uses % min(_HOIST_CHANNELS, self.device.dma_channels)
+                channel = cluster_channel(self.device.dma_channels - 1 - turn)
+            self.emission.copy(channel, source, targets, TransferKind.HOIST)
         return contents
 
-    def _stage(self, blob: Blob) -> Contents:
+    def _stage(self, load: int) -> Contents:
         """Weights in the GB."""
-        address, is_there = self.staging.fetch(blob, self._pack(blob).size, self.uses)
+        address, is_there = self.staging.fetch(load, self.loads[load].size, self.uses)
         self.uses += 1
         if not is_there:
-            source = self._constant(blob)
-            target = self.staged[blob] = self._buffer(f"w:{self._name(blob)}", global_buffer(0), address, blob)
-            engine = cluster_channel(self.loads % max(1, self.device.dma_channels - _HOIST_CHANNELS))
-            self.loads += 1
+            source = self._constant(load)
+            name = self._name(self.loads[load].parts)
+            target = self.staged[load] = self._buffer(f"w:{name}", global_buffer(0), address, source.box)
+            engine = cluster_channel(self.loaded % max(1, self.device.dma_channels - _HOIST_CHANNELS))
+            self.loaded += 1
             self.emission.copy(engine, View(source, source.box), [View(target, target.box)], TransferKind.DMA)
-        return self.staged[blob]
+        return self.staged[load]
 
-    def _constant(self, blob: Blob) -> Contents:
+    def _constant(self, load: int) -> Contents:
         """Weights in DDR."""
-        if blob not in self.blobs:
-            address = self.emission.reserve_ddr(self._pack(blob).size)
-            self.blobs[blob] = self._buffer(f"c:{self._name(blob)}", DDR, address, blob, Role.CONSTANT)
-        return self.blobs[blob]
+        if load not in self.constants:
+            parts, size = self.loads[load].parts, self.loads[load].size
+            address = self.emission.reserve_ddr(size)
+            self.constants[load] = self._buffer(f"c:{self._name(parts)}", DDR, address, ((0, size),), Role.CONSTANT)
+        return self.constants[load]
 
-    def _buffer(self, name: str, memory: Memory, address: int, blob: Blob, role: Role = Role.INTERMEDIATE) -> Contents:
-        return self.emission.buffer(name, memory, address, ((0, self._pack(blob).size),), "uint8", role)
+    def _buffer(
+        self, name: str, memory: Memory, address: int, held: Box, role: Role = Role.INTERMEDIATE
+    ) -> Contents:
+        """A buffer for these bytes of a load."""
+        return self.emission.buffer(name, memory, address, held, "uint8", role)
 
     def _pack(self, blob: Blob) -> PackedBlob:
         if blob not in self.packed:

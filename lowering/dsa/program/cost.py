@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
@@ -117,14 +117,21 @@ class Cost:
         return max(map(self._beats, (movement.source, *movement.targets)))
 
     def _beats(self, region: Region) -> int:
-        beat, rows = self.device.alignment, region.rows
-        if rows == 1 or region.stride == region.row_bytes:
+        beat = self.device.alignment
+        if region.is_contiguous:
             return round_up(region.address % beat + region.size, beat)
-        # The place within a beat at which rows begin repeats.
-        period = min(rows, beat // gcd(region.stride, beat))
-        starts = (region.address + region.stride * row for row in range(period))
-        beats = [-(-(start % beat + region.row_bytes) // beat) for start in starts]
-        return (rows // period * sum(beats) + sum(beats[: rows % period])) * beat
+
+        def beats_of_run(address: int, size: int) -> int:
+            return -(-(address % beat + size) // beat)
+
+        def beats_of_plane(address: int) -> int:
+            if region.stride == region.row_bytes:
+                return beats_of_run(address, region.span)
+            rows = region.rows, region.stride
+            return _periodic_sum(*rows, beat, lambda place: beats_of_run(address + place, region.row_bytes))
+
+        planes = region.planes, region.plane_stride
+        return beat * _periodic_sum(*planes, beat, lambda place: beats_of_plane(region.address + place))
 
     def links(self, movement: Movement) -> tuple[Link, ...]:
         """The links that a transfer shares with others. Bytes between LB and anything else cross the ports of the
@@ -145,6 +152,13 @@ class Cost:
         if memory.level is Level.DDR:
             return self.device.ddr_capacity
         return self.device.global_buffer if memory.level is Level.GB else self.device.local_buffer
+
+
+def _periodic_sum(count: int, stride: int, beat: int, amount: Callable[[int], int]) -> int:
+    """The sum over places that are `stride` bytes apart of an amount that depends on the place within a beat alone."""
+    period = min(count, beat // gcd(stride, beat))
+    amounts = [amount(stride * number) for number in range(period)]
+    return count // period * sum(amounts) + sum(amounts[: count % period])
 
 
 def _links(memories: Sequence[Memory]) -> tuple[Link, ...]:

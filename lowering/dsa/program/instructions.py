@@ -156,7 +156,10 @@ class Buffer(_Record, frozen=True):
 
 
 class Region(_Record, frozen=True):
-    """`rows` rows of `row_bytes` bytes, `stride` bytes from one to the next (one row: contiguous), within a buffer."""
+    """`planes` planes of `rows` rows of `row_bytes` bytes each, within a buffer.
+
+    Rows of a plane are `stride` bytes apart, planes `plane_stride` bytes; either is 0 if there is only one.
+    """
 
     buffer: str
     memory: Memory
@@ -164,31 +167,56 @@ class Region(_Record, frozen=True):
     row_bytes: int
     rows: int = 1
     stride: int = 0
+    planes: int = 1
+    plane_stride: int = 0
 
     @property
     def size(self) -> int:
         """The bytes in the rows."""
-        return self.rows * self.row_bytes
+        return self.planes * self.rows * self.row_bytes
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether it is one row."""
+        return self.rows == self.planes == 1
+
+    @property
+    def span(self) -> int:
+        """The bytes from the first one of a plane to the last."""
+        return (self.rows - 1) * self.stride + self.row_bytes
 
     @property
     def end(self) -> int:
         """The address after the last byte."""
-        return self.address + (self.rows - 1) * self.stride + self.row_bytes
+        return self.address + (self.planes - 1) * self.plane_stride + self.span
 
     @property
     def starts(self) -> np.ndarray:
-        """The address of each row."""
-        return self.address + self.stride * np.arange(self.rows, dtype=np.int64)
+        """The address of each row, plane after plane."""
+        rows = self.stride * np.arange(self.rows, dtype=np.int64)
+        planes = self.plane_stride * np.arange(self.planes, dtype=np.int64)
+        return self.address + (planes[:, None] + rows).reshape(-1)
 
     def __str__(self) -> str:
-        rows = "" if self.rows == 1 else f" {self.rows} rows of {self.row_bytes} every {self.stride}"
-        return f"{self.buffer}@{self.memory}:{self.address:#x}..{self.end:#x}{rows}"
+        rows = "" if self.is_contiguous else f" {self.rows} rows of {self.row_bytes} every {self.stride}"
+        planes = "" if self.planes == 1 else f", {self.planes} planes every {self.plane_stride}"
+        return f"{self.buffer}@{self.memory}:{self.address:#x}..{self.end:#x}{rows}{planes}"
 
 
 @cache
 def item_size(dtype: str) -> int:
     """Bytes of an element of a numpy type. Raises TypeError if there is none of that name."""
     return np.dtype(dtype).itemsize
+
+
+def _extents_of(shape: Sequence[int], number: int) -> int | None:
+    """How many leading extents have that many indices together; None if no number of them has."""
+    indices = 1
+    for count, extent in enumerate((*shape, 1)):
+        if indices == number:
+            return count
+        indices *= extent
+    return None
 
 
 class Operand(_Record, frozen=True):
@@ -204,14 +232,13 @@ class Operand(_Record, frozen=True):
         return math.prod(self.shape) * item_size(self.dtype)
 
     @property
-    def leading(self) -> int | None:
-        """How many leading extents the rows of the region are; None if rows cut an extent. One row: 0."""
-        rows = 1
-        for count, extent in enumerate((*self.shape, 1)):
-            if rows == self.region.rows:
-                return count
-            rows *= extent
-        return None
+    def leading(self) -> tuple[int, int] | None:
+        """How many leading extents the planes of the region are, and how many its planes and rows; None if they cut an
+        extent. One row: both 0.
+        """
+        planes = _extents_of(self.shape, self.region.planes)
+        rows = None if planes is None else _extents_of(self.shape[planes:], self.region.rows)
+        return None if planes is None or rows is None else (planes, planes + rows)
 
 
 class Work(_Record, frozen=True):

@@ -132,6 +132,8 @@ class _Structure:
             return "no buffer of this name"
         if region.rows < 1 or region.row_bytes < 1 or (region.rows > 1 and region.stride < region.row_bytes):
             return "rows are empty or overlap"
+        if region.planes < 1 or (region.planes > 1 and region.plane_stride < region.span):
+            return "there are no planes, or they overlap"
         if region.memory != buffer.memory:
             return f"the buffer is in {buffer.memory}"
         if region.address < buffer.address or region.end > buffer.address + buffer.size:
@@ -151,7 +153,7 @@ class _Structure:
         yield from _operand(indices)
         if indices.dtype not in INDEX_TYPES or indices.region.memory.level is Level.DDR:
             yield f"{indices.dtype} indices {indices.region}; they must be {' or '.join(INDEX_TYPES)}, in LB or GB"
-        if gather.row_bytes < 1 or table.rows != 1 or table.size % gather.row_bytes:
+        if gather.row_bytes < 1 or not table.is_contiguous or table.size % gather.row_bytes:
             yield f"{table} is no table of contiguous rows of {gather.row_bytes} bytes"
         if target.size != gather.count * gather.row_bytes:
             yield f"{gather.count} rows of {gather.row_bytes} bytes to {target.size} bytes of {target}"
@@ -190,10 +192,10 @@ def _operand(operand: Operand) -> Iterator[str]:
         return
     region = operand.region
     item = item_size(operand.dtype)
-    if region.address % item or region.stride % item or region.row_bytes % item:
+    if any(place % item for place in (region.address, region.stride, region.plane_stride, region.row_bytes)):
         yield f"{region}: not aligned for {operand.dtype}"
     elif operand.leading is None:
-        yield f"{region}: its {region.rows} rows are no leading extents of {list(operand.shape)}"
+        yield f"{region}: its {region.planes * region.rows} rows are no leading extents of {list(operand.shape)}"
 
 
 @cache
@@ -228,8 +230,8 @@ class Shadow:
 
     def __init__(self, regions: Iterable[Region], readers: int) -> None:
         distinct = {rows_of(region): region for region in regions}.values()
-        edges = [edge for region in distinct if region.rows == 1 for edge in (region.address, region.end)]
-        strided = [region.starts + end for region in distinct if region.rows > 1 for end in (0, region.row_bytes)]
+        edges = [edge for region in distinct if region.is_contiguous for edge in (region.address, region.end)]
+        strided = [each.starts + end for each in distinct if not each.is_contiguous for end in (0, each.row_bytes)]
         self._bounds = np.unique(np.concatenate([np.array(edges, np.int64), *strided]))
         self._cell = {bound: cell for cell, bound in enumerate(self._bounds.tolist())}
         self._owner = np.full(len(self._bounds), _owner(NOBODY, 0), np.int64)
@@ -286,7 +288,7 @@ class Shadow:
         return cells
 
     def _find(self, region: Region) -> Cells:
-        if region.rows == 1:
+        if region.is_contiguous:
             return slice(self._cell[region.address], self._cell[region.end])
         firsts = np.searchsorted(self._bounds, region.starts)
         lasts = np.searchsorted(self._bounds, region.starts + region.row_bytes)
@@ -310,11 +312,13 @@ class Rows(NamedTuple):
     row_bytes: int
     rows: int
     stride: int
+    planes: int
+    plane_stride: int
 
 
 def rows_of(region: Region) -> Rows:
     """Where a region is."""
-    return Rows(region.address, region.row_bytes, region.rows, region.stride)
+    return Rows(region.address, region.row_bytes, region.rows, region.stride, region.planes, region.plane_stride)
 
 
 def validate(program: Program, device: DsaDevice) -> None:
@@ -480,8 +484,8 @@ def overlap(first: Region, second: Region) -> bool:
     """Whether two regions have a byte in common."""
     if first.memory != second.memory or first.end <= second.address or second.end <= first.address:
         return False
-    if first.rows == 1 and second.rows == 1:
+    if first.is_contiguous and second.is_contiguous:
         return True
-    many, few = (first, second) if first.rows >= second.rows else (second, first)
+    many, few = sorted((first, second), key=lambda region: region.planes * region.rows, reverse=True)
     positions = many.starts.searchsorted(few.starts + few.row_bytes) - 1
     return bool(((positions >= 0) & (many.starts[positions] + many.row_bytes > few.starts)).any())

@@ -88,18 +88,18 @@ class _Machine:
         region, dtype, leading = operand.region, np.dtype(operand.dtype), operand.leading
         if leading is None or operand.size != region.size:
             raise ProgramError(f"{region} is no {operand.dtype}{list(operand.shape)}")
+        planes, rows = leading
         strides = (
-            *_strides(operand.shape[:leading], region.stride),
-            *_strides(operand.shape[leading:], dtype.itemsize),
+            *_strides(operand.shape[:planes], region.plane_stride),
+            *_strides(operand.shape[planes:rows], region.stride),
+            *_strides(operand.shape[rows:], dtype.itemsize),
         )
         return np.ndarray(operand.shape, dtype, self.memories[region.memory].data, region.address, strides)
 
     def rows(self, region: Region) -> np.ndarray:
-        """A view of a region's bytes, a row for each of its rows."""
-        strides = (region.stride or region.row_bytes, 1)
-        return np.ndarray(
-            (region.rows, region.row_bytes), np.uint8, self.memories[region.memory].data, region.address, strides
-        )
+        """A view of a region's bytes: planes of rows."""
+        shape, strides = (region.planes, region.rows, region.row_bytes), (region.plane_stride, region.stride, 1)
+        return np.ndarray(shape, np.uint8, self.memories[region.memory].data, region.address, strides)
 
     def run(self, index: int) -> None:
         """One instruction, on the memories themselves."""
@@ -133,7 +133,8 @@ class _Machine:
 
     def _write(self, movement: Movement, moved: np.ndarray) -> None:
         for target in movement.writes:
-            self.rows(target)[...] = moved.reshape(target.rows, target.row_bytes)
+            rows = self.rows(target)
+            rows[...] = moved.reshape(rows.shape)
 
     def replay(self, timeline: Timeline) -> None:
         """All instructions, each reading at its start and writing at its end; ends come before starts of the same

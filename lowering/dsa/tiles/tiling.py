@@ -108,10 +108,14 @@ class Tiling:
         The first axis is cut into a multiple of `least`.
         """
         step = self.steps[number]
-        first = max((part for part in step.cores if part), key=lambda part: size(part.made.get(step.primary)))
+        first = max(
+            (part for part in step.cores if part),
+            key=lambda part: (size(part.made.get(step.primary)), self._passing_bytes(part, passing)),
+        )
         grain = self.device.activation_buffer // _GRAINS
         free = free // grain * grain if passing.values else 0
-        key = step.layer, shape_of(first.made[step.primary]), passing, free, least
+        moved = self._passing_bytes(first, passing)  # less at the borders of a feature map
+        key = step.layer, shape_of(first.made[step.primary]), passing, moved, free, least
         if key not in self._cuts:
             self._cuts[key] = self._choose_cut(step, first, free, passing, least)
         cut, short = self._cuts[key]
@@ -164,7 +168,7 @@ class Tiling:
         else:
             read = self._over_pieces(pieces, lambda tile: self._moving_cycles(tile.inputs, passing)) * cut.count
         written = self._moving_cycles(pieces[-1].made, passing) * cut.count
-        weights = self._over_pieces(pieces, self._weight_bytes) / self._port * columns * loads
+        weights = self._over_pieces(pieces, self._hoisting_cycles) * columns * loads
         cycles = self._over_pieces(pieces, lambda tile: self.sharing.cycles(step.layer, tile))
         computing = cut.count * (cycles + cut.pieces * _TILE_CYCLES)
         first = 1 if cut.is_brought_whole else cut.pieces
@@ -174,6 +178,11 @@ class Tiling:
     def _port(self) -> float:
         """Bytes a cycle into one LB."""
         return self.device.global_bandwidth / self.device.cores / self.device.clock
+
+    def _hoisting_cycles(self, tile: CorePart) -> float:
+        """Cycles until the weights of a tile are in LB."""
+        size = self._weight_bytes(tile)
+        return size / self._port + self.device.hoist_latency * self.device.clock if size else 0.0
 
     def _moving_cycles(self, boxes: Boxes, passing: Passing) -> float:
         """Cycles to move parts of values, one after another: all cores do it at once."""
@@ -264,8 +273,8 @@ class Tiling:
                 tile = self._largest(step, part, Cut(cut, ones))
                 count = self._fewest_pieces(step, tile, room)
                 if count:
-                    sum_cycles = self._sum_cycles(step, tile, Cut(cut, ones, pieces=count))
-                    cycles = prod(cut) * (sum_cycles + _TILE_CYCLES * count)
+                    pieces = self._pieces_of(step, tile, Cut(cut, ones, pieces=count))
+                    cycles = prod(cut) * self._over_pieces(pieces, lambda piece: self._piece_cycles(step, piece))
                     found.append((cycles, cut, count))
                 if count == 1:  # fewer columns are no gain
                     break
@@ -273,6 +282,10 @@ class Tiling:
                 _, cut, count = min(found, key=lambda each: each[0])
                 return cut, count
         raise self._too_heavy(part)
+
+    def _piece_cycles(self, step: LayerParts, piece: CorePart) -> float:
+        """Cycles of a tile beside which the weights of the next one arrive."""
+        return max(self.sharing.cycles(step.layer, piece) + _TILE_CYCLES, self._hoisting_cycles(piece))
 
     def _fewest_pieces(self, step: LayerParts, tile: CorePart, room: int) -> int | None:
         """Into how many pieces of one length a sum has to be cut for its weights to fit; None if they never do."""

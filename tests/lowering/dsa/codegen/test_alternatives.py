@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from onnx import helper
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.codegen.compiler import Candidate, estimate, for_splitting, promising_plans
 from eqfuse.lowering.dsa.codegen.generator import plan_program, write_program
-from eqfuse.lowering.dsa.program.instructions import Level, Transfer
+from eqfuse.lowering.dsa.program.instructions import DDR, Level, Transfer, TransferKind
 from eqfuse.lowering.dsa.schedule.scheduler import schedule
 from eqfuse.lowering.dsa.schedule.variants import FULL, TVM, Variant
 from eqfuse.lowering.dsa.simulate.timing import simulate_time
 
+from ...small_models import model
 from ..small_networks import cnn, scheduled_parts
 
 DEVICE = single_cluster(load_dsa_device("stcp920-1mb"))
@@ -71,6 +74,27 @@ def test_an_estimate_counts_the_weights_that_the_program_loads(device: DsaDevice
     loads = [t for t in program.instructions if isinstance(t, Transfer) and t.targets[0].memory.level is Level.GB]
     loaded = sum(t.source.size for t in loads if t.source.memory.level is Level.DDR)
     assert estimate(made, device).loading == pytest.approx(loaded * device.clock / device.ddr_bandwidth)
+
+
+def test_weights_that_are_needed_one_after_another_come_in_one_transfer() -> None:
+    made = plan_program(candidate(FULL).schedule, FULL)
+    moved = [each for each in write_program(made, 4).program.instructions if isinstance(each, Transfer)]
+    loads = [each for each in moved if each.source.memory == DDR and each.targets[0].memory.level is Level.GB]
+    hoists = [each for each in moved if each.kind is TransferKind.HOIST]
+    assert len(loads) == 1 < len(hoists)
+
+
+@pytest.mark.parametrize("weight", ["shared", "own"])
+def test_weights_of_one_core_wait_for_no_other(weight: str) -> None:
+    rows, columns = (64, 8) if weight == "shared" else (1, 512)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    source = model(nodes, {"x": (rows, 16)}, {"y": (rows, columns)}, w=np.ones((16, columns), np.float32))
+    graph, layers, _ = scheduled_parts(source)
+    made = plan_program(schedule(graph, layers, DEVICE, batch=None), FULL)
+    moved = [each for each in write_program(made, 1).program.instructions if isinstance(each, Transfer)]
+    channels = [each.engine for each in moved if each.kind is TransferKind.HOIST]
+    assert len(set(channels)) == (1 if weight == "shared" else DEVICE.cores)
+    assert all((channel.core is None) == (weight == "shared") for channel in channels)
 
 
 def test_an_estimate_is_of_the_order_of_the_simulated_cycles() -> None:

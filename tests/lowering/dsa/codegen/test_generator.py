@@ -165,8 +165,8 @@ def test_another_order_of_instructions_is_valid_and_no_slower() -> None:
 
 @pytest.mark.conformance
 def test_weights_that_fit_nowhere_are_named() -> None:
-    device = replace(TIGHT, weight_buffer=64, local_buffer=5120)
-    with pytest.raises(DsaError, match=r"weights 'w\d.*': split fully, a tile still takes more than the 64 bytes"):
+    device = replace(TIGHT, weight_buffer=32, local_buffer=5120)
+    with pytest.raises(DsaError, match=r"weights 'w\d.*': split fully, a tile still takes more than the 32 bytes"):
         compiled(cnn(), device, 4, ALTERNATIVES[0])
 
 

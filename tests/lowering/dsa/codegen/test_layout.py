@@ -58,7 +58,8 @@ def test_a_part_of_two_buffers_comes_in_pieces_that_make_it_up(drawn: tuple[Box,
     assert sorted(n for piece in pieces for n in numbers(held, piece)) == sorted(numbers(held, box))
 
 
-def test_rows_of_samples_that_are_all_there_are_one_region() -> None:
+def test_planes_of_rows_are_one_region() -> None:
     held = whole((2, 8, 8, 16))
-    assert is_region(held, ((0, 2), (2, 5), (0, 8), (0, 16)))
-    assert not is_region(held, ((0, 2), (2, 5), (1, 8), (0, 16)))
+    assert is_region(held, ((0, 2), (2, 5), (1, 8), (0, 16)))
+    assert is_region(held, ((0, 1), (2, 5), (1, 8), (4, 12)))
+    assert not is_region(held, ((0, 2), (2, 5), (1, 8), (4, 12)))

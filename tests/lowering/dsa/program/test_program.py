@@ -96,9 +96,19 @@ def test_text_has_a_line_for_each_buffer_and_instruction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "rows", "leading"),
-    [((4, 6), 1, 0), ((4, 6), 4, 1), ((2, 3, 6), 6, 2), ((4, 6), 24, 2), ((4, 6), 8, None)],
+    ("shape", "planes", "rows", "leading"),
+    [
+        ((4, 6), 1, 1, (0, 0)),
+        ((4, 6), 1, 4, (0, 1)),
+        ((2, 3, 6), 1, 6, (0, 2)),
+        ((4, 6), 1, 24, (0, 2)),
+        ((4, 6), 1, 8, None),
+        ((2, 3, 6), 2, 3, (1, 2)),
+        ((2, 3, 6), 3, 2, None),
+    ],
 )
-def test_leading_extents_of_strided_operands(shape: tuple[int, ...], rows: int, leading: int | None) -> None:
-    region = Region("x", local_buffer(0, 0), 0, 96 // rows, rows, 128)
+def test_leading_extents_of_strided_operands(
+    shape: tuple[int, ...], planes: int, rows: int, leading: tuple[int, int] | None
+) -> None:
+    region = Region("x", local_buffer(0, 0), 0, 96 // (planes * rows), rows, 128, planes, 1024)
     assert Operand(region, "float32", shape).leading == leading

@@ -232,6 +232,7 @@ G, X, L = chain().region("g"), chain().region("x"), chain().region("l")
         (Transfer(cluster_dma(0), X, (replace(G, address=16),)), "outside of its buffer, 0x0..0x40"),
         (Transfer(cluster_dma(0), X, (replace(G, memory=LB),)), "the buffer is in GB[0]"),
         (Transfer(cluster_dma(0), X, (replace(G, row_bytes=32, rows=2, stride=16),)), "rows are empty or overlap"),
+        (Transfer(cluster_dma(0), X, (replace(G, row_bytes=32, planes=2, plane_stride=16),)), "no planes, or they"),
         (Transfer(cluster_dma(0), X, (G, G)), "which overlap"),
         (Transfer(cluster_dma(0), X, (X,)), "while it reads"),
         (Compute(0, 0, "k", (), (), ()), "needs at least one engine"),
@@ -283,20 +284,19 @@ def test_in_place_only_at_the_same_addresses() -> None:
     assert "while it reads" in one_problem(moved_to(layer_program(), "y00", 1040))
 
 
-REGIONS = st.builds(
-    lambda address, row, rows, gap: Region("b", GB, address, row, rows, row + gap),
-    st.integers(0, 30),
-    st.integers(1, 6),
-    st.integers(1, 5),
-    st.integers(0, 5),
-)
+@st.composite
+def strided_regions(draw: st.DrawFn) -> Region:
+    """Planes of rows with gaps between them."""
+    address, row, rows = draw(st.integers(0, 30)), draw(st.integers(1, 6)), draw(st.integers(1, 5))
+    region = Region("b", GB, address, row, rows, row + draw(st.integers(0, 5)))
+    return replace(region, planes=draw(st.integers(1, 3)), plane_stride=region.span + draw(st.integers(0, 9)))
 
 
 def bytes_of(region: Region) -> set[int]:
     return {start + place for start in region.starts.tolist() for place in range(region.row_bytes)}
 
 
-@given(REGIONS, REGIONS)
+@given(strided_regions(), strided_regions())
 def test_overlap_is_a_common_byte(first: Region, second: Region) -> None:
     assert overlap(first, second) == bool(bytes_of(first) & bytes_of(second))
 
@@ -310,7 +310,7 @@ def shufflings(draw: st.DrawFn) -> Program:
         builder.buffer(name, GB, 16 * draw(st.integers(1, 5)), (8,), draw(st.sampled_from([Role.INTERMEDIATE] * 3)))
     for index in range(draw(st.integers(1, 7))):
         source, target = draw(st.sampled_from("xabc")), draw(st.sampled_from("abc"))
-        rows = draw(st.sampled_from([(32, 1, 0), (8, 2, 16), (16, 1, 0)]))
+        rows = draw(st.sampled_from([(32, 1, 0), (8, 2, 16), (16, 1, 0), (4, 2, 8, 2, 16)]))
         waits = draw(st.sets(st.integers(0, index - 1), max_size=3)) if index else set()
         regions = [_part(builder, name, rows) for name in (source, target)]
         if not bytes_of(regions[0]) & bytes_of(regions[1]):
@@ -320,7 +320,7 @@ def shufflings(draw: st.DrawFn) -> Program:
     return builder.program()
 
 
-def _part(builder: Builder, name: str, rows: tuple[int, int, int]) -> Region:
+def _part(builder: Builder, name: str, rows: tuple[int, ...]) -> Region:
     return Region(name, GB, builder.buffers[name].address, *rows)
 
 

@@ -157,6 +157,23 @@ def test_rows_take_whole_beats() -> None:
     assert run(builder).cycles == pytest.approx(100 + 10 * 32 / 16)
 
 
+@given(
+    *(st.integers(0, 40), st.integers(1, 40), st.integers(1, 9), st.integers(0, 40)),
+    *(st.integers(1, 9), st.integers(0, 9)),
+)
+def test_each_row_of_each_plane_takes_its_beats(
+    address: int, row: int, rows: int, gap: int, planes: int, space: int
+) -> None:
+    beat, stride = DEVICE.alignment, row + gap
+    region = Region("x", DDR, address, row, rows, stride if rows > 1 else 0, planes)
+    region = replace(region, plane_stride=region.span + space if planes > 1 else 0)
+    apart = sum(-(-(start % beat + row) // beat) for start in region.starts.tolist())
+    together = sum(-(-(start % beat + region.span) // beat) for start in region.starts[::rows].tolist())
+    transfer = Transfer(cluster_dma(0), region, (Region("g0", global_buffer(0), 0, region.size),))
+    wanted = max(beat * (apart if gap or rows == 1 else together), -(-region.size // beat) * beat)
+    assert Cost(DEVICE).wire_bytes(transfer) == wanted
+
+
 @pytest.mark.parametrize("clusters", [2, 4])
 def test_a_cluster_of_many_in_lockstep_is_a_device_of_its_own(clusters: int) -> None:
     device = dataclasses.replace(DEVICE, clusters=clusters)
