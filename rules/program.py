@@ -56,10 +56,10 @@ class Program:
 
 
 def rule_program(selection: RuleSelection) -> Program:
-    """The program of a selection, which egglog accepts.
+    """The program of a selection; egglog has accepted the user's part of it, beside all declarations.
 
     Raises RuleError for a file with problems, UsageError for a tag or a domain that does not exist, and egglog's error
-    for what only egglog refuses.
+    for what only egglog refuses in the user's files.
     """
     return _keep(_key(selection), lambda: _build(selection))
 
@@ -72,7 +72,10 @@ def _build(selection: RuleSelection) -> Program:
     if not own.files:
         return _extend(Program(), text)
     base = _keep(sha256(text.encode()).hexdigest(), lambda: _extend(Program(), text))
-    return _extend(base, own.program)
+    program = _extend(base, own.program)
+    declarations = tuple(command for command in base.commands if not command.needs)
+    execute(load().EGraph(), Program(declarations + program.commands[len(base.commands) :]).text)
+    return program
 
 
 def _keep(key: str, build: Callable[[], Program]) -> Program:
@@ -89,14 +92,12 @@ def _keep(key: str, build: Callable[[], Program]) -> Program:
 
 
 def _extend(program: Program, text: str) -> Program:
-    """A program with further commands, which egglog accepts beside its declarations: later runs load parts only."""
+    """A program with further commands."""
     from .sexpr import read
 
     forms = read(text).forms
     tables = program.tables.union(*(_declared_names(form) for form in forms if form.head in DECLARATIONS))
     added = tuple(Command(text[form.start : form.end], tables & _conditions(form)) for form in forms)
-    declarations = tuple(command for command in program.commands if not command.needs)
-    execute(load().EGraph(), Program(declarations + added).text)
     return Program(program.commands + added, tables)
 
 

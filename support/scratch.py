@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
 
 _PREFIX = "eqfuse-scratch-"
 _STAGING = ".eqfuse-staging-"
@@ -38,7 +37,7 @@ def scratch_root() -> Path:
         if _root is None or _root[0] != os.getpid() or not _root[1].is_dir():
             parent = Path(tempfile.gettempdir())
             _sweep(parent, _PREFIX)
-            folder = parent / f"{_PREFIX}{token_hex(_TOKEN_BYTES)}"
+            folder = parent / f"{_PREFIX}{os.urandom(_TOKEN_BYTES).hex()}"
             atexit.register(_remove, folder, os.getpid())  # before the folder exists: a signal may come at any moment
             folder.mkdir(0o700)
             _lock(folder)  # until the process ends
@@ -65,7 +64,7 @@ def staging_folder(beside: Path) -> Iterator[Path]:
     parent = beside.absolute().parent
     prefix = f".{beside.name[:100]}{_STAGING}"
     _sweep(parent, prefix)
-    folder = parent / f"{prefix}{token_hex(_TOKEN_BYTES)}"
+    folder = parent / f"{prefix}{os.urandom(_TOKEN_BYTES).hex()}"
     lock = None
     try:
         folder.mkdir(0o700)

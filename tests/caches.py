@@ -13,5 +13,6 @@ def own_cache(folder: Path) -> str:
         kept, link = cache_folder() / name, folder / "eqfuse" / name
         kept.mkdir(parents=True, exist_ok=True)
         link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(kept)
+        if not link.exists():
+            link.symlink_to(kept)
     return str(folder)

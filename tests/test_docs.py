@@ -12,6 +12,8 @@ from eqfuse.docs import examples as docs
 from eqfuse.driver.clock import CompileStage, OptimizeStage
 from eqfuse.lowering.schedules import PASSES, RULES, fallback
 
+from .caches import own_cache
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -44,7 +46,7 @@ def test_a_command_prints_what_its_page_shows(
     """`make docs` renews a page where this fails."""
     before = _commands_before(example)
     if example.command not in outputs:
-        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        monkeypatch.setenv("XDG_CACHE_HOME", own_cache(folder / "cache"))
         for needed in before:
             if not (folder / needed.split("-o ")[1].split()[0]).exists():
                 outputs[needed] = docs.run(needed, folder)

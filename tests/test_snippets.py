@@ -17,6 +17,8 @@ import eqfuse
 from eqfuse.cli import main
 from eqfuse.docs.examples import PAGES
 
+from .caches import own_cache
+
 ROOT = Path(__file__).parent.parent
 IN_MAKE_TEST = "docs/optimize.md"
 """The page whose snippets compile nothing."""
@@ -57,7 +59,7 @@ def _write_models(folder: Path, page: str) -> np.ndarray:
 @pytest.mark.parametrize(("page", "text"), [_parameter(*each) for each in snippets("python") if each[0] not in QUOTES])
 def test_python_runs_as_printed(page: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", own_cache(tmp_path / "cache"))
     names = {"image": _write_models(tmp_path, page)}
     exec(compile(text, page, "exec"), names)
     assert set(names) - {"image", "__builtins__"}

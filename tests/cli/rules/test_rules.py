@@ -13,6 +13,7 @@ from eqfuse.ir.operators import OPERATORS
 from eqfuse.rules.places import shipped_files
 from eqfuse.tools.checking import check
 
+from ...caches import own_cache
 from ..command_line import RECORD, CommandLine
 
 TRUE = """\
@@ -134,7 +135,7 @@ def test_check_gives_the_counterexample_as_json(eqfuse: CommandLine) -> None:
 
 
 def test_check_keeps_its_verdicts(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(eqfuse.folder / "kept"))
+    monkeypatch.setenv("XDG_CACHE_HOME", own_cache(eqfuse.folder / "kept"))
     eqfuse.rule("own.egg", TRUE, RECORD_OF_TRUE)
     first = eqfuse.run("rules", "check", "own.egg")
     (verdict,) = (eqfuse.folder / "kept" / "eqfuse" / "rules").iterdir()
@@ -247,7 +248,7 @@ def test_a_rule_that_is_left_out_is_not_checked(adder: CommandLine) -> None:
 
 
 def test_a_rule_is_checked_once(adder: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(adder.folder / "kept"))
+    monkeypatch.setenv("XDG_CACHE_HOME", own_cache(adder.folder / "kept"))
     adder.rule("own.egg", TRUE, RECORD_OF_TRUE)
     arguments = ("optimize", "in.onnx", "--rules", "own.egg", "-q")
     assert adder.run(*arguments).code == 0
