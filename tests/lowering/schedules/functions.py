@@ -105,11 +105,17 @@ def check(
 
 
 def inputs(function: Any) -> list[Any]:
-    """Numbers for all parameters of a function, but NaN for the last, which is its output."""
+    """Numbers for all parameters of a function, integers from 0 to 2, but NaN for the last, which is its output."""
     generator = np.random.default_rng(0)
+
+    def draw(shape: Shape, dtype: str) -> Any:
+        if "int" in dtype:
+            return generator.integers(0, 3, shape, dtype)
+        numbers = generator.standard_normal(shape)
+        return numbers > 0 if dtype == "bool" else numbers.astype(dtype)
+
     shapes = [tuple(int(d) for d in p.shape) for p in function.params]
-    numbers = [generator.standard_normal(s).astype(np.float32) for s in shapes]
-    arrays = [n > 0 if str(p.dtype) == "bool" else n for n, p in zip(numbers, function.params, strict=True)]
+    arrays = [draw(shape, str(p.dtype)) for shape, p in zip(shapes, function.params, strict=True)]
     return [*arrays[:-1], np.full(shapes[-1], np.nan, np.float32)]
 
 
