@@ -40,7 +40,6 @@ from statistics import mean, median
 from typing import Any, get_args
 
 from rich.table import Table
-from scipy.stats import spearmanr
 
 from eqfuse.benchmarks.latency import OURS, REFERENCE, compile_bundle, given, saved, wide_console
 from eqfuse.benchmarks.measuring.contestants import TOOLS, ContestantError, Setup
@@ -145,6 +144,8 @@ class Outcome:
             return None
         predicted = [mean(self.compiled[method].predicted for method in group) for group in groups for _ in group]
         measured = [number for number, group in enumerate(groups) for _ in group]
+        from scipy.stats import spearmanr  # takes most of a second to load
+
         return float(spearmanr(predicted, measured).statistic)
 
     def kernel_correlation(self) -> float | None:

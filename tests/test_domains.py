@@ -92,6 +92,7 @@ def operators(given: onnx.ModelProto, domains: Sequence[str] = (MICROSOFT,)) -> 
     return [node.op_type for node in nodes]
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

@@ -56,6 +56,7 @@ def test_batch_is_outermost_in_every_input_and_output(label: str) -> None:
     assert {value.type.tensor_type.shape.dim[0].dim_value for value in (*graph.input, *graph.output)} == {2}
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("label", ALL)
 def test_samples_of_a_batch_do_not_touch_each_other(label: str) -> None:
     given = inputs(label, 2, 0)
@@ -63,6 +64,7 @@ def test_samples_of_a_batch_do_not_touch_each_other(label: str) -> None:
     np.testing.assert_allclose(output(label, 2, given)[1:], alone, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("label", ALL)
 def test_output_depends_on_every_input(label: str) -> None:
     given, others = inputs(label, 1, 0), inputs(label, 1, 1)

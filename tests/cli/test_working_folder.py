@@ -48,6 +48,7 @@ def test_optimize(eqfuse: CommandLine, entry_point: Path) -> None:
     run(eqfuse, entry_point, "optimize", "in.onnx", "out.onnx", "--partition", "ago")
 
 
+@pytest.mark.conformance
 def test_rules_check(eqfuse: CommandLine, entry_point: Path) -> None:
     """It has enough rules that processes are started for them."""
     for number, operator in enumerate(("Abs", "Relu", "Floor", "Ceil")):

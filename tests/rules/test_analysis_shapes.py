@@ -16,7 +16,7 @@ NOT_INFERRED = {"Resize", "GroupNormalization", "If"}
 """Sizes of Resize and branches of If are opaque to rules; ONNX infers nothing about a GroupNormalization."""
 
 
-@pytest.mark.representatives(26)
+@pytest.mark.representatives(12)
 @pytest.mark.parametrize("op", [op for op in STANDARD if op not in NOT_INFERRED])
 def test_derives_what_onnx_infers(op: str, analyses: Any) -> None:
     numbers = count()

@@ -61,7 +61,7 @@ def evaluate(case: Case, signs: tuple[str, ...], seed: int) -> Array:
         return np.asarray(ReferenceEvaluator(onnx_model(case)).run(None, feeds)[0])
 
 
-@pytest.mark.representatives(25)
+@pytest.mark.representatives(12)
 @pytest.mark.parametrize("op", [op for op in STANDARD if op not in NOT_EVALUATED])
 def test_derived_signs_hold(op: str, analyses: Any) -> None:
     serial = count()

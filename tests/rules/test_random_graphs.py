@@ -35,7 +35,7 @@ def check(graph: Graph) -> None:
     assert not verdict.differences, "\n".join(verdict.differences)
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("seed", range(_SEEDS))
 def test_random_graphs_keep_their_values(seed: int) -> None:
     check(random_graph(Random(seed)))

@@ -22,6 +22,7 @@ def test_the_file_goes_to_standard_output_and_the_rest_to_standard_error(eqfuse:
     assert outcome.err.splitlines()[-1].startswith("2 rules, 3 equal pairs of 19 terms, ")
 
 
+@pytest.mark.conformance
 def test_the_checker_accepts_the_file(eqfuse: CommandLine) -> None:
     written = eqfuse.run(*MULTIPLY, "--output", "found.egg")
     assert (written.code, written.out) == (0, "")

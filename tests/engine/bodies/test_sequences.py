@@ -97,6 +97,7 @@ def run(proto: onnx.ModelProto, steps: int) -> np.ndarray:
     return result
 
 
+@pytest.mark.representatives(17)
 @pytest.mark.parametrize("proto", CASES, ids=range(len(CASES)))
 def test_lists_are_tensors(proto: onnx.ModelProto) -> None:
     result = rewrite(proto)

@@ -106,6 +106,7 @@ KINDS = {
 SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.conformance) for seed in range(2, 10))]
 
 
+@pytest.mark.representatives(5)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_order_passes(kind: str, seed: int) -> None:
@@ -113,6 +114,7 @@ def test_another_order_passes(kind: str, seed: int) -> None:
     assert verdict.status == "passed", verdict
 
 
+@pytest.mark.representatives(5)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.conformance) for seed in range(1, 10))])
 @pytest.mark.parametrize(("kind", "number"), [(kind, number) for kind in KINDS for number in range(2)])
 def test_damage_does_not(kind: str, number: int, seed: int) -> None:

@@ -230,6 +230,7 @@ def branches(count: int) -> OperatorGraph:
     return graph_of([Value("", f32(4, 4), None, 0 < i <= count) for i in range(1 + 3 * count)], *operators)
 
 
+@pytest.mark.representatives(7)
 @pytest.mark.parametrize("graph", [ring(6), ring(3, 3), ring(6, 3, 3), ring(3, 4, 5), branches(12), branches(40)])
 @pytest.mark.parametrize("seed", range(3))
 def test_symmetric_graphs(graph: OperatorGraph, seed: int) -> None:

@@ -65,6 +65,7 @@ def test_functions_of_doubles(head: str) -> None:
         assert_as_onnx(head, floats((2, 3), "float64", *DOMAINS.get(head, (-2.0, 2.0))), *attributes)
 
 
+@pytest.mark.representatives(25)
 @pytest.mark.parametrize("head", FLOAT_UNARY)
 @pytest.mark.parametrize("dtype", ["float64", "longdouble"])
 def test_wider_floats_agree_with_float32(head: str, dtype: str) -> None:

@@ -23,12 +23,14 @@ MATRICES = [
 ]  # fmt: skip
 
 
+@pytest.mark.representatives(17)
 @pytest.mark.parametrize(("a", "b"), MATRICES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 def test_matrix_product(a: tuple[int, ...], b: tuple[int, ...], dtype: str) -> None:
     assert_as_onnx("MatMul", random_array(a, dtype), random_array(b, dtype, 1))
 
 
+@pytest.mark.representatives(17)
 @pytest.mark.parametrize("transposed", [(0, 0), (1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize("bias", [None, (), (4,), (1, 4), (2, 1), (2, 4)])
 @pytest.mark.parametrize(("dtype", "alpha", "beta"), [("float32", 0.5, 2.0), ("float64", 1.0, 1.0)])

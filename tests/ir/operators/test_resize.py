@@ -48,6 +48,7 @@ def test_cubic_weights(config: dict[str, Any]) -> None:
     assert_resized("cubic", scales=[1.0, 1.0, 2.0, 1.5], **config)
 
 
+@pytest.mark.representatives(37)
 @pytest.mark.parametrize("coordinates", COORDINATES)
 @pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 @pytest.mark.parametrize("size", SIZES, ids=str)

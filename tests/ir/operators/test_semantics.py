@@ -113,6 +113,7 @@ def test_the_operands_are_not_changed(head: str) -> None:
 FLOAT_HEADS = ["Add", "Exp", "Gelu", "LeakyRelu", "MatMul", "ReduceSum", "ReduceMean", "Softmax", "Conv", "MaxPool"]
 
 
+@pytest.mark.representatives(16)
 @pytest.mark.parametrize(
     "head", [*FLOAT_HEADS, "LayerNormalization", "AveragePool", "CumSum", "Clip", "BatchNormalization"]
 )

@@ -87,6 +87,7 @@ def test_a_model_is_one_function_of_tvms_interface(built: Built, tmp_path: Path)
     np.testing.assert_allclose(y, built.model.expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("name", ["arm-cortex-a57", "armv8-neon", "snapdragon865"])
 def test_every_arm_device_compiles_and_runs(built: Built, tmp_path: Path, name: str) -> None:
     device, model = load_device(name), built.model

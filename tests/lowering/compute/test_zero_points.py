@@ -19,6 +19,7 @@ OF_COLUMNS = GENERATOR.integers(-128, 128, 6, dtype="int8")
 OF_ROWS = GENERATOR.integers(0, 256, 5, dtype="uint8")
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("left", [None, np.array(7, np.uint8), OF_ROWS])
 @pytest.mark.parametrize("right", [None, np.array(-3, np.int8), OF_COLUMNS])
 def test_matrices(left: Array | None, right: Array | None) -> None:

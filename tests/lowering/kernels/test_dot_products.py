@@ -97,6 +97,7 @@ sums = st.builds(
 )
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("target", HERE, ids=lambda target: target.name)
 @settings(max_examples=3)
 @given(sums, st.integers(0, 1000))

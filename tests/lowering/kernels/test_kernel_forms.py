@@ -28,6 +28,7 @@ def check(form: Form) -> None:
     assert largest_difference(results, expected) < TOLERANCE, form.name
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     "name",
     [

@@ -10,7 +10,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from scipy.stats import kendalltau
 
 from eqfuse.lowering.base.decisions import DecisionSite, Option
 from eqfuse.lowering.tuning import cost_model
@@ -37,6 +36,8 @@ def draw_records(world: Landscape, count: int, seed: int, task: str = "task") ->
 
 def rank_correlation(model: CostModel, records: list[Record]) -> float:
     scores = model.score([each.features for each in records])
+    from scipy.stats import kendalltau  # takes most of a second to load
+
     return float(kendalltau(scores, [-(each.latency or math.inf) for each in records]).statistic)
 
 

@@ -158,7 +158,7 @@ def test_any_groups_make_a_valid_model_that_inlines_back(steps: list[int]) -> No
     check(model, as_functions(model, partition_of(graph, labels, "none")))
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("method", ["joint", "ago", "dnnfusion", "fuseops", "none"])
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
 def test_real_models(name: str, method: PartitionMethod) -> None:

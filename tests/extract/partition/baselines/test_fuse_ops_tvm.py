@@ -319,6 +319,7 @@ def single(node: str) -> onnx.ModelProto:
     return onnx.shape_inference.infer_shapes(proto)
 
 
+@pytest.mark.representatives(29)
 @pytest.mark.parametrize("node", _NODES)
 def test_the_kind_of_an_operator(node: str) -> None:
     proto = single(node)

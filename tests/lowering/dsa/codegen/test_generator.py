@@ -78,7 +78,13 @@ def outputs(
     feeds: dict[str, Array],
     layers: Any = None,
 ) -> Array:
-    network, made, weights = compiled(source, device, samples, variant, layers)
+    return computed(*compiled(source, device, samples, variant, layers), device, feeds)
+
+
+def computed(
+    network: AcceleratorNetwork, made: DsaProgram, weights: Any, device: DsaDevice, feeds: dict[str, Array]
+) -> Array:
+    """The output of a program that is valid, as the functional simulator computes it."""
     validate(made.generated.program, single_cluster(device))
     axes = made.generated.network.axes
     given = {name: stored_array(axes[v], feeds[name]) for name, v in made.generated.inputs.items()}
@@ -135,11 +141,11 @@ def deep_convolution(batch: int = 2) -> onnx.ModelProto:
 )
 def test_a_deep_product_is_summed_up_in_place(device: DsaDevice) -> None:
     device = replace(device, weight_buffer=2048)
-    _, made, _ = compiled(deep_convolution(), device, 2, ALTERNATIVES[0])
+    network, made, weights = compiled(deep_convolution(), device, 2, ALTERNATIVES[0])
     assert any(isinstance(each, Compute) and each.in_place for each in made.generated.program.instructions)
     x = np.random.default_rng(0).standard_normal((2, 32, 6, 6)).astype(np.float32)
     (expected,) = by_sample(deep_convolution(1), {"x": x}, 1)
-    found = outputs(deep_convolution(), device, 2, ALTERNATIVES[0], {"x": x})
+    found = computed(network, made, weights, device, {"x": x})
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 

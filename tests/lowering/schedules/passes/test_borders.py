@@ -50,6 +50,7 @@ def count_copies(scheduled: Any) -> int:
     return str(scheduled.schedule.mod["main"].script()).count("alloc_buffer(")
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize(
     ("shape", "kernel", "stride", "pads"),
     [
@@ -97,7 +98,7 @@ def test_borders_of_any_size(size: tuple[int, int, int], kernel: int, stride: in
         check(depthwise((1, height, width, channels), kernel, stride, pads), "channels")
 
 
-@pytest.mark.representatives(3)
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     ("kernel", "stride", "pads"),
     [(3, 1, (1, 1, 1, 1)), (5, 2, (2, 2, 2, 2)), (3, 2, (0, 0, 1, 1)), (7, 1, (3, 3, 3, 3)), (2, 3, (1, 0, 2, 0))],

@@ -51,6 +51,7 @@ CASES: dict[str, tuple[str, list[tuple[int, ...]], list[Any]]] = {
 }
 
 
+@pytest.mark.representatives(9)
 @pytest.mark.parametrize("name", CASES)
 def test_meaning_is_that_of_numpy(name: str) -> None:
     """Every element of one example."""
