@@ -33,6 +33,7 @@ from ..shapes.inference import SMALL, Knowledge
 from . import other_domains
 from .canonical import Call, canonical
 from .graph import EMPTY_SYMBOLS, NONEMPTY_SYMBOLS, ENode, Literal
+from .rounding_sums import is_rounding_sum
 
 _SYMBOLS = -1000
 OPAQUE = "!opaque"
@@ -159,7 +160,8 @@ class _Encoder:
             return
         term = self._encode_fill(node)
         if term is None:
-            call = canonical(node, self.knowledge, self.model.opset) if is_pure(node) else None
+            is_kept = not is_pure(node) or is_rounding_sum(node, self.knowledge, self.uniform_of)
+            call = None if is_kept else canonical(node, self.knowledge, self.model.opset)
             term = self.opaque(node) if call is None else self.call(node, call)
             if call is None and node.op_type == "Reshape":
                 self._view(node)

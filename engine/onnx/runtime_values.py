@@ -4,6 +4,7 @@ numpy bridge lacks pass as raw bytes."""
 from __future__ import annotations
 
 import ctypes
+import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import onnx
 
 from ...support.custom_operators import register
+from .nodes import RANDOM_OPERATORS
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -19,6 +21,9 @@ Value = Any
 """An array, or a list of arrays for a sequence."""
 
 
+_SEEDED = RANDOM_OPERATORS | {"Dropout"}
+_SEED_BITS = 24
+"""A seed is a float32, which holds all whole numbers of 24 bits."""
 _FATAL_ONLY = 4
 """ONNX Runtime's level of messages."""
 _THREADS = 1
@@ -40,6 +45,29 @@ def session_options() -> onnxruntime.SessionOptions:
     options.add_session_config_entry("session.disable_prepacking", "1")
     register(options)
     return options
+
+
+def draw_seeds(content: bytes) -> bytes:
+    """A model whose random operators have a seed each.
+
+    Without one ONNX Runtime seeds an operator by its place in the model: two that run as models of their own would draw
+    the same numbers.
+    """
+    model = onnx.ModelProto.FromString(content)
+    _seed(model.graph)
+    return bytes(model.SerializeToString())
+
+
+def _seed(graph: onnx.GraphProto) -> None:
+    for node in graph.node:
+        names = {attribute.name for attribute in node.attribute}
+        if node.op_type in _SEEDED and not node.domain and "seed" not in names:
+            number = secrets.randbits(_SEED_BITS)
+            seed = number if node.op_type == "Dropout" else float(number)
+            node.attribute.append(onnx.helper.make_attribute("seed", seed))
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                _seed(body)
 
 
 def run_on_arrays(session: onnxruntime.InferenceSession, feeds: Mapping[str, Value]) -> list[Value]:

@@ -211,7 +211,7 @@ class Comparison:
             moves = partial(self._sensitivity, index, Extent.ALL)
             if self._candidate is not None:
                 moves = partial(self._own_sensitivity, index)
-            truths = Truths(*runs, moves, name, self._structure.chooses)
+            truths = Truths(*runs, moves, name, self._structure.chooses, self._noise(name))
             may_overflow = self.demands.may_overflow
             wrong = judge_stress(expected, actual, self._tolerance, truths, may_overflow=may_overflow)
             if wrong is not None and self._candidate is None and self._is_rounding(name, index, None):
@@ -232,6 +232,11 @@ class Comparison:
             judgement = replace(judgement, convicted=False, acquitted=True)
             return replace(_apply_judgement(difference, judgement), is_silent=self._is_silent(name, index, spread))
         return _apply_judgement(difference, judgement)
+
+    def _noise(self, name: str) -> float:
+        """A few units in the last place of the largest element of an output on ordinary inputs."""
+        ordinary = (run.outputs[name] for run in self.baseline.runs if not run.is_stress)
+        return max((self._tolerance.noise(leaf) for value in ordinary for leaf in leaves(value)), default=0.0)
 
     def _agrees(self, name: str, index: int, judgement: Judgement) -> bool:
         """Whether the candidate in float64 is as near to the oracle as the original is in its own type.
@@ -447,13 +452,18 @@ Truth = Callable[[], Value]
 
 @dataclass(frozen=True)
 class Truths:
-    """Float64 runs of the original and of the candidate, and how far rounding moves an output."""
+    """Float64 runs of the original and of the candidate, and how far rounding moves an output.
+
+    `noise` is a distance that rounding explains by itself: where all finite numbers are 0, as log(1 + exp(x)) is for
+    x below -40, their own size allows none.
+    """
 
     original: Truth
     candidate: Truth
     sensitivity: Callable[[], Sensitivity]
     name: str
     chooses: bool = False
+    noise: float = 0.0
 
 
 def judge_stress(
@@ -468,9 +478,10 @@ def judge_stress(
         return None
     if layout(expected) != layout(actual):
         return difference if _is_shape_wrong(expected, actual, truths) else None
-    wrong = _wrong(expected, actual, tolerance, may_overflow)
+    wrong = _wrong(expected, actual, tolerance, truths.noise, may_overflow)
     if not any(map(np.any, wrong)):
         return None
+    difference = _difference_at(wrong, expected, actual, tolerance)
     try:
         exact = truths.original()
     except RunError:
@@ -486,7 +497,7 @@ def judge_stress(
         return None if truths.sensitivity().explains_layout(truths.name) else difference
     far = []
     for bad, number, truth, other in zip(wrong, *map(leaves, (expected, exact, own)), strict=True):
-        allowed = _allowance(number, tolerance)
+        allowed = _allowance(number, tolerance, truths.noise)
         confirmed = _near(number, truth, allowed)
         far.append(np.where(bad & confirmed & ~_near(truth, other, allowed), distances_of(truth, other), 0.0))
     if not any(map(np.any, far)):
@@ -507,14 +518,14 @@ def _is_shape_wrong(expected: Value, actual: Value, truths: Truths) -> bool:
         return True
 
 
-def _wrong(expected: Value, actual: Value, tolerance: Tolerance, may_overflow: bool) -> list[Array]:
+def _wrong(expected: Value, actual: Value, tolerance: Tolerance, noise: float, may_overflow: bool) -> list[Array]:
     """Masks of the elements that are out of tolerance although the original is finite, one for each array."""
     wrong = []
     for number, other in zip(leaves(expected), leaves(actual), strict=True):
         if number.dtype.kind in "OUS":
             wrong.append(np.asarray(number != other))
             continue
-        bad = np.isfinite(to_double(number)) & ~_near(number, other, _allowance(number, tolerance))
+        bad = np.isfinite(to_double(number)) & ~_near(number, other, _allowance(number, tolerance, noise))
         wrong.append(bad & np.isfinite(to_double(other)) if may_overflow else bad)
     return wrong
 
@@ -525,6 +536,14 @@ def _near(one: Array, other: Array, allowed: Array) -> Array:
     return np.asarray(distances(to_double(one), to_double(other)) <= allowed)
 
 
-def _allowance(number: Array, tolerance: Tolerance) -> Array:
+def _difference_at(places: Sequence[Array], expected: Value, actual: Value, tolerance: Tolerance) -> Difference:
+    """The difference at some places of each array alone, which a message about them gives."""
+    pairs = zip(places, leaves(expected), leaves(actual), strict=True)
+    kept = [compare(one, np.where(here, other, one).astype(one.dtype), tolerance) for here, one, other in pairs]
+    return reduce(Difference.worst, kept, EQUAL)
+
+
+def _allowance(number: Array, tolerance: Tolerance, noise: float) -> Array:
     """The largest difference per element; 0 for types other than floats."""
-    return tolerance.limit(number, None)
+    limit = tolerance.limit(number, None)
+    return np.maximum(limit, noise) if number.dtype.name in _NARROW_FLOATS else limit

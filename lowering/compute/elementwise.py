@@ -10,9 +10,10 @@ from typing import Any
 from tvm import te, tirx
 
 from ...ir.operators.numbers import shares_exponents
-from . import elementary, integers
+from . import elementary, floats, integers
 from .call import Expr, Lowering, NotLowered, TensorCall, read, sizes
 from .elementary import bound, dtype_of, exp, if_negative, sigmoid
+from .floats import is_float
 
 Formula = Callable[..., Expr]
 """A function of the call and one element of each operand."""
@@ -42,8 +43,9 @@ def _number(value: float, like: Expr) -> Expr:
     return tirx.const(value, dtype_of(like))
 
 
-def _is_float(x: Expr) -> bool:
-    return dtype_of(x).startswith("float")
+def _by_type(of_floats: Callable[[Expr, Expr], Expr], of_others: Callable[[Expr, Expr], Expr]) -> Callable[..., Expr]:
+    """The function of two numbers that their type has."""
+    return lambda x, y: (of_floats if is_float(x) else of_others)(x, y)
 
 
 def _is_unsigned(x: Expr) -> bool:
@@ -52,12 +54,12 @@ def _is_unsigned(x: Expr) -> bool:
 
 def _at_least(x: Expr, bound: Expr) -> Expr:
     """The larger one; NaN if x is NaN, for of two operands that do not compare the processor takes the second."""
-    return tirx.Max(bound, x) if _is_float(x) else integers.larger(bound, x)
+    return tirx.Max(bound, x) if is_float(x) else integers.larger(bound, x)
 
 
 def _at_most(x: Expr, bound: Expr) -> Expr:
     """The smaller one; NaN if x is NaN."""
-    return tirx.Min(bound, x) if _is_float(x) else integers.smaller(bound, x)
+    return tirx.Min(bound, x) if is_float(x) else integers.smaller(bound, x)
 
 
 # --- one operand
@@ -67,7 +69,7 @@ def _sign(x: Expr) -> Expr:
     zero, one = _number(0, x), _number(1, x)
     above = tirx.Select(integers.less(zero, x), one, zero)
     sign = above if _is_unsigned(x) else if_negative(x, _number(-1, x), above)
-    return tirx.Select(tirx.isnan(x), x, sign) if _is_float(x) else sign
+    return tirx.Select(tirx.isnan(x), x, sign) if is_float(x) else sign
 
 
 def _asinh(x: Expr) -> Expr:
@@ -99,11 +101,11 @@ def _gelu(call: TensorCall, x: Expr) -> Expr:
 
 def _cast(call: TensorCall, x: Expr) -> Expr:
     """A Cast keeps the last bits of integers; `integers.truncate` says what becomes of floats that do not fit."""
-    if call.dtype == "bool" and _is_float(x):
+    if call.dtype == "bool" and is_float(x):
         return bound(x, lambda t: tirx.Or(tirx.NE(t, _number(0, t)), tirx.isnan(t)))
     if call.dtype == "bool" and dtype_of(x) != "bool":
         return tirx.Not(integers.equal(x, _number(0, x)))
-    is_cut = _is_float(x) and integers.is_integer(call.dtype)
+    is_cut = is_float(x) and integers.is_integer(call.dtype)
     return integers.truncate(x, call.dtype) if is_cut else x.astype(call.dtype)
 
 
@@ -118,7 +120,7 @@ def _not(x: Expr) -> Expr:
 def _modulo(call: TensorCall, x: Expr, y: Expr) -> Expr:
     """Without fmod, which is for integers, the result has the sign of the divisor."""
     truncates = bool(call.integer("fmod", 0))
-    if _is_float(x):
+    if is_float(x):
         if not truncates:
             raise NotLowered("a remainder of floats without fmod")
         return tirx.call_pure_extern(dtype_of(x), "fmodf" if dtype_of(x) == "float32" else "fmod", x, y)
@@ -170,8 +172,14 @@ def _clip(call: TensorCall) -> te.Tensor:
 
 
 def _equal(x: Expr, y: Expr) -> Expr:
-    return tirx.EQ(x.astype("int8"), y.astype("int8")) if dtype_of(x) == "bool" else integers.equal(x, y)
+    if dtype_of(x) == "bool":
+        return tirx.EQ(x.astype("int8"), y.astype("int8"))
+    return floats.equal(x, y) if is_float(x) else integers.equal(x, y)
 
+
+_LESS_OR_EQUAL = _by_type(floats.less_or_equal, integers.less_or_equal)
+_SMALLER = _by_type(floats.smaller, integers.smaller)
+_LARGER = _by_type(floats.larger, integers.larger)
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Abs": integers.absolute,
@@ -207,17 +215,17 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Mish": elementary.mish,
     "IsNaN": tirx.isnan,
     "Add": integers.add,
-    "Sub": integers.subtract,
-    "Mul": integers.multiply,
+    "Sub": _by_type(floats.subtract, integers.subtract),
+    "Mul": _by_type(floats.multiply, integers.multiply),
     "Div": integers.divide,
     "PRelu": lambda x, slope: if_negative(x, integers.multiply(x, slope), x),
     "Equal": _equal,
     "Less": integers.less,
-    "LessOrEqual": integers.less_or_equal,
-    "Greater": lambda x, y: tirx.GT(x, y) if _is_float(x) else integers.less(y, x),
-    "GreaterOrEqual": lambda x, y: tirx.GE(x, y) if _is_float(x) else integers.less_or_equal(y, x),
+    "LessOrEqual": _LESS_OR_EQUAL,
+    "Greater": lambda x, y: tirx.GT(x, y) if is_float(x) else integers.less(y, x),
+    "GreaterOrEqual": lambda x, y: _LESS_OR_EQUAL(y, x),
     "And": tirx.And,
-    "Or": tirx.Or,
+    "Or": floats.either,
     "Xor": lambda x, y: tirx.NE(x.astype("int8"), y.astype("int8")),
     "BitwiseAnd": lambda x, y: x & y,
     "BitwiseOr": lambda x, y: x | y,
@@ -267,7 +275,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     **{op: _elementwise(formula, op in _READ_ONCE) for op, formula in _FORMULAS.items()},
     **{
         op: _elementwise(lambda call, *operands, function=function: reduce(function, operands), reads_once=True)
-        for op, function in (("Sum", integers.add), ("Min", integers.smaller), ("Max", integers.larger))
+        for op, function in (("Sum", integers.add), ("Min", _SMALLER), ("Max", _LARGER))
     },
     "Cast": _elementwise(_cast, reads_once=True),
     "Clip": _clip,

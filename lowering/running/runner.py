@@ -118,7 +118,7 @@ class CompiledModel(LoadedModel):
         """The functions that the library calls."""
         import onnxruntime
 
-        from ...engine.onnx.runtime_values import run_on_arrays
+        from ...engine.onnx.runtime_values import draw_seeds, run_on_arrays
 
         path = self.path / entry.file
         options = onnxruntime.SessionOptions()
@@ -127,7 +127,8 @@ class CompiledModel(LoadedModel):
         with custom_operators(list(map(Path, self.manifest.custom_ops))):
             register(options)
         try:
-            session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            model = draw_seeds(path.read_bytes())
+            session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # the runtime's exceptions share no base class of their own
             text = " ".join(str(error).split())[:200]
             raise BundleError(f"{path}: ONNX Runtime cannot run {', '.join(entry.operators)}: {text}") from None

@@ -273,3 +273,19 @@ def test_a_number_that_float64_confirms_decides(
     expected: Value, found: Value, exact: Value, own: Value, is_wrong: bool
 ) -> None:
     assert is_judged_wrong(expected, found, exact, own) == is_wrong
+
+
+def test_zeros_do_not_judge_what_is_nearly_zero() -> None:
+    """log(1 + exp(x)) is 0 or infinite on large numbers, and its digits are lost before it is 0."""
+    by_hand = [make("Exp", ["x"], ["e"]), make("Add", ["e", "w"], ["a"]), make("Log", ["a"], ["y"])]
+    verdict = verify_nodes(by_hand, [make("Softplus", ["x"], ["y"])], {"w": np.ones((), np.float32)}, shape=(4,))
+    assert verdict.status == "passed", verdict.reason
+
+
+def test_what_differs_is_named_alone() -> None:
+    """An infinity that both sides have, or that only the original has, is not why a number is wrong."""
+    reciprocal = [make("Reciprocal", ["x"], ["r"]), make("Floor", ["x"], ["f"]), make("Add", ["r", "f"], ["y"])]
+    wrong = [make("Reciprocal", ["x"], ["r"]), make("Ceil", ["x"], ["f"]), make("Add", ["r", "f"], ["y"])]
+    verdict = verify_nodes(reciprocal, wrong)
+    assert verdict.status == "failed"
+    assert "infinity" not in verdict.reason

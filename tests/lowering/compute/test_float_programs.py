@@ -1,0 +1,150 @@
+"""Floats are no real numbers: compiled code rounds each sum, and has NaN, infinities and zeros as IEEE 754 says.
+
+TVM simplifies as if they were real (x + y - y, x * 0, x == x, "less or not less"), so that faults are in kernels of
+several operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from ..in_tvm import Call, in_tvm
+
+Array = np.ndarray
+LENGTH = 64
+NUMBERS = (0.0, -0.0, 1.0, -1.0, 12582912.0, 1e30, 0.1)
+_ARITHMETIC = {
+    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Neg": np.negative, "Abs": np.abs,
+    "Min": np.minimum, "Max": np.maximum,
+}  # fmt: skip
+_COMPARISONS = {
+    "Equal": np.equal, "Less": np.less, "LessOrEqual": np.less_equal, "Greater": np.greater,
+    "GreaterOrEqual": np.greater_equal,
+}  # fmt: skip
+_LOGIC = {"And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor, "Not": np.logical_not}
+_FUNCTIONS: dict[str, Callable[..., Array]] = {**_ARITHMETIC, **_COMPARISONS, **_LOGIC, "Where": np.where}
+_ONE_OPERAND = frozenset({"Neg", "Abs", "Not"})
+
+
+def _draw_inputs() -> dict[str, Array]:
+    generator = np.random.default_rng(3)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 2.5, 1e30, -1e30, 1e-30, 8388609.0, 0.3]
+    random = generator.standard_normal(LENGTH) * 10.0 ** generator.integers(-9, 9, LENGTH)
+    return {name: generator.permutation(np.array([*special, *random])[:LENGTH]).astype(np.float32) for name in "xy"}
+
+
+INPUTS = _draw_inputs()
+
+
+@dataclass(frozen=True)
+class Program:
+    """Operators, each with the names of its operands: inputs, written numbers, and earlier results r0, r1, ..."""
+
+    steps: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def result(self) -> Array:
+        """The last operator's value for the inputs, by numpy."""
+        values: dict[str, Array] = {**INPUTS, **{str(n): np.array(n, np.float32) for n in NUMBERS}}
+        with np.errstate(all="ignore"):
+            for number, (op, operands) in enumerate(self.steps):
+                values[f"r{number}"] = np.asarray(_FUNCTIONS[op](*(values[name] for name in operands)))
+        return values[f"r{len(self.steps) - 1}"]
+
+
+def draw_programs(seed: int, size: int) -> list[Program]:
+    """Programs whose results depend on the inputs."""
+    generator = np.random.default_rng(seed)
+    programs: list[Program] = []
+    while len(programs) < size:
+        program = _draw_program(generator)
+        if program.result.shape == (LENGTH,) and len(np.unique(program.result)) > 1:
+            programs.append(program)
+    return programs
+
+
+def _draw_program(generator: np.random.Generator) -> Program:
+    floats, truths, steps = ["x", "y", "x", "y"], list[str](), list[tuple[str, tuple[str, ...]]]()
+    for number in range(generator.integers(2, 6)):
+        ops = [*_ARITHMETIC, "Add", "Sub", "Sub", *_COMPARISONS, *(["Where", *_LOGIC] * 2 if truths else [])]
+        op = str(generator.choice(ops))
+        operands = truths if op in _LOGIC else [*floats, *floats, str(generator.choice(NUMBERS))]
+        chosen = [str(generator.choice(operands)) for _ in range(1 if op in _ONE_OPERAND else 2)]
+        if op == "Where":
+            chosen.insert(0, str(generator.choice(truths)))
+        steps.append((op, tuple(chosen)))
+        (truths if op in _COMPARISONS or op in _LOGIC else floats).extend([f"r{number}"] * 2)
+    return Program(tuple(steps))
+
+
+def model_of(programs: list[Program]) -> onnx.ModelProto:
+    """A model with an output y0, y1, ... for each program; written numbers are its constants."""
+    nodes, places = [], count()
+    for number, program in enumerate(programs):
+        names: dict[str, str] = {}
+        for place, (op, operands) in enumerate(program.steps):
+            result = f"y{number}" if place == len(program.steps) - 1 else f"v{number}_{place}"
+            nodes.append(helper.make_node(op, [names.get(n, n) for n in operands], [result], f"n{next(places)}"))
+            names[f"r{place}"] = result
+    stored = [numpy_helper.from_array(np.array(n, np.float32), str(n)) for n in NUMBERS]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [LENGTH]) for name in INPUTS]
+    outputs = [
+        helper.make_tensor_value_info(f"y{n}", helper.np_dtype_to_tensor_dtype(program.result.dtype), [LENGTH])
+        for n, program in enumerate(programs)
+    ]
+    graph = helper.make_graph(nodes, "programs", inputs, outputs, stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def assert_bits(programs: list[Program], immediates: bool) -> None:
+    """The kernels give the numbers of numpy, zeros with their sign, and NaN where it has NaN."""
+    (results,) = in_tvm([Call(model_of(programs), INPUTS)], immediates)
+    wrong = []
+    for number, program in enumerate(programs):
+        found, wanted = results[f"y{number}"], program.result
+        is_nan = np.isnan(wanted) if wanted.dtype.kind == "f" else np.zeros(LENGTH, bool)
+        same = found.dtype == wanted.dtype and np.array_equal(found[~is_nan].view("u1"), wanted[~is_nan].view("u1"))
+        if not same or not np.isnan(found[is_nan]).all():
+            wrong.append(program)
+    assert not wrong, f"{len(wrong)} of {len(programs)} are wrong: {wrong[:3]}"
+
+
+MAGIC = "12582912.0"
+REPRESENTATIVES = [
+    Program((("Add", ("x", MAGIC)), ("Sub", ("r0", MAGIC)))),
+    Program((("Sub", (MAGIC, "x")), ("Sub", (MAGIC, "r0")))),
+    Program((("Add", ("x", "y")), ("Sub", ("r0", "x")))),
+    Program((("Add", ("x", "y")), ("Sub", ("x", "r0")))),
+    Program((("Neg", ("x",)), ("Add", ("r0", "y")), ("Sub", ("r1", "y")))),
+    Program((("Sub", ("x", "x")),)),
+    Program((("Mul", ("x", "0.0")),)),
+    Program((("Mul", ("-0.0", "x")),)),
+    Program((("Equal", ("x", "x")),)),
+    Program((("LessOrEqual", ("x", "x")),)),
+    Program((("Abs", ("x",)), ("GreaterOrEqual", ("r0", "r0")))),
+    Program((("Less", ("x", "y")), ("GreaterOrEqual", ("x", "y")), ("Or", ("r0", "r1")))),
+    Program((("Min", ("x", "1.0")), ("Max", ("-1.0", "r0")))),
+    Program((("Max", ("x", "y")),)),
+    Program((("Less", ("x", "0.0")), ("Not", ("r0",)))),
+    Program((("Less", ("x", "y")), ("Where", ("r0", "x", "y")), ("Sub", ("r1", "x")))),
+]
+"""One for each thing that a compiler takes for granted of numbers."""
+
+
+@pytest.mark.parametrize("immediates", [True, False])
+def test_kernels_compute_floats(immediates: bool) -> None:
+    assert_bits(REPRESENTATIVES, immediates)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("immediates", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_drawn_programs_compute_floats(seed: int, immediates: bool) -> None:
+    assert_bits(draw_programs(seed, 100), immediates)
