@@ -24,7 +24,9 @@ from ...base.ports import Port
 from ..tosa.graph import Builder, Graph
 from .constants import ConstantReader
 from .moves import MOVES, move
-from .products import PRODUCTS, Sums, sums_of
+from .normalizations import NORMALIZATIONS, normalize
+from .products import PRODUCTS, Sums, is_map_mean, sums_of
+from .reductions import SUMS, add_up, largest_places
 from .requantize import Target, add_integers, multiply_integers, rescale
 from .values import Array, Constant, Integers, Number, Value, memory_order
 
@@ -89,7 +91,10 @@ class _Emission:
         numbers = {value.name: place for place, value in enumerate(self._graph.values)}
         for port in outputs:
             value = self._values.get(numbers.get(port.name, -1))
-            if (behind := self._integers(value)) is not None:
+            if isinstance(value, Number) and value.op == "ArgMax":
+                data = self._integers_of(value.operands[0], value)
+                integers, is_number = largest_places(self._builder, value, data), False
+            elif (behind := self._integers(value)) is not None:
                 integers, is_number = behind, True
             elif isinstance(value, Integers):
                 integers, is_number = value, False
@@ -101,7 +106,7 @@ class _Emission:
                 )
             integers = self._in_order(integers)
             tensors.append(integers.tensor)
-            offset = 0 if is_number or port.dtype == "int8" else _SIGN
+            offset = _SIGN if port.dtype == "uint8" and not is_number else 0
             wires.append(Wire("", port.name, integers.scale, integers.zero, integers.order, is_number, -offset))
         graph = self._builder.finish(tensors)
         named = tuple(replace(wire, tensor=name) for wire, name in zip(wires, graph.outputs, strict=True))
@@ -214,6 +219,10 @@ class _Emission:
         if value.op in _CLAMPS and (bounds := _bounds(value)) is not None:
             operand, low, high = bounds
             return self._round(operand, target.bounded(low, high))
+        if value.op in NORMALIZATIONS:
+            return normalize(builder, value, [self._or_constant(each, value) for each in value.operands], target)
+        if value.op in SUMS and not is_map_mean(value):
+            return add_up(builder, value, self._integers_of(value.operands[0], value), target)
         sums = self._sums(value)
         if sums is not None:
             return sums.round(builder, target)
@@ -248,11 +257,8 @@ class _Emission:
 
     def _sums(self, value: Number) -> Sums | None:
         """Sums of 32 bits that a number is proportional to, with the scales and what is added behind them."""
-        if value.op in PRODUCTS:
-            operands = [
-                each if isinstance(each, Integers | Constant) else self._operand(each, value) for each in value.operands
-            ]
-            return sums_of(self._builder, value, operands)
+        if value.op in PRODUCTS and (value.op not in SUMS or is_map_mean(value)):
+            return sums_of(self._builder, value, [self._or_constant(each, value) for each in value.operands])
         if value.op == "Cast" and isinstance(value.operands[0], Number):
             return self._sums(value.operands[0])
         if value.op in ("Add", "Mul", "Sub", "Div") and len(value.operands) == 2:
@@ -262,6 +268,15 @@ class _Emission:
             if isinstance(left, Number) and isinstance(right, Constant) and (inner := self._sums(left)) is not None:
                 return inner.then(value.op, right.numbers)
         return None
+
+    def _or_constant(self, value: Value | None, reader: Number) -> Integers | Constant | None:
+        return value if isinstance(value, Integers | Constant) else self._operand(value, reader)
+
+    def _integers_of(self, value: Value | None, reader: Number) -> Integers:
+        integers = value if isinstance(value, Integers) else self._operand(value, reader)
+        if integers is None or integers.columns is not None:
+            raise LoweringError(f"node {reader.node!r} ({reader.op}): its operand is no quantised feature map")
+        return integers
 
     def _operand(self, value: Value | None, reader: Number) -> Integers | None:
         if value is None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from ...base.errors import LoweringError
 from ..tosa.graph import Builder
+from .reductions import take_extreme
 from .requantize import as_map
 from .values import Constant, Integers, Number, Value, memory_order, reorder
+
+_MOST_SLICES = 32
+"""Slices as which a Gather is written."""
 
 
 def _refuse(value: Number, reason: str) -> LoweringError:
@@ -144,6 +150,84 @@ def _pad(builder: Builder, value: Number, x: Integers, operands: Sequence[Value 
     return replace(x, tensor=builder.add("PAD", operator, "int8", shape), shape=value.shape)
 
 
+def _resize(builder: Builder, value: Number, x: Integers, operands: Sequence[Value | None]) -> Integers:
+    """Nearest neighbours, of which each comes a whole number of times: copies beside each other, for all devices.
+
+    A row (W, C) beside itself is (W, 2 C), and in other words (2 W, C).
+    """
+    config = json.loads(value.attributes["config"])
+    factors = [after // before for before, after in zip(x.shape, value.shape, strict=True)]
+    is_whole = [n * factor for n, factor in zip(x.shape, factors, strict=True)] == [*value.shape]
+    if value.attributes["mode"] != "nearest" or not is_whole or not _repeats(config, x.shape, factors):
+        raise _refuse(value, "is not by whole factors to the nearest neighbour")
+    sizes = list(x.tensor.shape)
+    tensor = x.tensor
+    for place in reversed(range(len(sizes))):
+        factor = factors[x.order[place]]
+        if factor == 1:
+            continue
+        if place == len(sizes) - 1:
+            raise _refuse(value, "enlarges channels")
+        # Along the next axis, of which the elements of one position are one row.
+        inner = prod(sizes[place + 1 :])
+        flat = (1, prod(sizes[:place]), sizes[place], inner)
+        joined = (*flat[:3], factor * inner)
+        tensor = builder.add("RESHAPE", [tensor, builder.sizes(*flat)], "int8", flat)
+        tensor = builder.add("CONCAT", [tensor] * factor, "int8", joined, axis=3)
+        sizes[place] *= factor
+        tensor = builder.add("RESHAPE", [tensor, builder.sizes(*sizes)], "int8", sizes)
+    return replace(x, tensor=tensor, shape=value.shape)
+
+
+def _repeats(config: Mapping[str, Any], shape: Sequence[int], factors: Sequence[int]) -> bool:
+    """Whether the nearest neighbour of position i is i // factor on every axis, for this way to read positions."""
+    mode, rounding = config.get("coordinate_transformation_mode"), config.get("nearest_mode")
+    for size, factor in zip(shape, factors, strict=True):
+        if factor == 1:
+            continue
+        places = np.arange(size * factor)
+        if mode == "asymmetric":
+            read = places / factor
+        elif mode in ("half_pixel", "pytorch_half_pixel") and size * factor > 1:
+            read = (places + 0.5) / factor - 0.5
+        else:
+            return False
+        rounded = {
+            "floor": np.floor(read), "ceil": np.ceil(read), "round_prefer_floor": np.ceil(read - 0.5),
+            "round_prefer_ceil": np.floor(read + 0.5),
+        }.get(str(rounding))  # fmt: skip
+        if rounded is None or not np.array_equal(np.clip(rounded, 0, size - 1), places // factor):
+            return False
+    return True
+
+
+def _extreme(builder: Builder, value: Number, x: Integers, operands: Sequence[Value | None]) -> Integers:
+    return take_extreme(builder, value, x)
+
+
+def _gather(builder: Builder, value: Number, x: Integers, operands: Sequence[Value | None]) -> Integers:
+    """Slices in the order of indices that are known."""
+    indices = operands[1]
+    if not isinstance(indices, Constant):
+        raise _refuse(value, "its indices are no constants")
+    axis = int(value.attributes["axis"]) % len(x.shape)
+    places = np.asarray(indices.numbers).reshape(-1).astype(int) % x.shape[axis]
+    breaks = np.flatnonzero(np.diff(places) != 1) + 1
+    runs = np.split(places, breaks)
+    if len(runs) > _MOST_SLICES:
+        raise _refuse(value, f"takes {len(runs)} slices, and more than {_MOST_SLICES} are slow")
+    parts = []
+    for run in runs:
+        starts, sizes = [0] * len(x.shape), list(x.shape)
+        starts[axis], sizes[axis] = int(run[0]), len(run)
+        parts.append(_part(builder, x, starts, sizes).tensor)
+    kept = list(x.shape)
+    kept[axis] = len(places)
+    shape = [kept[each] for each in x.order]
+    tensor = parts[0] if len(parts) == 1 else builder.add("CONCAT", parts, "int8", shape, axis=x.order.index(axis))
+    return _reshape(builder, value, replace(x, tensor=tensor, shape=tuple(kept)), ())
+
+
 def _identity(builder: Builder, value: Number, x: Integers, operands: Sequence[Value | None]) -> Integers:
     return x
 
@@ -152,6 +236,6 @@ _Move = Callable[[Builder, Number, Integers, Sequence[Value | None]], Integers]
 _MOVES: Mapping[str, _Move] = {
     "Reshape": _reshape, "Flatten": _reshape, "Squeeze": _reshape, "Unsqueeze": _reshape, "Transpose": _transpose,
     "Concat": _concat, "MaxPool": _max_pool, "GlobalMaxPool": _max_pool, "Slice": _slice, "Split": _split, "Pad": _pad,
-    "Identity": _identity,
+    "Identity": _identity, "Resize": _resize, "ReduceMax": _extreme, "ReduceMin": _extreme, "Gather": _gather,
 }  # fmt: skip
 MOVES = frozenset(_MOVES)

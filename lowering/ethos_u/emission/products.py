@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import ceil, log2, prod
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,10 @@ from ..tosa.graph import Builder, Tensor
 from .requantize import Target, add_rescale, as_map, clamp, rescale, zero_of
 from .values import Array, Constant, Integers, Number, memory_order, reorder
 
-PRODUCTS = frozenset(
-    {"Conv", "ConvInteger", "Gemm", "MatMul", "MatMulInteger", "GlobalAveragePool", "AveragePool", "ReduceMean"}
-)
+PRODUCTS = frozenset({
+    "Conv", "ConvInteger", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger", "GlobalAveragePool", "AveragePool",
+    "ReduceMean",
+})  # fmt: skip
 _INT32 = np.iinfo(np.int32)
 _LARGEST_WINDOW = 64
 """The longest side of a filter that the NPU has."""
@@ -27,7 +28,8 @@ class Sums:
     """Sums of products that are emitted once their bias is known: numbers are sum * scale + offset.
 
     `scale` and `offset` have one element, or one for each channel, the last axis in memory. `bias` are integers that
-    are added to the sums as they are.
+    are added to the sums as they are. Of means whose windows differ, `addends` are the numbers that each averages, and
+    `scale` is for the largest.
     """
 
     op: str
@@ -41,8 +43,7 @@ class Sums:
     node: str
     scale: Array
     offset: Array
-    input: Integers | None = None
-    final_shape: tuple[int, ...] | None = None
+    addends: Array | None = None
 
     def then(self, op: str, numbers: Array) -> Sums | None:
         """With a constant of one number, or one for each channel, behind it; None for another constant."""
@@ -77,6 +78,14 @@ class Sums:
         if self.op == "MATMUL" and bias.any():
             raise LoweringError(f"node {self.node!r}: a constant is added to a product of two feature maps")
         total = builder.add(self.op, operands, "int32", self.tensor_shape, self.node, **self.attributes)
+        if self.addends is not None:
+            if bias.any():
+                raise LoweringError(f"node {self.node!r}: a constant is added to means over windows of several sizes")
+            bits = 30 - ceil(log2(255 * self.addends.max()))
+            shares = builder.constant(np.rint(2.0**bits * self.addends.max() / self.addends), "int32", "shares")
+            no_shift = builder.constant([0], "int8", "shift")
+            total = builder.add("MUL", [total, shares, no_shift], "int32", self.tensor_shape, self.node)
+            scale = scale * 2.0**-bits
         try:
             rounded = add_rescale(builder, total, scale / target.scale, 0, target.zero, "int8")
         except ValueError as error:
@@ -92,6 +101,8 @@ def sums_of(builder: Builder, value: Number, operands: Sequence[Integers | Const
     """The sums of an operator. Raises LoweringError for a form of it that the NPU does not have."""
     if value.op in ("Conv", "ConvInteger"):
         return _convolution(builder, value, operands)
+    if value.op == "ConvTranspose":
+        return _transposed_convolution(builder, value, operands)
     if value.op in ("Gemm", "MatMul", "MatMulInteger"):
         return _matrix_product(builder, value, operands)
     return _mean(builder, value, operands)
@@ -174,6 +185,30 @@ def _convolution(builder: Builder, value: Number, operands: Sequence[Integers | 
         op, (x, _weights(builder, value, weights)), zeros, attributes, tensor_shape, shape,
         memory_order(len(shape), is_map=True), outputs, value.node, data.scale * _per_output(scales, outputs),
         _bias(value, operands, 2),
+    )  # fmt: skip
+
+
+def _transposed_convolution(
+    builder: Builder, value: Number, operands: Sequence[Integers | Constant | None]
+) -> Sums:
+    data, integers, scales = _centred(value, operands)
+    attributes = value.attributes
+    if len(value.shape) != 4:
+        raise _refuse(value, "its operand is no feature map of two axes of positions")
+    if attributes["group"] != 1 or any(each != 1 for each in attributes["dilations"]):
+        raise _refuse(value, "has groups or dilations")
+    data = as_map(data, builder)
+    pads, more = attributes["pads"], attributes["output_padding"]
+    out_pad = (-pads[0], more[0] - pads[2], -pads[1], more[1] - pads[3])
+    weights = _weights(builder, value, integers.transpose(1, 2, 3, 0))
+    outputs = value.shape[1]
+    zeros = (zero_of(builder, data.zero), zero_of(builder, 0))
+    order = memory_order(4, is_map=True)
+    return Sums(
+        "TRANSPOSE_CONV2D", (data.tensor, weights), zeros, {
+            "out_pad": out_pad, "stride": tuple(attributes["strides"]), "local_bound": False, "acc_type": "int32",
+        }, tuple(value.shape[axis] for axis in order), value.shape, order, outputs, value.node,
+        data.scale * _per_output(scales, outputs), _bias(value, operands, 2),
     )  # fmt: skip
 
 
@@ -272,31 +307,39 @@ def _product_of_two(builder: Builder, value: Number, left: Integers, right: Inte
     )  # fmt: skip
 
 
+def is_map_mean(value: Number) -> bool:
+    """Whether a ReduceMean is one over height and width of a feature map whose window the NPU has."""
+    data = value.operands[0]
+    if value.op != "ReduceMean" or not isinstance(data, Number | Integers) or len(data.shape) != 4:
+        return False
+    axes = value.attributes["axes"]
+    return axes is not None and sorted(axis % 4 for axis in axes) == [2, 3] and max(data.shape[2:]) <= _LARGEST_WINDOW
+
+
 def _mean(builder: Builder, value: Number, operands: Sequence[Integers | Constant | None]) -> Sums:
     """A mean as a depthwise convolution with ones: it is rounded once, as the original is."""
     data = operands[0]
     if not isinstance(data, Integers) or len(data.shape) != 4:
         raise _refuse(value, "is no mean over the positions of a feature map")
     pads: tuple[int, ...] = (0, 0, 0, 0)
-    pad: tuple[int, ...]
+    includes_pads = True
     if value.op == "AveragePool":
         kernel, stride = tuple(value.attributes["kernel_shape"]), tuple(value.attributes["strides"])
-        pads = tuple(value.attributes["pads"])
-        dilated = any(each != 1 for each in value.attributes.get("dilations", ()) or ())
-        if value.attributes["ceil_mode"] or dilated or (any(pads) and not value.attributes["count_include_pad"]):
-            raise _refuse(value, "its windows are of several sizes")
+        pads, includes_pads = tuple(value.attributes["pads"]), bool(value.attributes["count_include_pad"])
+        if any(each != 1 for each in value.attributes.get("dilations", ()) or ()):
+            raise _refuse(value, "has dilated windows")
     else:
-        axes = tuple(axis % 4 for axis in value.attributes.get("axes", (2, 3)))
-        if sorted(axes) != [2, 3]:
-            raise _refuse(value, f"is a mean over the axes {sorted(axes)}, and the NPU has those over height and width")
         kernel, stride = data.shape[2:], (1, 1)
     if max(kernel) > _LARGEST_WINDOW:
         raise _refuse(value, f"its window has a side of more than {_LARGEST_WINDOW}")
     x = as_map(data, builder).tensor
-    pad = (*_pairs(pads, 0), *_pairs(pads, 1))
-    sides = tuple(n + a + b for n, a, b in zip(x.shape[1:3], pad[::2], pad[1::2], strict=True))
-    counts = tuple((n - k) // s + 1 for n, k, s in zip(sides, kernel, stride, strict=True))
-    x, pad = _trim(builder, x, pad, [(n - k) % s for n, k, s in zip(sides, kernel, stride, strict=True)])
+    counts = value.shape[2:] if value.op == "AveragePool" else (1, 1)
+    # Rows and columns behind the padding, which windows read if their number is rounded up; below 0: that none reads.
+    beyond = [(n - 1) * s + k - size - pads[axis] - pads[axis + 2] for axis, (n, s, k, size) in
+              enumerate(zip(counts, stride, kernel, x.shape[1:3], strict=True))]  # fmt: skip
+    addends = _addends(x.shape[1:3], pads, beyond, kernel, stride, counts_pads=includes_pads)
+    wide = (pads[0], pads[2] + max(0, beyond[0]), pads[1], pads[3] + max(0, beyond[1]))
+    x, pad = _trim(builder, x, wide, [max(0, -each) for each in beyond])
     channels = x.shape[-1]
     ones = builder.constant(np.ones((*kernel, channels, 1)), "int8", f"{value.node}.ones")
     attributes = {"pad": pad, "stride": stride, "dilation": (1, 1), "local_bound": False, "acc_type": "int32"}
@@ -305,8 +348,26 @@ def _mean(builder: Builder, value: Number, operands: Sequence[Integers | Constan
     return Sums(
         "DEPTHWISE_CONV2D", (x, ones), zeros, attributes, (x.shape[0], *counts, channels), value.shape,
         memory_order(4, is_map=True) if is_map else tuple(range(len(value.shape))), channels, value.node,
-        np.asarray([data.scale / prod(kernel)]), np.zeros(1),
+        np.asarray([data.scale / addends.max()]), np.zeros(1),
+        addends=None if (addends == addends.max()).all() else addends,
     )  # fmt: skip
+
+
+def _addends(
+    sizes: Sequence[int], pads: Sequence[int], beyond: Sequence[int], kernel: Sequence[int], stride: Sequence[int],
+    *, counts_pads: bool,
+) -> Array:  # fmt: skip
+    """How many numbers each window averages, as (1, rows, columns, 1)."""
+    sides = []
+    for axis in range(2):
+        inner = np.full(pads[axis] + sizes[axis] + pads[axis + 2], 1.0)
+        if not counts_pads:
+            inner[: pads[axis]] = 0.0
+            inner[pads[axis] + sizes[axis] :] = 0.0
+        read = np.pad(inner, (0, max(0, beyond[axis])))
+        sides.append(np.lib.stride_tricks.sliding_window_view(read, kernel[axis])[:: stride[axis]].sum(-1))
+    result: Array = np.maximum(np.outer(*sides), 1.0)[None, :, :, None]
+    return result
 
 
 __all__ = ["PRODUCTS", "Sums", "rescale", "sums_of"]

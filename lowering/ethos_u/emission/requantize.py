@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...base.errors import LoweringError
-from ..tosa.graph import Builder, Tensor
+from ..tosa.graph import Builder, ElementType, Tensor
 from ..tosa.scaling import Scaling, scaling_of
 from .values import Array, Integers, Number, memory_order, reorder
 
@@ -50,13 +50,14 @@ class Target:
         return low, high
 
 
-def zero_of(builder: Builder, zero: int, dtype: str = "int8") -> Tensor:
+def zero_of(builder: Builder, zero: int, dtype: ElementType = "int8") -> Tensor:
     """A zero point as an operand."""
-    return builder.constant([zero], "int8" if dtype == "int8" else "int32", "zero")
+    return builder.constant([zero], dtype, "zero")
 
 
 def add_rescale(
-    builder: Builder, x: Tensor, factors: Array | float, zero: int, result_zero: int, dtype: str, label: str = ""
+    builder: Builder, x: Tensor, factors: Array | float, zero: int, result_zero: int, dtype: ElementType,
+    label: str = "",
 ) -> Tensor:
     """A RESCALE of a tensor to the type `dtype`; one factor, or one for each position of the last axis."""
     scaling: Scaling = scaling_of(factors)
@@ -69,7 +70,7 @@ def add_rescale(
             zero_of(builder, zero, x.dtype),
             zero_of(builder, result_zero, dtype),
         ],
-        "int8" if dtype == "int8" else "int32",
+        dtype,
         x.shape,
         label,
         scale32=True,

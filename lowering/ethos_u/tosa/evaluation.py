@@ -130,7 +130,49 @@ def _rescale(inputs: list[Array], attributes: Attributes) -> Array:
 
 def _table(inputs: list[Array], attributes: Attributes) -> Array:
     x, table = inputs
-    result: Array = table[x.astype(np.int32) + 128]
+    if table.dtype == np.int8:
+        result: Array = table[x.astype(np.int32) + 128]
+        return result
+    place, rest = (x.astype(np.int64) >> 7) + 256, x.astype(np.int64) & 127
+    entries = table.astype(np.int64)
+    interpolated: Array = (entries[place] << 7) + np.diff(entries, append=entries[-1:])[place] * rest
+    return interpolated
+
+
+def _leading_zeros(inputs: list[Array], attributes: Attributes) -> Array:
+    """Of integers of 32 bits, of which those below 0 have none; frexp gives the bits of the others."""
+    x = inputs[0].astype(np.int64)
+    return np.where(x < 0, 0, 32 - np.frexp(np.maximum(x, 0).astype(np.float64))[1])
+
+
+def _shift_left(inputs: list[Array], attributes: Attributes) -> Array:
+    return (inputs[0].astype(np.int64) << inputs[1].astype(np.int64)).astype(np.int32)
+
+
+def _shift_right(inputs: list[Array], attributes: Attributes) -> Array:
+    x, by = (each.astype(np.int64) for each in inputs)
+    rounded = ((x >> np.maximum(by - 1, 0)) & 1) * (by > 0) if attributes["round"] else 0
+    shifted: Array = (x >> by) + rounded
+    return shifted
+
+
+def _transposed_convolution(inputs: list[Array], attributes: Attributes) -> Array:
+    x, weights, bias, zero, weight_zero = inputs
+    top, bottom, left, right = attributes["out_pad"]
+    down, across = attributes["stride"]
+    x = x.astype(np.int32) - _zero(zero)
+    w = weights.astype(np.int32) - _zero(weight_zero)
+    outputs, height, width, _ = w.shape
+    batch, rows, columns, _ = x.shape
+    whole = np.zeros((batch, (rows - 1) * down + height, (columns - 1) * across + width, outputs), np.int64)
+    for row in range(height):
+        for column in range(width):
+            ends = (row + (rows - 1) * down + 1, column + (columns - 1) * across + 1)
+            whole[:, row : ends[0] : down, column : ends[1] : across] += _product(x, w[:, row, column].T)
+    padded = np.pad(whole, ((0, 0), (max(0, top), max(0, bottom)), (max(0, left), max(0, right)), (0, 0)))
+    height, width = padded.shape[1:3]
+    kept = padded[:, max(0, -top) : height - max(0, -bottom), max(0, -left) : width - max(0, -right)]
+    result: Array = kept + bias
     return result
 
 
@@ -166,6 +208,13 @@ _OPERATORS: Mapping[str, Callable[[list[Array], Attributes], Any]] = {
     "ADD": _wide(np.add),
     "SUB": _wide(np.subtract),
     "MUL": _multiply,
+    "TRANSPOSE_CONV2D": _transposed_convolution,
+    "CLZ": _leading_zeros,
+    "LOGICAL_LEFT_SHIFT": _shift_left,
+    "ARITHMETIC_RIGHT_SHIFT": _shift_right,
+    "REDUCE_MAX": lambda inputs, attributes: inputs[0].max(attributes["axis"], keepdims=True),
+    "REDUCE_MIN": lambda inputs, attributes: inputs[0].min(attributes["axis"], keepdims=True),
+    "ARGMAX": lambda inputs, attributes: inputs[0].argmax(attributes["axis"]),
     "REDUCE_SUM": lambda inputs, attributes: inputs[0].sum(attributes["axis"], np.int64, keepdims=True),
     "IDENTITY": lambda inputs, attributes: inputs[0],
     "CONCAT": lambda inputs, attributes: np.concatenate(inputs, attributes["axis"]),

@@ -41,6 +41,11 @@ _ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "CLAMP": ("min_val bytes", "max_val bytes", "nan_mode word"),
     "CONCAT": ("axis int",),
     "REDUCE_SUM": ("axis int",),
+    "REDUCE_MAX": ("axis int", "nan_mode word"),
+    "REDUCE_MIN": ("axis int", "nan_mode word"),
+    "ARGMAX": ("axis int", "nan_mode word"),
+    "ARITHMETIC_RIGHT_SHIFT": ("round bool",),
+    "TRANSPOSE_CONV2D": ("out_pad ints", "stride ints", "local_bound bool", "acc_type word"),
     "TRANSPOSE": ("perms ints",),
     "RESCALE": (
         "scale32 bool", "rounding_mode word", "per_channel bool", "input_unsigned bool", "output_unsigned bool",

@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import onnx
 import onnx_ir as ir
+import onnxruntime
 import pytest
 from onnxruntime.quantization import QuantFormat
 
 from eqfuse.lowering.base.errors import LoweringError
+from eqfuse.lowering.base.ports import random_inputs
+from eqfuse.lowering.ethos_u.model import integers_for, numbers_of
+from eqfuse.lowering.ethos_u.tosa.evaluation import evaluate_graph
 from eqfuse.lowering.ethos_u.verification import verify_operators
 from eqfuse.support.errors import VerificationError
 
@@ -33,6 +39,39 @@ NETWORKS = {
     "average": (f"{CONV} y = AveragePool<kernel_shape=[3,3], strides=[2,2]>(a)", IMAGE, WEIGHTS),
     "concat": (f"{CONV} c = Relu(a) y = Concat<axis=1>(c, x)", IMAGE, WEIGHTS),
     "transpose": (f"{CONV} y = Transpose<perm=[0,2,3,1]>(a)", IMAGE, WEIGHTS),
+    "softmax of channels": (f"{CONV} y = Softmax<axis=1>(a)", IMAGE, WEIGHTS),
+    "softmax of columns": (f"{CONV} y = Softmax<axis=-1>(a)", IMAGE, WEIGHTS),
+    "attention": (f"{CONV} c = Softmax<axis=-1>(a) d = Transpose<perm=[0,1,3,2]>(a) y = MatMul(c, d)", IMAGE, WEIGHTS),
+    "layer norm": ("a = MatMul(x, w) y = LayerNormalization<axis=-1>(a, g, h)", (1, 9, 16),
+                   {"w": (16, 24), "g": (24,), "h": (24,)}),
+    "layer norm of a map": (f"{CONV} y = LayerNormalization<axis=2, epsilon=0.01>(a, g)", IMAGE,
+                            WEIGHTS | {"g": (9, 8)}),
+    "sum": (f"{CONV} i = Constant<value = int64[2] {{1, 3}}>() c = ReduceSum<keepdims=0>(a, i) y = MatMul(c, v)", IMAGE,
+            WEIGHTS | {"v": (9, 5)}),
+    "mean of columns": (f"{CONV} c = ReduceMean<axes=[-1]>(a) y = Conv<kernel_shape=[1,1]>(c, v)", IMAGE,
+                        WEIGHTS | {"v": (6, 8, 1, 1)}),
+    "extremes": (f"{CONV} c = ReduceMax<axes=[2], keepdims=1>(a) d = ReduceMin<axes=[3], keepdims=1>(a) y = Add(c, d)",
+                 IMAGE, WEIGHTS),
+    "transposed": (f"{CONV} y = ConvTranspose<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1], "
+                   "output_padding=[1,1]>(a, v)", IMAGE, WEIGHTS | {"v": (8, 6, 3, 3)}),
+    "transposed, padded": ("y = ConvTranspose<kernel_shape=[2,3], strides=[2,2], pads=[0,1,0,0]>(x, v)", IMAGE,
+                           {"v": (4, 6, 2, 3)}),
+    "enlarged": (f'{CONV} s = Constant<value = float[4] {{1.0, 1.0, 2.0, 3.0}}>() '
+                 'c = Resize<mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric">'
+                 "(a, , s) "
+                 "y = Conv<kernel_shape=[1,1]>(c, v)", IMAGE, WEIGHTS | {"v": (6, 8, 1, 1)}),
+    "gathered": (f"{CONV} i = Constant<value = int64[5] {{2, 3, 4, 0, -1}}>() c = Gather<axis=1>(a, i) "
+                 "y = Conv<kernel_shape=[1,1]>(c, v)", IMAGE, WEIGHTS | {"v": (6, 5, 1, 1)}),
+    "gelu": (f"{CONV} r = Constant<value_float=1.41421356>() o = Constant<value_float=1.0>() "
+             "h = Constant<value_float=0.5>() c = Div(a, r) d = Erf(c) e = Add(d, o) f = Mul(a, e) y = Mul(f, h)",
+             IMAGE, WEIGHTS),
+    "hard swish": (f"{CONV} c = HardSwish(a) y = Conv<kernel_shape=[1,1]>(c, v)", IMAGE,
+                   WEIGHTS | {"v": (6, 8, 1, 1)}),
+    "average, padded": (f"{CONV} y = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>(a)", IMAGE, WEIGHTS),
+    "average, rounded up": (f"{CONV} y = AveragePool<kernel_shape=[2,3], strides=[2,2], ceil_mode=1>(a)", IMAGE,
+                            WEIGHTS),
+    "average, with padding": (f"{CONV} y = AveragePool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,0,1], ceil_mode=1, "
+                              "count_include_pad=1>(a)", IMAGE, WEIGHTS),
     "two operands": (f"{CONV} c = Transpose<perm=[0,1,3,2]>(a) y = MatMul(a, c)", IMAGE, WEIGHTS),
 }  # fmt: skip
 
@@ -69,8 +108,27 @@ def test_another_factor_is_noticed(tmp_path: Path) -> None:
 
 
 def test_floats_are_refused(tmp_path: Path) -> None:
-    import onnx
-
     onnx.save(float_model(*NETWORKS["convolution"]), tmp_path / "float.onnx")
     with pytest.raises(LoweringError, match=r"quantise it first: onnxruntime\.quantization\.quantize_static"):
         emitted(tmp_path / "float.onnx")
+
+
+def test_places_of_the_largest(tmp_path: Path) -> None:
+    """ONNX Runtime's tool does not quantise a model that ends with ArgMax, so the operator is added behind it."""
+    path = quantised(float_model(*NETWORKS["convolution"]), tmp_path)
+    model = onnx.load(path)
+    for name, axis, keepdims in (("channels", 1, 1), ("columns", 3, 0)):
+        model.graph.node.append(
+            onnx.helper.make_node("ArgMax", ["y"], [name], name=name, axis=axis, keepdims=keepdims)
+        )
+        model.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, None))
+    del model.graph.output[0]
+    onnx.save(onnx.shape_inference.infer_shapes(model), path)
+    made, compilation = emitted(path)
+    feeds = random_inputs(compilation.ports, 3)
+    results = evaluate_graph(made.graph, integers_for(made.inputs, feeds))
+    for wire, expected in zip(
+        made.outputs, onnxruntime.InferenceSession(path).run(None, dict(feeds)), strict=True
+    ):  # fmt: skip
+        assert (numbers_of(wire, results[wire.tensor]) == expected).mean() > 0.95
+        assert len(np.unique(expected)) > 3
