@@ -141,6 +141,7 @@ def test_an_e_graph_that_cannot_be_read_in_time_is_not_read(
     monkeypatch: pytest.MonkeyPatch, size: int, earlier: bool, expected: str
 ) -> None:
     """Where an earlier snapshot is there, that is the result."""
+
     class Exploded(SaturationRun):
         def __init__(self) -> None:
             self.egraph, self.progress, self.waiting = None, Progress(), ()

@@ -88,9 +88,11 @@ def test_it_is_compiled_or_named(kind: str, place: str, tmp_path: Path) -> None:
     proto = build(kind, place)
     onnx.save(proto, tmp_path / "in.onnx")
     if kind not in HELD and place != "weight":
-        type_ = "text|no tensor of numbers" if kind == "STRING" else helper.tensor_dtype_to_np_dtype(
-            getattr(TensorProto, kind)
-        ).name
+        type_ = (
+            "text|no tensor of numbers"
+            if kind == "STRING"
+            else helper.tensor_dtype_to_np_dtype(getattr(TensorProto, kind)).name
+        )
         named = {"input": "'x'", "passed on": "'x'", "output": r"'y' \(Cast makes it\)"}.get(place, r"'c' \(Cast makes")
         with pytest.raises(EqfuseError, match=f"{named}.*{type_}"):
             eqfuse.compile(tmp_path / "in.onnx", tmp_path / "bundle", threads=1, measure=False)

@@ -1,10 +1,17 @@
-"""The Python and C that the documentation prints runs, or compiles, as it is printed."""
+"""The Python and C that the documentation prints runs, or compiles, as it is printed; its commands are commands.
+
+test_docs.py runs those in blocks ``console``, with what they print. Others are indented: they take hours, other
+machines or files of the reader, so they are parsed here, and run if they take a model alone.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +22,7 @@ from onnx.parser import parse_model
 
 import eqfuse
 from eqfuse.cli import main
+from eqfuse.cli.parser import build_parser
 from eqfuse.docs.examples import PAGES
 
 from .caches import own_cache
@@ -24,6 +32,28 @@ IN_MAKE_TEST = "docs/optimize.md"
 """The page whose snippets compile nothing."""
 QUOTES = {"docs/lowering.md": "lowering/compute/layout.py"}
 """Pages that print a part of the program, and where it stands."""
+
+
+ALL_PAGES = (*PAGES, "rules/README.md", "costmodels/README.md", "CONTRIBUTING.md")
+OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
+RUN = (
+    "eqfuse completion bash", "eqfuse completion zsh", "eqfuse optimize - -o -", "eqfuse optimize model.onnx -o",
+    "eqfuse reduce model.onnx", "eqfuse compile model.onnx -o build/",
+)  # fmt: skip
+"""How indented commands begin that need nothing but a model."""
+
+
+def indented_commands() -> list[tuple[str, str]]:
+    """The page and the text of each command in an indented block, without what a shell does to its output."""
+    found = []
+    for page in ALL_PAGES:
+        text = re.sub(r"\\\n\s+", "", (ROOT / page).read_text(encoding="utf-8"))
+        text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+        for line in re.findall(r"^    (?:\$ )?(.*(?:eqfuse|python) .*)$", text, re.MULTILINE):
+            for part in re.split(r" \| | && | > | &$", line):
+                if re.match(r"(eqfuse|python) ", part):
+                    found.append((page, shlex.join(shlex.split(part, comments=True))))
+    return found
 
 
 def snippets(language: str) -> list[tuple[str, str]]:
@@ -68,6 +98,50 @@ def test_python_runs_as_printed(page: str, text: str, tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(("page", "text"), [each for each in snippets("python") if each[0] in QUOTES])
 def test_quoted_parts_of_the_program_are_up_to_date(page: str, text: str) -> None:
     assert text in (ROOT / QUOTES[page]).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("page", "command"), [each for each in indented_commands() if each[1].startswith("eqfuse ")])
+def test_indented_commands_can_be_parsed(page: str, command: str) -> None:
+    assert build_parser().parse_args(shlex.split(command)[1:]).command
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize(("page", "command"), [each for each in indented_commands() if each[1].startswith(RUN)])
+def test_indented_commands_run(page: str, command: str, tmp_path: Path) -> None:
+    image = _write_models(tmp_path, page)
+    np.savez(tmp_path / "real.npz", image=image)
+    (tmp_path / "more_inputs").mkdir()
+    np.save(tmp_path / "more_inputs/image.npy", image)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    words = [sys.executable, "-m", *shlex.split(command.replace("eqfuse optimize {}", f"{sys.executable} -c 1 {{}}"))]
+    with (tmp_path / "model.onnx").open("rb") as model:
+        done = subprocess.run(words, cwd=tmp_path, stdin=model, capture_output=True, env=environment, timeout=600)
+    if " reduce " in command:  # nothing fails for this model
+        assert (done.returncode, done.stderr.count(b"\n")) == (1, 1), done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("page", "command"), [each for each in indented_commands() if "benchmarks/" in each[1]])
+def test_indented_benchmarks_have_these_options(page: str, command: str) -> None:
+    script = next(word for word in shlex.split(command) if word.startswith("benchmarks/"))
+    assert (ROOT / script).is_file()
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").rglob("*.py"))
+    assert [option for option in OPTION.findall(command) if f'"{option}"' not in sources] == []
+
+
+def inline_commands() -> list[tuple[str, str]]:
+    """Each command within a sentence of a page, and what stands behind it."""
+    texts = "".join((ROOT / page).read_text(encoding="utf-8") for page in ALL_PAGES)
+    return sorted(set(re.findall(r"`eqfuse ((?:rules |device |profile )?[a-z-]+)(?:\|[a-z|]+)?( [^`]*)?`", texts)))
+
+
+@pytest.mark.parametrize(("command", "options"), inline_commands())
+def test_options_within_sentences_exist(command: str, options: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([*command.split(), "--help"])
+    assert stop.value.code == 0
+    assert set(OPTION.findall(options)) - set(OPTION.findall(capsys.readouterr().out)) == set()
 
 
 @pytest.mark.conformance

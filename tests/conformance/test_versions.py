@@ -37,6 +37,7 @@ TESTS = (
 RESOLVED = ("3.14",)
 """Versions for which only wheels are looked for, since this project has run on none of them."""
 
+
 def environment_of(folder: Path) -> Mapping[str, str]:
     """The tree as the package eqfuse, and caches that no other version wrote."""
     (folder / "source").mkdir()

@@ -108,9 +108,7 @@ def test_another_version_has_verdicts_of_its_own(
     assert len({job.key for job in finding.jobs}) == 2
 
 
-def test_further_sizes_share_code_of_all_sizes(
-    model: Path, finding: Finding, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_further_sizes_share_code_of_all_sizes(model: Path, finding: Finding, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_code, "SHARE", 0)
     session = take_over(model)
     for place, indices in enumerate((1, 3, 5), 1):

@@ -64,9 +64,7 @@ def test_a_file_that_is_not_completed_replaces_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exchanges", [True, False])
-def test_several_may_replace_a_folder_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanges: bool
-) -> None:
+def test_several_may_replace_a_folder_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanges: bool) -> None:
     if not exchanges:
         monkeypatch.setattr(files, "_exchange", lambda *_: False)
     folder(tmp_path / "place", "old")

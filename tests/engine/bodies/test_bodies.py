@@ -294,14 +294,16 @@ def test_loops_that_run_at_most_once_are_gone(count: int) -> None:
 
 
 def test_a_scan_loses_what_nobody_reads() -> None:
-    result = optimise("""(float[2,3] x) => (float[2,3] y) {
+    result = optimise(
+        """(float[2,3] x) => (float[2,3] y) {
         begin = Constant<value: tensor = float[3] {0.0, 0.0, 0.0}>()
         last, y, z = Scan<num_scan_inputs = 2>(begin, x, x) <
             body = b(float[3] s, float[3] r, float[3] unread) => (float[3] t, float[3] u, float[3] v) {
                 a = Abs(r)  b = Relu(a)  u = Neg(b)  v = Sin(r)  t = Add(s, r)
             }
         >
-    }""".replace("Scan<num_scan_inputs = 2>(begin, x, x) <", "Scan(begin, x, x) <num_scan_inputs: int = 2, "))
+    }""".replace("Scan<num_scan_inputs = 2>(begin, x, x) <", "Scan(begin, x, x) <num_scan_inputs: int = 2, ")
+    )
     assert operators(result) == {"Scan": 1, "Abs": 1, "Neg": 1}
     assert next(len(node.inputs) for node in result.graph if node.op_type == "Scan") == 1
 

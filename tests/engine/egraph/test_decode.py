@@ -78,6 +78,8 @@ def test_a_list_that_is_doubled_over_and_over_stays_short() -> None:
     source = model(doublings, [value("x0", [1, 2])], ["x16"])
     result = optimize_model(source, None, Options(verify=False)).model
     assert max(len(node.inputs) for node in result.graph) <= 4
+
+
 def test_a_part_of_a_split_that_nothing_reads_is_there() -> None:
     """ONNX Runtime crashes on a Split without a name for one of its parts, of which none is optional."""
     nodes = [

@@ -46,9 +46,7 @@ def kernels(path: Path, folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(("nodes", "kernel"), [(ERF, "Gelu"), (TANH, "FastGelu")])
-def test_onnx_runtime_still_runs_one_kernel(
-    nodes: tuple[tuple[str, ...], ...], kernel: str, tmp_path: Path
-) -> None:
+def test_onnx_runtime_still_runs_one_kernel(nodes: tuple[tuple[str, ...], ...], kernel: str, tmp_path: Path) -> None:
     source = network(nodes, tmp_path / "in.onnx")
     assert kernel in kernels(source, tmp_path)
     result = eqfuse.optimize(source, tmp_path / "out.onnx")

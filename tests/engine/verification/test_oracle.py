@@ -53,9 +53,7 @@ CONTRIBUTED: list[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("operator", "weights", "attributes"), CONTRIBUTED)
-def test_contributed_operators(
-    operator: str, weights: tuple[tuple[int, ...], ...], attributes: dict[str, Any]
-) -> None:
+def test_contributed_operators(operator: str, weights: tuple[tuple[int, ...], ...], attributes: dict[str, Any]) -> None:
     names = [f"w{number}" for number in range(len(weights))]
     node = helper.make_node(operator, ["x", *names], ["y"], domain="com.microsoft", **attributes)
     stored = {name: normal(*shape, seed=1) for name, shape in zip(names, weights, strict=True)}

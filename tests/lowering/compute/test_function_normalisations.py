@@ -26,8 +26,10 @@ CASES = [
     [pytest.param(*case, marks=() if case[:2] == (13, "H") else pytest.mark.conformance) for case in CASES],
 )
 def test_as_onnx_runtime(opset: int, size: int | str, node: str, tmp_path: Path) -> None:
-    text = f"(float[2, 4, {size}, 3] x) => (float[2, 4, {size}, 3] y) <float[4] s = {{1, 2, 3, 4}}, float[4] b = " \
-           f"{{0, 1, 0, 1}}> {{ {node} }}"
+    text = (
+        f"(float[2, 4, {size}, 3] x) => (float[2, 4, {size}, 3] y) <float[4] s = {{1, 2, 3, 4}}, float[4] b = "
+        f"{{0, 1, 0, 1}}> {{ {node} }}"
+    )
     proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> normalised {text}')
     onnx.save(proto, tmp_path / "in.onnx")
     compiled = eqfuse.compile(tmp_path / "in.onnx", tmp_path / "bundle", threads=1, measure=False)

@@ -36,7 +36,7 @@ class Family:
         return {n: Leaf("Var", n, type_, n in self.nonneg, n in self.nonzero) for n in "abc"}
 
 
-_SUM = '(ReduceSum b (vec-of 1) 1)'
+_SUM = "(ReduceSum b (vec-of 1) 1)"
 _ROOT = "(Sqrt b)"
 _PLUS = "(Add a b)"
 
@@ -55,9 +55,7 @@ TABLE_4 = {
         "(Mul (Mul a b) c)",
         nonneg="b",
     ),
-    "3": Family(
-        "associative", ("Mul", "Abs"), "(Mul (Mul (Abs a) b) (Abs c))", "(Mul (Abs (Mul a c)) b)"
-    ),
+    "3": Family("associative", ("Mul", "Abs"), "(Mul (Mul (Abs a) b) (Abs c))", "(Mul (Abs (Mul a c)) b)"),
     "4": Family(
         "associative",
         ("Mul", "ReduceSum"),
