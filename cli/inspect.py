@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +20,12 @@ from .terminal import write, write_error
 
 if TYPE_CHECKING:
     from ..driver.inspect import OutputReport, Verification
+    from ..driver.node_changes import NodeChange
 
 _LARGEST = 10
 """Groups in the table of groups."""
+_SHOWN_NODES = 30
+"""Nodes in the table of differences; -v shows all."""
 _NAMED_OPERATORS = 4
 """Operators of a group that the table names."""
 
@@ -88,16 +93,28 @@ def diff(arguments: argparse.Namespace) -> int:
     difference = diff_models(arguments.model, arguments.candidate, options_of(CostOptions, arguments))
     before, after = difference.before, difference.after
     if arguments.json:
-        render.print_json({"before": before.as_dict(), "after": after.as_dict()})
+        nodes = [asdict(change) for change in difference.nodes]
+        render.print_json({"before": before.as_dict(), "after": after.as_dict(), "nodes": nodes})
     elif not arguments.quiet:
         title = f"{arguments.model} and {arguments.candidate}"
         render.table(title, ("", "first", "second", "change"), list(summary_rows(before, after)))
         changed = [row for row in operator_rows(before.operators, after.operators) if row[3] != "="]
         if changed:
             render.table("layers by operator", ("operator", "first", "second", "change"), list(changed))
+        _print_nodes(difference.nodes, _SHOWN_NODES if not arguments.verbose else None)
         for line in before.notes:
             write(line)
     return 0
+
+
+def _print_nodes(nodes: Sequence[NodeChange], most: int | None) -> None:
+    """Print the nodes in which two models differ; a node without a name is named by its value."""
+    shown = nodes[:most]
+    if shown:
+        more = "; -v shows all" if len(shown) < len(nodes) else ""
+        title = f"layers that differ ({len(shown)} of {len(nodes)}{more})"
+        rows = [(each.node or each.value, each.operator, str(each)) for each in shown]
+        render.table(title, ("layer", "operator", "change"), list(rows), left=3)
 
 
 def verify(arguments: argparse.Namespace) -> int:

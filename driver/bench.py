@@ -268,9 +268,7 @@ def bench_model(
 # --- the inputs and the original
 
 
-def read_inputs(
-    paths: Sequence[Path], ports: Sequence[Port], sizes: Mapping[str, int] = NO_SIZES
-) -> Mapping[str, Any]:
+def read_inputs(paths: Sequence[Path], ports: Sequence[Port], sizes: Mapping[str, int] = NO_SIZES) -> Mapping[str, Any]:
     """The inputs to measure on: the given ones, else random ones of these sizes of dynamic dimensions.
 
     Raises UsageError for more than one set.

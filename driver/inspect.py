@@ -27,6 +27,7 @@ from ..ir.graph import OperatorGraph
 from ..support.custom_operators import custom_operators
 from ..support.errors import UsageError, VerificationError
 from ..support.options import part_of
+from .node_changes import NamedGraph, NodeChange, compare_nodes
 from .options import CostOptions, InspectOptions, VerifyOptions
 from .saturate import samples_of
 from .usage import cost_model_for
@@ -192,16 +193,23 @@ def _partition_figures(partition: Partition, costs: KernelModel) -> PartitionFig
 
 @dataclass(frozen=True)
 class Difference:
-    """The figures of two models."""
+    """The figures of two models, and the nodes in which they differ."""
 
     before: GraphSummary
     after: GraphSummary
+    nodes: tuple[NodeChange, ...]
 
 
 def diff_models(before: Any, after: Any, options: CostOptions) -> Difference:
-    """Summarize two models by one cost model."""
+    """Summarize two models by one cost model, and compare their nodes."""
     models = [inline_functions(read(source)) for source in (before, after)]
-    return Difference(*(summarize(*infer_form(model), cost_model_for(options)) for model in models))
+    first, second = (summarize(*infer_form(model), cost_model_for(options)) for model in models)
+    return Difference(first, second, tuple(compare_nodes(*map(_named_graph, models)).all))
+
+
+def _named_graph(model: Model) -> NamedGraph:
+    knowledge = infer(model)
+    return NamedGraph(operator_graph(model, knowledge), knowledge.constants)
 
 
 def verify_models(original: Any, candidate: Any, options: VerifyOptions) -> Verification:

@@ -237,8 +237,12 @@ def _replace_slow(
     chosen = {**{s: recalled.best for s, recalled in recalls.items()}, **{t.suspect: t.best for t in trials}}
     record = [_summary(s, recalled.best, recalled.trials) for s, recalled in recalls.items()]
     record += [each.summary() for each in trials]
-    apart = {s.facts.symbol: each.seconds for s, r in zip([*recalls, *(t.suspect for t in trials)], record, strict=True)
-             for each in r.trials if each.variant == str(s.apart) and each.seconds is not None}
+    apart = {
+        s.facts.symbol: each.seconds
+        for s, r in zip([*recalls, *(t.suspect for t in trials)], record, strict=True)
+        for each in r.trials
+        if each.variant == str(s.apart) and each.seconds is not None
+    }
     unfused = sum_apart(base.facts, times, apart)
     partition = vary(graph, base.partition, chosen.items())
     if partition != base.partition:  # each was measured beside others: all together have to be faster, too

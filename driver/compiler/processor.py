@@ -378,9 +378,7 @@ class ProcessorBundleBuilder:
             folder = self.scratch / str(self._count)
             folder.mkdir()
             self._count += 1
-        prepared = self.processor.lower(
-            self.compilation, self._graph, self._weights, partition, folder, self._lowered
-        )
+        prepared = self.processor.lower(self.compilation, self._graph, self._weights, partition, folder, self._lowered)
         bundle.write_manifest(folder, self.processor.manifest(self.compilation, self.result, prepared, folder))
         return Attempt(partition, folder, prepared, kernel_facts(prepared, self.processor.target))
 

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from ...lowering.tuning.tuner import Tuned
 
 
-
 CLEARLY = 0.99
 """Another partition of a region replaces the first one if it takes at most this share of its time."""
 

@@ -143,9 +143,7 @@ def _network(parts: Sequence[Compound], edges: Iterable[Edge], part_of: Mapping[
     )
 
 
-def _join(
-    parts: Sequence[Compound], drawing: Drawing, edges: Iterable[Edge], part_of: Mapping[int, int]
-) -> Compound:
+def _join(parts: Sequence[Compound], drawing: Drawing, edges: Iterable[Edge], part_of: Mapping[int, int]) -> Compound:
     moved = [part.move(*place) for part, place in zip(parts, drawing.places, strict=True)]
     places = {v: place for part in moved for v, place in part.places.items()}
     routes: dict[Edge, tuple[Point, ...]] = {}

@@ -77,9 +77,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], attributes: Se
         for c, t in zip(columns, is_text, strict=True)
     )
     given = [*attributes, *({} for _ in lines[len(attributes) :])]
-    body = "".join(
-        element("tr", "".join(map(_cell, line)), **each) for line, each in zip(lines, given, strict=True)
-    )
+    body = "".join(element("tr", "".join(map(_cell, line)), **each) for line, each in zip(lines, given, strict=True))
     whole = element("thead", element("tr", head)) + element("tbody", body)
     return element("div", element("table", whole), class_="scroll")
 

@@ -18,9 +18,7 @@ _MOST_KERNELS = 24
 """Only this many of the slowest kernels have a bar."""
 
 
-def header(
-    title: str, date: str, result: Result, options: Options, before: GraphCosts, after: GraphCosts
-) -> str:
+def header(title: str, date: str, result: Result, options: Options, before: GraphCosts, after: GraphCosts) -> str:
     """The path of the model, the date, the shapes of its inputs, the options, the verdict, and the key figures."""
     asked = f"device {options.device} \u00b7 cost {options.cost} \u00b7 precision {options.precision}"
     if result.partition:

@@ -13,6 +13,7 @@ from ...extract.partition.annotations.proof import Proof
 from ...lowering.plan.manifest import Manifest
 from ...lowering.tuning.tuner import Point
 from ..inspect import Group, PartitionFigures
+from ..node_changes import NodeChange
 from ..partition import ProfiledPairs
 from .head import Printed
 
@@ -227,10 +228,11 @@ class InspectOutput(Printed, SummaryFields):
 
 
 class DiffOutput(Printed):
-    """`diff`."""
+    """`diff`. `nodes` are the layers in which the models differ."""
 
     before: SummaryFields
     after: SummaryFields
+    nodes: Sequence[NodeChange]
 
 
 class VerifyOutput(Printed, VerificationFields):

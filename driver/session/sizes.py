@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ...lowering.bundle.loaded import LoadedModel
 
 
-
 Feeds = Mapping[str, Any]
 Runtime = Callable[[Sequence[str], Feeds], list[Any]]
 """Runs in ONNX Runtime: names of outputs and inputs to outputs."""
