@@ -101,6 +101,18 @@ class _Function:
         """The first result of the function."""
         self.add("QuantizeLinear", number, scale, zero, result="y0")
 
+    def quantise_with_offset(self, number: str, scale_place: int) -> None:
+        """The first result of the function: the zero point is added before rounding, as some kernels of ONNX Runtime
+        do. That differs from QuantizeLinear halfway between two integers, if the zero point is odd."""
+        scale, zero = self.name(scale_place), self.name(scale_place + 1)
+        array = stored_input(self.node, scale_place + 1) if zero else None
+        if not zero or (array is not None and not np.any(array % 2)):
+            self.quantise(number, scale, zero)
+            return
+        offset = self.add("Cast", zero, to=onnx.TensorProto.FLOAT)
+        moved = self.add("Add", self.add("Div", number, scale), offset)
+        self.quantise(moved, self.constant(1, "float32"), self.constant(0, self.type_of(0).dtype))
+
     def spread(self, listed: str, place: int, axes: int) -> str:
         """An input that may have a value for each channel, with axes of one element behind it."""
         if self.rank(place) != 1 or not axes:
@@ -165,9 +177,16 @@ def _general_product(function: _Function) -> None:
 def _of_two(operator: str) -> Callable[[_Function], None]:
     def write(function: _Function) -> None:
         result = function.add(operator, function.dequantise(0), function.dequantise(3))
-        function.quantise(result, function.name(6), function.name(7))
+        function.quantise_with_offset(result, 6)
 
     return write
+
+
+def _average(function: _Function) -> None:
+    function.require_attributes(channels_last=0)
+    window = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
+    result = function.add("AveragePool", function.dequantise(0), **function.attributes(*window))
+    function.quantise_with_offset(result, 3)
 
 
 def _of_one(operator: str, *names: str) -> Callable[[_Function], None]:
@@ -425,14 +444,13 @@ def _convert_short(function: _Function, operator: str, dtype: str) -> None:
     function.add("Cast", number, result="y0", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
-_WINDOW = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
 _STANDARD: Mapping[str, Callable[[_Function], None]] = {
     "QLinearConv": _convolution, "QLinearMatMul": _matrix_product, "DynamicQuantizeLinear": _dynamic,
 }  # fmt: skip
 _CONTRIBUTED: Mapping[str, Callable[[_Function], None]] = {
     "QLinearConv": _convolution, "QGemm": _general_product, "QLinearAdd": _of_two("Add"), "QLinearMul": _of_two("Mul"),
     "QLinearSigmoid": _of_one("Sigmoid"), "QLinearLeakyRelu": _of_one("LeakyRelu", "alpha"),
-    "QLinearAveragePool": _of_one("AveragePool", *_WINDOW), "QLinearGlobalAveragePool": _of_one("GlobalAveragePool"),
+    "QLinearAveragePool": _average, "QLinearGlobalAveragePool": _of_one("GlobalAveragePool"),
     "QLinearSoftmax": _softmax, "QLinearConcat": _joined, "QLinearWhere": _choice,
     "QAttention": _attention, "MatMulNBits": _product_of_blocks,
     "MatMulIntegerToFloat": _product_of_integers, "DynamicQuantizeMatMul": _product_of_rounded,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .runs.compare import distances, to_double
-from .runs.structure import Structure
+from .runs.structure import Structure, rounds_result
 from .runs.values import Value, leaves
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
@@ -64,9 +64,9 @@ class StepCount:
 def count_steps(structure: Structure, name: str, expected: Value, actual: Value) -> StepCount | None:
     """The steps of its own scale by which an output differs; None if it has none, or if they cannot be counted."""
     origin = structure.origin(name)
-    if origin is None or origin.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+    if origin is None or not (origin.op_type == "DequantizeLinear" or rounds_result(origin)):
         return None
-    scale = np.ones(()) if origin.op_type == "QuantizeLinear" else structure.constant(origin.input[1])
+    scale = structure.constant(origin.input[1]) if origin.op_type == "DequantizeLinear" else np.ones(())
     if scale is None or not isinstance(expected, np.ndarray) or not isinstance(actual, np.ndarray):
         return None
     if expected.shape != actual.shape:

@@ -6,7 +6,7 @@ one that it can; what is no number becomes the least one, as in ONNX Runtime. Su
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -25,6 +25,15 @@ INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger"})
 """Products of integers, which have zero points behind their operands and sums of 32 bits."""
 QUANTIZED = (*BYTES, "int16", "uint16")
 """The types of the integers that QuantizeLinear makes here."""
+ROUNDED_RESULTS: Mapping[str, int] = {
+    "QuantizeLinear": 1, "QLinearConv": 6, "QLinearMatMul": 6, "QGemm": 7, "QLinearAdd": 6, "QLinearMul": 6,
+    "QLinearConcat": 0, "QLinearSoftmax": 3, "QLinearSigmoid": 3, "QLinearLeakyRelu": 3, "QLinearAveragePool": 3,
+    "QLinearGlobalAveragePool": 3, "QLinearWhere": 7,
+}  # fmt: skip
+"""Operators of ONNX and of ONNX Runtime whose result is rounded to integers, and the place of its scale among their
+operands; its zero point follows. A QGemm without them makes numbers."""
+ROUNDED_OPERANDS = frozenset({"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"})
+"""Operators that round their first operand by its range."""
 REAL = ("float32", "float16")
 """The types of the numbers that integers stand for."""
 DEQUANTIZED = (*QUANTIZED, "int32")

@@ -334,7 +334,8 @@ def _draw_operator(d: Drawing) -> QuantisedGraph:
             attributes = {"kernel_shape": [3, 3]} if kind == "QLinearAveragePool" else {}
             operands = [x.name, *all_parameters(x), *output_like(x.scale / 2)]
             name = d.add(kind, *operands, domain=CONTRIBUTED, channels_last=0, **attributes)
-    return d.finish(name, steps=1)
+    rounds_once = d.exact and kind not in ("QLinearSoftmax", "QLinearSigmoid")
+    return d.finish(name, steps=0 if rounds_once else 1)
 
 
 # --- graphs for a single question

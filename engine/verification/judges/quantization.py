@@ -3,7 +3,8 @@
 When a float becomes an integer (QuantizeLinear, DynamicQuantizeLinear), rounding in the last place of the float turns
 some elements into the next integer: a whole step of the scale, which all later operators see. Two correct models differ
 in a few such elements. To measure the effect on the outputs, the original runs again with random steps: before each
-quantiser, one element in a hundred (at least one, on average) moves by one step of its scale, up or down. An output may
+quantiser, or behind an operator on integers (QLinearConv), one element in a hundred (at least one, on average) moves by
+one step of its scale, up or down. An output may
 then differ by ``FACTOR`` times the largest effect on any of its elements, and by ``FACTOR`` times the root mean square.
 For a dequantised output that is a step in a few elements, while a scale that is wrong by a percent changes a third of
 them. Such an output may always differ by one step of its own scale in one element.
@@ -21,10 +22,11 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, inliner, numpy_helper
 
+from ....ir.operators.quantization import ROUNDED_OPERANDS, ROUNDED_RESULTS
 from ...onnx.runtime_values import session_options
 from ..runs.compare import distances, to_double
 from ..runs.source import Source
-from ..runs.structure import Structure
+from ..runs.structure import Structure, rounds_result
 from ..runs.values import Feeds, RunError, Value, layout, leaves, one_line
 
 FACTOR = 1.5
@@ -34,7 +36,8 @@ _SHARE = 0.01
 _DRAWS = 4
 """Runs with random steps, of which the largest effect on an output counts."""
 _PREFIX = "eqfuse.step."
-_QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
+_WITH_STEPS = ROUNDED_OPERANDS | {"QuantizeLinear"}
+"""Steps stand before these operators, and behind the others that round."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,11 @@ def measure_distance(expected: Value, actual: Value) -> Steps | None:
 
 
 def find_quantizers(structure: Structure) -> list[onnx.NodeProto]:
-    """The nodes that turn floats which depend on the inputs into integers."""
-    nodes = structure.graph.node
-    return [node for node in nodes if node.op_type in _QUANTIZERS and node.input[0] in structure.input_dependent]
+    """The nodes that round numbers which depend on the inputs to integers."""
+    known = structure.input_dependent
+    nodes = [node for node in structure.graph.node if node.output and node.output[0] in known]
+    return [node for node in nodes if node.op_type in ROUNDED_OPERANDS or rounds_result(node)]
+
 
 
 class DitheredModel:
@@ -115,9 +120,10 @@ class DitheredModel:
         """One step of an output's own scale in one element; zeros if it has no scale."""
         origin = self._structure.origin(name)
         size = sum(leaf.size for leaf in leaves(value))
-        if origin is None or not size or origin.op_type not in _QUANTIZERS | {"DequantizeLinear"}:
+        is_number = origin is not None and origin.op_type == "DequantizeLinear"
+        if origin is None or not size or not (is_number or rounds_result(origin)):
             return Steps(0.0, 0.0)
-        scale = self._structure.constant(origin.input[1]) if origin.op_type == "DequantizeLinear" else np.ones(1)
+        scale = self._structure.constant(origin.input[1]) if is_number else np.ones(1)
         step = 0.0 if scale is None or not scale.size else float(np.max(np.abs(scale)))
         return Steps(step, step / math.sqrt(size))
 
@@ -126,20 +132,36 @@ class DitheredModel:
         if all(leaf.dtype.kind == "f" for leaf in leaves(value)):
             return True
         origin = self._structure.origin(name)
-        return origin is not None and origin.op_type in _QUANTIZERS
+        return origin is not None and rounds_result(origin)
 
 
 def _insert_steps(graph: onnx.GraphProto, quantized: set[str]) -> None:
-    """Insert nodes, in place, that move some elements by a step before the quantisers of these values."""
+    """Insert nodes, in place, that move some elements by a step where these values are rounded."""
     one_percent = numpy_helper.from_array(np.asarray(_SHARE, np.float32), f"{_PREFIX}share")
     graph.initializer.append(one_percent)
     nodes = list(graph.node)
     del graph.node[:]
     for number, node in enumerate(nodes):
-        if node.op_type in _QUANTIZERS and node.output[0] in quantized:
-            graph.node.extend(_step_nodes(node, f"{_PREFIX}{number}.", number))
-            node.input[0] = f"{_PREFIX}{number}.x"
-        graph.node.append(node)
+        prefix = f"{_PREFIX}{number}."
+        is_rounded = bool(node.output) and node.output[0] in quantized
+        if is_rounded and node.op_type in _WITH_STEPS:
+            graph.node.extend(_step_nodes(node, prefix, number))
+            node.input[0] = f"{prefix}x"
+        behind = list(_round_again(node, prefix, number)) if is_rounded and node.op_type not in _WITH_STEPS else []
+        graph.node.extend([node, *behind])
+
+
+def _round_again(node: onnx.NodeProto, prefix: str, seed: int) -> Iterator[onnx.NodeProto]:
+    """Rename, in place, the result of an operator on integers; nodes that make numbers of it, move them by steps and
+    round them under its own name."""
+    place = ROUNDED_RESULTS[node.op_type]
+    parameters = node.input[place : place + 2]
+    result, node.output[0] = node.output[0], f"{prefix}integers"
+    yield helper.make_node("DequantizeLinear", [f"{prefix}integers", *parameters], [f"{prefix}numbers"])
+    quantizer = helper.make_node("QuantizeLinear", [f"{prefix}numbers", *parameters], [result])
+    yield from _step_nodes(quantizer, prefix, seed)
+    quantizer.input[0] = f"{prefix}x"
+    yield quantizer
 
 
 def _step_nodes(node: onnx.NodeProto, prefix: str, seed: int) -> Iterator[onnx.NodeProto]:
@@ -152,7 +174,7 @@ def _step_nodes(node: onnx.NodeProto, prefix: str, seed: int) -> Iterator[onnx.N
         return helper.make_node(operator, inputs, [prefix + output], **attributes)
 
     x = node.input[0]
-    if node.op_type == "DynamicQuantizeLinear":
+    if node.op_type in ROUNDED_OPERANDS:
         names = [prefix + name for name in ("q", "scale", "zero")]
         yield helper.make_node("DynamicQuantizeLinear", [x], names)
         scale = prefix + "scale"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from onnx import inliner, numpy_helper, shape_inference
 
 from ....ir.operators import CONVOLUTIONS, POOLS, RECURRENT, VIEWS
+from ....ir.operators.quantization import ROUNDED_RESULTS
 from ...onnx.inference_faults import without_delicate_nodes
 from ...onnx.nodes import RANDOM_OPERATORS
 from .skim import has_data
@@ -179,6 +180,14 @@ class Structure:
         codes.update(tensor.data_type for tensor in self.graph.initializer)
         codes.update(item.i for node in self.graph.node if node.op_type == "Cast" for item in node.attribute)
         return not codes.isdisjoint((onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE))
+
+
+def rounds_result(node: onnx.NodeProto) -> bool:
+    """Whether the first result of a node is rounded to integers."""
+    if node.op_type == "DynamicQuantizeLinear":
+        return True
+    place = ROUNDED_RESULTS.get(node.op_type)
+    return place is not None and len(node.input) > place and bool(node.input[place])
 
 
 def fed_inputs(graph: onnx.GraphProto) -> tuple[onnx.ValueInfoProto, ...]:

@@ -184,7 +184,7 @@ class _Emission:
         if isinstance(source, Number) and source.op == "Input":
             integers = self._input(str(source.attributes["name"]), source.shape, scale, zero, is_number=True)
         else:
-            integers = self._round(source, Target(scale, zero))
+            integers = self._round(*_without_affine(source, scale, zero))
         wire = Wire(integers.tensor.name, name, scale, zero, integers.order, False, -_SIGN if unsigned else 0)
         if integers.columns is None:
             self._rounded[name] = wire
@@ -344,6 +344,29 @@ class _Emission:
         low, high = target.limits
         table: Array = np.clip(quotient + target.zero, low, high).astype(np.int8)
         return table
+
+
+def _without_affine(value: Value | None, scale: float, zero: int) -> tuple[Value | None, Target]:
+    """A number that is to be rounded, without its factors and the whole steps that are added to it: these belong to the
+    scale and to the zero point."""
+    while isinstance(value, Number) and value.op in ("Add", "Mul", "Div") and len(value.operands) == 2:
+        inner, constant = value.operands
+        if value.op != "Div" and isinstance(inner, Constant):
+            inner, constant = constant, inner
+        if not isinstance(inner, Number) or not isinstance(constant, Constant) or constant.numbers.size != 1:
+            break
+        number = float(constant.numbers.reshape(()))
+        if value.op == "Add":
+            steps = number / scale
+            if steps != round(steps) or not -_SIGN <= zero + steps < _SIGN:
+                break
+            zero += round(steps)
+        elif 0 < number < np.inf:
+            scale = scale * number if value.op == "Div" else scale / number
+        else:
+            break
+        value = inner
+    return value, Target(scale, zero)
 
 
 def _evaluate(value: Value | None, numbers: Array) -> Any:

@@ -82,6 +82,9 @@ ROWS = integers(3, 8), scale(), zero(100)
 COLUMNS = integers(8, 5, dtype="int8"), scale(0.01, 5), zero(0, "int8", 5)
 RESULT = scale(0.1), zero(130)
 BIAS = RANDOM.integers(-20_000, 20_000, 5).astype(np.int32)
+TIED = integers(1, 6, 5, 5, dtype="int8"), np.float32(0.5), zero(3, "int8")
+HALVED = np.float32(1.0), zero(7, "int8")
+"""Every other sum is halfway between two integers; the zero point is odd."""
 WINDOW = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 0, 0, 1]}
 PRODUCTS = [
     Call("QLinearConv", (*POINTWISE, *FILTERS, *RESULT), domain="", steps=0),
@@ -108,6 +111,9 @@ OTHERS = [
     Call("QLinearAdd", (*POINTWISE, *POINTWISE, *RESULT)),
     Call("QLinearAdd", (*POINTWISE, integers(6, 1, 1), scale(), zero(5), *RESULT)),
     Call("QLinearMul", (*POINTWISE, *POINTWISE, *RESULT)),
+    Call("QLinearAdd", (*TIED, *TIED, *HALVED), steps=0),
+    Call("QLinearMul", (*TIED, *TIED, *HALVED), steps=0),
+    Call("QLinearAveragePool", (*TIED, *HALVED), WINDOW, steps=0),
     Call("QLinearSigmoid", (*POINTWISE, scale(1 / 255), zero())),
     Call("QLinearLeakyRelu", (*POINTWISE, *RESULT), {"alpha": 0.1}),
     Call("QLinearAveragePool", (*POINTWISE, *RESULT), WINDOW),

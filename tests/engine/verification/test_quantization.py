@@ -18,6 +18,7 @@ from eqfuse.engine.verification import verify
 from eqfuse.engine.verification.judges.quantization import FACTOR, DitheredModel, Steps
 from eqfuse.engine.verification.runs.source import open_source
 from eqfuse.engine.verification.runs.structure import Structure
+from eqfuse.ir.operators.quantization import ROUNDED_RESULTS
 
 from ..models import model, normal, value
 
@@ -69,7 +70,7 @@ def quantized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def scale_operands(original: onnx.ModelProto, factor: float) -> onnx.ModelProto:
-    """The model, what each quantiser reads multiplied by a factor."""
+    """The model, all numbers that are rounded multiplied by a factor."""
     changed = onnx.ModelProto()
     changed.CopyFrom(original)
     nodes = []
@@ -79,6 +80,9 @@ def scale_operands(original: onnx.ModelProto, factor: float) -> onnx.ModelProto:
         if node.op_type in ("QuantizeLinear", "DynamicQuantizeLinear"):
             nodes.append(make("Mul", [node.input[0], "factor"], [f"scaled{number}"]))
             copy.input[0] = f"scaled{number}"
+        elif (place := ROUNDED_RESULTS.get(node.op_type)) is not None:
+            nodes.append(make("Div", [node.input[place], "factor"], [f"scaled{number}"]))
+            copy.input[place] = f"scaled{number}"
         nodes.append(copy)
     del changed.graph.node[:]
     changed.graph.node.extend(nodes)
@@ -159,6 +163,28 @@ def test_integers_that_are_given_out_count_in_steps(offset: int, status: str) ->
     original = model([quantizer, make("Identity", ["q"], ["y"])], inputs, outputs, weights)
     candidate = model([quantizer, *added], inputs, outputs, weights | {"o": offsets})
     assert verify(original, candidate).status == status
+
+
+@pytest.mark.parametrize(("offset", "status"), [(1, "passed"), (2, "failed")])
+def test_results_of_operators_on_integers_count_in_steps(offset: int, status: str) -> None:
+    """Nothing but the operator itself rounds."""
+    offsets = np.zeros((1, 400), np.int32)
+    offsets[0, 7] = offset
+    ports = [value("x", [1, 400], TensorProto.UINT8)], [value("y", [1, 400], TensorProto.UINT8)]
+    summed = make("QLinearAdd", ["x", "s", "z", "x", "s", "z", "t", "z"], ["q"], domain="com.microsoft")
+    weights = {"s": SCALE, "t": 4 * SCALE, "z": ZERO}
+    added = [
+        make("Cast", ["q"], ["i"], to=TensorProto.INT32),
+        make("Add", ["i", "o"], ["j"]),
+        make("Cast", ["j"], ["y"], to=TensorProto.UINT8),
+    ]
+    original = model([summed, make("Identity", ["q"], ["y"])], *ports, weights)
+    candidate = model([summed, *added], *ports, weights | {"o": offsets})
+    for each in (original, candidate):
+        each.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    verdict = verify(original, candidate)
+    assert verdict.status == status
+    assert f"max {offset} step" in verdict.summary
 
 
 def test_steps_are_those_of_the_scale() -> None:
