@@ -50,6 +50,14 @@ class Edit:
         self._tensors[name] = Tensor(name, dtype, array.shape, array)
         return name
 
+    def wide(self, shape: Sequence[int]) -> str:
+        """The name of a new tensor of 32 bits."""
+        number = len(self._tensors)
+        while (name := f"wide.{number}") in self._tensors:
+            number += 1
+        self._tensors[name] = Tensor(name, "int32", tuple(shape))
+        return name
+
     def sizes(self, *sizes: int) -> str:
         """The name of a new list of sizes."""
         return self.new("shape", sizes)

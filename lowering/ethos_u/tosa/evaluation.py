@@ -212,6 +212,7 @@ _OPERATORS: Mapping[str, Callable[[list[Array], Attributes], Any]] = {
     "CLZ": _leading_zeros,
     "LOGICAL_LEFT_SHIFT": _shift_left,
     "ARITHMETIC_RIGHT_SHIFT": _shift_right,
+    "MAXIMUM": _wide(np.maximum),
     "REDUCE_MAX": lambda inputs, attributes: inputs[0].max(attributes["axis"], keepdims=True),
     "REDUCE_MIN": lambda inputs, attributes: inputs[0].min(attributes["axis"], keepdims=True),
     "ARGMAX": lambda inputs, attributes: inputs[0].argmax(attributes["axis"]),

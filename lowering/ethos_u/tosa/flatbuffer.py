@@ -40,6 +40,7 @@ _ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "DEPTHWISE_CONV2D": _CONVOLUTION,
     "CLAMP": ("min_val bytes", "max_val bytes", "nan_mode word"),
     "CONCAT": ("axis int",),
+    "MAXIMUM": ("nan_mode word",),
     "REDUCE_SUM": ("axis int",),
     "REDUCE_MAX": ("axis int", "nan_mode word"),
     "REDUCE_MIN": ("axis int", "nan_mode word"),

@@ -103,3 +103,11 @@ def test_a_mean_is_summed_in_three_ways(tmp_path: Path) -> None:
     made, _ = emitted(quantised(float_model("y = GlobalAveragePool(x)", (1, 4, 2, 3), {}), tmp_path))
     found = same_results(made.graph)
     assert {each.label.partition(" by ")[2] for each in found} >= {"reductions", "a matrix product"}
+
+
+def test_parts_of_normalisations_have_other_ways(tmp_path: Path) -> None:
+    text = "a = MatMul(x, w) b = Softmax<axis=-1>(a) y = LayerNormalization<axis=-1>(b, g, h)"
+    weights = {"w": (16, 7), "g": (7,), "h": (7,)}
+    made, _ = emitted(quantised(float_model(text, (1, 5, 16), weights), tmp_path))
+    found = same_results(made.graph)
+    assert {each.label.partition(" by ")[2] for each in found} >= {"a convolution", "halves"}
