@@ -110,6 +110,12 @@ def test_shown_lines_are_renewed_in_their_places() -> None:
 
 
 @pytest.mark.parametrize("page", docs.PAGES)
+def test_the_first_screen_says_where_eqfuse_runs(page: str) -> None:
+    head = "\n".join((ROOT / page).read_text(encoding="utf-8").splitlines()[:20])
+    assert all(word in head for word in ("Linux", "x86-64", "no GPU")), head
+
+
+@pytest.mark.parametrize("page", docs.PAGES)
 def test_measured_figures_name_processor_and_date(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for block in re.findall(r"^```console[^\n]*measured[^\n]*\n.*?^```\n(.*?)\n\n", text, re.MULTILINE | re.DOTALL):
