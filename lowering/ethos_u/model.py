@@ -20,9 +20,8 @@ from ..bundle.bundle import read_whole_bundle
 from ..bundle.loaded import LoadedModel, fit_input
 from .emission.emit import Wire
 from .tosa.evaluation import evaluate_graph
-from .tosa.graph import Graph, Operator, Tensor
+from .tosa.graph import Array, Graph, Operator, Tensor
 
-Array = np.ndarray[Any, Any]
 TOSA, GRAPH, CONSTANTS = "model.tosa", "graph.json", "constants.npz"
 
 

@@ -19,8 +19,8 @@ from ...costmodels.ethos_device import EthosDevice
 from ...support.errors import UsageError
 from ..base.errors import CrashError, LoweringError
 from ..bundle.isolation import call_isolated
+from .tosa.graph import Array
 
-Array = np.ndarray[Any, Any]
 _SECONDS = 300.0
 """Seconds that one compilation may take; networks of 300 million multiplications take half a second."""
 _NO_LIMIT = {"u55": 1 << 32, "u65": 1 << 40, "u85": 1 << 40}

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -23,9 +22,8 @@ from ..bundle.isolation import call_isolated
 from .emission.emit import Emitted, Wire
 from .model import integers_for, numbers_of
 from .tosa.evaluation import evaluate_graph
-from .tosa.graph import Graph
+from .tosa.graph import Array, Graph
 
-Array = np.ndarray[Any, Any]
 SAMPLES = 20
 """Inputs on which the bits are compared with the reference model."""
 _OPERATOR_SAMPLES = 2

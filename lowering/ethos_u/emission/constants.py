@@ -7,8 +7,8 @@ import onnx_ir as ir
 
 from ...base.errors import LoweringError
 from ...base.weights import Weights
-from ..tosa.graph import Builder
-from .values import Array, Constant, Integers, Number
+from ..tosa.graph import Array, Builder
+from .values import Constant, Integers, Number
 
 _LARGEST = 127
 

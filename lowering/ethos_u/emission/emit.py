@@ -21,14 +21,14 @@ from ....ir.graph import Operator, OperatorGraph
 from ....ir.operators import ELEMENTWISE, OPERATORS, Unsupported, evaluate
 from ...base.errors import LoweringError
 from ...base.ports import Port
-from ..tosa.graph import Builder, Graph
+from ..tosa.graph import Array, Builder, Graph
 from .constants import ConstantReader
 from .moves import MOVES, move
 from .normalizations import NORMALIZATIONS, normalize
 from .products import PRODUCTS, Sums, is_map_mean, sums_of
 from .reductions import SUMS, add_up, largest_places
 from .requantize import Target, add_integers, multiply_integers, rescale
-from .values import Array, Constant, Integers, Number, Value, memory_order
+from .values import Constant, Integers, Number, Value, memory_order
 
 _CLAMPS = frozenset({"Relu", "Clip", "Max", "Min"})
 _INTEGER_TYPES = ("int8", "uint8")

@@ -13,9 +13,9 @@ from math import floor, log2, prod, sqrt
 import numpy as np
 
 from ...base.errors import LoweringError
-from ..tosa.graph import Attribute, Builder, ElementType, Tensor
+from ..tosa.graph import Array, Attribute, Builder, ElementType, Tensor
 from .requantize import Target, add_rescale, clamp
-from .values import Array, Constant, Integers, Number, reorder
+from .values import Constant, Integers, Number, reorder
 
 NORMALIZATIONS = frozenset({"Softmax", "LayerNormalization"})
 _ONE = 32767

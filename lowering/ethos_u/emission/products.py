@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import LoweringError
-from ..tosa.graph import Builder, Tensor
+from ..tosa.graph import Array, Builder, Tensor
 from .requantize import Target, add_rescale, as_map, clamp, rescale, zero_of
-from .values import Array, Constant, Integers, Number, memory_order, reorder
+from .values import Constant, Integers, Number, memory_order, reorder
 
 PRODUCTS = frozenset({
     "Conv", "ConvInteger", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger", "GlobalAveragePool", "AveragePool",

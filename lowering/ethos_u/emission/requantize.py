@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...base.errors import LoweringError
-from ..tosa.graph import Builder, ElementType, Tensor
+from ..tosa.graph import Array, Builder, ElementType, Tensor
 from ..tosa.scaling import Scaling, scaling_of
-from .values import Array, Integers, Number, memory_order, reorder
+from .values import Integers, Number, memory_order, reorder
 
 _LOWEST, _HIGHEST = -128, 127
 _HEADROOM = 20

@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+from ..tosa.graph import Array, Builder, Tensor
 
-from ..tosa.graph import Builder, Tensor
-
-Array = np.ndarray[Any, Any]
 _CHANNELS_LAST = {3: (0, 2, 1), 4: (0, 2, 3, 1)}
 """For each rank of a feature map, the axes of ONNX in the order in which TOSA has them."""
 

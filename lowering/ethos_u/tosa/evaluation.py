@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Graph, Operator
+from .graph import Array, Graph, Operator
 from .scaling import apply_scaling, reciprocal
 
-Array = np.ndarray[Any, Any]
 Attributes = Mapping[str, Any]
 _EXACT_SUMS = 1 << 24
 """Below this, sums of integers are exact in float32."""

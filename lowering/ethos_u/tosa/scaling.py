@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from .graph import Array
+
 _BITS = 31
 _LEAST_SHIFT, _LARGEST_SHIFT = 2, 62
 """Shifts that the specification allows."""
