@@ -49,7 +49,7 @@ def order_svg(graph: InstanceGraph, order: Sequence[int]) -> str:
     Lines go from the instances that one waits for down to it; those that longer paths imply are left out. Those that go
     past other rows are dashed.
     """
-    view = _View(graph, tuple(order))
+    view = _OrderView(graph, tuple(order))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{view.width}" height="{view.height}" '
         f'viewBox="0 0 {view.width} {view.height}" font-family="system-ui, sans-serif" font-size="11">',
@@ -64,7 +64,7 @@ def order_svg(graph: InstanceGraph, order: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True)
-class _View:
+class _OrderView:
     """Where everything is, in pixels."""
 
     graph: InstanceGraph
@@ -108,13 +108,13 @@ class _View:
         return left + width / 2
 
 
-def _label(view: _View, number: int, group: Group) -> str:
+def _label(view: _OrderView, number: int, group: Group) -> str:
     layers, factor = len(group.subgraph.layers), group.split.factor
     text = f"{number + 1}: {layers} layer{'s' * (layers > 1)}, {factor} instance{'s' * (factor > 1)}"
     return f'<text x="{_MARGIN}" y="{_TOP + _ROW * number + 16}">{text}</text>'
 
 
-def _edges(view: _View, *, far: bool) -> Iterator[str]:
+def _edges(view: _OrderView, *, far: bool) -> Iterator[str]:
     """Draw the edges to the next row, or those that are `far`."""
     aside, style = (_ASIDE, ' stroke-dasharray="4 3"') if far else (0, "")
     for instance in view.order:
@@ -126,7 +126,7 @@ def _edges(view: _View, *, far: bool) -> Iterator[str]:
                 )
 
 
-def _box(view: _View, instance: int) -> str:
+def _box(view: _OrderView, instance: int) -> str:
     (left, width), top = view.span(instance), view.top(instance)
     time = view.timestamps[instance]
     return (
@@ -137,7 +137,7 @@ def _box(view: _View, instance: int) -> str:
     )
 
 
-def _describe(view: _View, instance: int) -> str:
+def _describe(view: _OrderView, instance: int) -> str:
     """The outputs of an instance, and the most bytes that it takes at once."""
     subgraph, written = view.graph.instances[instance].subgraph, view.graph.instances[instance].written
     outputs = []
@@ -193,12 +193,12 @@ def _order(made: DsaProgram) -> Iterator[str]:
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"<h2>{escape_html(title)}</h2><table>"
     if any(columns):
-        yield _row("th", columns)
-    yield from (_row("td", row) for row in rows)
+        yield _table_row("th", columns)
+    yield from (_table_row("td", row) for row in rows)
     yield "</table>"
 
 
-def _row(tag: str, cells: Iterable[str]) -> str:
+def _table_row(tag: str, cells: Iterable[str]) -> str:
     return "<tr>" + "".join(f"<{tag}>{escape_html(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 

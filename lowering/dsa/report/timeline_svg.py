@@ -43,7 +43,7 @@ class _Span:
 
 
 @dataclass(frozen=True)
-class _View:
+class _Frame:
     """The height in pixels, and pixels per cycle."""
 
     height: int
@@ -55,7 +55,7 @@ def timeline_svg(timeline: Timeline) -> str:
     engines = timeline.program.engines()
     rows = _rows(engines)
     height = max((*rows.values(), _TOP)) + _ROW + _BOTTOM
-    view = _View(height, (_WIDTH - _LEFT - _RIGHT) / (timeline.cycles or 1.0))
+    view = _Frame(height, (_WIDTH - _LEFT - _RIGHT) / (timeline.cycles or 1.0))
     spans = _spans(timeline, 0.5 / view.scale)
     shares = {engine: busy / (timeline.cycles or 1.0) for engine, busy in busy_cycles(timeline).items()}
     parts = [
@@ -64,7 +64,7 @@ def timeline_svg(timeline: Timeline) -> str:
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
         *_legend({span.kind for each in spans.values() for span in each}),
         *_axis(timeline, view),
-        *(part for engine, row in rows.items() for part in _row(engine, row, spans[engine], shares[engine], view)),
+        *(each for engine, row in rows.items() for each in _lane(engine, row, spans[engine], shares[engine], view)),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -108,7 +108,7 @@ def _legend(kinds: set[str]) -> Iterator[str]:
             left += 34 + 7 * len(kind)
 
 
-def _axis(timeline: Timeline, view: _View) -> Iterator[str]:
+def _axis(timeline: Timeline, view: _Frame) -> Iterator[str]:
     step = _round_step(timeline.cycles / _TICKS)
     for tick in range(int(timeline.cycles / step) + 1):
         x = _LEFT + tick * step * view.scale
@@ -127,7 +127,7 @@ def _round_step(wanted: float) -> float:
     return next(power * step for step in (1, 2, 5, 10) if power * step >= wanted)
 
 
-def _row(engine: Engine, top: int, spans: list[_Span], share: float, view: _View) -> Iterator[str]:
+def _lane(engine: Engine, top: int, spans: list[_Span], share: float, view: _Frame) -> Iterator[str]:
     yield f'<text x="{_LEFT - 6}" y="{top + _BAR - 1}" fill="#222" text-anchor="end">{engine}</text>'
     yield f'<text x="{_WIDTH - _RIGHT + 6}" y="{top + _BAR - 1}" fill="#555">{share:.0%}</text>'
     thin: dict[str, list[str]] = {}
