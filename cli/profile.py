@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..driver.measurements import Measured, list_measured, open_database
+from ..driver.devices import Measured, list_measured, open_database
 from ..support import units
 from . import render
 from .terminal import write

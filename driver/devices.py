@@ -1,13 +1,18 @@
-"""Devices to look at: those that come with the project, those in files, and this machine, which can be measured."""
+"""Devices to look at (those that come with the project, those in files, and this machine, which can be measured), and
+the user's measurements of sub-graphs on them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ..costmodels.device import DIRECTORY, HOST, Device, device_names, host_device, load_device
 from ..costmodels.device_file import DeviceError, device_path
+from ..costmodels.measurement import Measurement, record_of
+from ..costmodels.profile import ProfileDatabase
+from ..extract.partition.canonical_key import operator_names
 from ..support.errors import UsageError
 
 __all__ = ["HOST", "describe", "device_text", "find_device", "forget_host", "known_devices", "measure_host"]
@@ -56,3 +61,27 @@ def forget_host() -> None:
 
     forget_measurements()
     host_device.cache_clear()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measurement with the types of the operators in its sub-graph."""
+
+    measurement: Measurement
+    operators: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return record_of(self.measurement)
+
+
+def open_database(path: Path | None) -> ProfileDatabase:
+    """The database at `path`, or the user's own. Raises UsageError if the folder of `path` does not exist."""
+    if path is not None and not path.parent.is_dir():
+        raise UsageError(f"--database {path}: the folder {path.parent} does not exist")
+    return ProfileDatabase.open(path)
+
+
+def list_measured(database: ProfileDatabase, device: str | None) -> list[Measured]:
+    """Every measurement, or those of a device."""
+    return [Measured(each, operator_names(each.subgraph)) for each in database.all(device=device)]

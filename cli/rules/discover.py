@@ -6,8 +6,8 @@ import argparse
 import time
 from pathlib import Path
 
-from ...driver.rules import discover
-from ...driver.rules.discover import DiscoveredRules
+from ...driver.rules import check
+from ...driver.rules.check import DiscoveredRules
 from ...support import units
 from ...support.errors import UsageError
 from ...support.files import check_destination, write_text
@@ -26,7 +26,7 @@ def discover_rules(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     names = dict.fromkeys(name.strip() for name in arguments.ops.split(",") if name.strip())
     with Progress(arguments) as progress:
-        found = discover.discover_rules(
+        found = check.discover_rules(
             tuple(names), arguments.size, beside_catalogue=arguments.catalogue,
             observer=lambda detail: progress("discover", detail),
         )  # fmt: skip

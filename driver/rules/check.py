@@ -1,4 +1,4 @@
-"""Checking rule files: lint, a proof or numeric tests of each rule, and rules that say the same."""
+"""Checking rule files (lint, a proof or numeric tests of each rule, rules that say the same), and discovering rules."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...rules.lint import Problem, lint_files
+from ...rules.loader import load_rules
 from ...rules.places import analysis_files, rule_paths, shipped_files
 from ...rules.records import PROPERTIES, Rule, read_file
 from ...support.countdown import Countdown
@@ -18,8 +19,10 @@ from ...tools.checking.check import check_files, rules_as_written
 from ...tools.checking.overlap import Overlap, count_distinct, overlaps
 from ...tools.checking.verdict import KINDS, Verdict
 from ...tools.checking.worth import remark_on_worth
+from ...tools.discovery.discover import Discovery, Options, discover, rule_file
 
 __all__ = ["COUNTED", "CheckedRule", "CheckedRules", "Problem", "check_rules", "find_problems", "paths_to_check"]
+
 
 COUNTED = ("rules", "distinct", *KINDS)
 """The columns of counts for each property of rules."""
@@ -152,3 +155,47 @@ def check_rules(
         checked.append(CheckedRule(rule, verdict))
         observer("checking", countdown.advance())
     return CheckedRules(tuple(checked), found)
+
+
+@dataclass(frozen=True)
+class DiscoveredRules:
+    """The request, and the rules that were found."""
+
+    options: Options
+    discovery: Discovery
+
+    @cached_property
+    def text(self) -> str:
+        """The rules as a file."""
+        return rule_file(self.options, self.discovery)
+
+    def as_dict(self, output: Path | None) -> dict[str, Any]:
+        """Plain data for JSON; `output` is the file that holds the rules."""
+        fields = ("name", "formula", "properties", "sound", "requires")
+        return {
+            "operators": self.options.operators,
+            "size": self.options.size,
+            "catalogue": self.options.catalogue is not None,
+            "output": output,
+            **{name: getattr(self.discovery, name) for name in ("terms", "pairs", "derived", "refuted", "commuting")},
+            "rules": [
+                {
+                    **{name: getattr(one.rule, name) for name in fields},
+                    "verdict": one.verdict.kind,
+                    "scope": one.verdict.scope,
+                    "samples": one.verdict.samples,
+                    "left_out": one.left_out or None,
+                    "text": one.rule.text,
+                }
+                for one in self.discovery.rules
+            ],
+        }
+
+
+def discover_rules(
+    operators: Sequence[str], size: int, *, beside_catalogue: bool, observer: Callable[[str], None]
+) -> DiscoveredRules:
+    """Find rules over operators in terms of up to `size` operators; with `beside_catalogue`, only those that the
+    shipped rules do not imply."""
+    options = Options(tuple(operators), size, load_rules() if beside_catalogue else None)
+    return DiscoveredRules(options, discover(options, observer))
