@@ -69,7 +69,7 @@ class _Parser(argparse.ArgumentParser):
         return arguments, rest
 
     def _refuse_unknown_options(self, args: Sequence[str]) -> None:
-        """End with an error that names an option like the first unknown one: argparse complains of what else is
+        """End with an error that names an option like the first unknown one: argparse complains about whatever else is
         missing, or takes the value behind it for a model. Options behind a command are left to its parser."""
         for each in args:
             if each == "--" or (self._subparsers is not None and not each.startswith("-")):
@@ -135,7 +135,7 @@ _COMMANDS = {
     "reduce": ("write the smallest part of a model for which a command fails", "parts.reduce"),
     "bisect": ("find the rule that makes verification fail", "rules.bisect.bisect"),
     "completion": ("print the script by which a shell completes commands", "shell.completion"),
-    "schema": ("print the JSON schema of what a command prints", "shell.schema"),
+    "schema": ("print the JSON schema of the output of a command", "shell.schema"),
     "rules list": ("list the rules", "rules.catalogue.list_rules"),
     "rules show": ("show one rule with its record", "rules.catalogue.show_rule"),
     "rules operators": ("list the operators of rules, or show one", "rules.catalogue.list_operators"),

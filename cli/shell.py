@@ -26,7 +26,7 @@ def completion(arguments: argparse.Namespace) -> int:
 
 
 def schema(arguments: argparse.Namespace) -> int:
-    """Print the JSON schema of what a command prints with --json. Raises UsageError if there is no such command."""
+    """Print the JSON schema of the output of a command with --json. Raises UsageError if there is no such command."""
     from ..driver.json_output import OUTPUTS, schema_of  # which imports every stage
 
     name = " ".join(arguments.words)

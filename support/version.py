@@ -1,5 +1,5 @@
-"""The version of the package, which the build reads, and of what `--json` prints."""
+"""The version of the package, which the build reads, and of the output of `--json`."""
 
 __version__ = "0.1.0"
 JSON_SCHEMA = 1
-"""One more whenever a field of what `--json` prints goes or changes its meaning, not when one is added."""
+"""One more whenever a field of the output of `--json` goes or changes its meaning, not when one is added."""

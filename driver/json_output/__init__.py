@@ -53,7 +53,7 @@ OUTPUTS: Mapping[str, tuple[Any, ...]] = {
 
 
 def schema_of(command: str) -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of what a command prints, an error among it."""
+    """The JSON schema (draft 2020-12) of the output of a command, an error among it."""
     forms, components = msgspec.json.schema_components((*OUTPUTS[command], head.ErrorOutput))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -132,7 +132,7 @@ class _Check:
                 self.type(value.type, where)
         inputs = {value.name: value for value in graph.input}
         untyped = [v.name for v in graph.input if v.type.HasField("tensor_type") and not v.type.tensor_type.elem_type]
-        if untyped and not self.scope:  # the inputs of a body have the types of what its node gives them
+        if untyped and not self.scope:  # the inputs of a body have the types of the values that its node gives them
             self.fail(f"input {untyped[0]!r}", "has no element type")
         for output in graph.output:
             if output.name in inputs and _contradict(inputs[output.name].type, output.type):

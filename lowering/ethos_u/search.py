@@ -30,7 +30,7 @@ _DEDICATED_PARTS = (0.75, 0.67, 0.85, 0.58, 0.5, 0.92, 0.42, 0.33)
 _REFINEMENTS = (0.97, 1.03, 0.94, 1.06, 0.985, 1.015)
 """Factors of the best limit that are tried at the end: estimates jump where one more cascade fits."""
 _FOR_GRAPHS, _FOR_SETTINGS = 0.45, 0.75
-"""Parts of the time that is left for graphs under Vela's defaults, and of what is left then for settings."""
+"""Parts of the time that is left for graphs under Vela's defaults, and of the rest for settings."""
 _ALIGNMENT = 1024
 
 

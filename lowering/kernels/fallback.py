@@ -140,7 +140,7 @@ class LoopCall:
     program: Program
     bounds: Mapping[str, Size | None]
     """The names of the sizes that it computes, in the order in which its last result has them, and their bounds.
-    None: the memory of what has the size grows with it."""
+    None: the memory of a value that has the size grows with it."""
     called: tuple[str, ...] = ()
     """The kernels that it calls."""
 
@@ -370,7 +370,7 @@ a Range is its size if it counts from 0, as it does in kernels without that inpu
 
 
 def _make_port(graph: OperatorGraph, value: int, name: str, anything: bool = False) -> onnx.ValueInfoProto:
-    """A value as an input or output; with `anything`, of what is known of it."""
+    """A value as an input or output; with `anything`, as far as its type is known."""
     type_ = graph.values[value].type if anything else None
     type_ = type_ or known_type(graph, value)
     return onnx.helper.make_tensor_value_info(name, int(dtype_of(type_.dtype)), type_.shape)

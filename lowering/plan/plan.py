@@ -270,7 +270,7 @@ class Plan:
 
     @cached_property
     def step_names(self) -> tuple[str, ...]:
-        """The name of each step: of the kernel, or `CALLBACK` and the number of what the host program runs."""
+        """The name of each step: of the kernel, or `CALLBACK` and the number of the step that the host program runs."""
         return tuple(map(_name, self.steps))
 
     @cached_property

@@ -100,7 +100,7 @@ class CompiledModel(LoadedModel):
             raise BundleError(f"{library}: cannot be loaded: {reason}") from error
 
     def _map_weights(self) -> Array:
-        """The weights, whose checksum is that of what is mapped, whatever becomes of the file."""
+        """The weights, whose checksum is that of the mapped bytes, whatever becomes of the file."""
         path = self.path / WEIGHTS
         if not path.is_file():
             raise missing_file(path)

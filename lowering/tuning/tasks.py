@@ -30,7 +30,7 @@ _EXTENTS = 5
 class Task:
     """A kernel to tune, equal ones of a model being one task.
 
-    `key` names it for ever (64 hex digits of what it computes, on which tensors); `prim_func` is TVM's JSON of it.
+    `key` names it for ever (64 hex digits, from its computation and tensors); `prim_func` is TVM's JSON of it.
     `parameters` are its inputs, those at the places `constants` known beforehand, and then its `outputs` outputs, all
     before any packing; their dynamic dimensions have the sizes that are optimised for, at which the kernel
     for all sizes is measured.

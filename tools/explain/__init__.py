@@ -1,1 +1,1 @@
-"""Explanations of what the rules did: chains of rewrites that can be replayed, and why a rule did not match."""
+"""Explanations of the work of the rules: chains of rewrites that can be replayed, and why a rule did not match."""

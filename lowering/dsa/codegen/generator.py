@@ -491,7 +491,7 @@ class _Generator:
         return _Operand(value, View(arrival, enclosing(arrival.box, stored)))
 
     def _narrow(self, operand: _Operand, read: Box, box: Box) -> _Operand:
-        """The part of what is at hand that a tile reads."""
+        """The part of the data at hand that a tile reads."""
         if read == box:
             return operand
         contents = operand.view.contents

@@ -40,7 +40,7 @@ _NEARLY_ALL = 8
 class CorePart:
     """The share of one core in a layer of an instance: the boxes that it makes, and those that it needs for that.
 
-    A `piece` of a sum needs less, and leaves what it has of the sum in the place of what the last piece makes.
+    A `piece` of a sum needs less, and leaves what it has of the sum in the place of the last piece's result.
     """
 
     made: Boxes

@@ -188,7 +188,7 @@ def _is_tile(node: Statement) -> bool:
 
 
 def _skip_rows(node: Statement, outside: Sequence[Any]) -> Statement:
-    """The statement, in which a condition about a loop as a whole is asked once, in front of what it adds."""
+    """The statement, in which a condition about a loop as a whole is asked once, in front of the added statements."""
     if not isinstance(node, tirx.For):
         return rebuild(node, lambda part: _skip_rows(part, outside))
     inner = [variable for variable, _ in _list_loops(node.body)]

@@ -119,7 +119,7 @@ def counterpart(anchor: BlockInfo, epilogue: BlockInfo, iterator: int) -> int:
 
 
 def _find_place(anchor: BlockInfo, epilogue: BlockInfo, iterator: int) -> int:
-    """The dimension of what the epilogue writes that the anchor's iterator runs along; -1 if it runs along none."""
+    """The dimension of the epilogue's result that the anchor's iterator runs along; -1 if it runs along none."""
     own = counterpart(anchor, epilogue, iterator)
     return next((d for d, used in enumerate(epilogue.write.iterators) if own in used), -1)
 

@@ -335,7 +335,7 @@ class _WinogradBlocks:
         return pooled
 
     def _store(self, value: Any, place: tuple[Any, ...]) -> Any:
-        """The last block for one element of what it reads: of the sum, or of the pooled sum."""
+        """The last block for one element of its operand: of the sum, or of the pooled sum."""
         conv = self._conv
         read = conv.anchor if conv.pooling is None else conv.pooling.block
         body = _replace_loads(conv.epilogue.value, {read.name: value})
