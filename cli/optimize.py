@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ..driver.optimize import Result
     from ..driver.partition import Partitioned
 
+_EXPLAIN_SECONDS = 30.0
+"""Seconds in which a report looks for the rules of the nodes that changed."""
 _SHOWN_RULES = 10
 """Rules in the table; -v shows all."""
 
@@ -43,7 +45,10 @@ def optimize(arguments: argparse.Namespace) -> int:
         options, measure = options_of(Options, arguments), options_of(MeasureOptions, arguments)
         prepare_verification(options)  # before the thread of the progress: a process of one thread can be forked
         with Progress(arguments) as progress:
-            result = optimize_model(arguments.model, output, options, progress, worker, measure)
+            explain = _EXPLAIN_SECONDS if arguments.report is not None else 0.0
+            result = optimize_model(
+                arguments.model, output, options, progress, worker, measure, explain_seconds=explain
+            )
             if arguments.report is not None:
                 from ..driver.html_report import write_report
 

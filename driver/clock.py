@@ -10,7 +10,7 @@ from typing import Literal
 
 OptimizeStage = Literal[
     "read", "infer", "rules", "encode", "saturate", "check", "extract", "decode", "measure", "profile", "partition",
-    "confirm", "certify", "summarize", "verify", "write",
+    "confirm", "explain", "certify", "summarize", "verify", "write",
 ]  # fmt: skip
 """The stages of `optimize`, in the order in which they begin; joint partitions extract in turns with their own."""
 CompileStage = Literal["schedule", "compile", "write", "kernels", "verify", "measure", "tune", "combine", "confirm"]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ..engine.verification import Verification
     from ..extract.partition.search.confirmation import Lowering
     from .measure import Timings
+    from .node_rules import RulesOfValue
     from .partition import Partitioned
 
 
@@ -64,7 +65,8 @@ class Result:
     `original` and `rewritten` are for reports; with `as_functions`, `rewritten` is from before its functions were made.
     `checked` says whether all constants that rules united were compared, `trusted` names the rule files that were used
     without a check. `timings` has the candidates that were timed, if that was asked for. `acyclicity`
-    says why the chosen graph has no cycle; None if no graph was chosen.
+    says why the chosen graph has no cycle; None if no graph was chosen. `rules_of_values` has those of values that have
+    another form in the result, if they were looked for and found.
     """
 
     model: ir.Model
@@ -84,6 +86,7 @@ class Result:
     trusted: tuple[str, ...] = ()
     timings: Timings | None = None
     acyclicity: Acyclicity | None = None
+    rules_of_values: Mapping[str, RulesOfValue] = field(default_factory=dict)
 
     @property
     def proto(self) -> onnx.ModelProto:
@@ -144,11 +147,13 @@ def optimize_model(
     worker: Worker | None = None,
     measure: MeasureOptions | None = None,
     lowering: Lowering | None = None,
+    explain_seconds: float = 0.0,
 ) -> Result:
     """Optimise a model: a path, a ModelProto, an onnx_ir.Model or a Model; with `output`, write it once it is verified.
 
     `worker` may have been started before, with the rules of the options: it loads them while the model is read. The
-    `lowering` will compile the kernels of the partition. Raises EqfuseError with one clear line on any error that a
+    `lowering` will compile the kernels of the partition. The rules of each value are looked for in `explain_seconds`,
+    and not at all in 0. Raises EqfuseError with one clear line on any error that a
     user can mend, among them VerificationError if the result differs from the original, or cannot be compared with it:
     then nothing is written.
     """
@@ -174,10 +179,12 @@ def optimize_model(
         saturated = saturate_model(source, output, options, started, clock)
         with blame_user_rules(options.selection, saturated.egraph):
             chosen, partition, timings = _choose_graph(saturated, options, measure, clock, lowering)
+            rules = _find_rules(chosen, min(explain_seconds, seconds_left(clock.deadline)), clock)
             with _look_for_order(chosen.choice.selection, options, clock) as prove:
                 with clock.phase("summarize"):
                     recorded = partition if lowering is None else None
-                    result = replace(_summarize(chosen, recorded, options, clock), partition=partition, timings=timings)
+                    result = _summarize(chosen, recorded, options, clock)
+                    result = replace(result, partition=partition, timings=timings, rules_of_values=rules)
                 result = _record_acyclicity(result, prove())
             if options.verify:
                 with clock.phase("verify"):
@@ -243,6 +250,15 @@ def _choose_graph(
 
     choice, partition = partition_model(saturated, options.partition, options, clock, lowering)
     return Chosen(saturated, choice, options), partition, None
+
+
+def _find_rules(chosen: Chosen, seconds: float, clock: Clock) -> Mapping[str, RulesOfValue]:
+    if seconds <= 0:
+        return {}
+    from .node_rules import find_rules  # only reports need the tools that explain
+
+    with clock.phase("explain"):
+        return find_rules(chosen, seconds)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from ...support.version import __version__
 from ..optimize import Result
 from ..options import Options
 from . import page
-from .content import graph_costs, page_data
+from .content import graph_costs, marks_of, page_data
 from .markup import element, embed_json
 
 
@@ -37,13 +37,19 @@ def html_report(title: str, date: str, result: Result, options: Options) -> str:
     """The whole page. `title` is the path of the model."""
     title = title.encode(errors="replace").decode()  # a file's name may be no text
     before, after = graph_costs(result, options)
+    data = page_data(before, after, marks_of(result, before, after), units.seconds)
     script = _asset("report.js")
     content = (
         page.header(title, date, result, options, before, after),
         page.main(result, before, after, options.device),
         element("footer", f"Written by eqfuse {__version__}. The page is this one file; it loads nothing."),
         '<div id="tip" role="tooltip" hidden></div>',
-        element("script", embed_json(page_data(before, after, units.seconds)), type="application/json", id="data"),
+        element(
+            "script",
+            embed_json(data),
+            type="application/json",
+            id="data",
+        ),
         element("script", script),
     )
     opening = ("<!doctype html>", '<html lang="en">', _head(title, script), "<body>")

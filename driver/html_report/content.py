@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 from ...costmodels.device import Device, load_device
 from ...costmodels.fused import ANCHORS
@@ -23,6 +23,8 @@ from ...extract.partition.templates.kernels import KernelModel
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.types import TensorType
+from ..node_changes import Kind, NamedGraph, NodeChange, NodeChanges, compare_nodes
+from ..node_rules import RulesOfValue
 from ..optimize import Result
 from ..options import Options
 from ..partition import Partitioned
@@ -164,6 +166,9 @@ def _join(parts: Sequence[Compound], drawing: Drawing, edges: Iterable[Edge], pa
 CATEGORIES = ("anchor", "element-wise", "moves or copies data", "other")
 """Kinds of operators, each with a colour; those that read many elements for one come first."""
 
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""Kinds of changes, each but the first with a mark."""
+
 _CHARACTER, _SMALL = 7.1, 6.2
 """Pixels of a letter in either line of a vertex, in a wide font."""
 _WIDEST = 176.0
@@ -250,15 +255,61 @@ class _Texts:
         return self.numbers.setdefault(short, len(self.numbers))
 
 
-def page_data(before: GraphCosts, after: GraphCosts, seconds: Callable[[float], str]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Marks:
+    """What happened to each operator of both graphs, and by which rules, by the values that have another form."""
+
+    changes: NodeChanges
+    rules: Mapping[str, RulesOfValue]
+
+    def text_of(self, change: NodeChange) -> str:
+        """Such as ``fused into y``; empty for an operator that is in both graphs."""
+        return "" if change.kind == "kept" else str(change)
+
+    def rules_of(self, change: NodeChange) -> str:
+        """The rules that were found: those of its value, of values that it is or was needed for, and of values that
+        were fused into it."""
+        if change.kind == "kept":
+            return ""
+        values = (change.value, *change.targets, *self._fused.get(change.value, ()))
+        return "; ".join(dict.fromkeys(str(self.rules[value]) for value in values if value in self.rules))
+
+    @cached_property
+    def _fused(self) -> Mapping[str, Sequence[str]]:
+        """The values that were fused into each changed one."""
+        fused: dict[str, list[str]] = {}
+        for change in self.changes.before:
+            for target in change.targets:
+                fused.setdefault(target, []).append(change.value)
+        return fused
+
+
+def marks_of(result: Result, before: GraphCosts, after: GraphCosts) -> Marks:
+    """Compare the operators of both graphs."""
+    sides = zip((before, after), (result.original, result.rewritten), strict=True)
+    old, new = (NamedGraph(costs.graph, typed.knowledge.constants) for costs, typed in sides)
+    return Marks(compare_nodes(old, new), result.rules_of_values)
+
+
+def page_data(before: GraphCosts, after: GraphCosts, marks: Marks, seconds: Callable[[float], str]) -> dict[str, Any]:
     """Both graphs for the script."""
     texts = _Texts()
-    graphs = {"before": _graph_data(before, texts, seconds), "after": _graph_data(after, texts, seconds)}
-    return {"categories": list(CATEGORIES), "texts": list(texts.numbers), "graphs": graphs}
+    graphs = {
+        "before": _graph_data(before, marks, marks.changes.before, texts, seconds),
+        "after": _graph_data(after, marks, marks.changes.after, texts, seconds),
+    }
+    return {"categories": list(CATEGORIES), "kinds": list(KINDS), "texts": list(texts.numbers), "graphs": graphs}
 
 
-def _graph_data(costs: GraphCosts, texts: _Texts, seconds: Callable[[float], str]) -> dict[str, Any]:
-    """Operators as [name, type, category, results, operands, attributes, seconds, sub-graph, kernel], and the views."""
+def _graph_data(
+    costs: GraphCosts,
+    marks: Marks,
+    changes: Sequence[NodeChange],
+    texts: _Texts,
+    seconds: Callable[[float], str],
+) -> dict[str, Any]:
+    """Operators as [name, type, category, results, operands, attributes, seconds, sub-graph, kernel, kind of change,
+    change, rules], and the views."""
     graph, partition = costs.graph, costs.partition
     categories = [_category(o, kind) for o, kind in zip(graph.operators, mapping_types(graph), strict=True)]
     groups = partition.group if partition else [-1] * len(graph)
@@ -268,8 +319,9 @@ def _graph_data(costs: GraphCosts, texts: _Texts, seconds: Callable[[float], str
             operator.name, texts(operator.op), categories[index],
             texts(_shapes(graph, operator.outputs)), texts(_shapes(graph, operator.inputs)),
             texts(_attributes(operator)), float(f"{costs.shares[index]:.4g}"), groups[index], kernels[index],
+            KINDS.index(change.kind), texts(marks.text_of(change)), texts(marks.rules_of(change)),
         ]
-        for index, operator in enumerate(graph.operators)
+        for index, (operator, change) in enumerate(zip(graph.operators, changes, strict=True))
     ]  # fmt: skip
     views = [_operator_view(costs)]
     if partition is not None:

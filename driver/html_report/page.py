@@ -11,7 +11,7 @@ from ...support.text import escape_html
 from ..optimize import Result
 from ..options import Options
 from ..summary_rows import operator_rows, summary_rows
-from .content import CATEGORIES, GraphCosts, operators_of, shape
+from .content import CATEGORIES, KINDS, GraphCosts, operators_of, shape
 from .markup import Bar, Cell, bars, curve, element, pair, section, table
 
 _MOST_KERNELS = 24
@@ -101,7 +101,8 @@ def _times(seconds: float, first: float) -> str:
 def graphs(after: GraphCosts) -> str:
     """Frames for the script to draw into."""
     note = (
-        "Drag to move, click and then turn the wheel to zoom, point at an operator for its details. "
+        "Drag to move, click and then turn the wheel to zoom, point at an operator for its details: what became of it, "
+        "and the rules that did it. "
         "Operators run from top to bottom, columns from left to right."
     )
     if after.partition is not None:
@@ -109,6 +110,7 @@ def graphs(after: GraphCosts) -> str:
     frames = _viewer("before", "before") + _viewer("after", "after")
     legend = [element("span", _swatch(f"c{n}") + escape_html(name)) for n, name in enumerate(CATEGORIES)]
     legend.append(element("span", _swatch("heat") + "part of the cost"))
+    legend += [element("span", _swatch(f"k{n}") + kind) for n, kind in enumerate(KINDS) if n]
     if after.partition is not None:
         legend += ["<span>solid frame: sub-graph</span>", "<span>dashed frame: kernel</span>"]
     return section(

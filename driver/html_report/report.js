@@ -2,7 +2,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const tip = document.getElementById("tip");
 const viewers = [];
-const GROUP = 7, KERNEL = 8;  // places in an operator's list, see content.py
+const GROUP = 7, KERNEL = 8, KIND = 9, CHANGE = 10, RULES = 11;  // places in an operator's list, see content.py
 
 function seconds(value) {
   const [scale, unit] = value < 1e-3 ? [1e6, "us"] : value < 1 ? [1e3, "ms"] : [1, "s"];
@@ -107,6 +107,12 @@ class Viewer {
     if (!single) {
       body.style.fill = `color-mix(in srgb, hsl(${hue(operator[GROUP])} 60% 50%) 16%, var(--panel))`;
       body.style.stroke = `hsl(${hue(operator[GROUP])} 55% var(--hull))`;
+    }
+    const kinds = members.map(m => this.graph.operators[m][KIND]).filter(kind => kind);
+    if (kinds.length) {
+      const common = kinds.every(kind => kind === kinds[0]) ? kinds[0] : data.kinds.indexOf("changed");
+      made.classList.add("marked");
+      this.make("rect", {class: `mark k${common}`, x: x + 2, y: y + 3, width: 6, height: height - 6}, made);
     }
     const heat = (width - 8) * this.cost(members) / this.dearest;
     if (heat >= 0.7) this.make("rect", {class: "heat", x: x + 4, y: y + height - 4, width: heat, height: 2.5}, made);
@@ -235,8 +241,8 @@ class Viewer {
     const isOperator = this.view.name === "operators";
     title.textContent = isOperator ? text(1) : vertex[4];
     const rows = isOperator
-      ? [["name", first[0]], ["result", text(3)], ["operands", text(4)], ["attributes", text(5)]]
-      : [["operators", vertex[5]], ["first", first[0]]];
+      ? [["name", first[0]], ["result", text(3)], ["operands", text(4)], ["attributes", text(5)], ["change", text(CHANGE)], ["rules", text(RULES)]]
+      : [["operators", vertex[5]], ["first", first[0]], ["changes", this.changes(vertex[6])], ["rules", this.rules(vertex[6])]];
     rows.push(["cost", seconds(cost) + share]);
     if (first[GROUP] >= 0) rows.push(["sub-graph", String(first[GROUP])]);
     if (first[GROUP] >= 0 && this.view.name !== "sub-graphs") rows.push(["kernel", String(first[KERNEL])]);
@@ -245,6 +251,16 @@ class Viewer {
       list.appendChild(document.createElement("dd")).textContent = content;
     }
     return [title, list];
+  }
+
+  /* How many operators were changed in which way: "2 changed, 1 added". */
+  changes(members) {
+    const counts = data.kinds.map((kind, n) => [members.filter(m => this.graph.operators[m][KIND] === n).length, kind]);
+    return counts.slice(1).filter(each => each[0]).map(each => each.join(" ")).join(", ");
+  }
+
+  rules(members) {
+    return [...new Set(members.map(m => data.texts[this.graph.operators[m][RULES]]).filter(text => text))].join("; ");
   }
 
   /* --- events */

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -72,29 +71,9 @@ class Observation:
         """The chosen terms."""
         return self.rewriting.selection
 
-    @cached_property
-    def fixed(self) -> frozenset[int]:
-        """The terms that are inputs or constants, or computed from constants alone."""
-        constant: set[int] = set()
-        inputs: set[int] = set()
-        for term, node in enumerate(self.encoding.terms):
-            if node.op == "Var":
-                inputs.add(term)
-            elif constant.issuperset(node.children):
-                constant.add(term)
-        return frozenset(constant | inputs)
-
     def name(self, term: int) -> str:
         """The first name of a term's value, "" if it has none."""
         return next((name for name, t in self.encoding.values.items() if t == term), "")
-
-    def is_computed(self, term: int) -> bool:
-        """Whether the result computes the value of a term."""
-        return self.egraph.terms[term] in self.selection.choice
-
-    def is_rewritten(self, term: int) -> bool:
-        """Whether the result computes the value of a term in another form."""
-        return self.is_computed(term) and term not in self.fixed and not self.rewriting.keeps(term)
 
     def original_operator(self, term: int) -> str:
         """The operator that makes a value in the original."""
@@ -141,14 +120,8 @@ class RewrittenValue:
 
 def list_rewritten_values(run: Observation) -> tuple[RewrittenValue, ...]:
     """The values of the original that the result has in another form, in the original's order."""
-    first_names: dict[int, str] = {}
-    for name, term in run.encoding.values.items():
-        first_names.setdefault(term, name)
-    return tuple(
-        RewrittenValue(name, run.original_operator(term), run.chosen_operator(term))
-        for term, name in first_names.items()
-        if run.is_rewritten(term)
-    )
+    values = run.rewriting.rewritten_values.items()
+    return tuple(RewrittenValue(name, run.original_operator(term), run.chosen_operator(term)) for name, term in values)
 
 
 @dataclass(frozen=True)
@@ -175,17 +148,17 @@ def explain_value(run: Observation, value: str) -> ValueReport:
     term = run.encoding.values[value]
     if run.encoding.terms[term].op == "Var":
         raise UsageError(f"--output {value}: is an input of the graph, which no rule rewrites")
-    if term in run.fixed:
+    if term in run.rewriting.fixed:
         return ValueReport(value, None, "is a constant: it is computed once, when the model is optimised")
-    if not run.is_computed(term):
+    if not run.rewriting.is_computed(term):
         users: dict[int, list[int]] = {}
         for user, node in enumerate(run.encoding.terms):
             for child in set(node.children):
                 users.setdefault(child, []).append(user)
-        later = ", ".join(_nearest_names(run, term, lambda t: users.get(t, ()), run.is_computed))
+        later = ", ".join(_nearest_names(run, term, lambda t: users.get(t, ()), run.rewriting.is_computed))
         raise UsageError(f"--output {value}: the result does not compute it any more; it does compute {later}")
     if run.rewriting.keeps(term):
-        earlier = _nearest_names(run, term, lambda t: run.encoding.terms[t].children, run.is_rewritten)
+        earlier = _nearest_names(run, term, lambda t: run.encoding.terms[t].children, run.rewriting.is_rewritten)
         return ValueReport(value, None, "is unchanged: the same operator over the same operands", earlier)
     try:
         return ValueReport(value, explain(term, run.rewriting, run.options.search_seconds))
@@ -260,7 +233,7 @@ def diagnose_rule(run: Observation, candidates: Sequence[Rule], node: str) -> Ve
     results = [result for result in diagnosis.results if result.complete]
     if not results:
         return Verdict(diagnosis, "")
-    if not run.is_computed(results[0].term):
+    if not run.rewriting.is_computed(results[0].term):
         return Verdict(diagnosis, "unused")
     if any(_is_chosen(run, result) for result in results):
         return Verdict(diagnosis, "chosen")

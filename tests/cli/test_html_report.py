@@ -144,6 +144,25 @@ def test_the_data_hold_both_graphs(text: str) -> None:
     assert [view["name"] for view in graphs["after"]["views"]] == ["sub-graphs", "kernels", "operators"]
 
 
+def test_operators_say_what_became_of_them_and_by_which_rules(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], "first"),
+        helper.make_node("Relu", ["a"], ["b"], "second"),
+        helper.make_node("Exp", ["b"], ["y"], "last"),
+    ]
+    model = CommandLine(tmp_path, None).model("in.onnx", nodes)
+    asked = Options(verify=False)
+    page = Page(html_report("in.onnx", DATE, optimize_model(model, None, asked, explain_seconds=60.0), asked))
+    kinds, texts, graphs = (page.content[name] for name in ("kinds", "texts", "graphs"))
+    marks = {o[0]: (kinds[o[9]], texts[o[10]], texts[o[11]]) for o in graphs["before"]["operators"]}
+    assert marks == {
+        "first": ("kept", "", ""),
+        "second": ("fused", "fused into y", "relu-of-nonnegative"),
+        "last": ("changed", "other operands or attributes", "relu-of-nonnegative"),
+    }
+    assert [kinds[o[9]] for o in graphs["after"]["operators"]] == ["kept", "changed"]
+
+
 def test_the_shares_add_up_to_the_cost(joint: tuple[Result, Options], text: str) -> None:
     partition = joint[0].partition
     assert partition is not None

@@ -225,9 +225,7 @@ def before_and_after(hit: Hit) -> tuple[str, str] | None:
     sides = (hit.sample.roots, Placement(hit.sample, hit.outcome).after())
     try:
         with np.errstate(all="ignore"):
-            before, after = (
-                _Writer(Evaluation(hit.sample, hit.outcome, elements, {})).write(roots) for roots in sides
-            )
+            before, after = (_Writer(Evaluation(hit.sample, hit.outcome, elements, {})).write(roots) for roots in sides)
     except (_Inexpressible, Unsupported):
         return None
     return before, after

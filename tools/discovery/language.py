@@ -37,8 +37,8 @@ def _without_places(node: Node) -> Node:
     return Atom(node.text) if isinstance(node, Atom) else Form(tuple(map(_without_places, node.items)))
 
 
-ONE = '(Full (vec-empty) 1.0 t)'
-UNIFORM = '(Full (vec-empty) v t)'
+ONE = "(Full (vec-empty) 1.0 t)"
+UNIFORM = "(Full (vec-empty) v t)"
 """A constant of one number, by which a tensor is shifted."""
 SHIFT = frozenset({"BitShift"})
 

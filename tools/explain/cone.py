@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ...engine.egraph.encode import Encoding, multiple_outputs
 from ...engine.egraph.graph import EGraph, ENode, Selection
@@ -34,6 +35,34 @@ class Rewriting:
         if self.selection.choice.get(owners[term]) != same:
             return False
         return node.op != "Out" or self.keeps(node.children[0])
+
+    @cached_property
+    def fixed(self) -> frozenset[int]:
+        """The terms that are inputs or constants, or computed from constants alone."""
+        constant: set[int] = set()
+        inputs: set[int] = set()
+        for term, node in enumerate(self.encoding.terms):
+            if node.op == "Var":
+                inputs.add(term)
+            elif constant.issuperset(node.children):
+                constant.add(term)
+        return frozenset(constant | inputs)
+
+    def is_computed(self, term: int) -> bool:
+        """Whether the result computes the value of a term."""
+        return self.egraph.terms[term] in self.selection.choice
+
+    def is_rewritten(self, term: int) -> bool:
+        """Whether the result computes the value of a term in another form."""
+        return self.is_computed(term) and term not in self.fixed and not self.keeps(term)
+
+    @cached_property
+    def rewritten_values(self) -> dict[str, int]:
+        """The terms that the result has in another form by the first names of their values, in the original's order."""
+        first_names: dict[int, str] = {}
+        for name, term in self.encoding.values.items():
+            first_names.setdefault(term, name)
+        return {name: term for term, name in first_names.items() if self.is_rewritten(term)}
 
 
 @dataclass(frozen=True)

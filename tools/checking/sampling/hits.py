@@ -187,9 +187,7 @@ def _run(rule: Rule, scratch: Scratch, samples: Sequence[Sample]) -> list[Hit]:
     return result
 
 
-def _empty_hits(
-    rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, found: Sequence[Hit]
-) -> list[Hit]:
+def _empty_hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, found: Sequence[Hit]) -> list[Hit]:
     """A few samples without elements, which need not fit where the sizes of others have to, if few of those `found`
     are such."""
     ways = left_sides(facts, random)

@@ -145,9 +145,7 @@ def _unknown(vector: Vector, world: World) -> Axes:
         )
 
     world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < count), place(vector.get(at)) == at))
-    world.assume_all(
-        lambda at: z3.Implies(at >= 0, z3.And(before(at) >= 0, before(at) <= count, before(at) <= at))
-    )
+    world.assume_all(lambda at: z3.Implies(at >= 0, z3.And(before(at) >= 0, before(at) <= count, before(at) <= at)))
     world.assume_all(is_other)
     return Axes(
         count,

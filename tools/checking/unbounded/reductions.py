@@ -149,9 +149,7 @@ def _mean(side: Side, x: Tensor, axes: Vector, keepdims: Number) -> Tensor:
 def _softmax(side: Side, x: Tensor, axis: Number) -> Tensor:
     """exp(x), divided by its sum along the axis."""
     sum_at = _sum_of_exponentials(side, x, axis)
-    return Tensor(
-        x.rank, x.size, lambda index: Applied("Div", (Applied("Exp", (x.element(index),)), sum_at(index)))
-    )
+    return Tensor(x.rank, x.size, lambda index: Applied("Div", (Applied("Exp", (x.element(index),)), sum_at(index))))
 
 
 def _log_softmax(side: Side, x: Tensor, axis: Number) -> Tensor:
