@@ -40,6 +40,7 @@ def test_every_model_has_a_printed_row() -> None:
     assert list(BUILDERS) == [name for name in TABLE5 if name not in EXPORTED]
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("name", every(large=True))
 def test_model_is_valid_and_its_shapes_fit(name: str) -> None:
     model = BUILDERS[name]()
@@ -47,6 +48,7 @@ def test_model_is_valid_and_its_shapes_fit(name: str) -> None:
     onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("name", every(large=True))
 def test_model_runs_to_finite_results_of_the_declared_shapes(name: str) -> None:
     model = BUILDERS[name]()

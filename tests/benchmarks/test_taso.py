@@ -17,6 +17,7 @@ RULES = rules_as_written([read_file(FILE)])
 REPRESENTATIVES = ("taso-factor-mul", "taso-merge-matmuls")
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     ("file", "rule"),
     [

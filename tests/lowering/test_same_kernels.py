@@ -87,6 +87,7 @@ def test_what_is_decided_is_what_is_compiled(method: PartitionMethod, target: st
     assert (origin.groups, origin.as_drawn) == (drawn, partitioned.as_drawn if drawn else 0)
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("method", CUT)
 def test_layers_of_an_accelerator_are_the_groups(method: PartitionMethod) -> None:
     options = Options(verify=False, partition=method, intensive=False)

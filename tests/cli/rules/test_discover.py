@@ -62,6 +62,7 @@ def test_as_json(eqfuse: CommandLine) -> None:
     assert (rule["formula"], rule["properties"], rule["verdict"]) == ("a * b = b * a", ["commutative"], "proved")
 
 
+@pytest.mark.conformance
 def test_quiet(eqfuse: CommandLine) -> None:
     outcome = eqfuse.run(*MULTIPLY, "--output", "found.egg", "-q")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")

@@ -48,6 +48,7 @@ def shuffled(seed: int) -> onnx.ModelProto:
     return proto
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("seed", range(5))
 def test_nodes_in_any_order_are_optimised(seed: int) -> None:
     proto = shuffled(seed)

@@ -158,6 +158,7 @@ def test_what_is_viewed_stays(graph: OperatorGraph) -> None:
     assert "a" not in moved
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("plain", [(), ("b",), ("a", "b", "c", "s", "d")])
 def test_maps_in_either_order_give_the_same_numbers(plain: tuple[str, ...], tmp_path: Path) -> None:
     proto = model(NODES, {"x": (1, 4, 5, 5)}, {"y": (1, 100)}, w=weights(4, 4, 1, 1))

@@ -135,6 +135,7 @@ def build(program: str, folders: Sequence[Path], where: Path, options: Sequence[
     return where / "program"
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_threads_with_contexts_of_their_own_run_one_model(compiler: str, tmp_path: Path) -> None:
     """Under both sanitizers: no byte is touched that is not one's own, and none is left behind."""

@@ -197,6 +197,7 @@ def test_concats_have_the_wished_shape_too() -> None:
     assert shapes & {(2, 2, 2), (3, 3, 3)}
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("head", sorted(RECURRENT))
 def test_settings_of_recurrent_networks_are_told_apart(head: str) -> None:
     """Names of activations, numbers and flags, which stand in one string."""

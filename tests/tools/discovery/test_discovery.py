@@ -187,6 +187,7 @@ def test_the_distributive_rows_of_table_4_follow() -> None:
     assert [number for number in ("5", "6") if not derives(rules, TABLE_4[number])] == []
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("number", TABLE_4)
 def test_no_family_is_derived_without_rules(number: str) -> None:
     assert not derives("", TABLE_4[number])

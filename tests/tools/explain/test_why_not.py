@@ -126,7 +126,7 @@ def rewritten(tmp_path_factory: pytest.TempPathFactory) -> Observation:
     return run(path, *rules)
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     ("name", "at", "outcome"),
     [

@@ -26,7 +26,7 @@ def transpose(shape: Shape, axes: tuple[int, ...]) -> Any:
     return of_one(shape, lambda x: topi.transpose(x, axes))
 
 
-@pytest.mark.representatives(5)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("device", [HOST, ARM])
 @pytest.mark.parametrize(
     ("shape", "axes"),

@@ -116,6 +116,7 @@ def test_narrow_vectors() -> None:
     check("winograd 4", convolution((1, 16, 11, 11), 24), device=ARM)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("algorithm", ["winograd 2", "winograd 4"])
 def test_the_sum_and_its_activation_are_both_outputs(algorithm: str) -> None:
     x, w = te.placeholder((1, 16, 9, 9), name="x"), te.placeholder((32, 16, 3, 3), name="w")
