@@ -443,7 +443,7 @@ def _estimate(bundle: Path, options: BenchOptions, manifest: Manifest) -> Estima
                 "estimates differ: compile the model again"
             )
         shapes = {port.name: port.shape for port in manifest.inputs}
-        outputs = [port.name for port in manifest.outputs]
+        outputs = [wire.port for wire in section.outputs]  # without those of a processor behind the NPU
         model = prepare_model(read(_find_original(bundle, options, manifest)), (), shapes, outputs)
         form = translate("as exported", model, infer(model), manifest.inputs)
         variants["vela"] = estimate_plain(form, ethos_device_of(section.device))

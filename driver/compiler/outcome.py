@@ -49,7 +49,16 @@ def ethos_rows(section: EthosSection) -> list[tuple[str, ...]]:
         ("memory", memory_text(chosen)),
         ("operators on the NPU", f"{chosen.npu_operators} ({share:.0%})"),
         *(("not taken by Vela", line) for line in section.refused),
+        *_processor_rows(section),
     ]
+
+
+def _processor_rows(section: EthosSection) -> list[tuple[str, ...]]:
+    part = section.processor
+    if part is None:
+        return []
+    rows = [("on the processor", f"{', '.join(part.operators)}; C project for {part.target} in cpu/")]
+    return [*rows, ("because", part.reason)]
 
 
 def memory_text(figures: Figures) -> str:

@@ -22,16 +22,16 @@ from ..base.weights import Weights
 from ..bundle import bundle
 from ..plan.manifest import Manifest, Platform, Provenance
 from .emission.constants import ConstantReader
-from .emission.emit import Emitted, Wire, emit
-from .model import TOSA, Figures, Section, TosaModel, section_of, write_graph
+from .emission.emit import Border, Emitted, Wire, emit, find_border
+from .model import PROCESSOR_MODEL, TOSA, Figures, ProcessorPart, Section, TosaModel, section_of, write_graph
 from .search import Outcome, search
 from .tosa.flatbuffer import to_bytes
 from .vela import Program, Setting, TensorPlace, compile_by_vela, require_vela, vela_version
 from .verification import compare_whole, verify_bits, verify_operators
 
 __all__ = [
-    "EthosProgram", "Figures", "Section", "Translation", "estimate_plain", "load", "make_program", "require_vela",
-    "section_of", "translate", "vela_version",
+    "PROCESSOR_MODEL", "Border", "EthosProgram", "Figures", "ProcessorPart", "Section", "Translation",
+    "border_of", "estimate_plain", "load", "make_program", "require_vela", "section_of", "translate", "vela_version",
 ]  # fmt: skip
 
 
@@ -57,6 +57,13 @@ def translate(label: str, model: Model, knowledge: Knowledge, ports: Sequence[Po
     return Translation(label, model, emitted, tuple(ports), outputs)
 
 
+def border_of(model: Model, knowledge: Knowledge, ports: Sequence[Port]) -> Border | None:
+    """Where a model leaves the NPU; None if the NPU computes nothing of it."""
+    weights = Weights(model)
+    graph = operator_graph(model, knowledge, for_kernels=True)
+    return find_border(graph, ConstantReader(weights), ports, outputs_of(weights, graph))
+
+
 @dataclass(frozen=True)
 class EthosProgram:
     """Vela's program for a form of a model; `content` is its graph of TOSA, as a file."""
@@ -77,17 +84,20 @@ class EthosProgram:
         write_graph(folder, self.emitted.graph)
         write_files(folder, self.outcome, self.device, self.emitted.inputs, self.emitted.outputs, label)
 
-    def manifest(self, folder: Path, precision: str, provenance: Provenance) -> Manifest:
-        """The manifest of the files in a folder."""
+    def manifest(
+        self, folder: Path, precision: str, provenance: Provenance, ports: tuple[Port, ...],
+        outputs: tuple[Port, ...], processor: ProcessorPart | None,
+    ) -> Manifest:  # fmt: skip
+        """The manifest of the files in a folder, for a model with these inputs and outputs."""
         outcome, device = self.outcome, self.device
         section = Section(
             device.name, vela_version(), device.system, device.memory_mode, self.emitted.inputs, self.emitted.outputs,
             _figures(str(outcome.choice), outcome.program), _figures(str(outcome.first), outcome.plain),
-            outcome.candidates, outcome.refused,
+            outcome.candidates, outcome.refused, processor,
         )  # fmt: skip
         return Manifest(
-            inputs=self.form.ports,
-            outputs=self.form.outputs,
+            inputs=ports,
+            outputs=outputs,
             platform=Platform(device.name, "ethos-u", "", device.name, ()),
             precision=precision,
             threads=1,

@@ -15,7 +15,6 @@ import numpy as np
 from ...ir.operators import evaluate
 from ...support.json_types import JsonFieldError, convert_json
 from ..base.errors import BundleError
-from ..base.ports import Port
 from ..bundle.bundle import read_whole_bundle
 from ..bundle.loaded import LoadedModel, fit_input
 from .emission.emit import Wire
@@ -23,6 +22,7 @@ from .tosa.evaluation import evaluate_graph
 from .tosa.graph import Array, Graph, Operator, Tensor
 
 TOSA, GRAPH, CONSTANTS = "model.tosa", "graph.json", "constants.npz"
+PROCESSOR_MODEL = "cpu.onnx"
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,20 @@ class Figures:
     memory: Mapping[str, int]
     npu_operators: int
     cpu_operators: int
+
+
+@dataclass(frozen=True)
+class ProcessorPart:
+    """What a processor computes behind the NPU: the `operators` that the NPU does not have, from the values `read`.
+
+    `reason` says why the first is left to it; `target` is the processor that the C project in the folder `cpu` is for.
+    """
+
+    target: str
+    operators: tuple[str, ...]
+    read: tuple[str, ...]
+    outputs: tuple[str, ...]
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,7 @@ class Section:
     plain: Figures
     candidates: int
     refused: tuple[str, ...] = ()
+    processor: ProcessorPart | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for the manifest."""
@@ -143,19 +158,43 @@ class TosaModel(LoadedModel):
         return read_graph(self.path)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """Run once, with names in and out."""
+        """Run once, with names in and out; the processor's part in ONNX Runtime."""
         self._check_names(inputs)
         feeds = {port.name: fit_input(port, inputs[port.name]) for port in self.inputs}
-        return outputs_from(self._graph, self.section.inputs, self.section.outputs, feeds, self.outputs)
+        results = outputs_from(self._graph, self.section.inputs, self.section.outputs, feeds)
+        if (part := self.section.processor) is not None:
+            given = {name: feeds[name] if name in feeds else results[name] for name in part.read}
+            results |= run_onnx((self.path / PROCESSOR_MODEL).read_bytes(), given, part.outputs)
+        return {port.name: results[port.name].astype(np.dtype(port.dtype)) for port in self.outputs}
 
 
 def outputs_from(
-    graph: Graph, inputs: Sequence[Wire], outputs: Sequence[Wire], feeds: Mapping[str, Array], ports: Sequence[Port]
+    graph: Graph, inputs: Sequence[Wire], outputs: Sequence[Wire], feeds: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """The outputs of the model for its inputs."""
+    """What the NPU computes of the inputs of the model, by the names of the model's values."""
     results = evaluate_graph(graph, integers_for(inputs, feeds))
-    wires = {wire.port: wire for wire in outputs}
-    return {
-        port.name: numbers_of(wires[port.name], results[wires[port.name].tensor]).astype(np.dtype(port.dtype))
-        for port in ports
-    }
+    return {wire.port: _as_value(wire, results[wire.tensor]) for wire in outputs}
+
+
+def _as_value(wire: Wire, array: Array) -> Array:
+    numbers = numbers_of(wire, array)
+    if wire.is_number or array.dtype != np.int8:
+        return numbers
+    return numbers.astype(np.uint8 if wire.offset else np.int8)
+
+
+def run_onnx(content: bytes, feeds: Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:
+    """Results of ONNX Runtime.
+
+    Without optimisations, as the operators are defined: its own kernels of quantised operators round in other ways, and
+    that of AveragePool divides by other counts.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    wanted = {each.name for each in session.get_inputs()}
+    results = session.run([*names], {name: array for name, array in feeds.items() if name in wanted})
+    return dict(zip(names, results, strict=True))

@@ -20,7 +20,7 @@ from ..base.errors import LoweringError
 from ..base.ports import Port, random_inputs
 from ..bundle.isolation import call_isolated
 from .emission.emit import Emitted, Wire
-from .model import integers_for, numbers_of
+from .model import integers_for, numbers_of, run_onnx
 from .tosa.evaluation import evaluate_graph
 from .tosa.graph import Array, Graph
 
@@ -95,23 +95,6 @@ def compare_whole(
         apart = np.abs(numbers_of(wire, results[wire.tensor]) - array.astype(np.float64)) / unit
         total = total.plus(StepCount.of(np.rint(apart)))
     return f"whole model: {total}"
-
-
-def run_onnx(content: bytes, feeds: Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:
-    """In another process: results of ONNX Runtime.
-
-    Without optimisations, as the operators are defined: its own kernels of quantised operators round in other ways, and
-    that of AveragePool divides by other counts.
-    """
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    wanted = {each.name for each in session.get_inputs()}
-    results = session.run([*names], {name: array for name, array in feeds.items() if name in wanted})
-    return dict(zip(names, results, strict=True))
 
 
 def _as_onnx(wire: Wire, values: Mapping[str, Array]) -> Array:

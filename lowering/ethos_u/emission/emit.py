@@ -75,9 +75,35 @@ def emit(graph: OperatorGraph, constants: ConstantReader, ports: Sequence[Port],
     return _Emission(graph, constants, ports).run(outputs)
 
 
+@dataclass(frozen=True)
+class Border:
+    """Where a model leaves the NPU: `outputs` are the values that the NPU computes for a processor or for the caller,
+    `left` the outputs of the model that a processor computes, from `read`; `operators` are its operators without
+    conversions, and `reason` says why the first of them is none for the NPU."""
+
+    outputs: tuple[str, ...]
+    left: tuple[str, ...]
+    read: tuple[str, ...]
+    operators: tuple[str, ...]
+    reason: str
+
+
+def find_border(
+    graph: OperatorGraph, constants: ConstantReader, ports: Sequence[Port], outputs: Sequence[Port]
+) -> Border | None:
+    """The border in front of everything that the NPU does not compute; None if it computes nothing."""
+    return _Emission(graph, constants, ports, is_patient=True).border(outputs)
+
+
 class _Emission:
-    def __init__(self, graph: OperatorGraph, constants: ConstantReader, ports: Sequence[Port]) -> None:
+    """With `is_patient`, an operator that the NPU does not compute, and those that need it, are only noted."""
+
+    def __init__(
+        self, graph: OperatorGraph, constants: ConstantReader, ports: Sequence[Port], *, is_patient: bool = False
+    ) -> None:
         self._graph, self._constants, self._builder = graph, constants, Builder()
+        self._is_patient = is_patient
+        self._refused: dict[int, str] = {}
         self._ports = {port.name: port for port in ports}
         self._values: dict[int, Value] = {}
         self._wires: dict[str, Wire] = {}
@@ -113,6 +139,47 @@ class _Emission:
         kept = {name: wire for name, wire in self._rounded.items() if wire.tensor in graph.tensors}
         return Emitted(graph, tuple(self._wires.values()), named, kept)
 
+    def border(self, outputs: Sequence[Port]) -> Border | None:
+        for operator in self._graph.operators:
+            self._add(operator)
+        numbers = {value.name: place for place, value in enumerate(self._graph.values)}
+        producers = {output: operator for operator in self._graph.operators for output in operator.outputs}
+        left = [port.name for port in outputs if not self._is_computed(numbers[port.name])]
+        npu = [port.name for port in outputs if port.name not in left]
+        read: dict[str, None] = {}
+        operators: dict[str, None] = {}
+        waiting = [numbers[name] for name in left]
+        seen: set[int] = set()
+        while waiting:
+            place = waiting.pop()
+            if place in seen or place not in producers:
+                if self._graph.values[place].name in self._ports:
+                    read[self._graph.values[place].name] = None
+                continue
+            seen.add(place)
+            value = self._values.get(place)
+            if place not in self._refused and isinstance(value, Integers) and value.columns is None:
+                read[self._graph.values[place].name] = None
+                continue
+            operator = producers[place]
+            if operator.op not in ("QuantizeLinear", "DequantizeLinear"):
+                operators[f"{operator.name} ({operator.op})"] = None
+            waiting += [each for each in operator.inputs if each is not None]
+        on_npu = [name for name in read if name not in self._ports]
+        if not on_npu:
+            return None
+        reasons = [self._refused[place] for place in sorted(self._refused)]
+        reason = reasons[0] if reasons else f"output {left[0]!r} has no QuantizeLinear behind it"
+        return Border((*npu, *on_npu), tuple(left), tuple(read), tuple(operators)[::-1], reason)
+
+    def _is_computed(self, place: int) -> bool:
+        """Whether the NPU can give a value to the caller."""
+        value = self._values.get(place)
+        if place in self._refused or value is None:
+            return False
+        is_largest = isinstance(value, Number) and value.op == "ArgMax"
+        return isinstance(value, Integers) or is_largest or self._integers(value) is not None
+
     def _in_order(self, integers: Integers) -> Integers:
         if integers.columns is None:
             return integers
@@ -120,6 +187,19 @@ class _Emission:
         raise LoweringError(f"an output is a flattened feature map of {columns.size} elements; leave the Flatten out")
 
     def _add(self, operator: Operator) -> None:
+        if not self._is_patient:
+            self._compute_operator(operator)
+            return
+        known = [self._refused[each] for each in operator.inputs if each in self._refused]
+        try:
+            if not known:
+                self._compute_operator(operator)
+                return
+        except LoweringError as error:
+            known = [str(error)]
+        self._refused |= dict.fromkeys(operator.outputs, known[0])
+
+    def _compute_operator(self, operator: Operator) -> None:
         graph = self._graph
         operands = tuple(None if v is None else self._value(v) for v in operator.inputs)
         result = graph.values[operator.outputs[0]]

@@ -63,3 +63,14 @@ def emitted(path: Path) -> tuple[Emitted, Compilation]:
     compilation = Compilation.of(read(path), Options(), Clock(None, None))
     model = compilation.model
     return translate("as exported", model, infer(model), compilation.ports).emitted, compilation
+
+
+def with_tail(path: Path) -> Path:
+    """The model with operators behind its output y that the NPU does not have; their result z is an output, too."""
+    model = onnx.load(path)
+    model.graph.node.append(helper.make_node("Softmax", ["y"], ["shares"], name="shares", axis=1))
+    model.graph.node.append(helper.make_node("CumSum", ["shares", "axis"], ["z"], name="sums"))
+    model.graph.initializer.append(numpy_helper.from_array(np.asarray(1), "axis"))
+    model.graph.output.append(helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, None))
+    onnx.save(onnx.shape_inference.infer_shapes(model), path)
+    return path

@@ -17,7 +17,7 @@ from eqfuse.driver.options import BenchOptions
 from eqfuse.lowering.running.runner import load
 from eqfuse.support.errors import UsageError
 
-from .networks import float_model, quantised
+from .networks import float_model, quantised, with_tail
 from .test_emission import NETWORKS
 
 
@@ -77,3 +77,21 @@ def test_bench_refuses_what_a_program_for_an_npu_has_not(tmp_path: Path) -> None
 def test_bits_are_those_of_the_reference_model(name: str, target: str, tmp_path: Path) -> None:
     bundle = load(compiled(tmp_path, name, target))
     assert "bits equal to Arm's reference model on 20 inputs" in bundle.manifest.provenance.verification
+
+
+@pytest.mark.conformance
+def test_a_processor_computes_what_the_npu_has_not(tmp_path: Path) -> None:
+    pytest.importorskip("ethosu.regor", reason="pip install 'eqfuse[ethos-u]'")
+    path = with_tail(quantised(float_model(*NETWORKS["convolution"]), tmp_path))
+    options = CompileOptions(target="ethos-u55-128", time_limit=5.0, verify_limit=120.0)
+    made = compile_model(path, tmp_path / "bundle", options)
+    bundle = load(made.path)
+    x = np.random.default_rng(3).standard_normal(NETWORKS["convolution"][1]).astype(np.float32)
+    expected = onnxruntime.InferenceSession(path).run(None, {"x": x})
+    results = bundle.run({"x": x})
+    assert [*results] == ["y", "z"]
+    np.testing.assert_allclose(results["z"], expected[1], atol=0.1)
+    assert np.ptp(expected[1]) > 0.5
+    assert (made.path / "cpu" / "cpu_model.h").is_file()
+    assert "; processor: " in made.manifest.provenance.verification
+    assert isinstance(bench_model(made.path, BenchOptions(against="vela")), Estimation)

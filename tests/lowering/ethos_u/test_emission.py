@@ -12,14 +12,18 @@ import onnxruntime
 import pytest
 from onnxruntime.quantization import QuantFormat
 
+from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.inference import infer
 from eqfuse.lowering.base.errors import LoweringError
+from eqfuse.lowering.base.interface import inputs_of
 from eqfuse.lowering.base.ports import random_inputs
+from eqfuse.lowering.ethos_u.back_end import border_of
 from eqfuse.lowering.ethos_u.model import integers_for, numbers_of
 from eqfuse.lowering.ethos_u.tosa.evaluation import evaluate_graph
 from eqfuse.lowering.ethos_u.verification import verify_operators
 from eqfuse.support.errors import VerificationError
 
-from .networks import emitted, float_model, quantised
+from .networks import emitted, float_model, quantised, with_tail
 
 IMAGE = (1, 4, 9, 8)
 CONV = "a = Conv<kernel_shape=[3,3], pads=[1,1,1,1]>(x, w, b)"
@@ -132,3 +136,21 @@ def test_places_of_the_largest(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert (numbers_of(wire, results[wire.tensor]) == expected).mean() > 0.95
         assert len(np.unique(expected)) > 3
+
+
+def test_what_the_npu_does_not_have_is_behind_a_border(tmp_path: Path) -> None:
+    path = with_tail(quantised(float_model(*NETWORKS["convolution"]), tmp_path))
+    with pytest.raises(LoweringError, match=r"output 'z' is made by node 'sums' \(CumSum\)"):
+        emitted(path)
+    model = read(path)
+    border = border_of(model, infer(model), inputs_of(model))
+    assert border is not None
+    assert border.outputs == ("y", "y_QuantizeLinear_Output")
+    assert (border.left, border.read) == (("z",), ("y_QuantizeLinear_Output",))
+    assert border.operators == ("shares (Softmax)", "sums (CumSum)")
+
+
+def test_a_model_without_integers_has_no_border(tmp_path: Path) -> None:
+    onnx.save(float_model(*NETWORKS["convolution"]), tmp_path / "float.onnx")
+    model = read(tmp_path / "float.onnx")
+    assert border_of(model, infer(model), inputs_of(model)) is None
