@@ -70,13 +70,15 @@ def _seed(graph: onnx.GraphProto) -> None:
                 _seed(body)
 
 
-def run_on_arrays(session: onnxruntime.InferenceSession, feeds: Mapping[str, Value]) -> list[Value]:
+def run_on_arrays(
+    session: onnxruntime.InferenceSession, feeds: Mapping[str, Value], options: onnxruntime.RunOptions | None = None
+) -> list[Value]:
     """The outputs of a session, in order. Raises what the session raises."""
     kinds = {value.name: value.type for value in session.get_inputs()}
     if not any(map(_lacks_numpy, (*kinds.values(), *(value.type for value in session.get_outputs())))):
-        return list(session.run(None, dict(feeds)))
+        return list(session.run(None, dict(feeds), options))
     values = {name: _to_runtime(value) for name, value in feeds.items()}
-    return [_from_runtime(value) for value in session.run_with_ort_values(None, values)]
+    return [_from_runtime(value) for value in session.run_with_ort_values(None, values, options)]
 
 
 def _lacks_numpy(kind: str) -> bool:

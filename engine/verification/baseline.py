@@ -26,7 +26,7 @@ from .runs.compare import Tolerance, differs, spread_of, to_double
 from .runs.run import Backend, OnnxRuntime, Reference
 from .runs.source import Source, read_source
 from .runs.structure import Structure
-from .runs.values import Feeds, RunError, Value, leaves
+from .runs.values import EndlessRunError, Feeds, RunError, Value, leaves
 
 _PREFIX = "eqfuse.probe."
 _MOST_GUARDS = 256
@@ -118,6 +118,7 @@ class ProbedRuntime:
     def __init__(self, source: Source, structure: Structure) -> None:
         """Load the model, with probes if it accepts them. Raises RunError."""
         self._source = source
+        self._seconds = _LONGEST_RUN if structure.has_loop else None
         self._plain: OnnxRuntime | None = None
         guards = guards_of(source, structure) if source.path.stat().st_size <= _LARGEST_FILE else []
         probes = [_probes(index, guard) for index, guard in enumerate(guards)]
@@ -125,7 +126,8 @@ class ProbedRuntime:
         self._unseen = {guard.label: guard.sides for guard in guards}
         outputs = [end for ends in self._guards for end in ends]
         try:
-            self._runtime = OnnxRuntime(source, outputs, [node for nodes, _ in probes for node in nodes])
+            more = [node for nodes, _ in probes for node in nodes]
+            self._runtime = OnnxRuntime(source, outputs, more, self._seconds)
         except RunError:
             if not probes:
                 raise
@@ -135,10 +137,12 @@ class ProbedRuntime:
         """The model's own outputs. Raises RunError."""
         try:
             outputs = self._runtime.run(feeds)
+        except EndlessRunError:
+            raise
         except RunError:
             if not self._guards:
                 raise
-            self._plain = self._plain or OnnxRuntime(self._source)
+            self._plain = self._plain or OnnxRuntime(self._source, seconds=self._seconds)
             outputs = self._plain.run(feeds)  # raises unless the error is due to a probe, such as one of no elements
             self._drop_probes()
             return outputs
@@ -152,7 +156,7 @@ class ProbedRuntime:
         return outputs
 
     def _drop_probes(self) -> None:
-        self._runtime = self._plain = self._plain or OnnxRuntime(self._source)
+        self._runtime = self._plain = self._plain or OnnxRuntime(self._source, seconds=self._seconds)
         self._guards, self._unseen = {}, {}
 
     @property
@@ -164,6 +168,12 @@ class ProbedRuntime:
         """A line for each operator with sides that no run reached."""
         return tuple(f"{label}: {', '.join(s.unseen for s in sides)}" for label, sides in self._unseen.items() if sides)
 
+
+_LONGEST_RUN = 20.0
+"""Seconds after which a run of a model with a Loop counts as one that does not end; other inputs are tried then."""
+
+_ENDING_DRAWS = 8
+"""The most draws of inputs until a run ends: a loop that only one sign ends fails on all of them once in 256 times."""
 
 _RETRY_SCALES = (0.1, 0.01, 10.0)
 """Input scales to try if no output reacts to its inputs: a saturated softmax often reacts at another scale."""
@@ -310,7 +320,8 @@ def draw_accepted(source: Source, structure: Structure, seed: int, shapes: Mappi
     Raises RunError if ONNX Runtime runs the model on none of the inputs tried.
     """
     specs = input_specs(structure)
-    runs = _OrdinaryRuns(OnnxRuntime(source), structure, specs, Request(seed))
+    runtime = OnnxRuntime(source, seconds=_LONGEST_RUN if structure.has_loop else None)
+    runs = _OrdinaryRuns(runtime, structure, specs, Request(seed))
     return runs.run_first_accepted(plans(specs, shapes, typical=True))[1].feeds
 
 
@@ -381,25 +392,36 @@ class _OrdinaryRuns:
         empty: tuple[Plan, Run] | None = None
         refusal = "no inputs to try"
         for plan in candidates:
-            feeds = generate(self.specs, plan, self.request.seed)
-            try:
-                run = Run(feeds, self.backend.run(feeds))
-            except RunError as error:
-                refusal = str(error)
-                continue
-            if any(leaf.size for value in run.outputs.values() for leaf in leaves(value)):
-                return plan, run
-            empty = empty or (plan, run)
+            for draw in range(_ENDING_DRAWS):
+                try:
+                    run = self._run(plan, draw=draw)
+                except EndlessRunError as error:  # other values may end it
+                    refusal = str(error)
+                    continue
+                except RunError as error:
+                    refusal = str(error)
+                    break
+                if any(leaf.size for value in run.outputs.values() for leaf in leaves(value)):
+                    return plan, run
+                empty = empty or (plan, run)
+                break
         if empty is None:
             raise RunError(refusal)
         return empty
 
     def _run_again(self, plan: Plan, first: Run) -> Run:
         """A run on other values for every input if the model accepts them, else the first run."""
-        try:
-            return self._run(plan, draw=1)
-        except RunError:
-            return first
+        for draw in range(1, 1 + _ENDING_DRAWS):
+            feeds = generate(self.specs, plan, self.request.seed + draw)
+            if not any(differs(first.feeds[name], value, self.request.tolerance) for name, value in feeds.items()):
+                continue  # the first run was not that of the first draw
+            try:
+                return Run(feeds, self.backend.run(feeds))
+            except EndlessRunError:
+                continue
+            except RunError:
+                break
+        return first
 
     def _rescale(self, plan: Plan, pair: Baseline) -> tuple[Plan, Baseline]:
         """The plan and its pair, or those of another scale of inputs if only that makes some output react."""

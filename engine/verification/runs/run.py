@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
+from threading import Timer
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -13,11 +15,17 @@ import onnxruntime
 from ....support.custom_operators import explain_refusal
 from ...onnx.runtime_values import run_on_arrays, session_options
 from .source import Source
-from .values import Feeds, RunError, Value, one_line
+from .values import EndlessRunError, Feeds, RunError, Value, one_line
 
 if TYPE_CHECKING:
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
+
+
+_LEAST_LIMIT = 1.0
+"""Seconds that a run may take at least, though others end much sooner."""
+_MOST_TIMES = 20
+"""Inputs of other values may make a loop go on this many times as long."""
 
 
 class Backend(Protocol):
@@ -31,8 +39,16 @@ class Backend(Protocol):
 class OnnxRuntime:
     """The model in ONNX Runtime on the CPU without graph optimisations, so that every node runs as written."""
 
-    def __init__(self, source: Source, extra: Sequence[str] = (), nodes: Sequence[onnx.NodeProto] = ()) -> None:
-        """Load the model; ``extra`` names values of it or of more ``nodes`` to give as outputs too. Raises RunError."""
+    def __init__(
+        self,
+        source: Source,
+        extra: Sequence[str] = (),
+        nodes: Sequence[onnx.NodeProto] = (),
+        seconds: float | None = None,
+    ) -> None:
+        """Load the model; ``extra`` names values of it or of more ``nodes`` to give as outputs too. A run that takes
+        longer than the ``seconds`` is ended. Raises RunError."""
+        self._seconds = seconds
         options = session_options()
         model: str | bytes = str(source.path)
         if extra:
@@ -52,12 +68,29 @@ class OnnxRuntime:
         self._outputs = [value.name for value in self._session.get_outputs()]
 
     def run(self, feeds: Feeds) -> dict[str, Value]:
-        """Run once; only the inputs that the model declares are fed."""
+        """Run once; only the inputs that the model declares are fed. Raises RunError, and EndlessRunError past the
+        limit. Once a run has ended, the others have a multiple of its time."""
         fed = {name: value for name, value in feeds.items() if name in self._inputs}
+        options = onnxruntime.RunOptions()
+        options.log_severity_level = 4
+        ending = Timer(self._seconds, setattr, (options, "terminate", True)) if self._seconds is not None else None
+        if ending is not None:
+            ending.daemon = True
+            ending.start()
+        started = time.perf_counter()
         try:
-            return dict(zip(self._outputs, run_on_arrays(self._session, fed), strict=True))
+            outputs = dict(zip(self._outputs, run_on_arrays(self._session, fed, options), strict=True))
         except Exception as error:  # as above
+            if options.terminate:
+                raise EndlessRunError(f"a run did not end within {self._seconds:g} s") from error
             raise RunError(_reason(error)) from error
+        finally:
+            if ending is not None:
+                ending.cancel()
+        if self._seconds is not None:
+            taken = time.perf_counter() - started
+            self._seconds = min(self._seconds, max(_LEAST_LIMIT, _MOST_TIMES * taken))
+        return outputs
 
 
 _STATUS = re.compile(r"running (\w+) node\. Name:'([^']*)' Status Message: ")

@@ -161,6 +161,11 @@ class Structure:
             node = self.producers.get(node.input[0])
         return node
 
+    @cached_property
+    def has_loop(self) -> bool:
+        """Whether a Loop may decide how long a run takes."""
+        return any(map(_has_loop, self.graph.node))
+
     def _is_random(self, node: onnx.NodeProto) -> bool:
         if node.op_type in RANDOM_OPERATORS or (node.op_type == "Dropout" and self._trains(node)):
             return True

@@ -20,6 +20,10 @@ class RunError(Exception):
     """A model that cannot be loaded, fed or run; the message is one line."""
 
 
+class EndlessRunError(RunError):
+    """A run that was ended since it took too long: a Loop may go on for ever on some inputs."""
+
+
 def one_line(error: BaseException) -> str:
     """The message of a foreign exception as one short line."""
     text = " ".join(str(error).split()) or type(error).__name__

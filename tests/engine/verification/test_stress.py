@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,14 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from eqfuse.engine.verification import Verification, verify
+from eqfuse.engine.verification import Verification, baseline, verify
+from eqfuse.engine.verification.baseline import Request, run_original
 from eqfuse.engine.verification.inputs import Plan, Temper, generate, input_specs
 from eqfuse.engine.verification.judges.rounding import Extent
 from eqfuse.engine.verification.judges.sensitivity import Sensitivity
 from eqfuse.engine.verification.outputs import Truths, judge_stress
 from eqfuse.engine.verification.runs.compare import Tolerance
+from eqfuse.engine.verification.runs.source import read_source
 from eqfuse.engine.verification.runs.structure import Structure
 from eqfuse.engine.verification.runs.values import RunError, Value
 from eqfuse.rules.vocabulary import Precision
@@ -289,3 +292,23 @@ def test_what_differs_is_named_alone() -> None:
     verdict = verify_nodes(reciprocal, wrong)
     assert verdict.status == "failed"
     assert "infinity" not in verdict.reason
+
+
+def test_a_loop_that_some_inputs_never_end_runs_on_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one sign on `while s < 100: s = 2 s` goes on for ever, whichever is drawn first."""
+    monkeypatch.setattr(baseline, "_LONGEST_RUN", 0.3)
+    for sign, name in ((1.0, "Less"), (-1.0, "Greater")):
+        body = helper.make_graph(
+            [make("Mul", ["s", "two"], ["t"]), make(name, ["t", "limit"], ["goes_on"])],
+            "body", [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL), value("s", [])],
+            [value("goes_on", [], TensorProto.BOOL), value("t", [])],
+        )  # fmt: skip
+        weights = {"two": np.float32(2.0), "limit": np.float32(sign * 100), "go": np.array(True)}
+        proto = model([make("Loop", ["", "go", "x"], ["y"], body=body)], [value("x", [])], ["y"], weights)
+        path = tmp_path / f"{name}.onnx"
+        onnx.save(proto, path)
+        source = read_source(path, "original")
+        structure = Structure(source.structure)
+        runs = run_original(source, structure, input_specs(structure), Request()).runs
+        assert len(runs) > 1
+        assert all(sign * float(run.feeds["x"]) > 0 and sign * float(run.outputs["y"]) >= 100 for run in runs)
