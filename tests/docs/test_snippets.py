@@ -25,9 +25,9 @@ from eqfuse.cli import main
 from eqfuse.cli.parser import build_parser
 from eqfuse.docs.examples import PAGES
 
-from .caches import own_cache
+from ..caches import own_cache
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 IN_MAKE_TEST = "docs/optimize.md"
 """The page whose snippets compile nothing."""
 QUOTES = {"docs/lowering.md": "lowering/compute/layout.py"}

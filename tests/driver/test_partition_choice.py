@@ -18,7 +18,7 @@ from eqfuse.lowering.kernels.prim_funcs import KernelCall
 from eqfuse.lowering.kernels.variants import KernelPartition, Members
 from eqfuse.lowering.running.kernel_times import CallTime
 
-from .lowering.small_models import graph_of, model
+from ..lowering.small_models import graph_of, model
 
 _NODES = [helper.make_node("Relu" if n % 2 else "Exp", [f"v{n}"], [f"v{n + 1}"]) for n in range(4)]
 GRAPH = graph_of(model(_NODES, {"v0": (4, 8)}, {"v4": (4, 8)}))

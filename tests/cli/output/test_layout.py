@@ -12,7 +12,7 @@ from onnx import helper
 
 from eqfuse.cli.layout import lay_out
 
-from .command_line import CommandLine
+from ..command_line import CommandLine
 
 NARROWEST = 24
 """Columns below which a table with a label and a figure may be wider than asked for."""

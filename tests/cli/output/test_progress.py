@@ -15,7 +15,7 @@ import pytest
 
 from eqfuse.cli import progress
 
-from .command_line import CommandLine
+from ..command_line import CommandLine
 
 
 def test_plain_lines_where_asked_for(eqfuse: CommandLine) -> None:

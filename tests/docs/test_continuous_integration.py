@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx.parser import parse_model
 
-FOLDER = Path(__file__).parent.parent / "examples/continuous_integration"
+FOLDER = Path(__file__).parents[2] / "examples/continuous_integration"
 
 
 def _read(name: str) -> Any:

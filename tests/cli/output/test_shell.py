@@ -12,7 +12,7 @@ import pytest
 from eqfuse.cli.parser import build_parser, fill
 from eqfuse.driver.json_output import OUTPUTS
 
-from .command_line import CommandLine
+from ..command_line import CommandLine
 
 _COMPLETE = """
 source completion.bash

@@ -22,7 +22,7 @@ from eqfuse.support import solvers
 from eqfuse.support.errors import VerificationProcessError
 from eqfuse.support.processes.worker_process import WorkerPool, WorkerProcess
 
-from .engine.models import model, value
+from ..engine.models import model, value
 
 VERIFIED = pytest.mark.parametrize("verify", [True, False])
 

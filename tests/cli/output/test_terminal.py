@@ -14,7 +14,7 @@ from onnx import helper
 import eqfuse.cli
 from eqfuse.support.text import printable
 
-from .command_line import RECORD, CommandLine
+from ..command_line import RECORD, CommandLine
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202egnp.\u2066\x9b31m"
 SHOWN = r"\x1b[2J\x1b]0;owned\x07\u202egnp.\u2066\x9b31m"

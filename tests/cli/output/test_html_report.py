@@ -23,8 +23,8 @@ from eqfuse.driver.optimize import Result, optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.support.text import printable
 
-from ..properties import examples
-from .command_line import CommandLine
+from ...properties import examples
+from ..command_line import CommandLine
 
 HOSTILE = "<script>alert(1)</script>"
 DATE = "2026-11-23 08:00"

@@ -12,9 +12,9 @@ from eqfuse.docs import examples as docs
 from eqfuse.driver.clock import CompileStage, OptimizeStage
 from eqfuse.lowering.schedules import PASSES, RULES, fallback
 
-from .caches import own_cache
+from ..caches import own_cache
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 EXAMPLES = [example for page in docs.PAGES for example in docs.read_examples(page)]

@@ -33,7 +33,7 @@ from eqfuse.extract.extraction.select import Criteria
 from eqfuse.support.errors import EqfuseError
 from eqfuse.support.processes.worker_process import WorkerDiedError
 
-from .engine.models import model, value
+from ..engine.models import model, value
 
 OPERATORS = ["Neg", "Neg", "Identity", "Relu"]
 

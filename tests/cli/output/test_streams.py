@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
-from .command_line import CommandLine
+from ..command_line import CommandLine
 
 
 def piped(eqfuse: CommandLine, content: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:

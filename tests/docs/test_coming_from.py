@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parent.parent / "docs/coming-from.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/coming-from.md").read_text(encoding="utf-8")
 POLYGRAPHY = (
     "run", "convert", "inspect model", "inspect data", "inspect tactics", "inspect capability", "inspect diff-tactics",
     "inspect sparsity", "check lint", "check accuracy", "surgeon extract", "surgeon sanitize", "surgeon insert",

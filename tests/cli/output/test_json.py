@@ -9,7 +9,7 @@ import pytest
 from eqfuse import __version__
 from eqfuse.support.version import JSON_SCHEMA
 
-from .command_line import CommandLine
+from ..command_line import CommandLine
 
 HEAD = {"eqfuse_version": __version__, "schema": JSON_SCHEMA}
 

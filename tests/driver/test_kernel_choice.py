@@ -31,8 +31,8 @@ from eqfuse.lowering.running.kernel_times import CallTime
 from eqfuse.lowering.tuning import suspects
 from eqfuse.lowering.tuning.suspects import find_suspects
 
-from .caches import own_cache
-from .lowering.small_models import chain, expected, graph_of, model, random_inputs, saved, weights
+from ..caches import own_cache
+from ..lowering.small_models import chain, expected, graph_of, model, random_inputs, saved, weights
 
 NODES = [("MatMul", "xw", "a"), ("Relu", "a", "b"), ("MatMul", "bw", "c"), ("Tanh", "c", "y")]
 _NODES = [helper.make_node(op, [*read], [made]) for op, read, made in NODES]

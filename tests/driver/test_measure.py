@@ -28,7 +28,7 @@ from eqfuse.lowering.running.onnx_runtime import are_enough, read_profile, subtr
 from eqfuse.lowering.running.turns import Estimate, take_turns
 from eqfuse.support.errors import EqfuseError
 
-from .engine.models import model, value
+from ..engine.models import model, value
 
 
 def candidate(name: str, layers: int, ratio: float, width: float = 0.002, problem: str = "") -> TimedCandidate:

@@ -12,7 +12,7 @@ from onnx import helper
 import eqfuse
 from eqfuse.support.errors import UsageError
 
-from .engine.models import model, value
+from ..engine.models import model, value
 
 
 def two_branches() -> onnx.ModelProto:

@@ -17,9 +17,9 @@ from onnx import TensorProto, helper
 import eqfuse
 from eqfuse.support.errors import VerificationError
 
-from .engine.models import model as build
-from .engine.models import value
-from .onnx_runtime import outputs_of
+from ..engine.models import model as build
+from ..engine.models import value
+from ..onnx_runtime import outputs_of
 
 
 def model(

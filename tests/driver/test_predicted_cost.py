@@ -19,7 +19,7 @@ from eqfuse.engine.egraph.worker import Worker
 from eqfuse.extract.extraction.select import Criteria
 from eqfuse.ir.operation import Operation
 
-from .engine.models import model, normal, value
+from ..engine.models import model, normal, value
 
 RECORD = "; left = right\n; @property associative\n; @sound real\n"
 

@@ -17,7 +17,7 @@ import pytest
 from eqfuse.benchmarks.table5.figures import TABLE5
 from eqfuse.cli.parser import build_parser
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/benchmarks/papers.md"
 
 ITEMS = {
