@@ -236,7 +236,7 @@ class _Mapper:
         for position, tile in enumerate(tiles):
             time = self.times[step] + position
             for value, box in self.residence.passing_inputs(step, core, tile.inputs):
-                if self.residence.bringing_tile(step, core, position, value, box) == position:
+                if self.residence.bringing_tile(step, core, position, value) == position:
                     later = enumerate(tiles[position + 1 :])
                     repeats = next((n for n, each in later if each.inputs.get(value) != box), len(tiles) - position - 1)
                     end = time + repeats
@@ -475,7 +475,7 @@ class _Generator:
     def _operand(self, number: int, position: int, core: int, value: int, box: Box) -> _Operand:
         """A part that a tile reads, in the LB of its core, larger if only that is one region."""
         part = Part(self.flow.steps[number].instance, value)
-        bringing = self.residence.bringing_tile(number, core, position, value, box)
+        bringing = self.residence.bringing_tile(number, core, position, value)
         address = self.plan.memory.local[core].get(TileSlot(SlotKind.INPUT, number, bringing, value))
         if address is not None:
             if bringing == position:

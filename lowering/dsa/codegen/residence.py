@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy
@@ -29,7 +29,7 @@ from ..program.instructions import Level
 from ..schedule.instances import Part
 from ..schedule.variants import Variant
 from ..tiles.tiling import Passing, TiledStep, Tiling
-from .flow import Flow, Read
+from .flow import Flow, Read, ReadKey
 from .layout import is_region
 
 _ROUNDS = 200
@@ -64,6 +64,8 @@ class Residence:
     homes: dict[Part, Level]
     arrivals: Mapping[Part, Arrival]
     tiles: Sequence[TiledStep]
+    _bringing: dict[ReadKey, list[int]] = field(default_factory=dict, compare=False, repr=False)
+    """Per tile of a step on a core, which one a value was brought for."""
 
     def passing_inputs(self, step: int, core: int, inputs: Boxes) -> Iterator[tuple[int, Box]]:
         """The reads of a tile that have to be brought for it alone."""
@@ -74,12 +76,14 @@ class Residence:
             if not has_arrived and part_at_hand(self.flow, self.homes, self.flow.read(step, core, value, box)) is None:
                 yield value, box
 
-    def bringing_tile(self, step: int, core: int, position: int, value: int, box: Box) -> int:
+    def bringing_tile(self, step: int, core: int, position: int, value: int) -> int:
         """The tile that an input was brought for: an earlier one, if all tiles since read the same."""
-        tiles = self.tiles[step].cores[core]
-        while position and tiles[position - 1].inputs.get(value) == box:
-            position -= 1
-        return position
+        key = ReadKey(step, core, value)
+        if key not in self._bringing:
+            boxes = [tile.inputs.get(value) for tile in self.tiles[step].cores[core]]
+            first = [place if not place or box != boxes[place - 1] else 0 for place, box in enumerate(boxes)]
+            self._bringing[key] = list(accumulate(first, max))
+        return self._bringing[key][position]
 
     def passing_outputs(self, step: int, core: int, made: Boxes) -> Iterator[tuple[int, Box]]:
         """The results of a tile that are moved out at once, or are no single region of the place where they stay."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache, cached_property, total_ordering
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -78,17 +78,25 @@ class _Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     """A part of a program, which its file holds as a JSON object without the fields that have their default."""
 
 
-class _MachinePart:
+class _Unique(type):
+    """Makes equal parts one object: programs compare and hash them by identity, millions of times."""
+
+    made: ClassVar[dict[tuple[object, ...], Any]] = {}
+    """By class and arguments, and by class and text."""
+
+    def __call__(cls, *arguments: Any) -> Any:
+        key = cls, *arguments
+        if key not in cls.made:
+            part = super().__call__(*arguments)
+            cls.made[key] = cls.made.setdefault((cls, part.text), part)
+        return cls.made[key]
+
+
+class _MachinePart(metaclass=_Unique):
     """A part of the machine, which files and messages name by its `text`. (No record: msgspec leaves it to hooks.)"""
 
     def __init__(self, text: str) -> None:
         self.text = text
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.text == str(other)
-
-    def __hash__(self) -> int:
-        return hash(self.text)
 
     def __str__(self) -> str:
         return self.text

@@ -15,7 +15,7 @@ from math import prod
 from ....costmodels.dsa_device import DsaDevice
 from ...base.errors import DsaError
 from ..network.alignment import round_up
-from ..network.boxes import Box, Boxes, counterpart, shape_of, size
+from ..network.boxes import Box, Boxes, Shape, counterpart, shape_of, size
 from ..network.graph import Network
 from ..network.lookups import indexed_table
 from ..network.subgraphs import Layer
@@ -93,7 +93,7 @@ class Tiling:
     device: DsaDevice
     pipeline: int
     _reductions: dict[Layer, Reduction | None] = field(default_factory=dict)
-    _axes: dict[tuple[int, ...], frozenset[int]] = field(default_factory=dict)
+    _axes: dict[tuple[Layer, Shape], frozenset[int]] = field(default_factory=dict)
     _cuts: dict[tuple[object, ...], tuple[Cut, int]] = field(default_factory=dict)
     _made: dict[tuple[int, Cut], TiledStep] = field(default_factory=dict)
 
@@ -315,8 +315,9 @@ class Tiling:
 
     def weight_axes(self, step: LayerParts, part: CorePart) -> frozenset[int]:
         """Axes of the primary output along which tiles need different weights."""
-        if step.layer not in self._axes:
-            box = part.made[step.primary]
+        box = part.made[step.primary]
+        key = step.layer, shape_of(box)
+        if key not in self._axes:
             found = set()
             for axis, (start, stop) in enumerate(box):
                 if stop - start > 1:
@@ -324,8 +325,8 @@ class Tiling:
                     less = self.sharing.part(step.instance, step.layer, {step.primary: half})
                     if less is not None and self._weight_bytes(less) < self._weight_bytes(part):
                         found.add(axis)
-            self._axes[step.layer] = frozenset(found)
-        return self._axes[step.layer]
+            self._axes[key] = frozenset(found)
+        return self._axes[key]
 
     def _other_cuts(self, step: LayerParts, part: CorePart, least: int) -> Iterator[tuple[int, ...]]:
         """Finer and finer, from the outermost axis in."""

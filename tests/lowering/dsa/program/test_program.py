@@ -9,6 +9,9 @@ from eqfuse.lowering.dsa.program.instructions import (
     DDR,
     Barrier,
     Compute,
+    Engine,
+    Level,
+    Memory,
     Operand,
     Program,
     ProgramError,
@@ -93,6 +96,12 @@ def test_text_shows_places_bytes_and_waits() -> None:
 def test_text_has_a_line_for_each_buffer_and_instruction() -> None:
     program = layer_program()
     assert dump_text(program).count("\n") == 4 + len(program.buffers) + len(program.instructions)
+
+
+def test_equal_parts_of_the_machine_are_one_object() -> None:
+    assert Memory(Level.DDR) is Memory(Level.DDR, 0, 0)
+    assert Memory(Level.LB, 0, 1) is not Memory(Level.LB, 1, 0)
+    assert Engine(0, None, Unit.DMA) is Engine(0, None, Unit.DMA, 0)
 
 
 @pytest.mark.parametrize(
