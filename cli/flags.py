@@ -115,7 +115,8 @@ def verify(parser: ArgumentParser) -> None:
 
 
 def inspect(parser: ArgumentParser) -> None:
-    _add_model(parser)
+    parser.add_argument("models", nargs="+", metavar="model", type=Path, help="an ONNX file; several give one table")
+    _streams(parser, "reads", models=".onnx")
     add_options(parser, InspectOptions, without=("partition", "certificate"))
     add_options(parser.add_mutually_exclusive_group(), InspectOptions, only=("partition", "certificate"))
 

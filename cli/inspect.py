@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,16 +31,57 @@ _NAMED_OPERATORS = 4
 
 
 def inspect(arguments: argparse.Namespace) -> int:
-    """Show inputs, outputs, operators and cost, and the partition if the model has one or one is asked for."""
-    with Progress(arguments, "inspect"):
-        inspection = inspect_model(arguments.model, options_of(InspectOptions, arguments))
+    """Show inputs, outputs, operators and cost, and the partition if the model has one or one is asked for; of several
+    models the figures side by side."""
+    options = options_of(InspectOptions, arguments)
+    with Progress(arguments, "inspect") as progress:
+        inspected = {}
+        for path in arguments.models:
+            progress("inspect", str(path))
+            inspected[path] = inspect_model(path, options)
+    contents = [{"model": str(path), **each.as_dict()} for path, each in inspected.items()]
     if arguments.json:
-        render.print_json({"model": str(arguments.model), **inspection.as_dict()})
+        render.print_json(contents[0] if len(contents) == 1 else {"models": contents})
     elif not arguments.quiet:
-        _print_inspection(arguments.model, inspection)
-        if inspection.partition is not None:
-            _print_partition(arguments.model, inspection.partition)
+        if len(inspected) > 1:
+            _print_side_by_side(inspected)
+            return 0
+        for path, inspection in inspected.items():
+            _print_inspection(path, inspection)
+            if inspection.partition is not None:
+                _print_partition(path, inspection.partition)
     return 0
+
+
+def _print_side_by_side(inspected: Mapping[Path, Inspection]) -> None:
+    """Print a column of figures for each model, and one of the layers of each operator."""
+    summaries = [each.summary for each in inspected.values()]
+    figures: list[tuple[str, ...]] = [
+        ("nodes", *(str(each.nodes) for each in summaries)),
+        ("layers", *(str(each.layers) for each in summaries)),
+        ("FLOPs", *(units.figure(each.flops) for each in summaries)),
+        ("intermediate bytes", *(units.figure(each.intermediate_bytes, "B") for each in summaries)),
+        ("weight bytes", *(units.figure(each.weight_bytes, "B") for each in summaries)),
+        (cost_name(summaries[0]), *map(predicted_cost, summaries)),
+    ]
+    found = [each.partition.partitioned if each.partition is not None else None for each in inspected.values()]
+    if any(found):
+        figures += [
+            ("kernels of the partition", *("-" if each is None else str(each.kernels) for each in found)),
+            (
+                "predicted when compiled",
+                *("-" if each is None else units.seconds(each.predicted_seconds) for each in found),
+            ),
+        ]
+    columns = ("", *map(str, inspected))
+    render.table(units.count_text(len(inspected), "model"), columns, figures)
+    names = sorted({name for each in summaries for name in each.operators})
+    names.sort(key=lambda name: -max(each.operators.get(name, 0) for each in summaries))
+    rows = [(name, *(str(each.operators.get(name, 0)) for each in summaries)) for name in names]
+    render.table("layers by operator", ("operator", *columns[1:]), list(rows))
+    for path, each in inspected.items():
+        for line in each.summary.notes:
+            write(f"{path}: {line}")
 
 
 def _print_inspection(path: Path, inspection: Inspection) -> None:

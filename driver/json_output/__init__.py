@@ -27,7 +27,7 @@ OUTPUTS: Mapping[str, tuple[Any, ...]] = {
         measurements.EstimationOutput,
     ),
     "verify": (models.VerifyOutput,),
-    "inspect": (models.InspectOutput,),
+    "inspect": (models.InspectOutput, models.InspectSeveralOutput),
     "diff": (models.DiffOutput,),
     "extract": (models.ExtractOutput,),
     "reduce": (models.ReduceOutput,),

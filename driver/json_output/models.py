@@ -215,8 +215,8 @@ class InspectedPartition(TypedDict):
     removed_values: int
 
 
-class InspectOutput(Printed, SummaryFields):
-    """`inspect`."""
+class InspectedModel(SummaryFields):
+    """A model in figures. `inputs` and `outputs` are the types by name."""
 
     model: str
     opsets: Mapping[str, int]
@@ -225,6 +225,16 @@ class InspectOutput(Printed, SummaryFields):
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     partition: NotRequired[InspectedPartition]
+
+
+class InspectOutput(Printed, InspectedModel):
+    """`inspect` of one model."""
+
+
+class InspectSeveralOutput(Printed):
+    """`inspect` of several models."""
+
+    models: Sequence[InspectedModel]
 
 
 class DiffOutput(Printed):

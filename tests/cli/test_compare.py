@@ -120,3 +120,17 @@ def test_diff_shows_what_changed(eqfuse: CommandLine) -> None:
     assert ["Relu", "2", "1", "-1"] in [line.split() for line in outcome.out.splitlines()]
     content = json.loads(eqfuse.run("diff", "in.onnx", "out.onnx", "--json").out)
     assert (content["before"]["layers"], content["after"]["layers"]) == (3, 2)
+
+
+def test_inspect_shows_several_models_side_by_side(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    eqfuse.chain(3, "chain.onnx")
+    outcome = eqfuse.run("inspect", "in.onnx", "chain.onnx", "--partition", "ago")
+    rows = [line.split() for line in outcome.out.splitlines()]
+    assert outcome.code == 0
+    assert ["layers", "3", "3"] in rows
+    assert ["MatMul", "0", "3"] in rows
+    assert [row[-2:] for row in rows if row[:3] == ["kernels", "of", "the"]] == [["1", "1"]]
+    content = json.loads(eqfuse.run("inspect", "in.onnx", "chain.onnx", "--json").out)
+    assert [each["model"] for each in content["models"]] == ["in.onnx", "chain.onnx"]
+    assert "missing.onnx: no such file" in eqfuse.fail(1, "inspect", "in.onnx", "missing.onnx")
