@@ -20,7 +20,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir import serde
 
-from ...ir.operators.quantization import CONVERSIONS, INTEGER_PRODUCTS
+from ...ir.operators.quantization import CONVERSIONS, INTEGER_OPERANDS, INTEGER_PRODUCTS
 from ...ir.sizes import declared_sizes
 from ...ir.types import Dimension, TensorType
 from ...support.errors import ModelError
@@ -435,13 +435,13 @@ Operands = Sequence[TensorType | None]
 def check_parameters(graph: ir.Graph, types: Mapping[str, TensorType], label: str) -> None:
     """Raise ModelError about the first scale or zero point that does not fit. Unknown sizes fit everything."""
     for node in graph:
-        if not is_standard(node):
-            continue
         operands = [types.get(value.name or "") if value else None for value in node.inputs]
-        if node.op_type in CONVERSIONS:
+        if is_standard(node) and node.op_type in CONVERSIONS:
             found = _conversion_fault(node, operands)
-        elif node.op_type in INTEGER_PRODUCTS:
+        elif is_standard(node) and node.op_type in INTEGER_PRODUCTS:
             found = _product_fault(node, operands)
+        elif node.op_type in INTEGER_OPERANDS:
+            found = _integer_operand_fault(node, operands)
         else:
             continue
         if found:
@@ -496,6 +496,36 @@ def _product_fault(node: ir.Node, operands: Operands) -> str:
             rule = f"one, or {size}" if size != 1 else "one"
             return f"it has {zero.shape[0]} zero points for its {name}, {_describe(operand)}: there is {rule}"
     return ""
+
+
+def _integer_operand_fault(node: ir.Node, operands: Operands) -> str:
+    """What is wrong with the scales and zero points of an operator on integers (QLinearConv); "" if nothing.
+
+    Each operand has one scale, or weights one for each of their channels.
+    """
+    for place in INTEGER_OPERANDS[node.op_type]:
+        operand, scale, zero = (*operands[place : place + 3], None, None, None)[:3]
+        if operand is None or operand.shape is None or scale is None or scale.shape is None:
+            continue
+        if zero is not None and zero.dtype != operand.dtype:
+            return f"the zero point of its operand {place} is of {zero.dtype}, the integers of {operand.dtype}"
+        axis = _channel_axis(node) if place == 3 else None
+        size = None if axis is None or not operand.shape else operand.shape[axis]
+        is_listed = size is not None and len(scale.shape) == 1 and _may_be_equal(scale.shape, (size,))
+        if is_listed or _is_single(scale.shape):
+            continue
+        rule = "one" if size is None else f"one, or {size}"
+        return f"the scale of its operand {place}, {_describe(operand)}, is {_describe(scale)}: there is {rule}"
+    return ""
+
+
+def _channel_axis(node: ir.Node) -> int | None:
+    """The axis of its weights along which a product of integers may have scales; None for others than products."""
+    if node.op_type == "QLinearConv":
+        return 0
+    if node.op_type == "QGemm":
+        return 0 if node.attributes.get_int("transB", 0) else -1
+    return -1 if node.op_type == "QLinearMatMul" else None
 
 
 def _is_single(shape: Sequence[Dimension]) -> bool:

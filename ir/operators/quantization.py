@@ -32,6 +32,12 @@ ROUNDED_RESULTS: Mapping[str, int] = {
 }  # fmt: skip
 """Operators of ONNX and of ONNX Runtime whose result is rounded to integers, and the place of its scale among their
 operands; its zero point follows. A QGemm without them makes numbers."""
+INTEGER_OPERANDS: Mapping[str, tuple[int, ...]] = {
+    "QLinearConv": (0, 3), "QLinearMatMul": (0, 3), "QGemm": (0, 3), "QLinearAdd": (0, 3), "QLinearMul": (0, 3),
+    "QLinearSoftmax": (0,), "QLinearSigmoid": (0,), "QLinearLeakyRelu": (0,), "QLinearAveragePool": (0,),
+    "QLinearGlobalAveragePool": (0,), "QLinearWhere": (1, 4),
+}  # fmt: skip
+"""The places of integers among the operands of such operators; a scale and a zero point follow each."""
 ROUNDED_OPERANDS = frozenset({"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"})
 """Operators that round their first operand by its range."""
 REAL = ("float32", "float16")

@@ -53,6 +53,15 @@ def convolution(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> onnx
     return model([node], [value("x", [1, 2, 8, 8], TensorProto.UINT8)], ["y"], stored)
 
 
+def on_integers(operator: str, scale: np.ndarray[Any, Any], zero: np.ndarray[Any, Any]) -> onnx.ModelProto:
+    """A convolution of 2 channels by 5 filters, or a product of matrices, with these parameters of the weights."""
+    shapes = {"QLinearConv": ([1, 2, 8, 8], (5, 2, 3, 3)), "QLinearMatMul": ([4, 6], (6, 3))}
+    fed, weights = shapes[operator]
+    stored = {"s": scales(), "z": zeros(), "w": zeros(*weights, dtype="int8"), "t": scale, "v": zero}
+    node = helper.make_node(operator, ["x", "s", "z", "w", "t", "v", "s", "z"], ["y"], "whole")
+    return model([node], [value("x", fed, TensorProto.UINT8)], ["y"], stored)
+
+
 ONE = scales(), zeros()
 RIGHT = zeros(dtype="int8")
 
@@ -71,6 +80,9 @@ RIGHT = zeros(dtype="int8")
         product(zeros(4), zeros(3, dtype="int8")),
         product(zeros(1), RIGHT),
         convolution(zeros(), zeros(5, dtype="int8")),
+        on_integers("QLinearConv", scales(5), zeros(5, dtype="int8")),
+        on_integers("QLinearMatMul", scales(3), zeros(3, dtype="int8")),
+        on_integers("QLinearMatMul", scales(1), RIGHT),
     ],
 )
 def test_parameters_that_fit(fitting: onnx.ModelProto) -> None:
@@ -93,6 +105,9 @@ def test_parameters_that_fit(fitting: onnx.ModelProto) -> None:
         (product(RIGHT, RIGHT), r"zero point of its data is of int8, these are of uint8"),
         (convolution(zeros(2), RIGHT), r"'convolution' .* 2 zero points for its data, .*: there is one;"),
         (convolution(zeros(), zeros(2, dtype="int8")), r"2 zero points for its weights, .*: there is one, or 5"),
+        (on_integers("QLinearConv", scales(3), zeros(3, dtype="int8")), r"operand 3, .*: there is one, or 5"),
+        (on_integers("QLinearMatMul", scales(6), RIGHT), r"'whole' .* operand 3, int8\[6, 3\], .*: there is one, or 3"),
+        (on_integers("QLinearConv", scales(), zeros()), r"its operand 3 is of uint8, the integers of int8"),
     ],
 )
 def test_parameters_that_do_not_fit(unfit: onnx.ModelProto, message: str) -> None:
