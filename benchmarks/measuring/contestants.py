@@ -220,7 +220,8 @@ class _Mnn:
             command = [converter, "--framework", "ONNX", *files, "--bizCode", "x"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if not Path(converted).is_file():
-                raise ContestantError(" ".join((done.stdout + done.stderr).split())[-200:] or str(done.returncode))
+                said = done.stdout.split() or done.stderr.split()  # warnings of pip, which it calls, are errors' last
+                raise ContestantError(" ".join(said)[-200:] or str(done.returncode))
             settings = {"backend": "CPU", "numThread": setup.threads, "precision": "high"}
             manager = MNN.nn.create_runtime_manager((settings,))
             outputs = [value.name for value in read(setup.model).graph.outputs]

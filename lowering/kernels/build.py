@@ -148,7 +148,8 @@ def _finish_bodies(module: tvm.IRModule, callbacks: _Callbacks, of_exact_pairs: 
 
     def finish(function: Any) -> Any:
         own = of_exact_pairs if (function.attrs or {}).get(EXACT_PAIRS) else callbacks
-        return define_functions(tvm_ffi.structural_map(keep_integers(keep_in_memory(function.body)), own))
+        body = keep_numbers(keep_in_memory(function.body))
+        return define_functions(tvm_ffi.structural_map(keep_integers(body), own))
 
     functions = {name: function.with_body(finish(function)) for name, function in module.functions.items()}
     return tvm.IRModule(functions, attrs=module.attrs)
@@ -318,6 +319,29 @@ _IF_THEN_ELSE = ir.Op.get("prim.if_then_else")
 def keep_in_memory(body: Any) -> Any:
     """The statement with those bound values in memory of which the simplifier would make more than MOST_READS."""
     return tvm_ffi.structural_map(body, [(tirx.BufferStore, _keep_values)])
+
+
+def keep_numbers(body: Any) -> Any:
+    """The statement with numbers of floating point that it binds, and vectors of such, in memory.
+
+    TVM's code generator would write out and simplify each of them, which takes half the time of compiling a convolution
+    by Winograd's filters. That gains nothing: only what depends on integers, such as places in memory, gets simpler.
+    """
+    loads: dict[Any, Any] = {}
+
+    def keep(bind: Any) -> Any:
+        if not str(bind.var.ty).startswith("float"):  # pointers have no element type
+            return bind
+        buffer = tirx.decl_buffer((1,), dtype_of(bind.var), str(bind.var.name), scope="local")
+        loads[bind.var] = tirx.BufferLoad(buffer, [0])
+        return tirx.SeqStmt([tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, bind.value, [0])])
+
+    def flatten(sequence: Any) -> Any:
+        parts = (each.seq if isinstance(each, tirx.SeqStmt) else [each] for each in sequence.seq)
+        return tirx.SeqStmt([statement for part in parts for statement in part])
+
+    changes = [(tirx.Bind, keep), (tirx.SeqStmt, flatten), (tirx.Var, lambda variable: loads.get(variable, variable))]
+    return tvm_ffi.structural_map(body, changes)
 
 
 def _keep_values(store: Any) -> Any:

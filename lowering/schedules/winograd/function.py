@@ -348,12 +348,16 @@ class _WinogradBlocks:
         number = slab * tiling.slab + tile
         if self._conv.is_free or tiling.slabs * tiling.slab > tiling.tiles:
             number = tirx.min(number, tiling.count - 1)
-        number = steps.keep(number)
-        row = number // self._across
-        image = row // self._down if is_batch else tirx.const(0, "int32")
-        within = row % self._down if is_batch else row
+        if self._conv.is_free:  # each is stored, or TVM would write the quotients of dynamic sizes out in all others
+            number, down, across = steps.store((number, self._down, self._across))
+            row, column = steps.store((number // across, number % across))
+        else:
+            number, down, across = steps.keep(number), self._down, self._across
+            row, column = number // across, number % across
+        image = row // down if is_batch else tirx.const(0, "int32")
+        within = row % down if is_batch else row
         size = tiling.filter.size
-        place = (image, within * size, number % self._across * size)
+        place = (image, within * size, column * size)
         return _TilePlace(*(steps.store(place) if self._conv.is_free else map(steps.keep, place)))
 
 

@@ -1,4 +1,4 @@
-"""Chains of operators that read their operand several times: `keep_in_memory`."""
+"""Values that are bound by names: `keep_in_memory`, `keep_numbers`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tvm_ffi
 from onnx import helper
 from tvm import tirx
 
-from eqfuse.lowering.kernels.build import build, keep_in_memory
+from eqfuse.lowering.kernels.build import build, keep_in_memory, keep_numbers
 from eqfuse.lowering.kernels.prim_funcs import lower_kernel
 from eqfuse.lowering.schedules import schedule
 from eqfuse.lowering.schedules.base.blocks import BlockInfo
@@ -144,3 +144,28 @@ def test_long_chains_of_one_operator(operator: str) -> None:
 def test_long_chains_of_several_operators(seed: int) -> None:
     generator = np.random.default_rng(seed)
     check([chain(list(generator.choice(SEVERAL_READS, generator.integers(1, 41)))) for _ in range(4)])
+
+
+def test_the_code_generator_gets_no_named_numbers() -> None:
+    """It would simplify each with all that it is made of; vectors are kept as well, and integers stay names."""
+    x, y = tirx.decl_buffer((4,), "float32x8", name="x"), tirx.decl_buffer((4,), "float32x8", name="y")
+    row, place = tirx.Var("row", "int32"), tirx.Var("place", "int32")
+    names = [tirx.Var(f"t{number}", "float32x8") for number in range(6)]
+    statements = [tirx.Bind(place, 3 - row), tirx.Bind(names[0], tirx.BufferLoad(x, [place]))]
+    statements += [tirx.Bind(after, before * before - before) for before, after in pairwise(names)]
+    loop = tirx.For(
+        row, tirx.const(0, "int32"), tirx.const(4, "int32"), tirx.ForKind.SERIAL,
+        tirx.SeqStmt([*statements, tirx.BufferStore(y, names[-1], [row])]),
+    )  # fmt: skip
+    bound: list[Any] = []
+    tvm_ffi.structural_walk(keep_numbers(loop), [(tirx.Bind, lambda bind: bound.append(str(bind.var.ty)))])
+    assert bound == ["int32"]
+    function = tirx.PrimFunc([x, y], loop).with_attr("global_symbol", "f")
+    given = np.random.default_rng(0).uniform(0, 1, (4, 8)).astype(np.float32)
+    expected = given[::-1].astype(np.float64)
+    for _ in range(5):
+        expected = expected * expected - expected
+    operand, result = (tvm.runtime.empty((4,), "float32x8") for _ in range(2))
+    operand.copyfrom(given)
+    build(tvm.IRModule({"f": function}), tvm.target.Target("llvm"))["f"](operand, result)
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-4, atol=1e-6)
