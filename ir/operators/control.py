@@ -8,8 +8,12 @@ from .schema import Family, per_output
 
 
 def _if(arithmetic: Arithmetic, condition: Array, then: Array, otherwise: Array) -> Array:
-    if condition.shape != () or then.shape != otherwise.shape:
-        raise Unsupported("branches of several shapes")
+    if condition.shape != ():
+        raise Unsupported("a condition of several elements")
+    if then.shape != otherwise.shape:
+        if condition.dtype.kind != "b":
+            raise Unsupported("branches of several shapes")
+        return then if condition else otherwise
     return arithmetic.apply("where", condition, then, otherwise)
 
 

@@ -314,7 +314,7 @@ class FirstZero(Numbers):
     def reduce(self, function: Reduction, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         """All elements along `axes` combined, in their own type. The largest of none has no meaning."""
         result = super().reduce(function, x, axes, keepdims)
-        if function not in ("maximum", "minimum") or x.dtype.kind != "f" or not axes:
+        if function not in ("maximum", "minimum") or x.dtype.kind != "f" or not axes or not x.size:
             return result
         rest = tuple(a for a in range(x.ndim) if a not in axes)
         rows = x.transpose(*rest, *axes).reshape((*(x.shape[a] for a in rest), -1))

@@ -43,7 +43,7 @@ def draw(
     sample: Sample, kind: Range, dtypes: dict[str, str], random: np.random.Generator, *, finite_constants: bool = True
 ) -> dict[str, Array]:
     """Elements for every leaf of a sample; `dtypes` renames element types."""
-    bounds = index_bounds(sample)
+    bounds, computed = index_bounds(sample), _leaves_of_computed_places(sample)
     # draw from few numbers, so that equal ones meet in the operands of one operator
     pool = random.choice(_UNDEFINED_OR_SPECIAL, 3) if kind == "undefined" and random.random() < 0.5 else None
     numbers = sorted(set(sample.numbers)) if kind in ("special", "large") else []  # comparisons flip at them
@@ -53,7 +53,8 @@ def draw(
         bound = bounds.get(leaf.name)
         if bound is not None:
             low, high = (0, bound[1]) if kind == "ordinary" or leaf.nonneg else bound
-            elements[leaf.name] = random.integers(low, max(high, low + 1), leaf.type.shape).astype(dtype)
+            shift = (high - low) * int(random.choice(_SHIFTS)) if leaf.name in computed and kind != "ordinary" else 0
+            elements[leaf.name] = random.integers(low + shift, max(high, low + 1) + shift, leaf.type.shape).astype(dtype)
         else:
             usual = finite_constants and kind == "undefined" and leaf.kind == "Weight"
             drawn = _elements(leaf.type.shape, "special" if usual else kind, dtype, random)
@@ -93,6 +94,18 @@ def index_bounds(sample: Sample) -> dict[str, tuple[int, int]]:
                 low, high = bounds.get(leaf.name, bound)
                 bounds[leaf.name] = max(low, bound[0]), min(high, bound[1])
     return bounds
+
+
+_SHIFTS = (0, 0, -1, 1)
+"""By how many sizes the numbers lie beside the places of an axis from which operators compute places: these may be on
+the axis although the numbers are not."""
+
+
+def _leaves_of_computed_places(sample: Sample) -> set[str]:
+    """The names of leaves from which operators compute the indices of a Gather."""
+    gathers = (term for term in sample.subterms if isinstance(term, Term) and term.head == "Gather")
+    computed = (term.arguments[_INDICES["Gather"]] for term in gathers)
+    return {leaf.name for argument in computed if isinstance(argument, Term) for leaf in leaves(argument)}
 
 
 def _index_bound(term: Term, sample: Sample) -> tuple[int, int]:

@@ -34,7 +34,7 @@ def matmul(draft: OperatorDraft, name: str) -> Choice:
     if not other.shape:
         raise Misfit
     width = wish.shape[-1] if wish.shape and draft.chance(0.7) else random.choice((1, 2, 3, 4))
-    batch = other.shape[:-2] if draft.chance(0.35) else ()
+    batch = _batch_beside(draft, other.shape[:-2])
     if name == "B" and draft.chance(0.12):
         return Type(other.shape[-1:], other.dtype)
     if name == "B":
@@ -43,6 +43,19 @@ def matmul(draft: OperatorDraft, name: str) -> Choice:
         return Type(other.shape[-2:-1] or other.shape, other.dtype)
     rows = random.choice((1, 2, 3, 4))
     return Type((*(batch or random_shape(random, random.choice((0, 1)))), rows, other.shape[-2]), other.dtype)
+
+
+def _batch_beside(draft: OperatorDraft, batch: tuple[int, ...]) -> tuple[int, ...]:
+    """The batch of a product's other operand: mostly none or an equal one, but either may repeat along an axis of the
+    other, and the other one may have an axis more."""
+    kind = draft.random.random()
+    if kind < 0.55:
+        return ()
+    if kind < 0.8:
+        return batch
+    if kind < 0.9:
+        return tuple(draft.random.choice((1, size, 2 if size == 1 else size)) for size in batch)
+    return (draft.random.choice((1, 2, 3)), *batch)
 
 
 def gemm(draft: OperatorDraft, name: str) -> Choice:

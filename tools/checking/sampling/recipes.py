@@ -184,7 +184,11 @@ def _where(draft: OperatorDraft, name: str) -> Choice:
 
 
 def _if(draft: OperatorDraft, name: str) -> Choice:
-    return Type((), "bool") if name == "cond" else draft.wish
+    """Branches of one type, and sometimes of two shapes."""
+    if name == "cond":
+        return Type((), "bool")
+    is_other = name == "else_branch" and draft.chance(0.2)
+    return Type(draft.random_shape(), draft.wish.dtype) if is_other else draft.wish
 
 
 def _clip(draft: OperatorDraft, name: str) -> Choice:
