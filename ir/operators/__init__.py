@@ -114,10 +114,9 @@ def evaluate(
     schema = OPERATORS.get(head)
     if schema is None or schema.evaluate is None:
         raise Unsupported(f"nothing says what {head} computes")
-    if any(value is None for value in arguments):
-        for argument, value in zip(schema.arguments, arguments, strict=False):
-            if value is None and isinstance(argument, Operand) and not argument.optional:
-                raise Unsupported(f"{head}: operand {argument.name} is absent")
+    for argument, value in zip(schema.arguments, arguments, strict=False):
+        if value is None and isinstance(argument, Operand) and not argument.optional:
+            raise Unsupported(f"{head}: operand {argument.name} is absent")
     try:
         value = schema.evaluate(arithmetic, *arguments)
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:

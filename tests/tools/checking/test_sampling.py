@@ -69,6 +69,33 @@ def test_indices_count_from_both_ends() -> None:
     assert set(drawn.tolist()) == set(range(-5, 5))
 
 
+def test_numbers_from_which_places_are_computed_may_lie_beside_the_axis() -> None:
+    """As in x[i - n]; what is a place itself never does."""
+    data, index = _leaf("x", (5,)), _leaf("i", (50,), "int64")
+    size = Leaf("Full", "n", Type((), "int64", 5.0))
+    random = np.random.default_rng(0)
+    computed = _sample(Term("Gather", (data, Term("Sub", (index, size)), 0)))
+    drawn = {bool(np.all(draw(computed, "special", {}, random)["i"] >= 5)) for _ in range(40)}
+    assert drawn == {False, True}
+    plain = _sample(Term("Gather", (data, index, 0)))
+    assert all(np.all(np.abs(draw(plain, "special", {}, random)["i"]) <= 5) for _ in range(40))
+
+
+def test_either_batch_of_a_product_may_repeat_or_be_longer() -> None:
+    """Leading axes broadcast, on the left and on the right."""
+    shapes = [[leaf.type.shape[:-2] for leaf in sample.leaves] for sample in _draw_samples("(MatMul a b)", 900)]
+    assert any(len(a) < len(b) for a, b in shapes)
+    assert any(len(a) > len(b) > 0 for a, b in shapes)
+    assert any(len(a) == len(b) and any(m < n for m, n in zip(a, b, strict=True)) for a, b in shapes)
+    assert any(len(a) == len(b) and any(m > n for m, n in zip(a, b, strict=True)) for a, b in shapes)
+
+
+def test_branches_may_have_two_shapes() -> None:
+    """ONNX asks for one element type only."""
+    shapes = [[leaf.type.shape for leaf in sample.leaves[1:]] for sample in _draw_samples("(If c x y)")]
+    assert {x == y for x, y in shapes} == {False, True}
+
+
 def test_samples_reach_every_type_and_rank() -> None:
     """Of those that the schemas of the operators allow."""
     met = frozenset[str]().union(*map(settings, _draw_samples("(Add x y)")))
@@ -159,6 +186,7 @@ def test_either_zero_may_be_the_larger() -> None:
     reduced = FIRST_ZERO.reduce("maximum", rows, (1,), False)
     np.testing.assert_array_equal(reduced, NUMBERS.reduce("maximum", rows, (1,), False))
     assert np.signbit(reduced[0])
+    assert FIRST_ZERO.reduce("minimum", np.empty((0, 3), np.float32), (1,), True).shape == (0, 1)
 
 
 @pytest.mark.parametrize("steps", [0, 2])

@@ -238,6 +238,11 @@ def _tables() -> Mapping[str, list[tuple[Value, ...]]]:
     return rows
 
 
+def is_of_table(fact: Node) -> bool:
+    """Whether a fact is about a function or relation that the analyses fill with literals only."""
+    return isinstance(fact, Form) and fact.head in _tables()
+
+
 def table_rows(fact: Node, environment: Environment) -> list[dict[str, Value]]:
     """The bindings of its unbound variables under which a fact is one of a table's rows; [] for any other fact."""
     if not isinstance(fact, Form):

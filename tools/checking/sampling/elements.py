@@ -43,7 +43,8 @@ def draw(
     sample: Sample, kind: Range, dtypes: dict[str, str], random: np.random.Generator, *, finite_constants: bool = True
 ) -> dict[str, Array]:
     """Elements for every leaf of a sample; `dtypes` renames element types."""
-    bounds, computed = index_bounds(sample), _leaves_of_computed_places(sample)
+    bounds = index_bounds(sample)
+    computed = _leaves_of_computed_places(sample) if bounds else set()
     # draw from few numbers, so that equal ones meet in the operands of one operator
     pool = random.choice(_UNDEFINED_OR_SPECIAL, 3) if kind == "undefined" and random.random() < 0.5 else None
     numbers = sorted(set(sample.numbers)) if kind in ("special", "large") else []  # comparisons flip at them
@@ -53,8 +54,9 @@ def draw(
         bound = bounds.get(leaf.name)
         if bound is not None:
             low, high = (0, bound[1]) if kind == "ordinary" or leaf.nonneg else bound
-            shift = (high - low) * int(random.choice(_SHIFTS)) if leaf.name in computed and kind != "ordinary" else 0
-            elements[leaf.name] = random.integers(low + shift, max(high, low + 1) + shift, leaf.type.shape).astype(dtype)
+            shift = int(random.choice(_SHIFTS)) if leaf.name in computed and kind != "ordinary" else 0
+            low, size = low + (abs(shift) if leaf.nonneg else shift) * (high - low), max(high - low, 1)
+            elements[leaf.name] = random.integers(low, low + size, leaf.type.shape).astype(dtype)
         else:
             usual = finite_constants and kind == "undefined" and leaf.kind == "Weight"
             drawn = _elements(leaf.type.shape, "special" if usual else kind, dtype, random)

@@ -91,7 +91,6 @@ class Evaluation:
     has_lost_constant: bool = False
     """Whether finite constants make one that its type cannot hold. No graph is chosen with such a constant, so the
     numbers that follow from it say nothing about a rule."""
-    _constants: set[EClass] = field(default_factory=set)
     _computed: dict[tuple[object, ...], Elements] = field(default_factory=dict)
     """Results by operator, literals and the ids of operands, which stay valid: all operands are kept here or among the
     elements."""
@@ -133,36 +132,20 @@ class Evaluation:
         return all(_is_calm(a) and bool(np.all(np.isfinite(a))) for a in arrays)
 
     def _compare_nodes(self) -> Iterator[Comparison]:
-        """Compute e-nodes whose operands have values until no more can be computed."""
-        waiting = [(number, node) for number, nodes in self.fired.classes.items() for node in nodes]
-        progress = True
-        while waiting and progress:
-            progress, later = False, []
-            for number, node in waiting:
-                if any(isinstance(a, EClass) and a not in self.classes for a in node.arguments):
-                    later.append((number, node))
-                    continue
-                progress = True
-                try:
-                    value = self._node_value(node)
-                except Unsupported as error:
-                    if node.head in _FOREIGN:
-                        raise
-                    raise MeaninglessError(str(error)) from None
-                self._note_constant(number, node, value)
-                if number in self.classes:
-                    yield from self._compare(number, value, node)
-                else:
-                    self.classes[number] = value
-            waiting = later
-
-    def _note_constant(self, number: EClass, node: ScratchNode, value: Elements) -> None:
-        operands = [argument for argument in node.arguments if isinstance(argument, EClass)]
-        if node.head in ("Weight", "Full"):
-            self._constants.add(number)
-        elif operands and self._constants.issuperset(operands):
-            self._constants.add(number)
-            self.has_lost_constant |= _is_finite(*(self.classes[each] for each in operands)) and not _is_finite(value)
+        """Compute all e-nodes that can be computed."""
+        for step in self.fired.steps:
+            try:
+                value = self._node_value(step.node)
+            except Unsupported as error:
+                if step.node.head in _FOREIGN:
+                    raise
+                raise MeaninglessError(str(error)) from None
+            if step.constants and not _is_finite(value):
+                self.has_lost_constant |= _is_finite(*(self.classes[each] for each in step.constants))
+            if step.number in self.classes:
+                yield from self._compare(step.number, value, step.node)
+            else:
+                self.classes[step.number] = value
 
     def _compare(self, number: EClass, value: Elements, node: ScratchNode) -> Iterator[Comparison]:
         first = self.classes[number]
@@ -236,6 +219,8 @@ class Evaluation:
 
 def _identity(argument: Elements | Value) -> object:
     """A key that is equal for equal arguments only; zeros of different sign are different literals."""
+    if isinstance(argument, np.ndarray):
+        return id(argument)
     if isinstance(argument, tuple):
         return argument
     return repr(argument) if isinstance(argument, (int, float, str)) else id(argument)

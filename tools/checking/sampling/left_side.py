@@ -13,7 +13,7 @@ from ....rules.commute import is_variable, variables
 from ....rules.places import analysis_files
 from ....rules.records import Rule, conditions, option
 from ....rules.sexpr import Atom, Form, Node
-from .conditions import Equation, Expression, Test, compile_tests, expression
+from .conditions import Equation, Expression, Test, compile_tests, expression, is_of_table
 
 # Sorts of the arguments of constructors that are no operators, by head.
 LEAVES: dict[str, tuple[str, ...]] = {
@@ -99,6 +99,11 @@ class LeftSide:
     def tests(self) -> list[Test]:
         """The conditions that Python can decide without the e-graph."""
         return compile_tests(list(map(_tighten, self.conditions)))
+
+    @cached_property
+    def facts_of_tables(self) -> list[Node]:
+        """The conditions that only the rows of a table satisfy."""
+        return list(filter(is_of_table, self.conditions))
 
     @cached_property
     def lookups(self) -> dict[str, list[Expression]]:

@@ -90,11 +90,12 @@ class Sample:
     @cached_property
     def named_leaves(self) -> tuple[Leaf, ...]:
         """Every input and stored constant, once."""
+        within = set(self.subterms)
+        others = (leaf for term in self.terms.values() if term not in within for leaf in leaves(term))
         found: dict[str, Leaf] = {}
-        for root in (*self.roots, *self.terms.values()):
-            for leaf in leaves(root):
-                if leaf.kind in ("Var", "Weight"):
-                    found.setdefault(leaf.name, leaf)
+        for leaf in (*self.leaves, *others):
+            if leaf.kind in ("Var", "Weight"):
+                found.setdefault(leaf.name, leaf)
         return tuple(found.values())
 
     @property
@@ -404,7 +405,7 @@ class _SampleBuilder:
 
     def _bind_from_tables(self, variable: str) -> None:
         """Bind an attribute by a fact that only the rows of a table satisfy."""
-        for condition in self.left_side.conditions:
+        for condition in self.left_side.facts_of_tables:
             rows = [r for r in table_rows(condition, self.environment) if variable in r]
             if rows:
                 self.environment.literals.update(self.random.choice(rows))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ....rules.egglog_bindings import execute, load
@@ -56,6 +57,39 @@ class Fired:
 
     roots: tuple[EClass, ...]
     classes: Classes
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The e-nodes in an order of computation: each behind the first of every class that it takes. The roots have
+        values before; e-nodes that only go in circles are left out."""
+        steps: list[Step] = []
+        known, constants = set(self.roots), set[EClass]()
+        waiting = [(number, node) for number, nodes in self.classes.items() for node in nodes]
+        progress = True
+        while waiting and progress:
+            progress, later = False, []
+            for number, node in waiting:
+                operands = [argument for argument in node.arguments if isinstance(argument, EClass)]
+                if not known.issuperset(operands):
+                    later.append((number, node))
+                    continue
+                progress = True
+                of_constants = bool(operands) and constants.issuperset(operands)
+                if of_constants or node.head in ("Weight", "Full"):
+                    constants.add(number)
+                known.add(number)
+                steps.append(Step(number, node, tuple(operands) if of_constants else ()))
+            waiting = later
+        return tuple(steps)
+
+
+@dataclass(frozen=True)
+class Step:
+    """An e-node to be computed for its class; `constants` has the classes of its operands if all are constant."""
+
+    number: EClass
+    node: ScratchNode
+    constants: tuple[EClass, ...]
 
 
 @dataclass(frozen=True)
