@@ -165,6 +165,12 @@ class Device:
         return DOT_PRODUCTS.get(self.dot_product)
 
     @property
+    def integer_products(self) -> tuple[DotProduct, ...]:
+        """All that products of integers may take: a processor with vpmaddubsw has vpmaddwd for bytes of other types."""
+        names = (self.dot_product, *(["vpmaddwd"] if self.dot_product == "vpmaddubsw" else []))
+        return tuple(DOT_PRODUCTS[name] for name in names if name in DOT_PRODUCTS)
+
+    @property
     def with_exact_pairs(self) -> Device:
         """The device as it multiplies by weights whose sums of two products fit 16 bits: with AVX2, by vpmaddubsw."""
         has_bytes = self.dot_product == "vpmaddwd" and self.vector_bits >= 256

@@ -147,7 +147,7 @@ def steps_per_product(operation: Operation, device: Device) -> float:
     """The steps of a register tile, of floats, in which it adds up one product in each lane.
 
     Several products of bytes are fewer if the processor has an instruction for them. It takes bytes of certain types,
-    no zero points, and a whole number of neighbours.
+    no zero points, and a whole number of neighbours. The best that takes these counts.
     """
     if operation.op not in INTEGER_PRODUCTS:
         return 1.0
@@ -155,11 +155,14 @@ def steps_per_product(operation: Operation, device: Device) -> float:
     has_zeros = bool(operation.operand(2).elements or operation.operand(3).elements)
     weights = operation.operand(1).dimensions
     channels = prod(weights[1:2]) if is_convolution(operation.op) else depth(operation)
-    product = device.integer_product
     is_stacked = not is_convolution(operation.op) and len(weights) > 2  # of matrices that are no constants
-    if product is None or has_zeros or is_stacked or channels % product.length:
+    if has_zeros or is_stacked:
         return _ONE_BY_ONE
-    return product.steps if product.multiplies(data, weights_type) else _ONE_BY_ONE
+    fitting = (
+        product.steps for product in device.integer_products
+        if not channels % product.length and product.multiplies(data, weights_type)
+    )  # fmt: skip
+    return min(fitting, default=_ONE_BY_ONE)
 
 
 def _direct_cycles(operation: Operation, steps: int, device: Device) -> float:

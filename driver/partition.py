@@ -49,6 +49,7 @@ from ..extract.partition.templates.savings import (
     saved_bytes,
 )
 from ..ir.graph import OperatorGraph
+from ..lowering.base.exact_pairs import device_for_weights
 from ..lowering.base.weights import Weights
 from ..support.deadlines import is_over, seconds_left
 from ..support.options import part_of
@@ -147,7 +148,7 @@ def partition_model(
     saturated: Saturated, method: PartitionMethod, options: Options, clock: Clock, lowering: Lowering | None = None
 ) -> tuple[Choice, Partitioned]:
     """Choose a graph and partition it into kernels, which the `lowering` confirms. `saturated` is not changed."""
-    models = _KernelModels.of(options, lowering)
+    models = _KernelModels.of(saturated.model, options, lowering)
     before = models.graph_of(saturated.model, saturated.knowledge, saturated.sizes)
     if method == "joint":
         is_compiled = lowering is not None
@@ -163,7 +164,7 @@ def compile_drawn(
     graph: OperatorGraph, drawn: Partition, model: Model, options: Options, lowering: Lowering, clock: Clock
 ) -> Partitioned:
     """The groups of a model's graph as kernels; a group that no kernel can compute is divided into some."""
-    kernel_model = _KernelModels.of(options, lowering)(graph)
+    kernel_model = _KernelModels.of(model, options, lowering)(graph)
     with clock.phase("partition"):
         result = Partitioned(graph, kernels_of_groups(drawn, kernel_model, options.search_seconds), kernel_model, drawn)
     return _confirm_and_certify(result, model, options.search_seconds, options, lowering, clock)
@@ -309,9 +310,9 @@ class _KernelModels:
     calibration: float | None = None
 
     @staticmethod
-    def of(options: Options, lowering: Lowering | None = None) -> _KernelModels:
+    def of(model: Model, options: Options, lowering: Lowering | None = None) -> _KernelModels:
         """With the profile database only if the cost is "profile" and something was measured, or will be."""
-        device = load_device(options.device)
+        device = device_for_weights(load_device(options.device), model)
         database = ProfileDatabase.open() if options.cost == "profile" else None
         used = database is not None and (options.profile_pairs is not None or bool(database.all(device=device.name)))
         return _KernelModels(device, database if used else None, options.intensive, lowering)

@@ -38,17 +38,18 @@ _VERSION = 1
 class Form:
     """How a model is quantised: `layout` is QDQ, QOperator or dynamic, the types are those of activations and weights.
 
-    `per_channel`: each channel of a weight has its own scale.
+    `per_channel`: each channel of a weight has its own scale. `reduced`: weights have 7 bits.
     """
 
     layout: str
     activations: QuantType
     weights: QuantType
     per_channel: bool = False
+    reduced: bool = False
 
     def quantise(self, source: Path, target: Path, inputs: Sequence[Mapping[str, Array]]) -> None:
         """Write the quantised model of a preprocessed one with fixed sizes, its ranges those of these inputs."""
-        options = {"weight_type": self.weights, "per_channel": self.per_channel}
+        options = {"weight_type": self.weights, "per_channel": self.per_channel, "reduce_range": self.reduced}
         if self.layout == "dynamic":
             quantize_dynamic(source, target, **options)
             return
@@ -62,6 +63,7 @@ _U8, _S8 = QuantType.QUInt8, QuantType.QInt8
 FORMS: Mapping[str, Form] = {
     "qdq-u8s8": Form("QDQ", _U8, _S8),
     "qdq-u8s8-channel": Form("QDQ", _U8, _S8, True),
+    "qdq-u8s7-channel": Form("QDQ", _U8, _S8, True, True),
     "qdq-s8s8": Form("QDQ", _S8, _S8),
     "qdq-s8s8-channel": Form("QDQ", _S8, _S8, True),
     "qoperator-u8s8-channel": Form("QOperator", _U8, _S8, True),

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
 import tvm
 import tvm_ffi
-from numpy.typing import NDArray
 from tvm import ir, tirx
 
 from ...costmodels.device import WIDE
@@ -45,8 +43,6 @@ class WordProduct:
         return 32 // tvm_ffi.dtype(self.data).bits
 
 
-LARGEST_PAIR = (2**15 - 1) // 255
-"""The largest |w1| + |w2| with which a * w1 + b * w2 fits 16 bits for all bytes a and b: 128."""
 _PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 """LLVM's functions for vpmaddwd, by the lanes of their results."""
 _BYTE_PAIRS = {
@@ -68,16 +64,6 @@ def _find_dot_products(triple: str, target: str) -> str:
     if triple.startswith(ARM):
         return "dotprod" if "dotprod" in features else ""
     return "vnni" if {"avx512vnni", "avx512vl"} <= features or "avxvnni" in features else "pairs"
-
-
-def has_exact_pairs(weights: NDArray[np.int8]) -> bool:
-    """Whether products of any two bytes without a sign by neighbours 2 i and 2 i + 1 on any axis add up in 16 bits."""
-    sizes = np.abs(weights.astype(np.int16))
-    return all(
-        int((even[: len(odd)] + odd).max(initial=0)) <= LARGEST_PAIR
-        for rows in (np.moveaxis(sizes, axis, 0) for axis in range(sizes.ndim))
-        for even, odd in [(rows[::2], rows[1::2])]
-    )
 
 
 def combine_products(sequence: Any, dot_products: Sequence[WordProduct]) -> Any:

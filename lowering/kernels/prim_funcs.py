@@ -24,6 +24,7 @@ from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import OperatorGraph, Value
 from ...ir.types import TensorType
 from ...support.errors import describe_error
+from ..base.exact_pairs import has_exact_pairs
 from ..base.interface import known_type
 from ..base.target import Target
 from ..base.weights import Weights
@@ -33,7 +34,6 @@ from ..schedules.base.extents import TYPICAL
 from ..schedules.base.rewriting import with_body
 from .branches import Choice, find_choice
 from .channels_last import channels_last, channels_last_values, last_axis
-from .dot_products import has_exact_pairs
 from .fallback import Fallback, LoopCall, fallback, is_constant, without_kernel
 from .measured import is_measured
 from .messages import Answer, Part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from ...costmodels.scheduled import steps_per_product
 from ...extract.partition.templates.kernels import KernelModel
 from ...ir.operators import PRODUCTS, RECURRENT
 from ...ir.operators.linear import depth
+from ..base.exact_pairs import device_for_weights
 from ..plan.kernel_facts import KERNELS, KernelFacts, StepFacts, StepKind
 from .branches import Choice
 from .fallback import Fallback, LoopCall
@@ -34,6 +35,7 @@ _KINDS: dict[type, StepKind] = {
 def kernel_facts(prepared: CompiledKernels, target: Target) -> tuple[KernelFacts, ...]:
     """The distinct kernels in the order of their first calls, with figures of the sizes that are optimised for."""
     graph = prepared.graph.with_typical(prepared.graph.sizes)
+    target = replace(target, device=device_for_weights(target.device, prepared.weights.model))
     model = KernelModel(graph, target.device, threads=target.threads)
     calls: dict[str, list[KernelCall]] = {}
     for call in prepared.calls:

@@ -16,10 +16,10 @@ from tvm import te, tirx
 
 from eqfuse.costmodels.device import Device, load_device
 from eqfuse.engine.onnx.model import read
+from eqfuse.lowering.base.exact_pairs import LARGEST_PAIR
 from eqfuse.lowering.base.target import Target, target_of
 from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.build import build
-from eqfuse.lowering.kernels.dot_products import LARGEST_PAIR, has_exact_pairs
 from eqfuse.lowering.kernels.prim_funcs import DistinctKernels, KernelFunction
 from eqfuse.lowering.kernels.steps import Kernel
 from eqfuse.lowering.schedules import mark_constants, mark_exact_pairs, schedule
@@ -144,16 +144,6 @@ def test_avx2_adds_up_bytes_in_16_bits_for_small_weights() -> None:
 def test_the_largest_pairs_do_not_saturate(target: Target) -> None:
     """Most of the products are 255 * 64 + 255 * 64 = 32640, or that below zero."""
     Sum((4, 4, 32), 24, largest=64).check(target, 0)
-
-
-@pytest.mark.parametrize(
-    ("pair", "is_exact"), [((64, 64), True), ((127, 1), True), ((-128, 0), True), ((-128, 1), False), ((65, 64), False)]
-)
-@pytest.mark.parametrize("axis", [0, 1])
-def test_pairs_are_exact_up_to_a_bound(pair: tuple[int, int], is_exact: bool, axis: int) -> None:
-    weights = np.zeros((4, 6), np.int8)
-    np.moveaxis(weights, axis, 0)[2:4, 1] = pair
-    assert has_exact_pairs(weights) is is_exact
 
 
 @pytest.mark.parametrize(("largest", "is_marked"), [(64, True), (65, False)])
