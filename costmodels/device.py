@@ -81,6 +81,8 @@ DOT_PRODUCTS: Mapping[str, DotProduct] = {
 }
 """The instructions by the names of a device file. Sums of 64 to 256 bytes on a Xeon: 650 to 727 GOPS by vpdpbusd, where
 floats reach some 160."""
+MOST_NEIGHBOURS = max(product.length for product in DOT_PRODUCTS.values())
+"""Of an operand that one of them multiplies in a lane."""
 
 
 @dataclass(frozen=True)

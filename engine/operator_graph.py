@@ -16,7 +16,7 @@ from ..ir.sizes import NO_SIZES, ZERO, assume_sizes
 from ..ir.types import TensorType
 from .egraph.canonical import canonical
 from .onnx.model import Model
-from .onnx.nodes import has_body, is_standard, layer_nodes, outer_values
+from .onnx.nodes import has_body, is_inferable, is_standard, layer_nodes, outer_values
 from .onnx.typing import NAMELESS
 from .shapes.inference import Knowledge
 
@@ -113,7 +113,7 @@ def _describe_node(node: ir.Node, model: Model, knowledge: Knowledge, for_kernel
         if node.op_type == "Pad" and (axes := _padded_axes(node, knowledge)):
             return _Described(node, {"axes": axes}, names, False)
     plain = _plain_attributes(node)
-    is_opaque = plain is None or node.op_type in OPERATORS or not is_standard(node)
+    is_opaque = plain is None or node.op_type in OPERATORS or not is_inferable(node)
     return _Described(node, plain or {}, names, is_opaque)
 
 

@@ -325,7 +325,12 @@ def _dynamic(function: _Function) -> None:
 
 
 def _recurrence(function: _Function) -> None:
-    """An LSTM whose products have rounded operands: the inputs of all steps together, the states of each step anew."""
+    """An LSTM whose products have rounded operands: the inputs of all steps together, the states of each step anew.
+
+    One with weights of int8 has no function, for a kernel computes it.
+    """
+    if {function.type_of(1).dtype, function.type_of(2).dtype} == {"int8"}:
+        raise _Unknown
     usual = ["Sigmoid", "Tanh", "Tanh"]
     ways = {"forward": [0], "reverse": [1], "bidirectional": [0, 1]}.get(function.attribute("direction", "forward"))
     if ways is None or function.name(4) or function.name(7):

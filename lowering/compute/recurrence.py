@@ -8,7 +8,8 @@
 
 Z holds the products with the inputs, of all steps. States are kept twice, so that the last tile may overlap the one
 before. A GRU whose reset gate comes before its product takes two such passes over the units in each step. The gates
-(`Gates`) are expressions, from the sums of a unit to its new states.
+(`Gates`) are expressions, from the sums of a unit to its new states. A state may be rounded to bytes before each step
+(`rounded_state.py`); R has bytes then, and A integers, which numbers are made of behind the product.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from ...ir.operators.recurrent import Activation, RecurrentCell
 from . import elementary, statements
 from .call import OPERATOR
 from .elementary import between, bound, dtype_of
-from .recurrent_tiling import RecurrenceTiling, RecurrentWeights
+from .recurrent_tiling import Pass, RecurrenceTiling, RecurrentWeights
+from .rounded_state import SUM, RoundedState
 
 Expr = Any
 
@@ -93,7 +95,8 @@ _FACTORS = 24
 @dataclass(frozen=True)
 class RecurrenceBuffers:
     """The buffers that a recurrence reads and writes, by name: ``z`` and ``r``; ``b`` (the bias of a GRU's new state),
-    ``lengths``, ``h``, ``c`` and ``p`` if there are; ``states``, ``last`` and ``last_cell`` if anything reads them."""
+    ``lengths``, ``h``, ``c`` and ``p`` if there are; ``r_scale``, and ``r_zero`` if there is, if states are rounded;
+    ``states``, ``last`` and ``last_cell`` if anything reads them."""
 
     reads: Mapping[str, Any]
     writes: Mapping[str, Any]
@@ -112,6 +115,11 @@ class RecurrenceBuffers:
     def dtype(self) -> str:
         """The element type."""
         return str(self.reads["z"].dtype)
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether states are rounded to bytes."""
+        return "r_scale" in self.reads
 
 
 def make_block(
@@ -148,6 +156,12 @@ class _RecurrenceLoops:
         self.reset: Any = None
         if len(self.tiling.passes) > 1:
             self.update, self.reset = (self._allocate((state[0], *state[2:]), n) for n in ("updates", "resets"))
+        self.rounded: RoundedState | None = None
+        if self.tiling.words is not None:
+            columns = -(-self.cell.hidden // self.tiling.columns(0)) * self.cell.gates * self.tiling.columns(0)
+            sizes = len(self.cell.reverse), self.buffers.batch, self.cell.hidden, columns, self.tiling.lanes
+            self.rounded = RoundedState(self.buffers.reads, self.tiling.words, *sizes)
+            self.allocated.extend(self.rounded.allocated)
 
     def _allocate(self, shape: Sequence[Any], name: str) -> Any:
         self.allocated.append(tirx.decl_buffer(shape, self.buffers.dtype, name))
@@ -171,27 +185,74 @@ class _RecurrenceLoops:
         """A copy of weights that are not known before the run."""
         assert self.packed is not None
         packed, r = self.packed, self.buffers.reads["r"]
-        self.weights = self._allocate(packed.packed_shape(r.shape), "packed_weights")
+        self.weights = tirx.decl_buffer(packed.packed_shape(r.shape), str(r.dtype), "packed_weights")
+        self.allocated.append(self.weights)
+        word, words = self.tiling.word, packed.depth // self.tiling.word
 
         def copies(d: Any, number: int) -> Any:
             each, columns = self.tiling.passes[number], self.tiling.columns(number)
 
-            def store(tile: Any, k: Any, gate: Any, u: Any) -> Any:
+            def store(tile: Any, k: Any, gate: Any, u: Any, j: Any) -> Any:
                 source = (each.first + gate) * self.cell.hidden + _start(tile, columns, self.cell.hidden) + u
-                place = packed.offset(number) + ((tile * self.cell.hidden + k) * each.gates + gate) * columns + u
-                return tirx.BufferStore(self.weights, r[d, source, k], [d, place])
+                place = ((tile * words + k) * each.gates + gate) * columns + u
+                unit = k * word + j
+                weight = r[d, source, unit] if self.rounded is None else r[d, unit, source]
+                if packed.depth > self.cell.hidden:
+                    weight = tirx.if_then_else(unit < self.cell.hidden, weight, tirx.const(0, str(r.dtype)))
+                return tirx.BufferStore(self.weights, weight, [d, packed.offset(number) + place * word + j])
 
-            extents = (packed.tiles(number), self.cell.hidden, each.gates, columns)
-            return statements.nest(("tile", "k", "gate", "u"), extents, store)
+            extents = (packed.tiles(number), words, each.gates, columns, word)
+            return statements.nest(("tile", "k", "gate", "u", "j"), extents, store)
 
         passes = range(len(self.tiling.passes))
         return statements.loop("d", r.shape[0], lambda d: statements.sequence([copies(d, number) for number in passes]))
 
     def _direction(self, d: Any, functions: tuple[Activation, ...]) -> Any:
-        steps = statements.loop("s", self.buffers.steps, lambda s: statements.sequence(
-            [self._pass(d, s, number, functions) for number in range(len(self.tiling.passes))]
-        ))  # fmt: skip
-        return statements.sequence([*self._initial(d), steps, *self._final(d)])
+        def step(s: Any) -> Any:
+            passes = [self._pass(d, s, number, functions) for number in range(len(self.tiling.passes))]
+            return statements.sequence([*self._round(d, s), *passes])
+
+        steps = statements.loop("s", self.buffers.steps, step)
+        return statements.sequence([*self._initial(d), *self._add_up_weights(d), steps, *self._final(d)])
+
+    def _round(self, d: Any, s: Any) -> list[Any]:
+        """The statements that round the states before a step, if they are rounded."""
+        if self.rounded is None:
+            return []
+        hidden, lanes = self.cell.hidden, self.tiling.lanes
+
+        def for_vectors(body: Callable[[Any, Any, Any], Any]) -> Any:
+            def vector(b: Any, tile: Any) -> Any:
+                return statements.vector(lanes, lambda i: body(b, _start(tile, lanes, hidden), i))
+
+            return statements.nest(("b", "u"), (self.buffers.batch, -(-hidden // lanes)), vector)
+
+        parity = tirx.floormod(s, 2)
+        return [self.rounded.round(d, lambda b, u: self.h[d, parity, b, u], for_vectors)]
+
+    def _add_up_weights(self, d: Any) -> list[Any]:
+        """The statements that add up the weights of all units, if states are rounded: products of a state of ones."""
+        if (rounded := self.rounded) is None:
+            return []
+        (each,), columns, lanes = self.tiling.passes, self.tiling.columns(0), self.tiling.lanes
+
+        def units(tile: Any) -> Any:
+            first = tirx.const(0, "int32")
+            place = _StepTile(d, first, tile, _start(tile, columns, self.cell.hidden), first)
+            vectors = each.gates * each.vectors
+            sums = tirx.decl_buffer((vectors, lanes), SUM, "sums", scope="local")
+
+            def for_all(store: Callable[[Any, Any], Any]) -> Any:
+                return statements.unrolled("v", vectors, lambda v: statements.vector(lanes, lambda i: store(v, i)))
+
+            begin = for_all(lambda v, i: tirx.BufferStore(sums, tirx.const(0, SUM), [v, i]))
+            end = for_all(lambda v, i: tirx.BufferStore(
+                rounded.weight_sums, sums[v, i], [d, tile * (vectors * lanes) + v * lanes + i]
+            ))  # fmt: skip
+            body = statements.sequence([begin, *self._sum(place, 0, sums, 1), end])
+            return s_stmt.SBlockRealize([], True, s_stmt.SBlock([], [], [], "weights", body, None, [sums]))
+
+        return [rounded.fill(d), statements.loop("units", -(-self.cell.hidden // columns), units)]
 
     # --- before and behind all steps
 
@@ -264,15 +325,17 @@ class _RecurrenceLoops:
 
     def _tile(self, place: _StepTile, number: int, functions: tuple[Activation, ...], rows: int) -> Any:
         each, lanes = self.tiling.passes[number], self.tiling.lanes
-        sums = tirx.decl_buffer((rows * each.gates * each.vectors, lanes), self.buffers.dtype, "sums", scope="local")
+        dtype = self.buffers.dtype if self.rounded is None else SUM
+        sums = tirx.decl_buffer((rows * each.gates * each.vectors, lanes), dtype, "sums", scope="local")
 
         def begin(r: Any) -> Any:
             def store(gate: int) -> Any:
                 def vector(v: Any) -> Any:
                     def lane(i: Any) -> Any:
-                        value = self._input(place, each.first + gate, r, v * lanes + i)
+                        is_number = self.rounded is None
+                        value = self._input(place, each.first + gate, r, v * lanes + i) if is_number else 0
                         index = (r * each.gates + gate) * each.vectors + v
-                        return tirx.BufferStore(sums, value, [index, i])
+                        return tirx.BufferStore(sums, tirx.convert(value), [index, i])
 
                     return statements.vector(lanes, lane)
 
@@ -283,7 +346,7 @@ class _RecurrenceLoops:
         def end(r: Any) -> Any:
             def vector(v: Any) -> Any:
                 def lane(i: Any) -> Any:
-                    totals = [sums[(r * each.gates + g) * each.vectors + v, i] for g in range(each.gates)]
+                    totals = [self._total(place, each, sums, r, g, v, i) for g in range(each.gates)]
                     return self._unit(place, place.row + r, place.unit + v * lanes + i, number, totals, functions)
 
                 # activations of float64 are calls of the C library, which TVM does not vectorise behind a bound name
@@ -295,10 +358,20 @@ class _RecurrenceLoops:
 
         first, last = (statements.unrolled("r", rows, part) for part in (begin, end))
         product = statements.sequence(self._sum(place, number, sums, rows))
-        if "h" not in self.buffers.reads:
+        if "h" not in self.buffers.reads and self.rounded is None:
             product = tirx.IfThenElse(place.s > 0, product, None)  # the first step's state is 0
         body = statements.sequence([first, product, last])
         return s_stmt.SBlockRealize([], True, s_stmt.SBlock([], [], [], "tile", body, None, [sums]))
+
+    def _total(self, place: _StepTile, each: Pass, sums: Any, r: Any, gate: int, v: Any, i: Any) -> Any:
+        """The sum of a gate of a unit, lane `i` of vector `v` of its tile, with what the input adds to it."""
+        total = sums[(r * each.gates + gate) * each.vectors + v, i]
+        if self.rounded is None:
+            return total
+        unit, columns = v * self.tiling.lanes + i, self.tiling.columns(0)
+        column = (place.tile * each.gates + gate) * columns + unit
+        number = self.rounded.number(place.d, place.row + r, total, column, gate * self.cell.hidden + place.unit + unit)
+        return self._input(place, each.first + gate, r, unit) + number
 
     def _input(self, place: _StepTile, gate: int, r: Any, unit: Any) -> Any:
         """The number that the sum of a gate begins with."""
@@ -314,19 +387,23 @@ class _RecurrenceLoops:
 
     def _sum(self, place: _StepTile, number: int, sums: Any, rows: int) -> list[Any]:
         """The product of the states with the weights of a tile: whichever are fewer stay in registers."""
-        each, hidden, lanes = self.tiling.passes[number], self.cell.hidden, self.tiling.lanes
-        vectors, products = each.gates * each.vectors, rows * each.gates * each.vectors
-        unrolled = min(hidden, max(1, 2 * _FACTORS // products)) if lanes > 1 else 1
+        each, lanes, word = self.tiling.passes[number], self.tiling.lanes, self.tiling.word
+        depth = self.cell.hidden if self.rounded is None else self.rounded.words.padded(self.cell.hidden)
+        vectors, products, words = each.gates * each.vectors, rows * each.gates * each.vectors, depth // word
+        unrolled = min(words, max(1, 2 * _FACTORS // products)) if lanes > 1 else 1
 
         def step(k: Any) -> Any:
             def product(many: Any, few: Any) -> Any:
                 r, a = (many, few) if rows >= vectors else (few, many)
 
-                def lane(i: Any) -> Any:
-                    term = self._state(place, number, r, k) * self._weight(place, number, k, a, i)
-                    return tirx.BufferStore(sums, sums[r * vectors + a, i] + term, [r * vectors + a, i])
+                def neighbour(j: int) -> Any:
+                    def lane(i: Any) -> Any:
+                        term = self._state(place, number, r, k * word + j) * self._weight(place, number, k, j, a, i)
+                        return tirx.BufferStore(sums, sums[r * vectors + a, i] + term, [r * vectors + a, i])
 
-                return statements.vector(lanes, lane)
+                    return statements.vector(lanes, lane)
+
+                return statements.sequence([neighbour(j) for j in range(word)])
 
             few, many = sorted((rows, vectors))
             return statements.unrolled("i", many, lambda i: statements.unrolled("j", few, lambda j: product(i, j)))
@@ -334,23 +411,32 @@ class _RecurrenceLoops:
         def some(first: Any, count: int) -> Any:
             return statements.unrolled("j", count, lambda j: step(first + j))
 
-        whole, rest = divmod(hidden, unrolled)
+        whole, rest = divmod(words, unrolled)
         loops = [statements.loop("k", whole, lambda o: some(o * unrolled, unrolled))]
         return loops + ([some(whole * unrolled, rest)] if rest else [])
 
     def _state(self, place: _StepTile, number: int, r: Any, k: Any) -> Any:
         """The number that a weight is multiplied with."""
+        if self.rounded is not None:
+            return self.rounded.integers[place.d, place.row + r, k].astype(SUM)
         if number == 1:
             return self.reset[place.d, place.row + r, k]
         return self.h[place.d, place.parity, place.row + r, k]
 
-    def _weight(self, place: _StepTile, number: int, k: Any, vector: Any, lane: Any) -> Any:
+    def _weight(self, place: _StepTile, number: int, k: Any, neighbour: int, vector: Any, lane: Any) -> Any:
+        """A weight of a unit of the state: `neighbour` in word `k`."""
         each, hidden, lanes, r = self.tiling.passes[number], self.cell.hidden, self.tiling.lanes, self.weights
+        word = self.tiling.word
         if self.packed is not None:
-            tile = self.packed.offset(number) + (place.tile * hidden + k) * each.gates * self.tiling.columns(number)
-            return r[place.d, tile + vector * lanes + lane]
+            words, columns = self.packed.depth // word, each.gates * self.tiling.columns(number)
+            tile = self.packed.offset(number) + (place.tile * words + k) * (columns * word)
+            weight = r[place.d, tile + (vector * lanes + lane) * word + neighbour]
+            return weight if self.rounded is None else weight.astype(SUM)
         gate, within = tirx.floordiv(vector, each.vectors), tirx.floormod(vector, each.vectors)
-        return r[place.d, (each.first + gate) * hidden + place.unit + within * lanes + lane, k]
+        column = (each.first + gate) * hidden + place.unit + within * lanes + lane
+        if self.rounded is None:
+            return r[place.d, column, k]
+        return r[place.d, k * word + neighbour, column].astype(SUM)
 
     # --- one unit of one sequence
 

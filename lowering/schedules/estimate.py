@@ -16,8 +16,9 @@ import tvm_ffi
 from tvm import ir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
-from ...costmodels.device import Device
+from ...costmodels.device import MOST_NEIGHBOURS, Device
 from ...costmodels.register_tiles import EVICTED_LOAD, EVICTED_STORE, LATENCY
+from ...ir.types import BYTES
 from .base.blocks import is_selection, uses, walk
 from .base.extents import at_typical_sizes, estimate_extent
 from .base.nodes import Expression, Statement
@@ -87,8 +88,9 @@ def _cycles(store: _Store, device: Device) -> float:
     if isinstance(last, tirx.Ramp):
         return iterations * int(last.lanes) * SHUFFLED
     unrolled = [loop for loop in store.loops if loop.kind == tirx.ForKind.UNROLLED]
-    if store.loops[-1].kind == tirx.ForKind.VECTORIZED:
-        return iterations / int(store.loops[-1].extent) * _vector_cycles(store, unrolled, device)
+    lanes = next((loop for loop in store.loops if loop.kind == tirx.ForKind.VECTORIZED), None)
+    if lanes is not None:  # behind it stand only the neighbours of a word
+        return iterations / int(lanes.extent) * _vector_cycles(store, lanes, unrolled, device)
     along = next((loop for loop in reversed(store.loops) if loop not in unrolled), store.loops[-1])
     value = _unroll(store, unrolled)
     loads = [part for part in walk(value) if isinstance(part, ir.TensorLoad)]
@@ -102,17 +104,23 @@ def _cycles(store: _Store, device: Device) -> float:
     return iterations / device.lanes * _SERIAL * work
 
 
-def _vector_cycles(store: _Store, unrolled: Sequence[Any], device: Device) -> float:
-    """Cycles of one vector; what unrolled loops load again is in a register."""
-    statement, along = store.statement, store.loops[-1]
+def _vector_cycles(store: _Store, along: Any, unrolled: Sequence[Any], device: Device) -> float:
+    """Cycles of one vector, whose loop is `along`; what unrolled loops load again is in a register."""
+    statement = store.statement
     accesses = (statement, *(part for part in walk(statement.value) if isinstance(part, ir.TensorLoad)))
     cycles = _count_instructions(statement.value, device)
     in_memory = [access for access in accesses if _buffer(access).scope() != _REGISTERS]
     for access, step in _list_steps(in_memory, along, store):
-        elements = 1 if step in (0, 1) else int(along.extent)
+        elements = 1.0 if step in (0, 1) else float(int(along.extent))
+        if step is not None and 1 < step <= MOST_NEIGHBOURS and _is_byte(access) and device.integer_products:
+            elements = 1.0 / step  # a dot product loads the neighbours of all lanes at once
         each = 1.0 / device.load_ports + _evicted_cycles(access, step, device)
         cycles += elements * each / _count_sharers(access, unrolled, store.iteration)
     return cycles
+
+
+def _is_byte(access: Any) -> bool:
+    return str(_buffer(access).dtype) in BYTES
 
 
 def _evicted_cycles(access: Any, step: int | None, device: Device) -> float:

@@ -19,11 +19,11 @@ import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 
-from ....costmodels.device import Device
+from ....costmodels.device import WIDE, Device
 from ....costmodels.register_tiles import MOST_VECTORS, Tile
 from ....ir.operators.recurrent import RecurrentCell, read_cell
 from ...compute.recurrence import RECURRENCE, RecurrenceBuffers, make_block
-from ...compute.recurrent_tiling import Pass, RecurrenceTiling, RecurrentWeights, list_passes
+from ...compute.recurrent_tiling import Pass, RecurrenceTiling, RecurrentWeights, StateWords, list_passes
 from ..base.blocks import FUNCTION, parameter_index
 from ..base.draft import CONSTANTS, Draft
 from ..base.extents import estimate_extent
@@ -72,7 +72,7 @@ def recurrence(draft: Draft) -> Iterator[Tiled]:
     used = {name: buffer for name, buffer in written.items() if parameter_index(function, buffer) is not None}
     buffers = RecurrenceBuffers(read, used)
     steps, batch = (estimate_extent(extent, function) for extent in (buffers.steps, buffers.batch))
-    plans = list(list_plans(cell, batch, buffers.dtype, draft.device))
+    plans = list(list_plans(cell, batch, buffers, draft.device))
     plan = draft.trace.decide("tile", plans, lambda plan: plan.cycles)
     tiling = replace(plan.tiling, shared=_choose_shared(cell, plan, draft, steps))
     index = parameter_index(function, read["r"])
@@ -92,23 +92,37 @@ def recurrence(draft: Draft) -> Iterator[Tiled]:
     yield Tiled(finished, "recurrence", repack, tails="none")
 
 
-def list_plans(cell: RecurrentCell, batch: int, dtype: str, device: Device) -> Iterator[RecurrencePlan]:
+def list_plans(
+    cell: RecurrentCell, batch: int, buffers: RecurrenceBuffers, device: Device
+) -> Iterator[RecurrencePlan]:
     """Every tiling that fits the registers, with the best number of vectors for each pass."""
-    size = 4 if dtype == "float32" else 8
+    size = 4 if buffers.dtype == "float32" else 8
+    words = _choose_words(device) if buffers.is_rounded else None
     widest = max(1, device.vector_bits // (8 * size))
     widths = [widest >> shift for shift in range(widest.bit_length())]
     for lanes in [width for width in widths if width <= cell.hidden] or [1]:
         for rows in range(1, min(batch, MOST_ROWS) + 1):
-            best = [_best_pass(each, cell, batch, rows, lanes, size, device) for each in list_passes(cell)]
+            best = [_best_pass(each, cell, batch, rows, lanes, size, words, device) for each in list_passes(cell)]
             passes = [each for each in best if each is not None]
             if len(passes) == len(best):
-                tiling = RecurrenceTiling(tuple(each for each, _ in passes), rows, lanes)
+                tiling = RecurrenceTiling(tuple(each for each, _ in passes), rows, lanes, words=words)
                 yield RecurrencePlan(tiling, len(cell.reverse) * sum(cycles for _, cycles in passes))
 
 
+def _choose_words(device: Device) -> StateWords:
+    """How the device multiplies rounded states: by its instruction for bytes, or for numbers of 16 bits."""
+    product = device.integer_product
+    if product is None or "int8" not in product.weights:
+        return StateWords()
+    if product.widened:
+        return StateWords(product.length, WIDE)
+    return StateWords(product.length) if "uint8" in product.data else StateWords(product.length, "int8", 128)
+
+
 def _best_pass(
-    each: Pass, cell: RecurrentCell, batch: int, rows: int, lanes: int, size: int, device: Device
-) -> tuple[Pass, float] | None:
+    each: Pass, cell: RecurrentCell, batch: int, rows: int, lanes: int, size: int, words: StateWords | None,
+    device: Device,
+) -> tuple[Pass, float] | None:  # fmt: skip
     """The vectors of a tile, and the cycles of a step for one direction; None if no tile fits the registers.
 
     The first rows read the weights of a tile from the cache that holds the weights of all units, the next rows from
@@ -118,6 +132,9 @@ def _best_pass(
     def reading(weights: int, kept: int) -> float:
         return device.clock * weights / device.bandwidth(kept)
 
+    product_of_bytes = None if words is None else device.integer_product
+    share = 1.0 if product_of_bytes is None else product_of_bytes.steps
+    size = size if words is None else 1
     all_weights = size * cell.gates * cell.hidden**2
     options = []
     for vectors in range(1, min(MOST_VECTORS + 2, cell.hidden // lanes) + 1):
@@ -125,7 +142,7 @@ def _best_pass(
         if rows * tile.vectors + min(rows, tile.vectors) + 1 <= device.vector_registers or rows * vectors == 1:
             units, again = -(-cell.hidden // (vectors * lanes)), -(-batch // rows) - 1
             weights = size * cell.hidden * tile.columns
-            product, gates = cell.hidden * tile.step_cycles(device), rows * tile.vectors * GATE_CYCLES
+            product, gates = share * cell.hidden * tile.step_cycles(device), rows * tile.vectors * GATE_CYCLES
             first, later = (max(product, reading(weights, kept)) for kept in (all_weights, weights))
             cycles = units * (first + again * later + (again + 1) * gates)
             options.append((cycles, units * (again + 1) * product, replace(each, vectors=vectors)))

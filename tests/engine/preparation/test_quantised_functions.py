@@ -157,7 +157,7 @@ def recurrence(directions: int, batch: int, parts: str = "", columns: int | None
     units = 6
     scales = (directions,) if columns is None else (directions, columns)
     shape = (directions, batch, units)
-    weights = (integers(directions, each, 4 * units, dtype="int8") for each in (5, units))
+    weights = (integers(directions, each, 4 * units) for each in (5, units))
     operands = (
         floats(7, batch, 5),
         *weights,
@@ -166,7 +166,7 @@ def recurrence(directions: int, batch: int, parts: str = "", columns: int | None
         floats(*shape) * 0.3 if "h" in parts else None,
         floats(*shape) if "c" in parts else None,
         None,
-        *(scale(0.008, *scales), zero(0, "int8", *scales)) * 2,
+        *(scale(0.008, *scales), zero(128, "uint8", *scales)) * 2,
     )
     way = "bidirectional" if directions > 1 else "forward"
     settings = {"direction": way, "hidden_size": units} | attributes
