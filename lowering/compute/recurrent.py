@@ -50,7 +50,7 @@ def _lower(call: TensorCall) -> tuple[te.Tensor, ...]:
 
 
 def _recur(
-    call: TensorCall, cell: RecurrentCell, x: Operand, operands: Mapping[str, Operand], settings: tuple[int, str, str],
+    call: TensorCall, cell: RecurrentCell, x: Operand, operands: dict[str, Operand], settings: tuple[int, str, str],
     *, batch_first: bool = False,
 ) -> tuple[te.Tensor, ...]:  # fmt: skip
     """The recurrence over products with the inputs, ``z`` of the operands; `settings` are those of the cell."""

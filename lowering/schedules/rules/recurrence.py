@@ -72,7 +72,7 @@ def recurrence(draft: Draft) -> Iterator[Tiled]:
     used = {name: buffer for name, buffer in written.items() if parameter_index(function, buffer) is not None}
     buffers = RecurrenceBuffers(read, used)
     steps, batch = (estimate_extent(extent, function) for extent in (buffers.steps, buffers.batch))
-    plans = list(list_plans(cell, batch, buffers, draft.device))
+    plans = list(list_plans(cell, batch, buffers.dtype, draft.device, is_rounded=buffers.is_rounded))
     plan = draft.trace.decide("tile", plans, lambda plan: plan.cycles)
     tiling = replace(plan.tiling, shared=_choose_shared(cell, plan, draft, steps))
     index = parameter_index(function, read["r"])
@@ -93,11 +93,11 @@ def recurrence(draft: Draft) -> Iterator[Tiled]:
 
 
 def list_plans(
-    cell: RecurrentCell, batch: int, buffers: RecurrenceBuffers, device: Device
+    cell: RecurrentCell, batch: int, dtype: str, device: Device, *, is_rounded: bool = False
 ) -> Iterator[RecurrencePlan]:
     """Every tiling that fits the registers, with the best number of vectors for each pass."""
-    size = 4 if buffers.dtype == "float32" else 8
-    words = _choose_words(device) if buffers.is_rounded else None
+    size = 4 if dtype == "float32" else 8
+    words = _choose_words(device) if is_rounded else None
     widest = max(1, device.vector_bits // (8 * size))
     widths = [widest >> shift for shift in range(widest.bit_length())]
     for lanes in [width for width in widths if width <= cell.hidden] or [1]:

@@ -29,7 +29,10 @@ TARGETS = [target for target in (target_of(name, 1) for name in ("host", "x86-64
 
 @dataclass(frozen=True)
 class Network:
-    """An LSTM, and what it is given: ``b`` (a bias), ``s`` (states), ``z`` (zero points), ``c`` (a scale a column)."""
+    """An LSTM, and what it is given: ``b`` (a bias), ``s`` (states), ``z`` (zero points), ``c`` (a scale a column).
+
+    ``p``: peepholes, a clip and other activations.
+    """
 
     steps: int
     batch: int
@@ -54,12 +57,18 @@ class Network:
             "h": generator.uniform(-1, 1, (count, self.batch, self.units)).astype(np.float32),
             "c": generator.standard_normal((count, self.batch, self.units)).astype(np.float32),
         }
+        if "p" in self.parts:
+            stored["p"] = generator.standard_normal((count, 3 * self.units)).astype(np.float32)
+        other: dict[str, Any] = {}
+        if "p" in self.parts:
+            other = {"clip": 0.7, "activations": ["HardSigmoid", "Tanh", "Softsign"] * count}
         states = ["h", "c"] if "s" in self.parts else ["", ""]
-        names = ["x", "w", "r", "b" if "b" in self.parts else "", "", *states, "", "ws", "wz", "rs", "rz"]
+        bias, peepholes = (name if name in self.parts else "" for name in "bp")
+        names = ["x", "w", "r", bias, "", *states, peepholes, "ws", "wz", "rs", "rz"]
         way = "bidirectional" if count > 1 else "forward"
         node = helper.make_node(
             "DynamicQuantizeLSTM", names, ["y", "last", "cell"], domain="com.microsoft", hidden_size=self.units,
-            direction=way,
+            direction=way, **other,
         )  # fmt: skip
         last = [count, self.batch, self.units]
         shapes = {"y": [self.steps, *last], "last": last, "cell": last}
@@ -84,6 +93,7 @@ NETWORKS = [
     Network(3, 3, 10, 22, directions=2, parts="bsc"),
     Network(3, 5, 6, 19, directions=2, parts="z"),
     Network(1, 2, 4, 3, parts="sz"),
+    Network(3, 2, 8, 16, directions=2, parts="bp"),
 ]
 
 
@@ -108,8 +118,15 @@ def check(network: Network, device: Device, description: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-@pytest.mark.parametrize("network", NETWORKS, ids=str)
+@pytest.mark.parametrize("network", NETWORKS[:2], ids=str)
 def test_a_rounded_recurrence_gives_what_onnx_runtime_gives(network: Network, target: Any) -> None:
+    check(network, target.device, target.description)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("network", NETWORKS[2:], ids=str)
+def test_rounded_recurrences_of_all_forms_do(network: Network, target: Any) -> None:
     check(network, target.device, target.description)
 
 
