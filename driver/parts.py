@@ -33,7 +33,8 @@ def extract_part(model: Path, start: Sequence[str], end: Sequence[str], output: 
     values = ir.convenience.create_value_mapping(graph, include_subgraphs=False)
     for name in (*start, *end):
         if name not in values:
-            raise UsageError(f"{model}: has no value {name!r} in its main graph; `eqfuse inspect` lists the values")
+            advice = "take the name of an output of one of its nodes"
+            raise UsageError(f"{model}: has no value {name!r} in its main graph; {advice}")
         declare_type(values[name], types.get(name))
     inputs = [values[name] for name in start] or list(graph.inputs)
     outputs = [values[name] for name in end] or list(graph.outputs)
