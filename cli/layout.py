@@ -68,7 +68,7 @@ def _parts(table: Sequence[_Column], width: int) -> list[list[_Column]]:
 def _widths(part: Sequence[_Column], width: int, gap: int) -> list[int]:
     """Widths of columns that fit: what the longest words leave is shared, most of it among the narrow ones."""
     widths = [
-        max(1, min(each.least, width - gap - part[0].least if index else width)) for index, each in enumerate(part)
+        min(each.least, max(1, width - gap - part[0].least if index else width)) for index, each in enumerate(part)
     ]
     rest = width - _total(widths, gap)
     waiting = [index for index, each in enumerate(part) if each.most > widths[index]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections import defaultdict
 
@@ -16,7 +17,9 @@ settings.load_profile("quick")
 
 
 def pytest_configure() -> None:
-    """Make SIGINT count, which a shell has what it runs in the background ignore, and that what it starts."""
+    """Make SIGINT count, which a shell has what it runs in the background ignore, and that what it starts. A table's
+    width is that of no terminal, which workers of pytest-xdist say that they have."""
+    os.environ.pop("COLUMNS", None)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

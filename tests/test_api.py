@@ -153,7 +153,7 @@ def flags(command: str) -> dict[str, argparse.Action]:
     """A command's arguments by destination, without those of every command, the models and the file to write."""
     (commands,) = (a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
     common = {"help", "verbose", "quiet", "json", "output"}
-    positional = {"optimize": {"model"}, "compile": {"model"}, "bench": {"bundle"}, "inspect": {"model"}}
+    positional = {"optimize": {"model"}, "compile": {"model"}, "bench": {"bundle"}, "inspect": {"models"}}
     models = positional.get(command, {"model", "candidate"})
     return {a.dest: a for a in commands.choices[command].filled()._actions if a.dest not in common | models}
 

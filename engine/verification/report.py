@@ -89,7 +89,7 @@ class Verification:
         if total.share is None:
             return ""
         distance = "" if not total.max_ulp else f", others up to {ulps(total.max_ulp)} ulp apart"
-        return f"{percentage(total.share)} of the elements bit-identical{distance}"
+        return f"{percentage(total.share)} of elements bit-identical{distance}"
 
     @property
     def accuracy(self) -> str:

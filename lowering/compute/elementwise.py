@@ -178,6 +178,7 @@ def _equal(x: Expr, y: Expr) -> Expr:
 
 
 _LESS_OR_EQUAL = _by_type(floats.less_or_equal, integers.less_or_equal)
+_ADD = _by_type(floats.add, integers.add)
 _SMALLER = _by_type(floats.smaller, integers.smaller)
 _LARGER = _by_type(floats.larger, integers.larger)
 
@@ -214,10 +215,10 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "HardSwish": lambda x: x * elementary.hard_sigmoid(x, 1 / 6, 0.5),
     "Mish": elementary.mish,
     "IsNaN": tirx.isnan,
-    "Add": integers.add,
+    "Add": _ADD,
     "Sub": _by_type(floats.subtract, integers.subtract),
     "Mul": _by_type(floats.multiply, integers.multiply),
-    "Div": integers.divide,
+    "Div": _by_type(floats.divide, integers.divide),
     "PRelu": lambda x, slope: if_negative(x, integers.multiply(x, slope), x),
     "Equal": _equal,
     "Less": integers.less,
@@ -275,7 +276,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     **{op: _elementwise(formula, op in _READ_ONCE) for op, formula in _FORMULAS.items()},
     **{
         op: _elementwise(lambda call, *operands, function=function: reduce(function, operands), reads_once=True)
-        for op, function in (("Sum", integers.add), ("Min", _SMALLER), ("Max", _LARGER))
+        for op, function in (("Sum", _ADD), ("Min", _SMALLER), ("Max", _LARGER))
     },
     "Cast": _elementwise(_cast, reads_once=True),
     "Clip": _clip,

@@ -43,9 +43,19 @@ def _extreme(x: Expr, y: Expr, choose: Callable[[Expr, Expr], Expr]) -> Expr:
     return bound(x, lambda t: tirx.Select(tirx.isnan(t), t, choose(t, y)))
 
 
+def add(x: Expr, y: Expr) -> Expr:
+    """x + y; -0 + 0 is 0."""
+    return _hide_zero(tirx.convert(x)) + _hide_zero(tirx.convert(y))
+
+
 def multiply(x: Expr, y: Expr) -> Expr:
     """x * y, also if one of them is a written 0."""
     return _hide_zero(tirx.convert(x)) * _hide_zero(tirx.convert(y))
+
+
+def divide(x: Expr, y: Expr) -> Expr:
+    """x / y, also if one of them is a written 0."""
+    return _hide_zero(tirx.convert(x)) / _hide_zero(tirx.convert(y))
 
 
 def _hide_zero(x: Expr) -> Expr:
@@ -60,7 +70,7 @@ def _hide_zero(x: Expr) -> Expr:
 def subtract(x: Expr, y: Expr) -> Expr:
     """x - y, as a sum with a negative number if x and y have anything in common."""
     if isinstance(y, tirx.FloatImm):
-        return x + tirx.const(-y.value, dtype_of(y))
+        return add(x, tirx.const(-y.value, dtype_of(y)))
     return x + -y if _reads(x, y) or _reads(y, x) else x - y
 
 

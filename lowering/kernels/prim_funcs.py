@@ -102,8 +102,8 @@ def lower_kernel(
 
 
 def _list_read(inputs: tuple[int, ...], outputs: tuple[int, ...], parameters: Mapping[int, Tensor]) -> tuple[int, ...]:
-    """The inputs whose elements outputs are computed from, and those that alone tell a size: TVM takes `0 * x` for 0,
-    and the layout of a buffer that no block reads cannot be changed."""
+    """The inputs that outputs are computed from, and those that alone tell a size: the layout of a buffer that no
+    block reads cannot be changed."""
     reached: dict[Any, None] = dict.fromkeys(parameters[v].tensor.op for v in outputs)
     pending = list(reached)
     while pending:

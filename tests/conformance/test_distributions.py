@@ -130,4 +130,6 @@ def check_that_it_optimizes(python: Path, folder: Path) -> None:
 
 def run_version() -> str:
     """The version of this tree."""
-    return (ROOT / "support" / "version.py").read_text(encoding="utf-8").split('"')[-2]
+    lines = (ROOT / "support" / "version.py").read_text(encoding="utf-8").splitlines()
+    (version,) = (line.split('"')[1] for line in lines if line.startswith("__version__"))
+    return version

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import helper
 
@@ -31,6 +31,7 @@ def width_of(text: str) -> int:
     return len(text) - marks + sum(unicodedata.east_asian_width(each) in "FW" for each in text)
 
 
+@example([["", "", "", "", "", "", "0000000"]], 0, 24)
 @given(tables(), st.integers(0, 3), st.integers(NARROWEST, 200))
 def test_no_line_is_wider_than_the_terminal(table: list[list[str]], left: int, width: int) -> None:
     assert [line for line in lay_out(table, left, width) if width_of(line) > width] == []

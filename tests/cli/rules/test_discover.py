@@ -75,7 +75,7 @@ def test_quiet(eqfuse: CommandLine) -> None:
         (("--ops", "Conv"), "--ops: Conv cannot be enumerated, "),
         (("--ops", " , "), "--ops: name operators, such as Mul,Add"),
         (("--ops", "Mul", "--size", "9"), "--size 9: terms have 1 to 4 operators"),
-        (("--ops", "Mul", "--size", "0"), "argument --size: 0 is not a number above 0"),
+        (("--ops", "Mul", "--size", "0"), "--size: 0 is not a number above 0"),
         (("--ops", "Mul", "--output", "no/found.egg"), "no/found.egg: the folder no does not exist"),
         (("--ops", "Mul", "--output", "."), ".: is a folder; name the file to write"),
         (("--ops", "Mul", "--output", "/dev/null"), "/dev/null: is a device or a pipe"),
