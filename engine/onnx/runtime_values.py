@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ Value = Any
 
 
 _SEEDED = RANDOM_OPERATORS | {"Dropout"}
+_WITH_BODIES = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _SEED_BITS = 24
 """A seed is a float32, which holds all whole numbers of 24 bits."""
 _FATAL_ONLY = 4
@@ -45,6 +46,11 @@ def session_options() -> onnxruntime.SessionOptions:
     options.add_session_config_entry("session.disable_prepacking", "1")
     register(options)
     return options
+
+
+def may_draw(operators: Iterable[str]) -> bool:
+    """Whether any of these operators, or one of a body of theirs, may draw random numbers."""
+    return not (_SEEDED | _WITH_BODIES).isdisjoint(operators)
 
 
 def draw_seeds(content: bytes) -> bytes:

@@ -118,7 +118,7 @@ class CompiledModel(LoadedModel):
         """The functions that the library calls."""
         import onnxruntime
 
-        from ...engine.onnx.runtime_values import draw_seeds, run_on_arrays
+        from ...engine.onnx.runtime_values import draw_seeds, may_draw, run_on_arrays
 
         path = self.path / entry.file
         options = onnxruntime.SessionOptions()
@@ -127,7 +127,7 @@ class CompiledModel(LoadedModel):
         with custom_operators(list(map(Path, self.manifest.custom_ops))):
             register(options)
         try:
-            model = draw_seeds(path.read_bytes())
+            model = draw_seeds(path.read_bytes()) if may_draw(entry.operators) else str(path)
             session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # the runtime's exceptions share no base class of their own
             text = " ".join(str(error).split())[:200]
