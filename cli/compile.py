@@ -75,7 +75,7 @@ def _as_dict(compiled: Compiled) -> dict[str, Any]:
         "phases": dict(compiled.phases),
         "kernel_seconds": dict(compiled.kernel_seconds),
         "manifest": asdict(compiled.manifest),
-        "curve": [asdict(point) for point in compiled.curve],
+        "curve": [asdict(point) for point in compiled.manifest.tuning.curve] if compiled.manifest.tuning else [],
     }
 
 

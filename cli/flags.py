@@ -109,6 +109,15 @@ def bench(parser: ArgumentParser) -> None:
     add_options(parser, BenchOptions)
 
 
+def report(parser: ArgumentParser) -> None:
+    _add_bundle(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE.html", help="the file to write (default: beside the bundle)"
+    )
+    _streams(parser, "writes", output=".html")
+    add_options(parser, BenchOptions, only=("repeat", "threads", "batch", "inputs"))
+
+
 def verify(parser: ArgumentParser) -> None:
     _add_candidate(parser)
     add_options(parser, VerifyOptions)

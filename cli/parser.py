@@ -128,6 +128,7 @@ _COMMANDS = {
     "tune": ("compile a model with autotuned schedules", "compile.tune"),
     "run": ("run a compiled model", "run.run"),
     "bench": ("measure the time of a compiled model", "bench.bench"),
+    "report": ("draw a compiled model over time, for a browser", "report.report"),
     "verify": ("check that two models compute the same", "inspect.verify"),
     "inspect": ("show the parts of a model and their cost", "inspect.inspect"),
     "diff": ("show how two models differ, by operator and cost", "inspect.diff"),

@@ -42,7 +42,7 @@ __all__ = [  # with the types of the reports' fields, for those who show them
     "ServiceReport", "Simulation", "bench_model", "breakdown_as_dict", "read_inputs",
 ]  # fmt: skip
 
-_REPEAT, _KERNEL_REPEAT, _SLICES = 50, 30, 12
+_REPEAT, KERNEL_REPEAT, _SLICES = 50, 30, 12
 """Runs of the model, of the model kernel by kernel, and slices of serving, unless the options say otherwise."""
 
 
@@ -281,7 +281,7 @@ def read_inputs(paths: Sequence[Path], ports: Sequence[Port], sizes: Mapping[str
     return samples[0].values
 
 
-def _choose_inputs(options: BenchOptions, manifest: Manifest) -> Mapping[str, Any]:
+def choose_inputs(options: BenchOptions, manifest: Manifest) -> Mapping[str, Any]:
     """The given inputs, else random ones of the sizes that are optimised for, with the batch of the options.
 
     Raises UsageError for a batch that the bundle does not have.
@@ -312,7 +312,7 @@ def _time_model(bundle: Path, options: BenchOptions) -> Latency:
     repeat = options.repeat or _REPEAT
     with name_crashes(bundle):
         model = IsolatedModel(bundle, options.threads)
-        inputs = _choose_inputs(options, model.manifest)
+        inputs = choose_inputs(options, model.manifest)
         original = _find_original(bundle, options, model.manifest) if options.against is not None else None
         model.run(inputs)  # an error names the kernel that crashes
         runs = time_models({"eqfuse": model}, inputs, repeat, original)
@@ -336,7 +336,7 @@ def _serve_model(bundle: Path, options: BenchOptions) -> ServiceReport:
     clients, slices = options.throughput or 1, options.repeat or _SLICES
     with name_crashes(bundle):
         model = IsolatedModel(bundle, options.threads)
-        inputs = _choose_inputs(options, model.manifest)
+        inputs = choose_inputs(options, model.manifest)
         original = _find_original(bundle, options, model.manifest) if options.against is not None else None
         model.run(inputs)  # an error names the kernel that crashes
         services = serve_models({"eqfuse": model}, inputs, clients, slices, original)
@@ -354,10 +354,10 @@ def _time_kernels(bundle: Path, options: BenchOptions) -> KernelLatency:
         raise UsageError("--kernels: cannot be used with --against, for ONNX Runtime has kernels of its own")
     if options.arm64_root is not None:
         raise UsageError("--arm64-root: is for --emulate --against ort")
-    repeat = options.repeat or _KERNEL_REPEAT
+    repeat = options.repeat or KERNEL_REPEAT
     with name_crashes(bundle):
         model = IsolatedModel(bundle, options.threads)
-        inputs = _choose_inputs(options, model.manifest)
+        inputs = choose_inputs(options, model.manifest)
         model.run(inputs)  # an error names the kernel that crashes
         breakdown = call_isolated(NO_LIMIT, kernel_times, bundle, inputs, model.threads, repeat)
     measurement = model.manifest.measurement
@@ -383,7 +383,7 @@ def _emulate(bundle: Path, options: BenchOptions) -> Emulation:
         raise UsageError("--arm64-root: is for --against ort, which was not asked for")
     root = Arm64Root.at(options.arm64_root) if options.arm64_root is not None else None
     with open_emulated(bundle) as model:
-        target, inputs = model.target, _choose_inputs(options, model.manifest)
+        target, inputs = model.target, choose_inputs(options, model.manifest)
         original = _find_original(bundle, options, model.manifest) if root is not None else None
         counts = model.count(inputs)
         kernels = by_kernel(counts, model.plan, target.device)

@@ -128,7 +128,7 @@ def _search_of(made: Compiled, seconds: float) -> Search:
     """The note says by how much, where it is not the clock of this machine that decided."""
     summary = made.manifest.tuning
     assert summary is not None
-    curve = tuple(Point(point.trials, point.seconds, point.latency) for point in made.curve)
+    curve = tuple(Point(point.trials, point.seconds, point.latency) for point in summary.curve)
     note = f"the {summary.kept} bundle is kept, the tuned one is {summary.ratio:.2f}x as fast, runner {summary.runner}"
     if summary.kept == "tuned" and summary.runner == "local":
         note = ""

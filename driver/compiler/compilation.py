@@ -45,7 +45,6 @@ from ..usage import cost_model_for
 if TYPE_CHECKING:
     from ...engine.verification.inputs import Sample
     from ...extract.partition.search.confirmation import Lowering
-    from ...lowering.tuning.tuner import Point
 
 _FEWEST_SUMMED = 3
 """The fewest dynamic dimensions of which one may be the sum of others."""
@@ -63,7 +62,6 @@ class Compiled:
     phases: Mapping[str, float]
     result: Result | None = None
     kernel_seconds: Mapping[str, float] = field(default_factory=dict)
-    curve: tuple[Point, ...] = ()
 
     @property
     def is_c_project(self) -> bool:
@@ -87,13 +85,12 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Built:
-    """The manifest of a bundle that a back end made, the seconds that each distinct kernel took to compile, the kernels
-    and decisions (`partition`) of a processor's bundle, and the course of a search for schedules, if there was one."""
+    """The manifest of a bundle that a back end made, the seconds that each distinct kernel took to compile, and the
+    kernels and decisions (`partition`) of a processor's bundle."""
 
     manifest: Manifest
     kernel_seconds: Mapping[str, float] = field(default_factory=dict)
     partition: KernelPartition | None = None
-    curve: tuple[Point, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def compile_model(source: Any, output: Path, wanted: CompileOptions, observer: O
             if isinstance(backend, Processor):
                 built = replace(built, manifest=backend.finish(built.manifest, folder))
             bundle.publish(folder, output)
-    return Compiled(output, built.manifest, clock.phases, result, built.kernel_seconds, built.curve)
+    return Compiled(output, built.manifest, clock.phases, result, built.kernel_seconds)
 
 
 def _choose_back_end(wanted: CompileOptions) -> tuple[BackEnd, Options, tuple[int, ...]]:

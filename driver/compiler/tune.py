@@ -152,9 +152,10 @@ def tune_bundle(
         joined=tuned.count_joined(other.partition.kernels), seconds=time.monotonic() - started, ratio=other.ratio,
         runner=settings.runner_for(is_library=processor.target.is_library),
         kept="tuned" if other.is_faster else "untuned", learned=can_learn(), problem=other.problem,
+        curve=tuned.curve,
     )  # fmt: skip
     kept = other.built if other.is_faster and other.built is not None else built
-    kept = replace(kept, manifest=replace(kept.manifest, tuning=summary), curve=tuned.curve)
+    kept = replace(kept, manifest=replace(kept.manifest, tuning=summary))
     bundle.write_manifest(folder, kept.manifest)
     return kept
 

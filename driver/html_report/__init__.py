@@ -1,28 +1,23 @@
-"""The report of a run as one HTML file that needs no network and no other file.
+"""Reports as HTML files that need no network and no other file.
 
-``Result -> GraphCosts, twice -> drawings (both in content.py) -> page``. page.py writes the parts that
-need no script; report.js draws the graphs from the data that content.py writes.
+That of `optimize` is ``Result -> GraphCosts, twice -> drawings (both in content.py) -> page``. page.py writes the parts
+that need no script; report.js draws the graphs from the data that content.py writes. That of a bundle is in bundle.py.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from datetime import datetime
-from importlib import resources
 from pathlib import Path
 
 from ...engine.onnx.model import external_name, reads
 from ...support import units
 from ...support.errors import UsageError
 from ...support.files import write_text
-from ...support.text import escape_html
-from ...support.version import __version__
 from ..optimize import Result
 from ..options import Options
 from . import page
 from .content import graph_costs, marks_of, page_data
-from .markup import element, embed_json
+from .markup import whole_page
 
 
 def write_report(path: Path, model: Path, result: Result, options: Options) -> None:
@@ -38,37 +33,5 @@ def html_report(title: str, date: str, result: Result, options: Options) -> str:
     title = title.encode(errors="replace").decode()  # a file's name may be no text
     before, after = graph_costs(result, options)
     data = page_data(before, after, marks_of(result, before, after), units.seconds)
-    script = _asset("report.js")
-    content = (
-        page.header(title, date, result, options, before, after),
-        page.main(result, before, after, options.device),
-        element("footer", f"Written by eqfuse {__version__}. The page is this one file; it loads nothing."),
-        '<div id="tip" role="tooltip" hidden></div>',
-        element(
-            "script",
-            embed_json(data),
-            type="application/json",
-            id="data",
-        ),
-        element("script", script),
-    )
-    opening = ("<!doctype html>", '<html lang="en">', _head(title, script), "<body>")
-    return "\n".join((*opening, *content, "</body></html>\n"))
-
-
-def _head(title: str, script: str) -> str:
-    """The head of the page, whose policy lets the browser run only this script and load nothing."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    return element(
-        "head",
-        '<meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape_html(policy)}">'
-        + element("title", escape_html(f"{title} \u00b7 eqfuse"))
-        + element("style", _asset("report.css")),
-    )
-
-
-def _asset(name: str) -> str:
-    return resources.files(__name__).joinpath(name).read_text(encoding="utf-8").strip() + "\n"
+    header = page.header(title, date, result, options, before, after)
+    return whole_page(title, header + "\n" + page.main(result, before, after, options.device), data)

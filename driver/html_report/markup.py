@@ -1,17 +1,17 @@
-"""Pieces of HTML: every text that comes from outside is escaped here."""
+"""Pieces of HTML, and the whole page: every text that comes from outside is escaped here."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 from ...support.text import escape_html, printable
-
-_CHART = (660, 240)
-_MARGIN = (64, 14, 40, 18)
-"""Left, top, bottom, right."""
+from ...support.version import __version__
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,32 @@ def element(tag: str, content: str, **attributes: str) -> str:
     """``<tag ...>content</tag>``; `content` is HTML, attributes are text (`class_`: class, `data_x`: data-x)."""
     given = "".join(f' {name.rstrip("_").replace("_", "-")}="{escape_html(text)}"' for name, text in attributes.items())
     return f"<{tag}{given}>{content}</{tag}>"
+
+
+def whole_page(title: str, content: str, data: Any) -> str:
+    """The page, with its style and its script, for which `data` is. It loads nothing."""
+    script = _asset("report.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    head = (
+        '<meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape_html(policy)}">'
+        + element("title", escape_html(f"{title} \u00b7 eqfuse"))
+        + element("style", _asset("report.css"))
+    )
+    parts = (
+        "<!doctype html>", '<html lang="en">', element("head", head), "<body>", content,
+        element("footer", f"Written by eqfuse {__version__}. The page is this one file; it loads nothing."),
+        '<div id="tip" role="tooltip" hidden></div>',
+        element("script", embed_json(data), type="application/json", id="data"),
+        element("script", script), "</body></html>\n",
+    )  # fmt: skip
+    return "\n".join(parts)
+
+
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8").strip() + "\n"
 
 
 def section(title: str, note: str, *content: str) -> str:
@@ -90,45 +116,6 @@ def _cell(cell: Cell) -> str:
     if cell.bar is not None:
         bar = element("span", element("i", "", style=f"width:{percent(cell.bar)}"), class_="mini")
     return element("td", escape_html(cell.text) + bar, **attributes)
-
-
-def curve(values: Sequence[float], across: str, upwards: str) -> str:
-    """A line chart of `values` over 1, 2, ..., as SVG."""
-    (width, height), (left, top, bottom, right) = _CHART, _MARGIN
-    scale = 10.0 ** (len(str(int(max(1, *values)))) - 1)
-    most = next(step * scale for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 20) if step * scale >= max(values))
-    last = max(1, len(values) - 1)
-    points = [
-        (left + (width - left - right) * i / last, height - bottom - (height - top - bottom) * v / most)
-        for i, v in enumerate(values)
-    ]
-    base = height - bottom
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    area = f"{points[0][0]:.1f},{base} {line} {points[-1][0]:.1f},{base}"
-    parts = [_grid(most), *_numbers(len(values), points)]
-    parts += [f'<polygon class="area" points="{area}"/>', f'<polyline class="curve" points="{line}"/>']
-    if len(points) <= 40:
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>' for x, y in points]
-    middle = (left + width - right) / 2
-    parts.append(f'<text x="{middle}" y="{height - 4}" text-anchor="middle">{escape_html(across)}</text>')
-    label = escape_html(f"{upwards} by {across}")
-    return f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
-
-
-def _grid(most: float) -> str:
-    (width, height), (left, top, bottom, right) = _CHART, _MARGIN
-    parts = []
-    for quarter in range(5):
-        y = height - bottom - (height - top - bottom) * quarter / 4
-        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{most * quarter / 4:,.0f}</text>')
-    return "".join(parts)
-
-
-def _numbers(count: int, points: Sequence[tuple[float, float]]) -> Iterable[str]:
-    step = max(1, -(-count // 12))
-    y = _CHART[1] - _MARGIN[2] + 16
-    return [f'<text x="{points[i][0]:.1f}" y="{y}" text-anchor="middle">{i + 1}</text>' for i in range(0, count, step)]
 
 
 def embed_json(content: Any) -> str:

@@ -12,7 +12,8 @@ from ..optimize import Result
 from ..options import Options
 from ..summary_rows import operator_rows, summary_rows
 from .content import CATEGORIES, KINDS, GraphCosts, operators_of, shape
-from .markup import Bar, Cell, bars, curve, element, pair, section, table
+from .markup import Bar, Cell, bars, element, pair, section, table
+from .plots import Axis, curve, linear
 
 _MOST_KERNELS = 24
 """Only this many of the slowest kernels have a bar."""
@@ -211,8 +212,10 @@ def search(result: Result) -> str:
     )
     if result.cut_short:
         note += f" The time limit ended {', '.join(result.cut_short)}."
-    growth = curve(saturation.growth, "iteration", "e-nodes") if saturation.growth else ""
-    return section("Growth of the e-graph", note, growth)
+    points = [(float(number), float(count)) for number, count in enumerate(saturation.growth, 1)]
+    across = Axis("iteration", 1.0, max(2.0, len(points)), "{:.0f}".format)
+    upwards = linear("e-nodes", saturation.growth, "{:,.0f}".format)
+    return section("Growth of the e-graph", note, curve(points, across, upwards) if points else "")
 
 
 def rules(result: Result) -> str:

@@ -9,6 +9,15 @@ function seconds(value) {
   return `${Number((value * scale).toPrecision(4))} ${unit}`;
 }
 
+function showTip(event, content) {
+  tip.hidden = false;
+  tip.replaceChildren(...content);
+  const {clientWidth, clientHeight} = document.documentElement;
+  const x = event.clientX + 16 + tip.offsetWidth > clientWidth ? event.clientX - 16 - tip.offsetWidth : event.clientX + 16;
+  tip.style.left = `${Math.max(4, x)}px`;
+  tip.style.top = `${Math.max(4, Math.min(event.clientY + 14, clientHeight - tip.offsetHeight - 6))}px`;
+}
+
 function hue(group) { return Math.round(group * 137.508) % 360; }
 function clip(text, width, character) {
   const most = Math.max(1, Math.floor((width - 8) / character));
@@ -226,11 +235,7 @@ class Viewer {
     this.near.setAttribute("d", near.map(e => this.path(e)).join(""));
     tip.hidden = index < 0;
     if (index < 0) return;
-    tip.replaceChildren(...this.describe(this.view.vertices[index]));
-    const {clientWidth, clientHeight} = document.documentElement;
-    const x = event.clientX + 16 + tip.offsetWidth > clientWidth ? event.clientX - 16 - tip.offsetWidth : event.clientX + 16;
-    tip.style.left = `${Math.max(4, x)}px`;
-    tip.style.top = `${Math.max(4, Math.min(event.clientY + 14, clientHeight - tip.offsetHeight - 6))}px`;
+    showTip(event, this.describe(this.view.vertices[index]));
   }
 
   describe(vertex) {
@@ -363,6 +368,8 @@ class Viewer {
 
 function choose(group) {
   for (const viewer of viewers) viewer.mark(group);
+  for (const made of document.querySelectorAll("[data-tip][data-group]"))
+    made.classList.toggle("chosen", Number(made.dataset.group) === group);
   for (const row of document.querySelectorAll("tr[data-group]")) {
     const selected = Number(row.dataset.group) === group;
     row.classList.toggle("selected", selected);
@@ -387,3 +394,13 @@ for (const row of document.querySelectorAll("tr[data-group]")) row.addEventListe
   choose(Number(row.dataset.group));
   for (const viewer of viewers) viewer.reveal(Number(row.dataset.group));
 });
+for (const made of document.querySelectorAll("[data-tip]")) {
+  const lines = made.dataset.tip.split("\n").map((line, n) => {
+    const shown = document.createElement(n ? "div" : "b");
+    shown.textContent = line;
+    return shown;
+  });
+  made.addEventListener("pointermove", event => showTip(event, lines));
+  made.addEventListener("pointerleave", () => { tip.hidden = true; });
+  if (made.dataset.group) made.addEventListener("click", () => choose(Number(made.dataset.group)));
+}

@@ -26,6 +26,7 @@ OUTPUTS: Mapping[str, tuple[Any, ...]] = {
         measurements.SimulationOutput,
         measurements.EstimationOutput,
     ),
+    "report": (measurements.ReportOutput,),
     "verify": (models.VerifyOutput,),
     "inspect": (models.InspectOutput, models.InspectSeveralOutput),
     "diff": (models.DiffOutput,),

@@ -20,6 +20,13 @@ LatencyOutput = TypedDict(
 LatencyOutput.__doc__ = "`bench`: seconds of a run, and how many times as long ONNX Runtime takes."
 
 
+class ReportOutput(Printed):
+    """`report`: the bundle, and the file that was written."""
+
+    bundle: str
+    output: str
+
+
 class ThroughputFields(TypedDict):
     """Calls a second, and the seconds that half of the calls, and 99 of 100, took at most."""
 

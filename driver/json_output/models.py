@@ -10,8 +10,7 @@ from ...engine.egraph.loops import Acyclicity
 from ...engine.verification.effect import StepCount
 from ...extract.joint import JointCosts
 from ...extract.partition.annotations.proof import Proof
-from ...lowering.plan.manifest import Manifest
-from ...lowering.tuning.tuner import Point
+from ...lowering.plan.manifest import Manifest, Point
 from ..inspect import Group, PartitionFigures
 from ..node_changes import NodeChange
 from ..partition import ProfiledPairs

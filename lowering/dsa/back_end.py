@@ -37,7 +37,7 @@ from .report.page import report_page
 from .schedule.variants import VARIANTS
 
 __all__ = [
-    "TRACE", "VARIANTS", "WIDTHS", "Choices", "CompiledNetwork", "Demands", "Section", "load", "make_program",
+    "REPORT", "TRACE", "VARIANTS", "WIDTHS", "Choices", "CompiledNetwork", "Demands", "Section", "load", "make_program",
     "schedule_again", "section_of", "store_kernels",
 ]  # fmt: skip
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ..base.errors import BundleError
 
 KERNELS = "kernels.json"
+Row = TypeVar("Row")
 
 
 StepKind = Literal["kernel", "view", "choice", "loops", "fallback", "copy"]
@@ -52,12 +54,21 @@ class StepFacts:
 
 
 def read_table(folder: Path) -> tuple[KernelFacts, ...]:
-    """The table of a bundle, whose checksum the manifest has. Raises BundleError if there is none that fits."""
+    """The kernels of a bundle, whose checksum the manifest has. Raises BundleError if there is no table that fits."""
+    return _read(folder, "kernels", KernelFacts)
+
+
+def read_steps(folder: Path) -> tuple[StepFacts, ...]:
+    """The steps of a run of a bundle, in order. Raises BundleError as `read_table` does."""
+    return _read(folder, "steps", StepFacts)
+
+
+def _read(folder: Path, name: str, kind: Callable[..., Row]) -> tuple[Row, ...]:
     path = folder / KERNELS
     if not path.is_file():
         raise BundleError(f"{folder}: does not say what its kernels are (no {KERNELS}); compile the model again")
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["kernels"]
-        return tuple(KernelFacts(**{**row, "operators": tuple(row["operators"])}) for row in rows)
+        rows = json.loads(path.read_text(encoding="utf-8"))[name]
+        return tuple(kind(**{**row, "operators": tuple(row["operators"])}) for row in rows)
     except (ValueError, KeyError, TypeError) as error:
         raise BundleError(f"{path}: is no table of kernels: {error}") from None

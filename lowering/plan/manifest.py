@@ -20,7 +20,7 @@ from ..base.errors import BundleError
 from ..base.ports import Port
 from ..base.threads import MOST_THREADS
 
-FORMAT = 7
+FORMAT = 8
 """Raise it with every change of the manifest's fields, or of the functions that a library must have to be run."""
 BACK_ENDS = ("dsa", "ethos_u")
 """Folders of `lowering/` that run bundles of their own; a manifest has an optional field of each of these names."""
@@ -146,13 +146,23 @@ class SizeSummary:
 
 
 @dataclass(frozen=True)
+class Point:
+    """The estimated seconds of a run of the model, the sum of its kernels, after `seconds` of a search."""
+
+    trials: int
+    seconds: float
+    latency: float
+
+
+@dataclass(frozen=True)
 class TuningSummary:
     """What the search for a bundle's schedules did.
 
     `trials` candidates were measured in all, `failed` of them could not be built or did not run, on `tasks` distinct
     kernels; `joined` of these are several kernels of one anchor op that run as one. `ratio` is the run time of the
     untuned model over the tuned one's, end to end, 0 if `problem` says why there is none; `kept` says which of the
-    two the bundle is. `learned` is false if candidates were chosen by estimates alone, for lack of xgboost.
+    two the bundle is. `learned` is false if candidates were chosen by estimates alone, for lack of xgboost. `curve` has
+    a point for each batch of candidates, once all kernels have run.
     """
 
     trials: int
@@ -166,6 +176,7 @@ class TuningSummary:
     kept: Literal["tuned", "untuned"]
     learned: bool
     problem: str = ""
+    curve: tuple[Point, ...] = ()
 
 
 @dataclass(frozen=True)

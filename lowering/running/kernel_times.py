@@ -55,13 +55,14 @@ class Breakdown:
     """Where the seconds of one run go. `whole` is the run as callers see it; `kernels` are in the order they first run.
 
     `loops` are plain C loops, by symbol in the order they first run, `fallbacks` is what ONNX Runtime runs. The rest of
-    `whole` is what happens between these.
+    `whole` is what happens between these. `steps` are the medians of each step of the plan.
     """
 
     whole: float
     kernels: tuple[KernelTime, ...]
     loops: Mapping[str, float]
     fallbacks: float
+    steps: tuple[float, ...] = ()
 
     @property
     def between(self) -> float:
@@ -110,17 +111,19 @@ def kernel_times(path: Path, inputs: Mapping[str, Any], threads: int | None = No
     stopwatch = _Stopwatch.of(model, inputs)
     run = model.bind_inputs(inputs)
     whole: list[float] = []
+    steps: list[NDArray[np.int64]] = []
     wait_until_idle()
     for _ in range(repeat + _WARM_UP):
         started = time.clock_gettime(stopwatch.clock)
         run()
         whole.append(time.clock_gettime(stopwatch.clock) - started)
-        stopwatch.run()
+        steps.append(stopwatch.run())
     spent = {symbol: seconds[_WARM_UP:] for symbol, seconds in stopwatch.spent.items()}
     kernels = tuple(KernelTime(row, median(spent[row.symbol])) for row in facts)
     loops = {symbol: median(seconds) for symbol, seconds in spent.items() if symbol.startswith(LOOP)}
     fallbacks = sum(median(seconds) for symbol, seconds in spent.items() if symbol.startswith(CALLBACK))
-    return Breakdown(median(whole[_WARM_UP:]), kernels, loops, fallbacks)
+    middles = np.median(steps[_WARM_UP:], axis=0) * 1e-9
+    return Breakdown(median(whole[_WARM_UP:]), kernels, loops, fallbacks, tuple(middles.tolist()))
 
 
 def call_times(
@@ -162,8 +165,8 @@ class _Stopwatch:
         clock = time.CLOCK_PROCESS_CPUTIME_ID if model.threads == 1 else time.CLOCK_MONOTONIC
         return _Stopwatch(context, model.plan.step_names, clock, {symbol: [] for symbol in model.plan.step_names})
 
-    def run(self) -> None:
-        """Run the model once."""
+    def run(self) -> NDArray[np.int64]:
+        """Run the model once. Returns the nanoseconds of each step."""
         nanoseconds = np.zeros(len(self.symbols), np.int64)
         self.context.time_steps(self.clock, nanoseconds)
         totals = dict.fromkeys(self.symbols, 0.0)
@@ -171,6 +174,7 @@ class _Stopwatch:
             totals[symbol] += taken * 1e-9
         for symbol, seconds in totals.items():
             self.spent[symbol].append(seconds)
+        return nanoseconds
 
     def forget(self) -> None:
         """Forget the runs so far: they were the first."""

@@ -15,6 +15,7 @@ from math import inf
 from random import Random
 
 from ..base.decisions import Decisions, DecisionSite
+from ..plan.manifest import Point
 from .cost_model import Learner
 from .evolution import TaskSearch
 from .joins import SCHEDULED_APART, Join, best_joins, compose_schedules, other_joins, split_kernels, with_joins
@@ -34,15 +35,6 @@ HOPELESS, FIRST_TRIALS = 1.15, 3
 """A joined kernel that is slower than its parts by this factor after this many trials gets no more of them."""
 MINOR = 0.25
 """The weight of a task that the best partition so far does not use: it might, if it got better."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """The estimated seconds of a run of the model, the sum of its kernels, at one moment of the search."""
-
-    trials: int
-    seconds: float
-    latency: float
 
 
 @dataclass(frozen=True)

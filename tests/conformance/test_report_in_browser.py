@@ -1,4 +1,4 @@
-"""The report of ``eqfuse optimize --report`` in a real browser: Chromium, where it is installed."""
+"""Reports of models and of bundles in a real browser: Chromium, where it is installed."""
 
 from __future__ import annotations
 
@@ -66,6 +66,29 @@ note("sorted", costs.every((p, i) => !i || p <= costs[i - 1]));
 const frame = heading.closest(".scroll");
 const share = [...heading.closest("tr").cells].find(cell => cell.textContent === "share").getBoundingClientRect();
 note("cost and share are in view", share.right <= frame.getBoundingClientRect().left + frame.clientWidth + 1);
+"""
+VISIT_BUNDLE = """
+const seen = [];
+const note = (name, value) => seen.push([name, value]);
+const [steps, memory] = document.querySelectorAll(".lane");
+const bars = [...steps.children], heights = [...memory.children];
+const press = target => target.dispatchEvent(new MouseEvent("click", {bubbles: true}));
+note("steps", bars.length);
+const ends = made => { const {left, right} = made.getBoundingClientRect(); return [left, right]; };
+note("steps fill the lane", [ends(bars[0])[0] - ends(steps)[0], ends(steps)[1] - ends(bars.at(-1))[1]]);
+note("memory is below its step", bars.every((bar, n) => Math.abs(ends(bar)[0] - ends(heights[n])[0]) < 1));
+note("highest", Math.max(...heights.map(made => made.getBoundingClientRect().height)) / memory.clientHeight);
+bars[0].dispatchEvent(new PointerEvent("pointermove", {bubbles: true, clientX: 480, clientY: 100}));
+note("tip", [...tip.children].map(line => line.textContent));
+note("tip is in view", tip.getBoundingClientRect().right <= document.documentElement.clientWidth);
+press(bars[0]);
+note("rows", [...document.querySelectorAll("tr.selected")].map(row => row.cells[0].textContent));
+note("marked points", document.querySelectorAll("circle.chosen").length);
+const texts = [...document.querySelectorAll(".chart")].flatMap(chart => [...chart.querySelectorAll("text")].map(text =>
+  [text.getBoundingClientRect(), chart.getBoundingClientRect()]));
+note("texts are inside", texts.every(([a, b]) => a.left >= b.left - 1 && a.right <= b.right + 1));
+"""
+OUTCOME = """
 note("requests", performance.getEntriesByType("resource").length);
 note("wider than the window", document.documentElement.scrollWidth > document.documentElement.clientWidth);
 const outcome = document.createElement("pre");
@@ -79,8 +102,7 @@ document.body.append(outcome);
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of the demo model, cut into sub-graphs."""
     folder = tmp_path_factory.mktemp("report")
-    demo = runpy.run_path(str(ROOT / "examples/demo_model.py"))["demo_model"]()
-    (folder / "demo.onnx").write_bytes(demo.SerializeToString())
+    demo_model(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(optimize, "_EXPLAIN_SECONDS", 600.0)  # on a busy machine, too
         words = "optimize", str(folder / "demo.onnx"), "-q", "--partition", "ago", "--report", str(folder / "r.html")
@@ -89,13 +111,31 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "r.html"
 
 
-def visited(report: Path, width: int) -> tuple[dict[str, Any], list[str]]:
+@pytest.fixture(scope="module")
+def bundle_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the demo model as a bundle."""
+    folder = tmp_path_factory.mktemp("bundle")
+    words = "compile", str(demo_model(folder)), "-o", str(folder / "demo.bundle"), "--threads", "1", "-q"
+    assert main(words) in (0, 5)
+    assert main(("report", str(folder / "demo.bundle"), "-o", str(folder / "r.html"), "-q")) == 0
+    return folder / "r.html"
+
+
+def demo_model(folder: Path) -> Path:
+    """The demo model, in a folder."""
+    demo = runpy.run_path(str(ROOT / "examples/demo_model.py"))["demo_model"]()
+    (folder / "demo.onnx").write_bytes(demo.SerializeToString())
+    return folder / "demo.onnx"
+
+
+def visited(report: Path, width: int, visit: str = VISIT) -> tuple[dict[str, Any], list[str]]:
     """What a visitor of the page finds, and what the browser complains of. The page's policy stays in force."""
-    digest = base64.b64encode(hashlib.sha256(VISIT.encode()).digest()).decode()
+    script = visit + OUTCOME
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     text = report.read_text(encoding="utf-8")
     text = text.replace("script-src ", f"script-src &#x27;sha256-{digest}&#x27; ", 1)
     page = report.with_name("visited.html")
-    page.write_text(text.replace("</body>", f"<script>{VISIT}</script></body>"), encoding="utf-8")
+    page.write_text(text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
     assert BROWSER is not None
     done = subprocess.run(
         [
@@ -130,5 +170,23 @@ def test_it_works_in_a_browser(report: Path, width: int) -> None:
     assert seen["side by side"] is (width > 1000)
     assert seen["sorted"] is True
     assert seen["cost and share are in view"] is True
+    assert seen["requests"] == 0
+    assert seen["wider than the window"] is False
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@pytest.mark.parametrize("width", [1400, 500])
+def test_a_bundle_is_drawn_over_time(bundle_report: Path, width: int) -> None:
+    seen, complaints = visited(bundle_report, width, VISIT_BUNDLE)
+    assert complaints == []
+    assert seen["steps"] > 20
+    assert seen["steps fill the lane"] == pytest.approx([0, 0], abs=2)
+    assert seen["memory is below its step"] is True
+    assert seen["highest"] == pytest.approx(1.0, abs=0.02)
+    assert seen["tip"][0].startswith("kernel_")
+    assert seen["tip is in view"] is True
+    assert seen["rows"] == [seen["tip"][0]]
+    assert seen["marked points"] == 2  # measured and predicted
+    assert seen["texts are inside"] is True
     assert seen["requests"] == 0
     assert seen["wider than the window"] is False

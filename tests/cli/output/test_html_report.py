@@ -28,7 +28,7 @@ from ..command_line import CommandLine
 
 HOSTILE = "<script>alert(1)</script>"
 DATE = "2026-11-23 08:00"
-VOID = frozenset({"meta", "input", "line", "circle"})
+VOID = frozenset({"meta", "input", "line"})
 
 
 class Page(HTMLParser):
