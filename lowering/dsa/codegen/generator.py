@@ -12,7 +12,7 @@ they do not break up each other's room.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -125,12 +125,28 @@ class NoRoomError(Exception):
 
 
 def assign_addresses(requests: Iterable[Request[Key]], capacity: int, alignment: int) -> dict[Key, int]:
-    """Addresses such that buffers that live at once do not overlap. Raises NoRoomError."""
-    aligned = [replace(request, size=round_up(request.size, alignment)) for request in requests]
-    try:
-        return _first_fit(aligned, capacity)
-    except NoRoomError:
-        return _first_fit([replace(each, life=each.shorter or each.life) for each in aligned], capacity)
+    """Addresses such that buffers that live at once do not overlap. Raises NoRoomError.
+
+    If one finds no room, it and those that are there when it begins make do with their shorter lifetimes.
+    """
+    placed = [replace(request, size=round_up(request.size, alignment)) for request in requests]
+    while True:
+        try:
+            return _first_fit(placed, capacity)
+        except NoRoomError as error:
+            full = sorted({request.life.start for request in error.requests})
+            long = [n for n, each in enumerate(placed) if each.shorter is not None and _includes_any(each.life, full)]
+            if not long:
+                raise
+            for number in long:
+                life = placed[number].shorter or placed[number].life
+                placed[number] = replace(placed[number], life=life, shorter=None)
+
+
+def _includes_any(life: Lifetime, times: Sequence[int]) -> bool:
+    """Whether a lifetime includes one of these times, which ascend."""
+    place = bisect_left(times, life.start)
+    return place < len(times) and times[place] <= life.end
 
 
 class _Live(NamedTuple):
