@@ -284,6 +284,7 @@ def test_optimised_model_is_made_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert built == [TABLE2["G"].graphturbo]
 
 
+@pytest.mark.conformance
 def test_process_of_a_cell_prints_its_figures(network: OptimisedNetwork, tmp_path: Path) -> None:
     dsa_cell._store(tmp_path / "G_32.json", network)
     output, problem = run_process(command("G", "stcp920-1mb", tmp_path, "full", 2), 100)

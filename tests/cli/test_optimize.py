@@ -129,8 +129,8 @@ def test_the_shape_of_an_input_with_a_colon_can_be_fixed(eqfuse: CommandLine) ->
 @pytest.mark.parametrize(
     "options",
     [
-        ("--cost", "flops"),
         ("--device", "arm-cortex-a76"),
+        ("--cost", "flops"),
         ("--precision", "exact"),
         ("--precision", "real"),
         ("--precision", "fast"),

@@ -25,6 +25,7 @@ from eqfuse.support.processes.worker_process import WorkerPool, WorkerProcess
 from ..engine.models import model, value
 
 VERIFIED = pytest.mark.parametrize("verify", [True, False])
+ONCE_VERIFIED = pytest.mark.parametrize("verify", [pytest.param(True, marks=pytest.mark.conformance), False])
 
 
 def turned() -> onnx.ModelProto:
@@ -59,7 +60,7 @@ def test_z3_is_not_asked_where_there_is_no_loop(monkeypatch: pytest.MonkeyPatch)
     assert result.model.metadata_props["eqfuse.acyclic"] == "acyclic (the e-graph has no loops)"
 
 
-@VERIFIED
+@ONCE_VERIFIED
 def test_a_cyclic_choice_is_refused_by_its_cycle(verify: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def find_reads_both_ways(*arguments: Any) -> Loops:
         found = find_loops(*arguments)
@@ -73,7 +74,7 @@ def test_a_cyclic_choice_is_refused_by_its_cycle(verify: bool, monkeypatch: pyte
     assert not output.exists()
 
 
-@VERIFIED
+@ONCE_VERIFIED
 def test_without_an_answer_the_result_says_so(verify: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eqfuse.driver.optimize._ORDER_SECONDS", 0.0)
     result = optimized(turned(), verify=verify)

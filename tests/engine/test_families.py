@@ -153,7 +153,7 @@ def model(text: str) -> onnx.ModelProto:
     return parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {text}')
 
 
-@pytest.mark.representatives(11)
+@pytest.mark.representatives(5)
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_left(case: str) -> None:
     text, left = CASES[case]

@@ -245,6 +245,7 @@ def test_a_tensor_that_does_not_fit_is_named(eqfuse: CommandLine) -> None:
     assert "do not fit the 2048 bytes of DDR" in message
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     ("arguments", "shape"), [((), [1, 128, 4]), (("--typical", "length=6"), [1, 6, 4]), (("--batch", 4), [4, 128, 4])]
 )

@@ -99,7 +99,7 @@ def ulps(computed: Array, expected: Array, flushes: bool) -> Array:
     return np.asarray(np.where(same, 0, np.abs(computed - expected) / unit))
 
 
-@pytest.mark.representatives(13)
+@pytest.mark.representatives(7)
 @pytest.mark.parametrize("target", [HOST, WITHOUT_FUSED], ids=["host", "without fused instructions"])
 @functions
 def test_right_to_the_last_places(function: Accuracy, target: Mapping[str, Any]) -> None:

@@ -28,7 +28,7 @@ def check(form: Form) -> None:
     assert largest_difference(results, expected) < TOLERANCE, form.name
 
 
-@pytest.mark.representatives(3)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     "name",
     [
@@ -65,7 +65,7 @@ def test_any_form(name: str) -> None:
 RECURRENT = {form.name: form for form in list_recurrences()}
 
 
-@pytest.mark.representatives(3)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("name", RECURRENT)
 def test_forms_of_recurrent_networks(name: str) -> None:
     check(RECURRENT[name])

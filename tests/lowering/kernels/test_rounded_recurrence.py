@@ -117,6 +117,7 @@ def check(network: Network, device: Device, description: dict[str, Any]) -> None
         np.testing.assert_allclose(result.numpy(), wanted, atol=2e-6)
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize("network", NETWORKS[:2], ids=str)
 def test_a_rounded_recurrence_gives_what_onnx_runtime_gives(network: Network, target: Any) -> None:

@@ -62,7 +62,7 @@ def drawn(random: np.random.Generator, operator: str) -> dict[str, Any]:
     return {**attributes, "classlabels_ints": [7, 3, 5, 2][:scores], "post_transform": transform, "multi_class": 1}
 
 
-@pytest.mark.representatives(5)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("operator", ["LinearRegressor", "LinearClassifier", "SVMRegressor", "SVMClassifier"])
 @pytest.mark.parametrize("seed", range(16))
 def test_as_onnx_runtime(seed: int, operator: str) -> None:

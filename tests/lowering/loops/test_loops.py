@@ -310,7 +310,7 @@ def in_both(name: str) -> tuple[InC, onnxruntime.InferenceSession]:
     return InC(model), session
 
 
-@pytest.mark.representatives(5)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("name", LOOPS)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_as_onnx_runtime(name: str, seed: int) -> None:

@@ -60,7 +60,7 @@ def model_of(operator: str, attributes: dict[str, Any]) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
-@pytest.mark.representatives(5)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("is_classifier", [False, True])
 @pytest.mark.parametrize("seed", range(32))
 def test_as_onnx_runtime(seed: int, is_classifier: bool) -> None:

@@ -67,13 +67,13 @@ def maximum_from_minus_infinity(x: te.Tensor) -> te.Tensor:
     return te.compute((3,), lambda i: largest(x[i, k], axis=k), name="y")
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("shape", [(64, 32), (3, 5, 7), (1,), (2, 3, 4, 33), (17,), (1, 2, 28, 28)])
 def test_pointwise_chain(shape: Shape) -> None:
     check(of_one(shape, topi.nn.relu, topi.negative, topi.exp), "pointwise")
 
 
-@pytest.mark.representatives(5)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     "function",
     [
@@ -129,7 +129,7 @@ def test_layer_norm(shape: Shape) -> None:
     check(layer_norm(shape), "rows")
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     ("function", "rule"),
     [
@@ -151,7 +151,7 @@ def test_matmul_with_packed_weights(sizes: tuple[int, int, int]) -> None:
     assert check(matmul(*sizes), "contraction").repack
 
 
-@pytest.mark.representatives(5)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     ("function", "threads", "packs"),
     [
@@ -318,7 +318,7 @@ LEVELS: dict[str, tuple[str, Callable[[], Any]]] = {
 
 
 @pytest.mark.skipif(platform.machine() != X86, reason="about x86-64")
-@pytest.mark.representatives(7)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("name", LEVELS)
 @pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 def test_every_level_of_the_processor_that_this_machine_has(level: str, name: str) -> None:

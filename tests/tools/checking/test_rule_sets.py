@@ -18,7 +18,7 @@ def cases(kind: str) -> list[object]:
     return [pytest.param(file, rule, id=rule.name) for file, rule in rules_as_written(files)]
 
 
-@pytest.mark.representatives(3)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(("file", "rule"), cases("careless"))
 def test_careless_rule_is_refuted(file: RuleFile, rule: Rule) -> None:
     verdict = check_rule(rule, scratch_for(file))

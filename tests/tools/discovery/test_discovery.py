@@ -77,9 +77,8 @@ def verdicts(folder: Path, discovery: Discovery) -> list[str]:
 WITHOUT_THE_CATALOGUE = ["opposites", pytest.param("products", marks=pytest.mark.conformance)]
 
 
-@pytest.mark.parametrize(
-    "found", [*WITHOUT_THE_CATALOGUE, pytest.param("beside_the_catalogue", marks=pytest.mark.conformance)]
-)
+@pytest.mark.conformance
+@pytest.mark.parametrize("found", ["opposites", "products", "beside_the_catalogue"])
 def test_the_file_is_accepted_by_the_checker(tmp_path: Path, found: str, request: pytest.FixtureRequest) -> None:
     discovery: Discovery = request.getfixturevalue(found)
     kinds = verdicts(tmp_path, discovery)

@@ -81,7 +81,7 @@ def _constant(values: Any) -> tuple[int, tuple[int, ...], list[Any]]:
     return kind, () if not isinstance(values, list) else (len(items),), items
 
 
-@pytest.mark.representatives(11)
+@pytest.mark.representatives(7)
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("name", CASES)

@@ -39,7 +39,7 @@ def rows(sample: int, first: int, last: int) -> Box:
     return ((sample, sample + 1), (0, 8), (first, last), (0, 16))
 
 
-@pytest.mark.representatives(14)
+@pytest.mark.representatives(7)
 @examples(4)
 @given(data=st.data())
 @pytest.mark.parametrize("name", LAYERS)

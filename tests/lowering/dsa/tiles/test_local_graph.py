@@ -19,7 +19,7 @@ from ..random_graphs import cases
 from ..tile_cases import LAYERS, Layer, all_of, assert_tile_is_part, one, tiles
 
 
-@pytest.mark.representatives(21)
+@pytest.mark.representatives(11)
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("name", LAYERS)

@@ -101,7 +101,7 @@ def check(case: str, scheduled: Scheduled) -> None:
     assert np.ptp(expected) > 0
 
 
-@pytest.mark.representatives(3)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("case", CHAINS)
 def test_the_chain_computes_what_its_convolutions_compute(case: str, threads: int) -> None:
@@ -114,7 +114,7 @@ def test_whatever_is_decided(decisions: dict[str, str]) -> None:
     check("inverted residual", schedule("inverted residual", decisions=decisions))
 
 
-@pytest.mark.representatives(3)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("device", [SERVER, ARM], ids=lambda device: device.name)
 @pytest.mark.parametrize("case", CHAINS)
 def test_nothing_is_computed_twice(case: str, device: Any) -> None:

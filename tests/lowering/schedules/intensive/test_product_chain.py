@@ -32,7 +32,7 @@ CASES = {
 }
 
 
-@pytest.mark.representatives(3)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_as_onnx_runtime(name: str, threads: int) -> None:
@@ -46,7 +46,7 @@ def test_for_vectors_of_four(case: Case) -> None:
     np.testing.assert_allclose(case.run(device=ARM), case.reference(), rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.representatives(5)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     ("case", "expected"),
     [

@@ -64,7 +64,7 @@ def script(scheduled: Scheduled) -> str:
     return str(scheduled.schedule.mod["main"].script())
 
 
-@pytest.mark.representatives(5)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     ("shapes", "axis"),

@@ -20,7 +20,7 @@ def reduction(shape: tuple[int, ...], combine: Any) -> Any:
     return te.create_prim_func([x, te.compute((), lambda: total() * 2.0, name="y")])
 
 
-@pytest.mark.representatives(5)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("shape", [(64, 48), (1, 32, 33), (4097,), (3, 5)], ids=str)
 @pytest.mark.parametrize(("combine", "of_numpy"), [(te.max, np.max), (te.min, np.min), (te.sum, np.sum)])
 def test_everything_is_reduced(shape: tuple[int, ...], combine: Any, of_numpy: Any) -> None:
