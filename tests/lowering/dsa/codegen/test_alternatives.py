@@ -10,7 +10,13 @@ from onnx import helper
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.lowering.base.errors import DsaError
-from eqfuse.lowering.dsa.codegen.compiler import Candidate, estimate, for_splitting, promising_plans
+from eqfuse.lowering.dsa.codegen.compiler import (
+    Candidate,
+    SlowerError,
+    estimate,
+    for_splitting,
+    promising_plans,
+)
 from eqfuse.lowering.dsa.codegen.generator import plan_program, write_program
 from eqfuse.lowering.dsa.program.instructions import DDR, Level, Transfer, TransferKind
 from eqfuse.lowering.dsa.schedule.scheduler import schedule
@@ -58,6 +64,13 @@ def test_a_way_with_many_times_the_steps_is_not_planned() -> None:
 def test_the_first_promises_most() -> None:
     found = promising_plans([candidate(TVM), candidate(FULL)], DEVICE)
     assert found[0].variant == FULL
+
+
+def test_no_way_becomes_a_program_beside_a_much_faster_one() -> None:
+    cycles = estimate(plan_program(candidate(FULL).schedule, FULL), DEVICE).cycles
+    assert promising_plans([candidate(FULL)], DEVICE, cycles)
+    with pytest.raises(SlowerError, match=f"estimated at {cycles:.0f} cycles"):
+        promising_plans([candidate(FULL)], DEVICE, cycles / 2)
 
 
 def test_nothing_that_fits_is_an_error() -> None:

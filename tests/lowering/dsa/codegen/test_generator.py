@@ -234,6 +234,13 @@ def test_a_shorter_life_is_taken_where_the_longer_does_not_fit() -> None:
     assert assign_addresses(requests, 64, 64) == {"a": 0, "b": 0}
 
 
+def test_lives_stay_long_where_there_is_room() -> None:
+    full = [request("a", 64, 0, 1), request("b", 64, 1, 2, Lifetime(2, 2))]
+    roomy = [request("c", 32, 3, 5, Lifetime(4, 5)), request("d", 32, 3, 4)]
+    places = assign_addresses([*full, *roomy], 64, 32)
+    assert places["c"] != places["d"]
+
+
 def test_all_that_finds_no_room_is_named_at_once() -> None:
     requests = [request("a", 65, 0, 0), request("b", 64, 0, 1), request("c", 64, 1, 1)]
     with pytest.raises(NoRoomError, match="no 65 bytes in one piece at time 0") as caught:
