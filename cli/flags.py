@@ -57,7 +57,9 @@ def optimize(parser: ArgumentParser) -> None:
     add_options(parser.add_argument_group("choosing by measurement"), MeasureOptions)
 
 
-_FIXED = ("device", "runtime", "as_functions", "certify", "certificate", "accelerator", "tuning")
+_FIXED = (
+    "device", "runtime", "as_functions", "certify", "certificate", "save_intermediate", "accelerator", "tuning",
+)  # fmt: skip
 """Options of `compile` without a flag, since the target names the device and accelerators and tuning have their own
 flags."""
 

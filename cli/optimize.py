@@ -16,7 +16,7 @@ from ..support.files import check_destination
 from . import render
 from .arguments import given_options
 from .progress import Progress
-from .terminal import write
+from .terminal import shown, write
 
 if TYPE_CHECKING:
     from ..driver.measure import Timings
@@ -53,7 +53,7 @@ def optimize(arguments: argparse.Namespace) -> int:
                 from ..driver.html_report import write_report
 
                 progress("report")
-                write_report(arguments.report, arguments.model, result, options)
+                write_report(arguments.report, shown(arguments.model), result, options)
     if arguments.json:
         render.print_json({"model": str(arguments.model), **_as_dict(result)})
     elif not arguments.quiet:

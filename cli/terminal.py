@@ -22,20 +22,21 @@ def print_as(text: str, alias: str) -> None:
 def write(text: object = "", *, error: bool = False, end: str = "\n") -> None:
     """Print to standard output, or to standard error: nothing in the command line prints otherwise."""
     stream: TextIO = sys.stderr if error else sys.stdout
-    stream.write(_shown(text) + end)
+    stream.write(shown(text) + end)
 
 
-def _shown(text: object) -> str:
-    shown = printable(str(text))
+def shown(text: object) -> str:
+    """A text as it is printed."""
+    printed = printable(str(text))
     for name, alias in _ALIASES.items():
-        shown = shown.replace(name, alias)
-    return shown
+        printed = printed.replace(name, alias)
+    return printed
 
 
 def write_heading(text: str) -> None:
     """Print a line, in bold on a terminal."""
     bold, plain = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() else ("", "")
-    sys.stdout.write(f"{bold}{_shown(text)}{plain}\n")
+    sys.stdout.write(f"{bold}{shown(text)}{plain}\n")
 
 
 def output_width() -> int | None:

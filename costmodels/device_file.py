@@ -171,7 +171,7 @@ def read_device_file(path: Path, asked: str, names: Sequence[str], kind: type[Ta
     except OSError:
         suggestions = ", ".join(names)
         raise DeviceError(
-            f"device {asked!r}: not found; use one of {suggestions}, or the path of a .toml file"
+            f"there is no device {asked!r}; use one of {suggestions}, or the path of a .toml file"
         ) from None
     except UnicodeDecodeError as error:
         raise DeviceError(f"{path}: not a TOML file: {error}") from None

@@ -14,8 +14,7 @@ from statistics import median
 from typing import Any
 
 from ..support.database import DamagedError, DatabaseError, DatabaseFile, upsert_newest
-from ..support.errors import EqfuseError
-from ..support.files import cache_folder, write_text
+from ..support.files import cache_folder, check_destination, write_text
 from ..support.json_types import parse_json
 from .measurement import (
     FIELDS,
@@ -188,12 +187,8 @@ def _fastest(connection: sqlite3.Connection, device: str, versions: str | None) 
 
 
 def _write(path: Path, text: str) -> None:
-    if path.exists() and not path.is_file():
-        raise DatabaseError(f"{path}: is not a file; name a file to write")
-    try:
-        write_text(path.resolve(), text)
-    except EqfuseError as error:
-        raise DatabaseError(f"{error}; name another file") from None
+    check_destination(path)
+    write_text(path, text)
 
 
 def _read(path: Path) -> list[Measurement]:

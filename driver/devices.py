@@ -28,7 +28,7 @@ def find_device(name: str) -> Device:
     try:
         return load_device(name)
     except DeviceError as error:
-        raise UsageError(f"device {name}: {error}") from error
+        raise UsageError(str(error)) from error
 
 
 def describe(device: Device) -> dict[str, object]:

@@ -32,6 +32,7 @@ from ..support.options import option_class
 from ..support.solvers import OrderQuestion, UndecidedOrderError
 from .clock import Clock, Observer
 from .extract import Chosen, criteria_for, extract_model, without_bodies
+from .intermediate import save_stage
 from .options import MeasureOptions, Options
 from .saturate import Saturated, saturate_model
 from .usage import cost_model_for
@@ -179,6 +180,7 @@ def optimize_model(
         saturated = saturate_model(source, output, options, started, clock)
         with blame_user_rules(options.selection, saturated.egraph):
             chosen, partition, timings = _choose_graph(saturated, options, measure, clock, lowering)
+            save_stage(options, "decode", chosen.choice.model)
             rules = _find_rules(chosen, min(explain_seconds, seconds_left(clock.deadline)), clock)
             with _look_for_order(chosen.choice.selection, options, clock) as prove:
                 with clock.phase("summarize"):
@@ -186,6 +188,7 @@ def optimize_model(
                     result = _summarize(chosen, recorded, options, clock)
                     result = replace(result, partition=partition, timings=timings, rules_of_values=rules)
                 result = _record_acyclicity(result, prove())
+            save_stage(options, "summarize", replace(chosen.choice.model, ir=result.model))
             if options.verify:
                 with clock.phase("verify"):
                     verdict = _verify(saturated, result.model, options, seconds_left(clock.deadline))

@@ -305,6 +305,10 @@ class Options(AttemptOptions, FuseOpsOptions):
         False, "fail unless z3 proves within a minute that the sub-graphs are acyclic (by default it gets a second)"
     )
     certificate: File = option(None, "write a JSON certificate of acyclicity", metavar="FILE.json")
+    save_intermediate: File = option(
+        None, "write the model after each stage to this folder, before it is verified: 1-read.onnx, 2-infer.onnx, "
+        "3-decode.onnx, 4-summarize.onnx", metavar="FOLDER",
+    )  # fmt: skip
     intensive: bool = option(
         True, "let a sub-graph, or a kernel, hold several convolutions and matrix products",
         off="put at most one convolution or matrix product into a kernel",

@@ -21,7 +21,7 @@ from ..engine.egraph.other_domains import named_operators
 from ..engine.egraph.plan import Origins, locate_origins
 from ..engine.egraph.saturate import Budget, UnsoundRuleError, saturate
 from ..engine.egraph.worker import Worker
-from ..engine.onnx.model import Model, check_destination, external_name, read, reads
+from ..engine.onnx.model import Model, external_name, read, reads
 from ..engine.onnx.nodes import is_flattened
 from ..engine.preparation.arguments import simplify_arguments
 from ..engine.preparation.overrides import keep_outputs, override_shapes, raise_opset, state_dimensions
@@ -31,7 +31,9 @@ from ..extract.extraction.select import Criteria, is_dearer_than_original, selec
 from ..extract.extraction.sizes import Types, assume_types
 from ..support.deadlines import is_over, seconds_left
 from ..support.errors import EqfuseError, ModelError, UsageError
+from ..support.files import check_destination
 from .clock import Clock
+from .intermediate import check_folder, save_stage
 from .options import Options
 from .sizes import check_sizes
 
@@ -126,10 +128,13 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
     with clock.phase("read"):
         model = _read(source, output, options)
         samples = samples_of(model, options.inputs)
+        save_stage(options, "read", model)
     with clock.phase("infer"):
         flat, knowledge = _infer(model, options)
         model = model if flat is None else flat.model
         simplified, knowledge = simplify_arguments(model, knowledge)
+        if flat is None:  # a flat model is none of ONNX
+            save_stage(options, "infer", simplified)
     if options.rules and not options.trust_rules:
         with clock.phase("rules"):
             _check_rules(options, clock)
@@ -259,7 +264,7 @@ def _without_functions(model: Model) -> Model:
 
 def _read(source: Any, output: Path | None, options: Options) -> Model:
     model = _without_functions(read(source))
-    for path in filter(None, (output, options.certificate)):
+    for path in filter(None, (output, options.certificate, *check_folder(options))):
         if reads(model, path):
             raise UsageError(f"{path}: is the input itself, or holds its weights; name another file to write")
     if output is not None:

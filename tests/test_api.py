@@ -48,7 +48,7 @@ def layers(count: int) -> onnx.ModelProto:
         ({"certify": True}, "certify: is about sub-graphs, and partition is none"),
         ({"partition": "joint", "cost": "flops"}, "partition: joint minimises time; it cannot be used with cost flops"),
         ({"opset": 999}, "opset: 999 is not known here; the newest is"),
-        ({"device": "bogus"}, "device 'bogus': not found"),
+        ({"device": "bogus"}, "there is no device 'bogus'"),
         ({"runtime": "bogus"}, "runtime: 'bogus' is not one of onnxruntime, onnxruntime-1.22, onnxruntime-vnni, none"),
         ({"measure": 0}, "measure: 0 is not a number above 0"),
         ({"threads": 2}, "threads: is for measure, which was not asked for"),
@@ -131,6 +131,7 @@ WITHOUT_FLAG = {
     "optimize": {"observer", "intensive"},
     "compile": {
         "observer", "accelerator", "tuning", "device", "runtime", "as_functions", "certify", "certificate",
+        "save_intermediate",
     },
 }  # fmt: skip
 """The keywords that a command has no flag for: on the command line the device is the target, and the fields of

@@ -20,12 +20,12 @@ from .content import graph_costs, marks_of, page_data
 from .markup import whole_page
 
 
-def write_report(path: Path, model: Path, result: Result, options: Options) -> None:
-    """Write the report on a model whole. Raises EqfuseError if it would replace weights of the model."""
+def write_report(path: Path, title: str, result: Result, options: Options) -> None:
+    """Write the whole report, with a title. Raises UsageError if it would replace weights of the model."""
     weights = result.path and result.path.with_name(external_name(result.path))
     if reads(result.original.model, path) or (weights and path.resolve() == weights.resolve()):
         raise UsageError(f"{path}: holds weights of the model; name another file for the report")
-    write_text(path, html_report(str(model), f"{datetime.now():%Y-%m-%d %H:%M}", result, options))
+    write_text(path, html_report(title, f"{datetime.now():%Y-%m-%d %H:%M}", result, options))
 
 
 def html_report(title: str, date: str, result: Result, options: Options) -> str:

@@ -23,6 +23,7 @@ from onnx import numpy_helper
 from onnx_ir import external_data, serde
 
 from ...support.errors import ModelError
+from ...support.files import check_destination
 from ...support.scratch import staging_folder
 from .wellformed import UNKNOWN_SIZE, check_well_formed, sort_nodes
 
@@ -378,7 +379,7 @@ def write(model: Model, path: str | os.PathLike[str], *, external: bool = False)
     """Write a model. If that fails, `path` still holds its old contents.
 
     Weights go to ``<name>.data`` beside it if `external` asks for it or one file cannot hold them.
-    Returns the same model with its new path. Raises ModelError on an unusable destination or a full disk.
+    Returns the same model with its new path. Raises UsageError on an unusable destination, ModelError on a full disk.
     """
     path = Path(path)
     check_destination(path)
@@ -395,13 +396,3 @@ def write(model: Model, path: str | os.PathLike[str], *, external: bool = False)
     except (EncodeError, ValueError) as error:
         raise ModelError(f"{path}: cannot be written: {first_line(error)}") from error
     return replace(model, path=path, is_changed=False)
-
-
-def check_destination(path: Path) -> None:
-    """Raise ModelError if `path` cannot be a file to write."""
-    if path.is_dir():
-        raise ModelError(f"{path}: is a folder; name the file to write, such as {path / 'out.onnx'}")
-    if path.exists() and not path.is_file():
-        raise ModelError(f"{path}: is a device or a pipe; name a file to write")
-    if not path.parent.exists():
-        raise ModelError(f"{path}: the folder {path.parent} does not exist")

@@ -47,7 +47,7 @@ def test_arm_devices_name_their_target(name: str) -> None:
 
 
 def test_unknown_name_lists_those_that_exist() -> None:
-    with pytest.raises(DeviceError, match=r"'no-such': not found; use one of arm-cortex-a57, arm-cortex-a76, .*host"):
+    with pytest.raises(DeviceError, match=r"no device 'no-such'; use one of arm-cortex-a57, arm-cortex-a76, .*host"):
         load_device("no-such")
 
 

@@ -92,5 +92,5 @@ def test_impossible_figures_are_named(tmp_path: Path, old: str, new: str, messag
 
 
 def test_an_unknown_accelerator_names_the_known() -> None:
-    with pytest.raises(DeviceError, match=r"'dsa-9': not found; use one of edge-npu, goya, stcp920, stcp920-1mb"):
+    with pytest.raises(DeviceError, match=r"no device 'dsa-9'; use one of edge-npu, goya, stcp920, stcp920-1mb"):
         load_dsa_device("dsa-9")

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from eqfuse.costmodels.measurement import Measurement, record_of
 from eqfuse.costmodels.profile import ProfileDatabase, default_path
 from eqfuse.support.database import DatabaseError
+from eqfuse.support.errors import UsageError
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 NOBODY = 65534
@@ -178,7 +179,7 @@ def test_export_leaves_nothing_beside_the_file(database: ProfileDatabase, tmp_pa
 
 @pytest.mark.parametrize("target", [".", "missing/out.json", "/dev/null"])
 def test_export_to_what_is_no_file(database: ProfileDatabase, tmp_path: Path, target: str) -> None:
-    with pytest.raises(DatabaseError, match="name a"):
+    with pytest.raises(UsageError, match=r"is a folder|does not exist|is a device"):
         database.export(tmp_path / target)
 
 

@@ -49,6 +49,9 @@ def test_one_of_several_models_may_be_in_a_pipe(eqfuse: CommandLine) -> None:
 def test_a_report_goes_into_a_pipe(eqfuse: CommandLine) -> None:
     eqfuse.small()
     assert piped(eqfuse, b"", "optimize", "in.onnx", "--report", "-").stdout.startswith(b"<!doctype html>")
+    page = piped(eqfuse, eqfuse.small().read_bytes(), "optimize", "-", "--report", "-").stdout
+    assert b"<h1>standard input</h1>" in page
+    assert b"/pipes" not in page  # the folder of the files that stand for streams
     assert eqfuse.files() == ["in.onnx"]
 
 
