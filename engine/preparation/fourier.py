@@ -49,7 +49,8 @@ def stft_function(
 ) -> onnx.FunctionProto | None:
     """A short-time Fourier transform of real numbers as a convolution: ``Y[f, k] = sum of X[f*s + t] * W[k, t]``.
 
-    None if step, window or the length of a frame is computed, and for signals of complex numbers.
+    None if step, window or the length of a frame is computed, and for signals of complex numbers. A signal without its
+    last axis is not ONNX, but PyTorch writes it and ONNX Runtime takes it.
     """
     signal = types.get(node.inputs[0].name or "") if node.inputs[0] is not None else None
     step, window, length = (stored_input(node, place) for place in (1, 2, 3))
@@ -58,7 +59,10 @@ def stft_function(
     if step is None or not is_known or (window is None and length is None):
         return None
     count = int(length.item()) if length is not None else window.size if window is not None else 0
-    if signal is None or signal.shape is None or len(signal.shape) != 3 or signal.shape[2] != 1 or opset < _AXES_INPUT:
+    if signal is None or signal.shape is None or opset < _AXES_INPUT:
+        return None
+    has_parts = len(signal.shape) == 3
+    if signal.shape[2:] != (1,) if has_parts else len(signal.shape) != 2:
         return None
     if not 0 < count <= _LONGEST_FRAME or step.item() < 1:
         return None
@@ -69,13 +73,20 @@ def stft_function(
     steps = [
         _stored("waves", waves.astype(signal.dtype)),
         _integers("parts", [0, 2, bins, -1]),
-        helper.make_node("Transpose", ["signal"], ["row"], perm=[0, 2, 1]),
+        *_one_channel(has_parts),
         helper.make_node("Conv", ["row", "waves"], ["sums"], strides=[int(step.item())]),
         helper.make_node("Reshape", ["sums", "parts"], ["split"]),
         helper.make_node("Transpose", ["split"], ["y"], perm=[0, 3, 2, 1]),
     ]
     names = ["signal", "step", "window", "length"][: len(node.inputs)]
     return helper.make_function(domain, "STFT", names, ["y"], steps, [helper.make_opsetid("", opset)])
+
+
+def _one_channel(has_parts: bool) -> list[onnx.NodeProto]:
+    """From ``signal`` [batch, length] or [batch, length, 1] to ``row`` [batch, 1, length]."""
+    if has_parts:
+        return [helper.make_node("Transpose", ["signal"], ["row"], perm=[0, 2, 1])]
+    return [_integers("middle", [1]), helper.make_node("Unsqueeze", ["signal", "middle"], ["row"])]
 
 
 def dft_function(

@@ -266,6 +266,13 @@ LOOPS = {
         "AveragePool", only_window,
         {"kernel_shape": [80, 90], "strides": [79, 90], "pads": [3, 0, 1, 2], "count_include_pad": 1, "ceil_mode": 1},
     ),
+    **{
+        f"GridSample {mode} {padding}": Loop(
+            "GridSample", lambda r: (floats(r, [2, 3, 5, 4], False), floats(r, [2, 3, 4, 2], False)),
+            {"mode": mode, "padding_mode": padding, "align_corners": 1}, opset=16,
+        )
+        for mode in ("bilinear", "nearest", "bicubic") for padding in ("zeros", "border", "reflection")
+    },
     "IsInf": Loop("IsInf", ranked(2), {"detect_negative": 0}),
     "Sign": Loop("Sign", ranked(2, special=False), {}),
     **{
@@ -321,6 +328,17 @@ def test_as_onnx_runtime(name: str, seed: int) -> None:
     for result, wanted in zip(in_c(inputs), expected, strict=True):
         assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
         np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_an_stft_takes_real_signals_without_their_last_axis() -> None:
+    """As ONNX Runtime does, and PyTorch writes them."""
+    signal, others = floats(np.random.default_rng(0), [2, 20, 1]), (np.int64(3), np.hanning(9)[1:-1].astype("float32"))
+    results = [
+        InC(Loop("STFT", lambda _, taken=taken: (taken, *others), {}).model)([taken, *others])
+        for taken in (signal, signal[..., 0])
+    ]
+    np.testing.assert_array_equal(results[0], results[1])
+    assert results[0][0].shape == (2, 5, 4, 2)
 
 
 @pytest.mark.parametrize(

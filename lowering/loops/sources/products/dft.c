@@ -34,7 +34,13 @@ static void LOCAL(transform)(const I0 *x, int64_t step, int64_t length, int64_t 
 }
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
-    const int64_t rank = in[0]->rank, parts = in[0]->shape[rank - 1];
+    const int64_t rank = in[0]->rank;
+#ifdef OP_STFT
+    if (rank != 2 && rank != 3) return "the signal has neither two axes nor three";
+    const int64_t parts = rank == 3 ? in[0]->shape[2] : 1;  /* ONNX Runtime takes real numbers without their last axis */
+#else
+    const int64_t parts = in[0]->shape[rank - 1];
+#endif
     int64_t shape[MAX_RANK];
     memcpy(shape, in[0]->shape, sizeof shape);
     if (parts != 1 && parts != 2) return "the last axis is neither of numbers nor of pairs";

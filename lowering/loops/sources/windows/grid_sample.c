@@ -42,9 +42,9 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
             at[i] = A_align_corners ? (x + 1) / 2 * (extent - 1) : ((x + 1) * extent - 1) / 2;
             if (nearest) at[i] = rint(at[i]);
             if (at[i] < low || at[i] > high) {
-                if (border)
+                if (border && !cubic) /* of cubic samples, each pixel is moved to the border by itself, as in PyTorch */
                     at[i] = at[i] < 0 ? 0 : at[i] > extent - 1 ? extent - 1 : at[i];
-                else if (!zeros)
+                else if (!border && !zeros)
                     at[i] = LOCAL(reflect)(at[i], low, high);
             }
             if (!(at[i] > -1e15 && at[i] < 1e15)) at[i] = -1e15;
