@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..driver.saturation_start import RuleSelection, start_saturation
+from ..driver.choices import RuleSelection, start_saturation
 from ..driver.summary_rows import operator_rows, summary_rows
 from ..support import units
 from ..support.errors import BUDGET_HIT, UsageError

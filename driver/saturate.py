@@ -39,7 +39,7 @@ from .sizes import check_sizes
 
 if TYPE_CHECKING:
     from ..engine.bodies.flatten import FlatModel
-    from ..engine.verification.inputs import Sample
+    from ..engine.verification.inputs.given import Sample
 
 
 _SATURATION_SHARE = 0.6
@@ -281,7 +281,7 @@ def samples_of(model: Model, paths: Sequence[Path]) -> tuple[Sample, ...]:
     """The inputs that a user gives. Raises UsageError if they do not fit the model."""
     if not paths:
         return ()
-    from ..engine.verification.inputs import read_samples
+    from ..engine.verification.inputs.given import read_samples
 
     wanted = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
     return read_samples(paths, [ir.serde.serialize_value(value) for value in wanted])

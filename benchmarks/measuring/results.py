@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from eqfuse.engine.verification import verify
-from eqfuse.engine.verification.inputs import InputSpec, Plan, Sample, generate, input_specs
+from eqfuse.engine.verification.inputs.draws import generate
+from eqfuse.engine.verification.inputs.given import Sample
+from eqfuse.engine.verification.inputs.plans import InputSpec, Plan, input_specs
 from eqfuse.engine.verification.runs.source import read_source
 from eqfuse.engine.verification.runs.structure import Structure
 from eqfuse.lowering.running.onnx_runtime import RuntimeContest

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from eqfuse.engine.verification.inputs import Sample
+from eqfuse.engine.verification.inputs.given import Sample
 from eqfuse.lowering.plan.kernel_facts import KERNELS, read_table
 from eqfuse.lowering.running.turns import Estimate
 from eqfuse.support.errors import BUDGET_HIT

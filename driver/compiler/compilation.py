@@ -43,7 +43,7 @@ from ..sizes import check_sizes
 from ..usage import cost_model_for
 
 if TYPE_CHECKING:
-    from ...engine.verification.inputs import Sample
+    from ...engine.verification.inputs.given import Sample
     from ...extract.partition.search.confirmation import Lowering
 
 _FEWEST_SUMMED = 3

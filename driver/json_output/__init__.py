@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ...support.version import JSON_SCHEMA
-from . import head, measurements, models, rules
+from . import head, models, rules
 
 OUTPUTS: Mapping[str, tuple[Any, ...]] = {
     "optimize": (models.OptimizeOutput,),
@@ -19,14 +19,14 @@ OUTPUTS: Mapping[str, tuple[Any, ...]] = {
     "tune": (models.CompileOutput,),
     "run": (models.RunOutput,),
     "bench": (
-        measurements.LatencyOutput,
-        measurements.ThroughputOutput,
-        measurements.KernelsOutput,
-        measurements.EmulationOutput,
-        measurements.SimulationOutput,
-        measurements.EstimationOutput,
+        models.LatencyOutput,
+        models.ThroughputOutput,
+        models.KernelsOutput,
+        models.EmulationOutput,
+        models.SimulationOutput,
+        models.EstimationOutput,
     ),
-    "report": (measurements.ReportOutput,),
+    "report": (models.ReportOutput,),
     "verify": (models.VerifyOutput,),
     "inspect": (models.InspectOutput, models.InspectSeveralOutput),
     "diff": (models.DiffOutput,),
@@ -41,14 +41,14 @@ OUTPUTS: Mapping[str, tuple[Any, ...]] = {
     "rules explain": (rules.RewrittenOutput, rules.ExplanationOutput),
     "rules why-not": (rules.WhyNotOutput,),
     "rules stats": (rules.StatsOutput,),
-    "profile list": (measurements.MeasurementsOutput,),
-    "profile export": (measurements.ExportOutput,),
-    "profile import": (measurements.ImportOutput,),
-    "profile clear": (measurements.ClearOutput,),
-    "device list": (measurements.DevicesOutput,),
-    "device show": (measurements.DeviceOutput,),
-    "device detect": (measurements.DeviceOutput,),
-    "device measure": (measurements.DeviceOutput,),
+    "profile list": (models.MeasurementsOutput,),
+    "profile export": (models.ExportOutput,),
+    "profile import": (models.ImportOutput,),
+    "profile clear": (models.ClearOutput,),
+    "device list": (models.DevicesOutput,),
+    "device show": (models.DeviceOutput,),
+    "device detect": (models.DeviceOutput,),
+    "device measure": (models.DeviceOutput,),
 }
 """The forms of each command's object, beside that of an error."""
 

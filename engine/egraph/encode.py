@@ -6,7 +6,7 @@ throughout become ``Full``, so that equal constants of different names are equal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,6 @@ from ..shapes.inference import SMALL, Knowledge
 from . import other_domains
 from .canonical import Call, canonical
 from .graph import EMPTY_SYMBOLS, NONEMPTY_SYMBOLS, ENode, Literal
-from .rounding_sums import is_rounding_sum
 
 _SYMBOLS = -1000
 OPAQUE = "!opaque"
@@ -338,3 +337,53 @@ def opaque_type(node: ENode) -> str:
 def multiple_outputs(op: str) -> bool:
     """Whether a term of this constructor is a node with several outputs, of sort N."""
     return op == "Op" or (op in OPERATORS and OPERATORS[op].sort == "N")
+
+
+_LAST_PLACE = 0.25
+"""The least step between the numbers around k at which a sum counts as rounding. A smaller k loses digits as any sum
+of that size does, and such a pair is more often one that two exporters left behind."""
+_REMAINING = 2.0**-8
+"""The largest part of k that remains once the second constant is added."""
+
+UniformOf = Callable[[ir.Value], float | None]
+"""The number that all elements of a constant are; None for any other value."""
+
+
+def is_rounding_sum(node: ir.Node, knowledge: Knowledge, uniform_of: UniformOf) -> bool:
+    """Whether a node is the first half of a sum that rounds: x + k, x - k or k - x, whose reader takes k away.
+
+    (x + k) - k with a large constant k is x rounded to a multiple of the last place of k. Over the reals it is x, and
+    rules may compute over the reals. Models that emulate integers write it for the rounding (with k = 1.5 * 2^23 a
+    float32 becomes a whole number), so its first half stays out of reach of all rules.
+    """
+    offset = _offset(node, None, uniform_of)
+    if offset is None or not np.isfinite(offset) or not _is_coarse(node, offset, knowledge):
+        return False
+    result = node.outputs[0]
+    for use in result.uses():
+        sign = -1.0 if use.node.op_type == "Sub" and use.idx == 1 else 1.0
+        after = _offset(use.node, result, uniform_of)
+        if after is not None and abs(sign * offset + after) <= _REMAINING * abs(offset):
+            return True
+    return False
+
+
+def _offset(node: ir.Node, moved: ir.Value | None, uniform_of: UniformOf) -> float | None:
+    """The constant that an Add or a Sub adds to `moved`, or to any value; None if the node does something else."""
+    if node.op_type not in ("Add", "Sub") or not is_standard(node) or len(node.inputs) != 2:
+        return None
+    for place, value in enumerate(node.inputs):
+        other = node.inputs[1 - place]
+        number = uniform_of(value) if value is not None else None
+        if number is None or other is None:
+            continue
+        if other is moved or (moved is None and uniform_of(other) is None):
+            return -number if node.op_type == "Sub" and place == 1 else number
+    return None
+
+
+def _is_coarse(node: ir.Node, offset: float, knowledge: Knowledge) -> bool:
+    type_ = knowledge.types.get(node.outputs[0].name or "")
+    if type_ is None or type_.dtype not in ("float16", "float32", "float64"):
+        return False
+    return bool(np.spacing(np.dtype(type_.dtype).type(abs(offset))) >= _LAST_PLACE)

@@ -21,7 +21,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from .inputs import InputSpec, Plan, Sample, Temper, enlarge, generate, input_specs, plans, vary
+from .inputs.draws import generate, vary
+from .inputs.given import Sample
+from .inputs.plans import InputSpec, Plan, Temper, enlarge, input_specs, plans
 from .runs.compare import Tolerance, differs, spread_of, to_double
 from .runs.run import Backend, OnnxRuntime, Reference
 from .runs.source import Source, read_source

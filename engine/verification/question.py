@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from ...rules.vocabulary import Precision
-    from .inputs import Sample
+    from .inputs.given import Sample
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from ...support.solvers import OrderQuestion
 from ..onnx.provenance import provenance
 from .baseline import STRESS, Baseline, Request, run_original
 from .divergence import common_values, first_divergence, judge_bits, tolerance_judge
-from .inputs import Temper, generate, input_specs, plans
+from .inputs.draws import generate
+from .inputs.plans import Temper, input_specs, plans
 from .outputs import ComparedOutput, Comparison, Demands, status_of
 from .question import Question
 from .report import OutputReport, Status, Verification

@@ -21,7 +21,7 @@ from .runs.source import ModelLike, model_file
 
 if TYPE_CHECKING:
     from ...rules.vocabulary import Precision
-    from .inputs import Sample
+    from .inputs.given import Sample
 
 _POOL = WorkerPool(lambda: WorkerProcess(f"{__package__}.verdict:answer", forks=True))
 """Idle processes stay, since starting one takes as long as verifying a small model."""

@@ -23,7 +23,7 @@ from .ports import Port, shape_text
 from .weights import Weights
 
 if TYPE_CHECKING:
-    from ...engine.verification.inputs import Sample
+    from ...engine.verification.inputs.given import Sample
 
 
 def inputs_of(model: Model) -> tuple[Port, ...]:
@@ -70,7 +70,7 @@ def read_samples(paths: Iterable[Path], ports: Sequence[Port]) -> tuple[Sample, 
         return ()
     import onnx
 
-    from ...engine.verification.inputs import read_samples as read
+    from ...engine.verification.inputs.given import read_samples as read
 
     kinds = [onnx.helper.np_dtype_to_tensor_dtype(np.dtype(port.dtype)) for port in ports]
     tensors = zip(ports, kinds, strict=True)

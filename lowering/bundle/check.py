@@ -10,7 +10,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ...engine.verification import ModelLike, Verification
 from ...engine.verification.baseline import STRESS, Request, draw_accepted, run_ordinary, run_original
-from ...engine.verification.inputs import Sample, input_specs
+from ...engine.verification.inputs.given import Sample
+from ...engine.verification.inputs.plans import input_specs
 from ...engine.verification.outputs import ComparedOutput, Comparison, Demands, status_of
 from ...engine.verification.report import Status
 from ...engine.verification.runs.compare import Tolerance

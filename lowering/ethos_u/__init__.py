@@ -2,7 +2,7 @@
 
 - tosa/: graphs of TOSA, as data, as numbers and as a file;
 - emission/: from quantised operators of ONNX to TOSA;
-- alternatives/: other graphs with the same results;
+- alternatives.py: other graphs with the same results;
 - vela.py: Vela's program and estimate for a graph;
 - search.py: the graph and the setting that give the best program;
 - verification.py: Arm's reference model and ONNX Runtime as judges of the bits;

@@ -20,7 +20,7 @@ from .turns import Estimate, take_turns
 if TYPE_CHECKING:
     import onnxruntime
 
-    from ...engine.verification.inputs import Sample
+    from ...engine.verification.inputs.given import Sample
 
 _TURN = 2e-3
 """Seconds that a turn takes at least, of several runs if one is shorter: clocks and interrupts weigh less."""

@@ -32,8 +32,7 @@ from ...support.errors import RuleError, describe_error
 from ...support.processes.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from ...support.processor import available_cores
 from .cache import CacheKeys, load, store
-from .demands import describe_missing_demand
-from .lemmas import RuleExpansion, TooManyDerivations, expand_derived_facts
+from .lemmas import RuleExpansion, TooManyDerivations, describe_missing_demand, expand_derived_facts
 from .oracles.cancellation import find_cancellation
 from .oracles.extremes import find_lost_number
 from .oracles.numeric import Counterexample, test_sample

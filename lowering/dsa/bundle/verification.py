@@ -23,7 +23,7 @@ from onnx import numpy_helper
 
 from ....engine.verification import ModelLike, Verification
 from ....engine.verification.baseline import Baseline, Request, Run, run_original
-from ....engine.verification.inputs import input_specs
+from ....engine.verification.inputs.plans import input_specs
 from ....engine.verification.outputs import ComparedOutput, Comparison, Demands, status_of
 from ....engine.verification.runs.compare import Tolerance
 from ....engine.verification.runs.run import OnnxRuntime

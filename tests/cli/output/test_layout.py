@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import helper
 
-from eqfuse.cli.layout import lay_out
+from eqfuse.cli.render import lay_out
 
 from ..command_line import CommandLine
 

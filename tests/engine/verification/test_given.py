@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
-from eqfuse.engine.verification.inputs import Sample, read_samples
+from eqfuse.engine.verification.inputs.given import Sample, read_samples
 from eqfuse.support.errors import UsageError
 
 from ..models import normal, value

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from eqfuse.engine.verification import verify
-from eqfuse.engine.verification.inputs import Plan, enlarge, generate, input_specs, plans, vary
+from eqfuse.engine.verification.inputs.draws import generate, vary
+from eqfuse.engine.verification.inputs.plans import Plan, enlarge, input_specs, plans
 from eqfuse.engine.verification.runs.structure import Structure
 
 from ..models import Weights, model, normal, value

@@ -14,7 +14,8 @@ from onnx import TensorProto, helper
 
 from eqfuse.engine.verification import Verification, baseline, verify
 from eqfuse.engine.verification.baseline import Request, run_original
-from eqfuse.engine.verification.inputs import Plan, Temper, generate, input_specs
+from eqfuse.engine.verification.inputs.draws import generate
+from eqfuse.engine.verification.inputs.plans import Plan, Temper, input_specs
 from eqfuse.engine.verification.judges.rounding import Extent
 from eqfuse.engine.verification.judges.sensitivity import Sensitivity
 from eqfuse.engine.verification.outputs import Truths, judge_stress

@@ -17,7 +17,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from eqfuse.engine.onnx.runtime_values import session_options
 from eqfuse.engine.verification import verify
-from eqfuse.engine.verification.inputs import Sample
+from eqfuse.engine.verification.inputs.given import Sample
 from eqfuse.support.errors import UsageError
 
 from ..models import Weights, convnet, convnet_weights, folded_convnet, model, normal, value

@@ -9,7 +9,7 @@ import pytest
 
 from eqfuse.rules.records import Rule, RuleFile, read_file
 from eqfuse.tools.checking.check import check_rule, scratch_for
-from eqfuse.tools.checking.demands import describe_missing_demand
+from eqfuse.tools.checking.lemmas import describe_missing_demand
 from eqfuse.tools.checking.sampling.hits import operator_of_constants
 from eqfuse.tools.checking.verdict import Verdict
 
