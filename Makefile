@@ -59,7 +59,7 @@ conformance: $(VENV)/.stamp-test tools ## Run all others: every rule, ONNX's nod
 bench: $(VENV)/.stamp-bench $(DEMO) ## Compare eqfuse optimize with onnxsim and onnxslim (MODELS="a.onnx b.onnx" to choose)
 	$(BIN)/python benchmarks/optimize.py $(or $(MODELS),$(DEMO))
 
-release: $(VENV)/.stamp-release ## Build the wheel and the archive of sources in dist/, and check them (docs/releasing.md)
+release: $(VENV)/.stamp-release ## Build the wheel and the archive of sources in dist/, and check them (CONTRIBUTING.md)
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m twine check --strict dist/*

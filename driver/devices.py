@@ -10,8 +10,8 @@ from typing import Any
 
 from ..costmodels.device import DIRECTORY, HOST, Device, device_names, host_device, load_device
 from ..costmodels.device_file import DeviceError, device_path
-from ..costmodels.measurement import Measurement, record_of
-from ..costmodels.profile import ProfileDatabase
+from ..costmodels.measuring.measurement import Measurement, record_of
+from ..costmodels.measuring.profile import ProfileDatabase
 from ..extract.partition.canonical_key import operator_names
 from ..support.errors import UsageError
 
@@ -47,8 +47,8 @@ def device_text(name: str) -> str:
 
 def measure_host(observer: Callable[[str], None]) -> Path:
     """Measure this machine, and keep the figures as part of its device. Returns the file that holds them."""
-    from ..costmodels import measure
     from ..costmodels.host import keep_measurements
+    from ..costmodels.measuring import measure
 
     path = keep_measurements(measure.measure_host(load_device(HOST), observer))
     host_device.cache_clear()

@@ -15,8 +15,8 @@ import onnx_ir as ir
 import onnxruntime
 
 from ..costmodels.device import HOST
-from ..costmodels.measurement import Measurement
-from ..costmodels.profile import ProfileDatabase
+from ..costmodels.measuring.measurement import Measurement
+from ..costmodels.measuring.profile import ProfileDatabase
 from ..costmodels.runtime import NONE as NO_FUSION
 from ..engine.choices import CostName
 from ..engine.egraph.worker import Worker

@@ -14,8 +14,8 @@ from math import inf
 from statistics import median
 
 from ..costmodels.device import Device, load_device
+from ..costmodels.measuring.profile import ProfileDatabase
 from ..costmodels.model import CostModel, RooflineCost
-from ..costmodels.profile import ProfileDatabase
 from ..engine.choices import PartitionMethod
 from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model

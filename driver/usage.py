@@ -19,7 +19,7 @@ def cost_model_for(options: CostOptions) -> CostModel:
     device = load_device(options.device)
     if options.cost != "profile":
         return cost_model(options.cost, device)
-    from ..costmodels.profile import ProfileDatabase  # with SQLite, which takes time to import
+    from ..costmodels.measuring.profile import ProfileDatabase  # with SQLite, which takes time to import
     from ..extract.partition.profile_cost import ProfileCost
 
     return ProfileCost(device, ProfileDatabase.open())

@@ -14,8 +14,8 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ...costmodels.measurement import Measurement
-from ...costmodels.profile import ProfileDatabase
+from ...costmodels.measuring.measurement import Measurement
+from ...costmodels.measuring.profile import ProfileDatabase
 from ...extract.partition.canonical_key import subgraph_key, subgraph_text
 from ...lowering.bundle.bundle import versions
 from ...lowering.kernels.variants import KernelPartition, Members, Variant

@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ...costmodels.profile import ProfileDatabase
+from ...costmodels.measuring.profile import ProfileDatabase
 from ...ir.types import TensorType
 from ...lowering.base.errors import TuningError
 from ...lowering.base.ports import random_inputs
@@ -55,7 +55,7 @@ from .kernel_choice import Attempt, BundleBuilder, step_seconds
 from .processor import RUN_SECONDS, Processor, ProcessorBundleBuilder
 
 if TYPE_CHECKING:
-    from ...costmodels.measurement import Measurement
+    from ...costmodels.measuring.measurement import Measurement
     from ...lowering.running.kernel_times import CallTime
     from ...lowering.tuning.tuner import Tuned
 

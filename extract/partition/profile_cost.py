@@ -7,8 +7,8 @@ from functools import cached_property
 from statistics import median
 
 from ...costmodels.device import Device
+from ...costmodels.measuring.profile import ProfileDatabase
 from ...costmodels.model import CostModel, RooflineCost
-from ...costmodels.profile import ProfileDatabase
 from ...ir.graph import Operator, OperatorGraph, Value
 from ...ir.operation import Operation
 from ...ir.types import TensorType

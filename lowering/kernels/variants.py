@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 
 from ...costmodels.fused import ANCHORS
-from ...costmodels.measurement import canonical_json
+from ...costmodels.measuring.measurement import canonical_json
 from ...ir.graph import OperatorGraph
 from ...ir.operators import ELEMENTWISE
 from ...support.json_types import convert_json, parse_json

@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 from statistics import median
 
-from ...costmodels.measurement import Measurement, canonical_json
+from ...costmodels.measuring.measurement import Measurement, canonical_json
 from ...extract.partition.canonical_key import subgraph_key, subgraph_text
 from ...ir.types import TensorType
 from ...support.deadlines import is_over

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ...costmodels.measurement import canonical_json, timestamp
+from ...costmodels.measuring.measurement import canonical_json, timestamp
 from ...support.database import DamagedError, DatabaseFile, FullDiskError, upsert_newest
 from ...support.files import cache_folder
 from ...support.json_types import parse_json

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.benchmarks.scalesim import Row, as_run, print_table
+from eqfuse.benchmarks.accelerators.scalesim import Row, as_run, print_table
 from eqfuse.costmodels.dsa_device import ComputeUnit, Dataflow
 from eqfuse.costmodels.systolic import Product, SystolicArray, best_dataflow
 

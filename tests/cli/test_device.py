@@ -52,7 +52,7 @@ def test_show_of_an_unknown_device_lists_those_there_are(eqfuse: CommandLine) ->
 def test_measure_replaces_figures_until_they_are_forgotten(
     eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eqfuse.costmodels.measure._ROUNDS", 3)
+    monkeypatch.setattr("eqfuse.costmodels.measuring.measure._ROUNDS", 3)
     monkeypatch.setenv("CC", "gcc -m64")  # with an option, as it is in many builds
     measured = json.loads(eqfuse.run("device", "measure", "--json").out)
     again = json.loads(eqfuse.run("device", "show", "--json").out)

@@ -14,8 +14,8 @@ import pytest
 
 from eqfuse.api import optimize
 from eqfuse.cli import main
-from eqfuse.costmodels.measurement import Measurement
-from eqfuse.costmodels.profile import ProfileDatabase
+from eqfuse.costmodels.measuring.measurement import Measurement
+from eqfuse.costmodels.measuring.profile import ProfileDatabase
 from eqfuse.driver import partition
 from eqfuse.extract.partition.canonical_key import subgraph_key
 from eqfuse.support.options import OptionError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.costmodels.profile import Measurement, ProfileDatabase
+from eqfuse.costmodels.measuring.profile import Measurement, ProfileDatabase
 
 from .command_line import CommandLine
 
@@ -128,7 +128,7 @@ def test_a_model_is_no_database(eqfuse: CommandLine) -> None:
 def test_a_locked_database_is_an_error(
     eqfuse: CommandLine, database: ProfileDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eqfuse.costmodels.profile.WAIT", 0.05)
+    monkeypatch.setattr("eqfuse.costmodels.measuring.profile.WAIT", 0.05)
     with closing(sqlite3.connect(database.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         outcome = eqfuse.run("profile", "clear")

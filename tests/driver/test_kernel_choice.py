@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 import eqfuse
-from eqfuse.costmodels.profile import ProfileDatabase
+from eqfuse.costmodels.measuring.profile import ProfileDatabase
 from eqfuse.driver.compiler import kernel_choice, processor
 from eqfuse.driver.compiler.kernel_choice import Attempt, Memory, choose_kernels
 from eqfuse.engine.verification import Verification

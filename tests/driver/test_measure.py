@@ -20,7 +20,7 @@ from onnx import helper
 
 import eqfuse
 from eqfuse.cli.parser import build_parser
-from eqfuse.costmodels.profile import ProfileDatabase
+from eqfuse.costmodels.measuring.profile import ProfileDatabase
 from eqfuse.driver.measure import NOTICEABLE, ORIGINAL, TimedCandidate, choose, choose_finalists
 from eqfuse.driver.options import MEASURE_SECONDS
 from eqfuse.engine.verification.baseline import draw_typical
@@ -141,7 +141,7 @@ def test_inputs_have_the_sizes_that_costs_assume_where_the_model_takes_them(
 @pytest.fixture(autouse=True)
 def own_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurements of these tests are not the user's."""
-    monkeypatch.setattr("eqfuse.costmodels.profile.default_path", lambda: tmp_path / "profile.db")
+    monkeypatch.setattr("eqfuse.costmodels.measuring.profile.default_path", lambda: tmp_path / "profile.db")
 
 
 def wasteful(folder: Path) -> Path:

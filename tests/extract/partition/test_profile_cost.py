@@ -8,9 +8,9 @@ import pytest
 
 from eqfuse.costmodels.choices import DEFAULT_DEVICE
 from eqfuse.costmodels.device import load_device
-from eqfuse.costmodels.measurement import Measurement
+from eqfuse.costmodels.measuring.measurement import Measurement
+from eqfuse.costmodels.measuring.profile import ProfileDatabase
 from eqfuse.costmodels.model import RooflineCost
-from eqfuse.costmodels.profile import ProfileDatabase
 from eqfuse.extract.partition.canonical_key import subgraph_key
 from eqfuse.extract.partition.profile_cost import ProfileCost
 from eqfuse.ir.graph import Operator, OperatorGraph, Value

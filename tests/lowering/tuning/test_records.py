@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.costmodels.profile import Measurement, ProfileDatabase
+from eqfuse.costmodels.measuring.profile import Measurement, ProfileDatabase
 from eqfuse.lowering.tuning.records import Record, RecordDatabase, default_path
 from eqfuse.support.database import DatabaseError, DatabaseFile, FullDiskError
 

@@ -9,7 +9,7 @@ transfers have instructions of their own, so there stalls are not a part of a pr
 SCALE-Sim 3.0.0 needs numpy 1, so it runs in an interpreter of its own:
 
     python -m venv /tmp/scalesim && /tmp/scalesim/bin/pip install scalesim 'numpy<2' 'pandas<3'
-    python benchmarks/scalesim.py BUNDLE --python /tmp/scalesim/bin/python
+    python benchmarks/accelerators/scalesim.py BUNDLE --python /tmp/scalesim/bin/python
 """
 
 from __future__ import annotations

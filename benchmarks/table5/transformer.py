@@ -3,7 +3,7 @@
 Builds a GPT-2-like decoder whose LayerNorm and GELU are spelled out (53 operators a layer), rewrites it, and prints
 operators, e-nodes, seconds by phase and what was proven.
 
-    python benchmarks/transformer.py --layers 46 --repeat 5
+    python benchmarks/table5/transformer.py --layers 46 --repeat 5
 """
 
 from __future__ import annotations

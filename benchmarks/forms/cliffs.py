@@ -1,16 +1,16 @@
 """Which forms of kernels run off a cliff: each compiled, timed beside ONNX Runtime, and compared with its roofline.
 
-A form (forms/kernel_forms.py) is an anchor with what precedes and what follows it, compiled as one kernel (two, where a
+A form (kernel_forms.py) is an anchor with what precedes and what follows it, compiled as one kernel (two, where a
 convolution in front makes its map), together with the copies of the caller's maps. Both run in one process on one
 thread and the same inputs, in turns; times are CPU time, medians over the turns. A form is beyond its bound where it
 takes longer than three times its roofline on the device and longer than ONNX Runtime, and wrong where its results
 differ from ONNX Runtime's. The worst are printed first.
 
-    python benchmarks/cliffs.py --sample 300                        # about 10 minutes
-    python benchmarks/cliffs.py --anchor "average 3x3" product --after rotary "gate last"
-    python benchmarks/cliffs.py --json cliffs.json                  # all 5130, about three hours
-    python benchmarks/cliffs.py --recurrent                         # recurrent networks, about two minutes
-    python benchmarks/cliffs.py --free --sample 100                 # of free sizes: compiled once, timed at five sizes
+    python benchmarks/forms/cliffs.py --sample 300                        # about 10 minutes
+    python benchmarks/forms/cliffs.py --anchor "average 3x3" product --after rotary "gate last"
+    python benchmarks/forms/cliffs.py --json cliffs.json                  # all 5130, about three hours
+    python benchmarks/forms/cliffs.py --recurrent                         # recurrent networks, about two minutes
+    python benchmarks/forms/cliffs.py --free --sample 100            # of free sizes: compiled once, timed at five sizes
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ..support.database import DamagedError, DatabaseError, DatabaseFile, upsert_newest
-from ..support.files import cache_folder, check_destination, write_text
-from ..support.json_types import parse_json
+from ...support.database import DamagedError, DatabaseError, DatabaseFile, upsert_newest
+from ...support.files import cache_folder, check_destination, write_text
+from ...support.json_types import parse_json
 from .measurement import (
     FIELDS,
     FieldError,

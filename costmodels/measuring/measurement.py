@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from ..support.database import DatabaseError
-from ..support.json_types import JsonFieldError, convert_json, parse_json, shorten
+from ...support.database import DatabaseError
+from ...support.json_types import JsonFieldError, convert_json, parse_json, shorten
 
 _LONGEST = 1e9
 """No latency is this many seconds; the limit refuses infinity."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from eqfuse.costmodels.measurement import FieldError, Measurement, measurement_of, record_of
+from eqfuse.costmodels.measuring.measurement import FieldError, Measurement, measurement_of, record_of
 
 KEY = "0" * 63 + "1"
 

@@ -15,11 +15,11 @@ from typing import TypeVar
 import numpy as np
 from onnx import TensorProto, helper
 
-from ..support.processes.program import run_program
-from ..support.processor import processor_level
-from ..support.scratch import scratch_folder
-from .device import Device
-from .host import HostMeasurements
+from ...support.processes.program import run_program
+from ...support.processor import processor_level
+from ...support.scratch import scratch_folder
+from ..device import Device
+from ..host import HostMeasurements
 
 _PROBE = Path(__file__).with_name("probe.c")
 _FLAGS = {"x86-64-v4": ("-mavx512f", "-mfma"), "x86-64-v3": ("-mavx2", "-mfma")}

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.costmodels.profile import Measurement, ProfileDatabase
+from eqfuse.costmodels.measuring.profile import Measurement, ProfileDatabase
 from eqfuse.support.database import DatabaseFile
 
 WRITER = """
 import sys
 from datetime import UTC, datetime
 from eqfuse.support.database import DatabaseFile
-from eqfuse.costmodels.profile import Measurement, ProfileDatabase
+from eqfuse.costmodels.measuring.profile import Measurement, ProfileDatabase
 path, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 database = ProfileDatabase.open(path, timeout=60)
 for number in range(first, first + count):

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.measurement import Measurement, record_of
-from eqfuse.costmodels.profile import ProfileDatabase, default_path
+from eqfuse.costmodels.measuring.measurement import Measurement, record_of
+from eqfuse.costmodels.measuring.profile import ProfileDatabase, default_path
 from eqfuse.support.database import DatabaseError
 from eqfuse.support.errors import UsageError
 
