@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from ..engine.verification import Verification
     from ..extract.partition.search.confirmation import Lowering
+    from ..tools.explain.values import RulesOfValue
     from .measure import Timings
-    from .node_rules import RulesOfValue
     from .partition import Partitioned
 
 
@@ -258,10 +258,14 @@ def _choose_graph(
 def _find_rules(chosen: Chosen, seconds: float, clock: Clock) -> Mapping[str, RulesOfValue]:
     if seconds <= 0:
         return {}
-    from .node_rules import find_rules  # only reports need the tools that explain
+    from ..rules.loader import load_selection
+    from ..tools.explain.cone import Rewriting  # only reports need the tools that explain
+    from ..tools.explain.values import find_rules
 
     with clock.phase("explain"):
-        return find_rules(chosen, seconds)
+        saturated, choice = chosen.saturated, chosen.choice.selection
+        rules = load_selection(chosen.options.selection)
+        return find_rules(Rewriting(saturated.encoding, saturated.egraph, choice, rules), seconds)
 
 
 @contextmanager

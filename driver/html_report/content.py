@@ -23,8 +23,8 @@ from ...extract.partition.templates.kernels import KernelModel
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.types import TensorType
+from ...tools.explain.values import RulesOfValue
 from ..node_changes import Kind, NamedGraph, NodeChange, NodeChanges, compare_nodes
-from ..node_rules import RulesOfValue
 from ..optimize import Result
 from ..options import Options
 from ..partition import Partitioned

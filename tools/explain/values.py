@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ..rules.loader import load_selection
-from ..tools.explain.cone import Rewriting, follow_forms
-from ..tools.explain.explanation import Unexplained, explain
-from ..tools.explain.session import OutOfTime
-from .extract import Chosen
+from .cone import Rewriting, follow_forms
+from .explanation import Unexplained, explain
+from .session import OutOfTime
 
 _SHARE = 0.4
 """Share of the remaining time that one value may take: a hard one leaves some for the others."""
@@ -34,10 +32,8 @@ class RulesOfValue:
         return ", ".join(self.rules) + (f" (as for {self.like}, which has the same operators)" if self.like else "")
 
 
-def find_rules(chosen: Chosen, seconds: float) -> Mapping[str, RulesOfValue]:
+def find_rules(rewriting: Rewriting, seconds: float) -> Mapping[str, RulesOfValue]:
     """The rules of each value that the result has in another form, as far as they are found within the seconds."""
-    saturated, choice = chosen.saturated, chosen.choice.selection
-    rewriting = Rewriting(saturated.encoding, saturated.egraph, choice, load_selection(chosen.options.selection))
     alike: dict[object, list[str]] = {}
     for name, term in rewriting.rewritten_values.items():
         alike.setdefault(_operators(term, rewriting), []).append(name)
