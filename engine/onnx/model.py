@@ -206,6 +206,7 @@ def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model | Model) ->
             raise
         except Exception as error:  # onnx-ir raises many kinds on malformed graphs
             raise ModelError(f"{label}: malformed ONNX graph: {first_line(error)}") from error
+        model = replace(model, is_changed=_unite_declarations(model.graph, proto.graph))
         _forget_unknown_sizes(model)
         if path is not None:
             external_data.set_base_dir(model.graph, path.parent)
@@ -213,7 +214,7 @@ def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model | Model) ->
             _protect_names(model)
     has_moved = sort_nodes(model.ir, model.label)
     _check_external_files(model)
-    return replace(model, is_changed=has_moved)
+    return replace(model, is_changed=has_moved or model.is_changed)
 
 
 def is_same_graph(one: ir.Model, other: ir.Model) -> bool:
@@ -271,6 +272,29 @@ def _forget_unknown_sizes(model: Model) -> None:
         for value in (*inputs, *outputs):
             if value.shape is not None and UNKNOWN_SIZE in value.shape.dims:
                 value.shape = ir.Shape([None if size == UNKNOWN_SIZE else size for size in value.shape])
+
+
+def _unite_declarations(graph: ir.Graph, declared: onnx.GraphProto) -> bool:
+    """Give inputs that are outputs, too, what their two declarations say of each dimension: sizes before names.
+
+    Whether that is more than an input's own declaration says.
+    """
+    own = {value.name: serde.deserialize_type_proto_for_shape(value.type) for value in declared.input}
+    says_more = False
+    for value in {*graph.inputs} & {*graph.outputs}:  # its shape is that of the output
+        shape = own[value.name or ""]
+        if value.shape is None:
+            value.shape = shape
+        elif shape is not None:
+            value.shape = ir.Shape(map(_size_or_name, shape, value.shape))
+        says_more |= value.shape != shape
+    return says_more
+
+
+def _size_or_name(one: int | ir.SymbolicDim, other: int | ir.SymbolicDim) -> int | ir.SymbolicDim:
+    """What is known of a dimension that is declared twice."""
+    named = [each for each in (one, other) if each not in (UNKNOWN_SIZE, ir.SymbolicDim(None))]
+    return next((each for each in named if isinstance(each, int)), (*named, one)[0])
 
 
 class _ForeignTensor(serde.TensorProtoTensor):

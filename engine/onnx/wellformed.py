@@ -274,10 +274,11 @@ def _contradict(one: onnx.TypeProto, other: onnx.TypeProto) -> bool:
     left, right = one.tensor_type, other.tensor_type
     if left.elem_type != right.elem_type:
         return True
-    dims = left.shape.dim, right.shape.dim
-    if not (left.HasField("shape") and right.HasField("shape")) or len(dims[0]) != len(dims[1]):
-        return bool(left.HasField("shape") == right.HasField("shape"))
-    pairs = zip(*dims, strict=True)
+    if not (left.HasField("shape") and right.HasField("shape")):
+        return False
+    if len(left.shape.dim) != len(right.shape.dim):
+        return True
+    pairs = zip(left.shape.dim, right.shape.dim, strict=True)
     known = ((a.dim_value, b.dim_value) for a, b in pairs if a.HasField("dim_value") and b.HasField("dim_value"))
     return any(a != b for a, b in known if UNKNOWN_SIZE not in (a, b))
 
