@@ -34,12 +34,13 @@ class ENode:
 @dataclass(frozen=True)
 class EClass:
     """Terms proven equal. `type` is None if the analyses did not find it; `uniform` is the number that all elements of
-    a constant have."""
+    a constant have; `subsumed` are nodes that a rule has replaced by better ones."""
 
     nodes: tuple[ENode, ...]
     type: TensorType | None
     constant: bool
     uniform: float | None = None
+    subsumed: frozenset[ENode] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The e-graph at one moment: rows of (constructor, literals, operands, class), analyses by class, classes of the
-    terms. Classes are numbered from 0.
+    """The e-graph at one moment: rows of (constructor, literals, operands, class, whether a rule subsumed it), analyses
+    by class, classes of the terms. Classes are numbered from 0; nodes of constants are not said to be subsumed.
     """
 
-    rows: list[tuple[str, tuple[Any, ...], tuple[int, ...], int]]
+    rows: list[tuple[str, tuple[Any, ...], tuple[int, ...], int, bool]]
     analyses: dict[str, dict[int, Any]]
     terms: dict[int, int]
 

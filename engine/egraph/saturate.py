@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -178,13 +178,20 @@ def number_classes(
 ) -> EGraph:
     """The e-graph of a snapshot. Classes are numbered by the first term they hold, not as egglog does."""
     rows: dict[int, list[ENode]] = {}
-    for op, literals, children, owner in snapshot.rows:
+    subsumed: dict[int, list[ENode]] = {}
+    for op, literals, children, owner, is_subsumed in snapshot.rows:
         attributes = tuple([originals.get(a, a) if isinstance(a, str) else a for a in literals])
         rows.setdefault(owner, []).append(ENode(op, attributes, children))
+        if is_subsumed:
+            subsumed.setdefault(owner, []).append(rows[owner][-1])
     order = _class_order(snapshot, encoding, rows)
     rank = {c: i for i, c in enumerate(order)}
     terms = {term: rank[c] for term, c in snapshot.terms.items()}
-    members = [[replace(n, children=tuple([rank[c] for c in n.children])) for n in rows[owner]] for owner in order]
+
+    def ranked(nodes: Iterable[ENode]) -> list[ENode]:
+        return [replace(n, children=tuple([rank[c] for c in n.children])) for n in nodes]
+
+    members = [ranked(rows[owner]) for owner in order]
     original: dict[ENode, int] = {}
     for index, term in enumerate(encoding.terms):
         original.setdefault(ENode(term.op, term.attributes, tuple(terms[c] for c in term.children)), index)
@@ -195,7 +202,10 @@ def number_classes(
     types = _Types(snapshot, {number: name for name, number in encoding.symbols.items()})
     values = snapshot.analyses["value"]
     classes = [
-        EClass(tuple(members[index]), types.of(owner), index in constant, values.get(owner))
+        EClass(
+            tuple(members[index]), types.of(owner), index in constant, values.get(owner),
+            frozenset(ranked(subsumed.get(owner, ()))),
+        )
         for index, owner in enumerate(order)
     ]
     return EGraph(tuple(classes), terms, tuple(terms[r] for r in encoding.roots), statistics)

@@ -191,7 +191,9 @@ class _Reader:
 
     def read(self) -> Snapshot:
         self._read_lists()
-        rows = [row for name, f in self.frozen.items() if self._is_constructor(name, f) for row in self._rows(name, f)]
+        constants = {row.inputs[0] for row in self.frozen["const"].rows}
+        functions = [(name, f) for name, f in self.frozen.items() if self._is_constructor(name, f)]
+        rows = [row for name, f in functions for row in self._rows(name, f, constants)]
         terms = {}
         for name in ("term", "node"):
             for row in self.frozen[name].rows:
@@ -202,7 +204,9 @@ class _Reader:
     def _is_constructor(name: str, function: Any) -> bool:
         return function.output_sort in _SORTS and name[:1].isupper()
 
-    def _rows(self, name: str, function: Any) -> Iterator[tuple[str, tuple[Any, ...], tuple[int, ...], int]]:
+    def _rows(
+        self, name: str, function: Any, constants: set[Any]
+    ) -> Iterator[tuple[str, tuple[Any, ...], tuple[int, ...], int, bool]]:
         sorts = list(enumerate(function.input_sorts))
         operands = [i for i, sort in sorts if sort in _SORTS]
         lists = [i for i, sort in sorts if sort == "Ts"]
@@ -213,7 +217,8 @@ class _Reader:
             for i in lists:
                 children += map(self.number, self.lists.get(inputs[i], ()))
             values = [self.literal(sort, inputs[i]) for i, sort in literals]
-            yield name, tuple(values), tuple(children), self.number(row.output)
+            is_subsumed = row.subsumed and row.output not in constants
+            yield name, tuple(values), tuple(children), self.number(row.output), is_subsumed
 
     def _read_lists(self) -> None:
         """Operand lists, flattened: a list is only ever built, never rewritten, so each has one form."""

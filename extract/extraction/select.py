@@ -107,20 +107,31 @@ class _NodeCosts:
 
     def candidates(self, owner: int) -> list[tuple[ENode, float]]:
         """The e-nodes of a class that can be written, with their costs; of a constant, computing it now comes first,
-        and of the others only those of the original model remain."""
+        and of the others only those of the original model remain.
+
+        A node that a rule subsumed computes the same less well, as the logarithm of a sum of exponentials does that
+        overflows: it never stands for a better one that the model has.
+        """
         if owner in self.barred:
             return []
         class_ = self.egraph.classes[owner]
         is_foldable = owner in self.foldable
         candidates = self.candidates_of(owner, FOLD) if is_foldable else []
+        better = (n for n in class_.nodes if class_.subsumed and n not in class_.subsumed)
+        worse = class_.subsumed if any(self._is_original(owner, n) for n in better) else ()
         for node in class_.nodes:
-            is_original = node.op in _FREE or self.origin.find(owner, node, node.children) is not None
+            if node in worse:
+                continue
+            is_original = node.op in _FREE or self._is_original(owner, node)
             if not is_original and self._is_refused(owner, node):
                 continue
             if is_foldable and (node.op in _STORED or not is_original):
                 continue
             candidates += self.candidates_of(owner, node)
         return candidates
+
+    def _is_original(self, owner: int, node: ENode) -> bool:
+        return self.origin.find(owner, node, node.children) is not None
 
     def _is_refused(self, owner: int, node: ENode) -> bool:
         """Whether the runtime does not compute it as well, or not the same, as what it stands for."""
