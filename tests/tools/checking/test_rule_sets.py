@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,11 @@ def cases(kind: str) -> list[object]:
     """The rules of the files of a kind, as their authors wrote them."""
     files = [file for name, file in FILES.items() if name.startswith(kind)]
     return [pytest.param(file, rule, id=rule.name) for file, rule in rules_as_written(files)]
+
+
+def test_names_are_distinct() -> None:
+    names = Counter(rule.name for file in FILES.values() for rule in file.rules)
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 @pytest.mark.representatives(2)
