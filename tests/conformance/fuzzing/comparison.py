@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
+from onnx import numpy_helper
 
 from .messages import Comparison, Verdict
 
@@ -29,16 +31,32 @@ def compare(question: Comparison) -> Verdict:
         text = f"ONNX Runtime cannot load the result: {str(error)[:300]}"
         return Verdict(bool(runs), text if runs or question.verified else "")
     names = [output.name for output in original.get_outputs()]
+    steps = {} if question.exact else _steps(question.original)
     for feeds, expected in runs:
         try:
             found = result.run(names, feeds)
         except Exception as error:
             return Verdict(True, f"ONNX Runtime cannot run the result: {str(error)[:300]}")
         for name, one, other in zip(names, expected, found, strict=True):
-            difference = _difference(one, other, question.exact)
+            difference = _difference(one, other, question.exact, steps.get(name, 0.0))
             if difference:
                 return Verdict(True, f"output {name[:40]!r}: {difference}")
     return Verdict(bool(runs))
+
+
+def _steps(path: Path) -> dict[str, float]:
+    """How far one step of their integers is for outputs of QuantizeLinear and of a DequantizeLinear of a stored scale:
+    numbers that lie between two integers may be rounded to either."""
+    graph = onnx.load(path, load_external_data=False).graph
+    stored = {t.name: t for t in graph.initializer if t.data_location != onnx.TensorProto.EXTERNAL}
+    steps = {}
+    for node in graph.node:
+        if node.op_type == "QuantizeLinear":
+            steps[node.output[0]] = 1.0
+        elif node.op_type == "DequantizeLinear" and node.input[1] in stored:
+            scale = numpy_helper.to_array(stored[node.input[1]]).astype(float)
+            steps[node.output[0]] = float(np.nan_to_num(abs(scale)).max(initial=0))
+    return steps
 
 
 def _run(session: onnxruntime.InferenceSession, seed: int) -> tuple[dict[str, Any], list[Any]] | None:
@@ -82,18 +100,21 @@ def _value(kind: str, shape: list[Any] | None, random: np.random.Generator) -> A
     return np.asarray(numbers).astype(dtype)
 
 
-def _difference(expected: Any, found: Any, exact: bool) -> str:
+def _difference(expected: Any, found: Any, exact: bool, step: float = 0.0) -> str:
     if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         return next((d for pair in zip(expected, found, strict=True) if (d := _difference(*pair, exact))), "")
     if not (isinstance(expected, np.ndarray) and isinstance(found, np.ndarray)):
         return "" if type(expected) is type(found) and not isinstance(expected, list) else "of another kind"
     if expected.dtype != found.dtype or expected.shape != found.shape:
         return f"{found.dtype}{found.shape} instead of {expected.dtype}{expected.shape}"
+    if expected.dtype.kind in "iu" and step:
+        return "" if np.all(abs(expected.astype(int) - found) <= step) else "integers of more than a step"
     if expected.dtype.kind != "f":
         return "" if np.array_equal(expected, found) else "other values"
     finite = np.isfinite(expected)
     one, other = (array.astype(np.float64) for array in (expected, found))
     allowed = _TOLERANCES[expected.dtype.name] * max(1e-2, float(abs(one[finite]).max(initial=0)))
+    allowed = max(allowed, 1.001 * step)
     compared = np.ones_like(finite) if exact else finite
     if np.allclose(other[compared], one[compared], rtol=0, atol=allowed, equal_nan=True):
         return ""
