@@ -238,6 +238,22 @@ LOOPS = {
     "Clip": Loop("Clip", lambda r: (floats(r, shape(r, 2)), np.float32(-1), np.float32(1.5)), {}),
     "Einsum": Loop("Einsum", lambda r: (floats(r, [3, 4], False), floats(r, [4, 5], False)), {"equation": "ij,jk->ki"}),
     "Einsum of a diagonal": Loop("Einsum", lambda r: (floats(r, [2, 3, 3], False),), {"equation": "...ii->...i"}),
+    **{
+        f"Gemm transposed {a}, {b}": Loop(
+            "Gemm", lambda r, a=a, b=b: (
+                floats(r, [70, 9][:: 1 if a else -1], False), floats(r, [41, 70][:: 1 if b else -1], False),
+                floats(r, [41], False),
+            ), {"transA": a, "transB": b, "alpha": 0.5, "beta": 2.0},
+        )
+        for a in (0, 1) for b in (0, 1)
+    },
+    "MatMul of a row": Loop("MatMul", lambda r: (floats(r, [70], False), floats(r, [2, 70, 41], False)), {}),
+    "MatMul with a column": Loop("MatMul", lambda r: (floats(r, [5, 70], False), floats(r, [70], False)), {}),
+    "RoiAlign": Loop(
+        "RoiAlign",
+        lambda r: (floats(r, [2, 3, 9, 8], False), np.float32(r.uniform(-2, 10, [3, 4])), np.array([0, 1, 1])),
+        {"output_height": 2, "output_width": 3, "sampling_ratio": 2, "spatial_scale": 0.8},
+    ),
     "MatMul": Loop("MatMul", lambda r: (floats(r, [2, 1, 3, 4], False), floats(r, [5, 4, 2], False)), {}),
     "MatMulInteger": Loop(
         "MatMulInteger",

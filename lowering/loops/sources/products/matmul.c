@@ -7,6 +7,51 @@ typedef O0 LOCAL(number);
 typedef int64_t LOCAL(number);
 #endif
 
+#define ROWS_ 4   /* of the left operand that one reading of the right one serves */
+#define LANES_ 32 /* sums that do not wait for each other, and that vectors hold */
+
+/* Sums of products of up to ROWS_ rows with up to LANES_ columns, or with one column, of whose sums each lane then takes
+ * a share. Left operands are x[i * a_row + k * a_step] less zeros[i], right ones y[k * b_step + j * b_column] less
+ * their column's. */
+static void LOCAL(sums_of)(const I0 *x, int64_t a_row, int64_t a_step, const I1 *y, int64_t b_step, int64_t b_column,
+                           int64_t rows, int64_t columns, int64_t depth, const LOCAL(number) *zeros,
+                           const LOCAL(number) *column_zeros, LOCAL(number) (*sums)[LANES_]) {
+    memset(sums, 0, ROWS_ * sizeof *sums);
+    if (columns == 1) { /* down the column, the elements of which lie side by side or not */
+        int64_t k = 0;
+        for (; k + LANES_ <= depth; k += LANES_) {
+            LOCAL(number) q[LANES_];
+            if (b_step == 1) for (int j = 0; j < LANES_; ++j) q[j] = (LOCAL(number))y[k + j] - column_zeros[0];
+            else for (int j = 0; j < LANES_; ++j) q[j] = (LOCAL(number))y[(k + j) * b_step] - column_zeros[0];
+            for (int64_t i = 0; i < rows; ++i) {
+                const I0 *from = x + i * a_row + k * a_step;
+                if (a_step == 1)
+                    for (int j = 0; j < LANES_; ++j) sums[i][j] += ((LOCAL(number))from[j] - zeros[i]) * q[j];
+                else
+                    for (int j = 0; j < LANES_; ++j) sums[i][j] += ((LOCAL(number))from[j * a_step] - zeros[i]) * q[j];
+            }
+        }
+        for (int64_t i = 0; i < rows; ++i) {
+            for (int64_t j = k; j < depth; ++j)
+                sums[i][j - k] += ((LOCAL(number))x[i * a_row + j * a_step] - zeros[i]) *
+                                  ((LOCAL(number))y[j * b_step] - column_zeros[0]);
+            for (int j = 1; j < LANES_; ++j) sums[i][0] += sums[i][j];
+        }
+        return;
+    }
+    for (int64_t k = 0; k < depth; ++k) {
+        LOCAL(number) q[LANES_];
+        const I1 *from = y + k * b_step;
+        if (columns == LANES_) for (int j = 0; j < LANES_; ++j) q[j] = (LOCAL(number))from[j] - column_zeros[j];
+        else for (int64_t j = 0; j < columns; ++j) q[j] = (LOCAL(number))from[j * b_column] - column_zeros[j];
+        for (int64_t i = 0; i < rows; ++i) {
+            const LOCAL(number) p = (LOCAL(number))x[i * a_row + k * a_step] - zeros[i];
+            if (columns == LANES_) for (int j = 0; j < LANES_; ++j) sums[i][j] += p * q[j];
+            else for (int64_t j = 0; j < columns; ++j) sums[i][j] += p * q[j];
+        }
+    }
+}
+
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const tensor *left = in[0], *right = in[1];
     int64_t a_row, a_step, b_step, b_column, rows, depth, columns, rank, shape[MAX_RANK], batch = 0;
@@ -53,28 +98,32 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     for (int64_t n = 0; n < count; ++n, advance(batch, shape, index)) {
         const I0 *x = (const I0 *)left->data + offset_of(batch, index, a_strides) * rows * depth;
         const I1 *y = (const I1 *)right->data + offset_of(batch, index, b_strides) * depth * columns;
-        for (int64_t i = 0; i < rows; ++i)
-            for (int64_t j = 0; j < columns; ++j, ++result) {
-                LOCAL(number) sum = 0;
+        const int64_t width = b_column == 1 ? LANES_ : 1;
+        for (int64_t i = 0; i < rows; i += ROWS_)
+            for (int64_t j = 0; j < columns; j += width) {
+                const int64_t high = MIN_OF(ROWS_, rows - i), wide = MIN_OF(width, columns - j);
+                LOCAL(number) sums[ROWS_][LANES_], zeros[ROWS_] = {0}, column_zeros[LANES_] = {0};
 #ifdef OP_MatMulInteger
-                const int32_t left_zero = HAS(2) ? ((const I0 *)in[2]->data)[left_zeros > 1 ? i : 0] : 0;
-                const int32_t right_zero = HAS(3) ? ((const I1 *)in[3]->data)[right_zeros > 1 ? j : 0] : 0;
-#else
-                const LOCAL(number) left_zero = 0, right_zero = 0;
+                for (int64_t r = 0; r < high && HAS(2); ++r)
+                    zeros[r] = (LOCAL(number))((const I0 *)in[2]->data)[left_zeros > 1 ? i + r : 0];
+                for (int64_t c = 0; c < wide && HAS(3); ++c)
+                    column_zeros[c] = (LOCAL(number))((const I1 *)in[3]->data)[right_zeros > 1 ? j + c : 0];
 #endif
-                for (int64_t k = 0; k < depth; ++k) {
-                    const LOCAL(number) p = (LOCAL(number))(x[i * a_row + k * a_step] - left_zero);
-                    const LOCAL(number) q = (LOCAL(number))(y[k * b_step + j * b_column] - right_zero);
-                    sum += p * q;
-                }
+                LOCAL(sums_of)(x + i * a_row, a_row, a_step, y + j * b_column, b_step, b_column, high, wide, depth,
+                               zeros, column_zeros, sums);
+                for (int64_t r = 0; r < high; ++r)
+                    for (int64_t c = 0; c < wide; ++c) {
+                        O0 *element = result + (i + r) * columns + j + c;
 #if defined OP_Gemm
-                const LOCAL(number) bias =
-                    HAS(2) ? (LOCAL(number))((const I2 *)in[2]->data)[i * c_strides[0] + j * c_strides[1]] : 0;
-                *result = (O0)((LOCAL(number))A_alpha * sum + (LOCAL(number))A_beta * bias);
+                        const int64_t place = (i + r) * c_strides[0] + (j + c) * c_strides[1];
+                        const LOCAL(number) bias = HAS(2) ? (LOCAL(number))((const I2 *)in[2]->data)[place] : 0;
+                        *element = (O0)((LOCAL(number))A_alpha * sums[r][c] + (LOCAL(number))A_beta * bias);
 #else
-                *result = (O0)sum;
+                        *element = (O0)sums[r][c];
 #endif
+                    }
             }
+        result += rows * columns;
     }
     return NULL;
 }

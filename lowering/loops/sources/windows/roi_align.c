@@ -1,5 +1,25 @@
 /* Operators: RoiAlign */
 
+/* A sample of an image: four pixels and their weights, all of them 0 outside. */
+typedef struct {
+    int64_t places[4];
+    double weights[4];
+} LOCAL(sample);
+
+static LOCAL(sample) LOCAL(sample_at)(double y, double x, int64_t height, int64_t width) {
+    LOCAL(sample) sample = {{0}, {0}};
+    if (y < -1 || y > (double)height || x < -1 || x > (double)width) return sample;
+    y = clamp((int64_t)y, 0, height - 1) == height - 1 ? (double)(height - 1) : MAX_OF(y, 0.0);
+    x = clamp((int64_t)x, 0, width - 1) == width - 1 ? (double)(width - 1) : MAX_OF(x, 0.0);
+    for (int k = 0; k < 4; ++k) {
+        const int64_t row = (int64_t)y + (k >> 1), column = (int64_t)x + (k & 1);
+        sample.places[k] = MIN_OF(row, height - 1) * width + MIN_OF(column, width - 1);
+        const double a = y - floor(y), b = x - floor(x);
+        sample.weights[k] = (double)((k >> 1 ? a : 1 - a) * (k & 1 ? b : 1 - b));
+    }
+    return sample;
+}
+
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t channels = in[0]->shape[1], height = in[0]->shape[2], width = in[0]->shape[3],
                   regions = in[1]->shape[0];
@@ -22,35 +42,35 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
         const double bin_h = high / A_output_height, bin_w = wide / A_output_width;
         const int64_t rows = A_sampling_ratio > 0 ? A_sampling_ratio : (int64_t)ceil(bin_h);
         const int64_t columns = A_sampling_ratio > 0 ? A_sampling_ratio : (int64_t)ceil(bin_w);
+        /* all channels of a region have the same samples */
+        const int64_t cells = A_output_height * A_output_width, samples = MAX_OF(0, rows * columns);
+        LOCAL(sample) *taken = malloc((size_t)(cells * samples + 1) * sizeof *taken);
+        if (taken == NULL) return "out of memory";
+        for (int64_t n = 0; n < cells * samples; ++n) {
+            const int64_t p = n / samples, s = n % samples;
+            const double y = top + (double)(p / A_output_width) * bin_h +
+                             ((double)(s / columns) + 0.5) * bin_h / (double)rows;
+            const double x = left + (double)(p % A_output_width) * bin_w +
+                             ((double)(s % columns) + 0.5) * bin_w / (double)columns;
+            taken[n] = LOCAL(sample_at)(y, x, height, width);
+        }
         for (int64_t c = 0; c < channels; ++c) {
             const I0 *plane = IN(0) + (batch * channels + c) * height * width;
-            for (int64_t p = 0; p < A_output_height * A_output_width; ++p) {
+            for (int64_t p = 0; p < cells; ++p) {
                 double sum = 0, largest = 0;
-                for (int64_t s = 0; s < rows * columns; ++s) {
-                    double y = top + (double)(p / A_output_width) * bin_h +
-                               ((double)(s / columns) + 0.5) * bin_h / (double)rows;
-                    double x = left + (double)(p % A_output_width) * bin_w +
-                               ((double)(s % columns) + 0.5) * bin_w / (double)columns;
-                    double most = 0, total = 0;
-                    if (!(y < -1 || y > (double)height || x < -1 || x > (double)width)) {
-                        y = clamp((int64_t)y, 0, height - 1) == height - 1 ? (double)(height - 1) : MAX_OF(y, 0.0);
-                        x = clamp((int64_t)x, 0, width - 1) == width - 1 ? (double)(width - 1) : MAX_OF(x, 0.0);
-                        for (int k = 0; k < 4; ++k) {
-                            const int64_t row = (int64_t)y + (k >> 1), column = (int64_t)x + (k & 1);
-                            const double a = k >> 1 ? y - floor(y) : 1 - (y - floor(y)),
-                                         b = k & 1 ? x - floor(x) : 1 - (x - floor(x));
-                            const double v =
-                                a * b * (double)plane[MIN_OF(row, height - 1) * width + MIN_OF(column, width - 1)];
-                            total += v;
-                            most = k == 0 || v > most ? v : most;
-                        }
-                    }
-                    sum += total;
+                for (int64_t s = 0; s < samples; ++s) {
+                    const LOCAL(sample) *sample = &taken[p * samples + s];
+                    double parts[4];
+                    for (int k = 0; k < 4; ++k)
+                        parts[k] = sample->weights[k] * (double)plane[sample->places[k]];
+                    sum += (parts[0] + parts[1]) + (parts[2] + parts[3]);
+                    const double most = MAX_OF(MAX_OF(parts[0], parts[1]), MAX_OF(parts[2], parts[3]));
                     largest = s == 0 || most > largest ? most : largest;
                 }
-                *result++ = (O0)(takes_largest ? largest : sum / (double)MAX_OF(1, rows * columns));
+                *result++ = (O0)(takes_largest ? largest : sum / (double)MAX_OF(1, samples));
             }
         }
+        free(taken);
     }
     return NULL;
 }
