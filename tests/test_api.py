@@ -139,8 +139,8 @@ WITHOUT_FLAG = {
 WITHOUT_KEYWORD = {
     "optimize": {"out", "report"},
     "compile": {
-        "floats", "variant", "order", "per_cluster", "up_sampling", "trials", "tuning_limit", "reformer", "runner",
-        "tracker", "device_key", "cluster",
+        "batch_axis", "floats", "variant", "order", "per_cluster", "up_sampling", "trials", "tuning_limit", "reformer",
+        "runner", "tracker", "device_key", "cluster",
     },
 }  # fmt: skip
 

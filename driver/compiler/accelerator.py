@@ -32,7 +32,7 @@ def accelerator_for(target: str, options: Options, wanted: AcceleratorOptions) -
     if options.verify:
         check_linker()
     choices = Choices(VARIANTS[wanted.variant], wanted.order, wanted.per_cluster, wanted.up_sampling)
-    return Accelerator(Demands(accelerator_of(target), wanted.batch, wanted.floats, choices))
+    return Accelerator(Demands(accelerator_of(target), wanted.batch, wanted.batch_axis, wanted.floats, choices))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,15 @@ from ...lowering.base.choices import Floats, OrderName, UpSampling, VariantName
 from ...lowering.base.target import check_target, is_accelerator, is_library
 from ...lowering.tuning.settings import Settings
 from ...support.errors import UsageError
-from ...support.options import Converted, Counts, Positive, PositiveInteger, option, option_class
+from ...support.options import (
+    Converted,
+    Counts,
+    NotNegativeInteger,
+    Positive,
+    PositiveInteger,
+    option,
+    option_class,
+)
 from ..options import SEARCH_SECONDS, CheckedOptions, Options
 
 __all__ = ["AcceleratorOptions", "CompileOptions", "Settings"]
@@ -24,6 +32,9 @@ class AcceleratorOptions(CheckedOptions):
     """The options of a compilation for an accelerator."""
 
     batch: PositiveInteger | None = option(None, "all samples of a run (default: the model's)")
+    batch_axis: NotNegativeInteger | None = option(
+        None, "the axis of all inputs along which samples lie (default: the outermost)", metavar="N",
+    )  # fmt: skip
     floats: Floats | None = option(
         None, "the type that floats are stored in (default: the model's); in a narrower type than the model's, outputs "
         "may differ by four times the effect of rounding its weights and inputs",
@@ -70,8 +81,8 @@ class CompileOptions(Options):
         metavar="SECONDS",
     )
     accelerator: Converted[AcceleratorOptions | Mapping[str, Any] | None, AcceleratorOptions | None] = option(
-        None, "for a target dsa-NAME: a mapping with `batch`, `floats`, `variant`, `order`, `up_sampling` and "
-        "`per_cluster`",
+        None, "for a target dsa-NAME: a mapping with `batch`, `batch_axis`, `floats`, `variant`, `order`, "
+        "`up_sampling` and `per_cluster`",
     )  # fmt: skip
     tuning: Converted[Settings | Mapping[str, Any] | None, Settings | None] = option(
         None, "search for schedules: a mapping with at least `trials`, or lowering.tuning.settings.Settings"

@@ -50,10 +50,12 @@ _STORED_AS = {"float16": 2, "bfloat16": 4, "float32": 4, "float64": 8}
 
 @dataclass(frozen=True)
 class Demands:
-    """The settings of a program for an accelerator: `batch` and `floats` are the model's own if None."""
+    """The settings of a program for an accelerator: `batch` and `floats` are the model's own if None, `batch_axis` is
+    the outermost one of inputs, if that can be followed."""
 
     device: DsaDevice
     batch: int | None = None
+    batch_axis: int | None = None
     floats: Floats | None = None
     choices: Choices = field(default_factory=Choices)
 
@@ -115,8 +117,8 @@ class CompiledNetwork:
         values, orders = self.network.graph.values, generated.network.axes
         axes = batch_axes(self.network, generated.outputs.values(), allocation.batch != allocation.per_cluster)
         names = {width: name for name, width in WIDTHS.items()}
-        has_batch = self.network.batch is not None
-        input_axes = {v: 0 if has_batch and values[v].extent.dimensions else None for v in generated.inputs.values()}
+        axis = self.network.batch_axis
+        input_axes = {v: axis if values[v].extent.dimensions else None for v in generated.inputs.values()}
         return Section(
             device=self.program.device,
             allocation=allocation,
@@ -182,7 +184,7 @@ def make_program(
     """
     graph = _with_defaults(graph, ports)
     size = WIDTHS[demands.floats] if demands.floats else _own_width(graph)
-    network = accelerator_network(graph, layers, demands.device, size)
+    network = accelerator_network(graph, layers, demands.device, size, demands.batch_axis)
     program = compile_network(network, demands.device, demands.batch, demands.choices, name, observer)
     return CompiledNetwork(demands, ports, network, program)
 

@@ -181,6 +181,7 @@ Content = TypeVar("Content")
 class _NetworkFile(GraphFile):
     layers: tuple[Layer, ...]
     element_size: int
+    batch_axis: int | None
 
 
 class _LibraryFile(msgspec.Struct):
@@ -197,7 +198,7 @@ def store_program(
     (folder / PROGRAM).write_text(dump_json(instructions), encoding="utf-8")
     (folder / TEXT).write_text(dump_text(instructions), encoding="utf-8")
     (folder / CONSTANTS).write_bytes(constants_image(instructions, contents))
-    scheduled = {"layers": network.layers, "element_size": network.element_size}
+    scheduled = {"layers": network.layers, "element_size": network.element_size, "batch_axis": network.batch_axis}
     _write(folder / NETWORK, {**graph_data(network.graph), **scheduled})
     (folder / GRAPHS).parent.mkdir()
     _write(folder / USES, program.generated.uses)
@@ -230,7 +231,7 @@ def read_program(folder: Path) -> Program:
 def read_network(folder: Path) -> AcceleratorNetwork:
     """The network that was scheduled, its constants by name only. Raises BundleError."""
     file = _read(folder / NETWORK, _NetworkFile)
-    return AcceleratorNetwork(graph_of(file), file.layers, file.element_size, {})
+    return AcceleratorNetwork(graph_of(file), file.layers, file.element_size, {}, file.batch_axis)
 
 
 def read_constants(folder: Path, program: Program) -> dict[str, Array]:

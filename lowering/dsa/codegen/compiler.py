@@ -24,7 +24,7 @@ from ....costmodels.dsa_device import DsaDevice, single_cluster
 from ....ir.graph import OperatorGraph
 from ...base.choices import OrderName, UpSampling
 from ...base.errors import DsaError
-from ..network.batches import with_batch
+from ..network.batches import is_batch_axis, own_batch, with_batch
 from ..network.graph import Network
 from ..network.hidden_layers import split_hidden_layers
 from ..network.lookups import with_lookups_apart
@@ -190,20 +190,23 @@ _SLOWER_IN_A_ROW = 2
 @dataclass(frozen=True)
 class AcceleratorNetwork:
     """The network to compile. `element_size` is the bytes of a float on the accelerator; `slices` says of which of the
-    model's constants the others are parts, by name."""
+    model's constants the others are parts, by name. Inputs have their samples along `batch_axis`; None if that cannot
+    be followed, so that the network runs as it is."""
 
     graph: OperatorGraph
     layers: tuple[Layer, ...]
     element_size: int
     slices: Mapping[str, ConstantSlice]
+    batch_axis: int | None = 0
 
     @cached_property
     def batch(self) -> int | None:
-        """The samples that the graph is made for: the outermost extent of its inputs. None if they differ."""
-        read = {v for operator in self.graph.operators for v in operator.inputs if v is not None}
-        inputs = (v for v in map(self.graph.values.__getitem__, read) if v.producer is None and not v.is_constant)
-        batches = {v.extent.dimensions[0] for v in inputs if v.extent.dimensions}
-        return batches.pop() if len(batches) == 1 else None
+        """The samples that the graph is made for. None without a batch."""
+        return None if self.batch_axis is None else own_batch(self.graph, self.batch_axis)
+
+    def with_batch(self, batch: int) -> OperatorGraph:
+        """The graph for another number of samples. Raises DsaError if the batch cannot be followed."""
+        return with_batch(self.graph, batch, self.batch_axis or 0)
 
 
 @dataclass(frozen=True)
@@ -259,9 +262,13 @@ class DsaProgram:
 
 
 def accelerator_network(
-    graph: OperatorGraph, layers: Sequence[Layer], device: DsaDevice, element_size: int
+    graph: OperatorGraph, layers: Sequence[Layer], device: DsaDevice, element_size: int, batch_axis: int | None = None
 ) -> AcceleratorNetwork:
-    """A graph and its fused layers as the accelerator runs them. Raises DsaError for shapes that are not static."""
+    """A graph and its fused layers as the accelerator runs them. Samples lie along the outermost axis of inputs, if
+    that can be followed to the results, or along a `batch_axis` that is given.
+
+    Raises DsaError for shapes that are not static, and for inputs of different extents along the batch axis.
+    """
     for value in graph.values:
         if value.type is not None and value.type.is_static:
             continue
@@ -278,7 +285,11 @@ def accelerator_network(
     arrays = [min(unit.rows, unit.columns) for unit in device.units if unit.kind == "matrix"]
     columns, room = min(arrays, default=1), device.weight_buffer // 2
     whole = with_products_first(Network(split.graph, element_size), split.layers, room, columns)
-    return AcceleratorNetwork(split.graph, tuple(whole), element_size, split.slices)
+    if batch_axis is not None:
+        own_batch(split.graph, batch_axis)
+    elif is_batch_axis(split.graph, 0):
+        batch_axis = 0
+    return AcceleratorNetwork(split.graph, tuple(whole), element_size, split.slices, batch_axis)
 
 
 def compile_network(
@@ -327,9 +338,11 @@ def _candidates(
     A graph whose batch cannot be followed is run as it is.
     """
     own = network.batch
-    wanted = batch or own
-    if wanted is None:
-        return [Allocation(1, 1, 1)]
+    wanted = batch or own or 1
+    if own is None:
+        if wanted not in (1, own_batch(network.graph, 0)):
+            network.with_batch(wanted)
+        return [Allocation(1, 1, wanted)]
     candidates = sorted(allocations(wanted, device.clusters), key=lambda each: each.per_cluster)
     if per_cluster is not None:
         if wanted % per_cluster:
@@ -341,7 +354,7 @@ def _candidates(
     for allocation in candidates:
         try:
             if allocation.per_cluster != own:
-                with_batch(network.graph, allocation.per_cluster)
+                network.with_batch(allocation.per_cluster)
             possible.append(allocation)
         except DsaError as error:
             problems.append(error)
@@ -366,6 +379,7 @@ def program_for(
             schedule(
                 network.graph, network.layers, splitting,
                 batch=samples if network.batch not in (None, samples) else None,
+                batch_axis=network.batch_axis or 0,
                 element_size=network.element_size, order=order, instances=instances,
                 up_sampling=choices.up_sampling,
             ),
@@ -425,7 +439,7 @@ def batch_axes(network: AcceleratorNetwork, outputs: Collection[int], repeated: 
     """
     values = network.graph.values
     try:
-        larger = with_batch(network.graph, 2 * (network.batch or 1)).values
+        larger = network.with_batch(2 * (network.batch or 1)).values
     except DsaError:
         for value in map(values.__getitem__, outputs) if repeated else ():
             if network.batch is None or value.extent.dimensions[:1] != (network.batch,):

@@ -1,6 +1,6 @@
 """An operator graph at another batch size: ``OperatorGraph -> OperatorGraph``.
 
-Inputs have their batch outermost. It is followed through every operator, since Reshapes and Transposes move it.
+The batch is followed from one axis of all inputs through every operator, since Reshapes and Transposes move it.
 """
 
 from __future__ import annotations
@@ -17,34 +17,57 @@ from ...base.errors import DsaError
 from .boxes import Shape
 
 
-def with_batch(graph: OperatorGraph, batch: int) -> OperatorGraph:
-    """The graph for inputs of `batch` samples. A constant operand of a Concat counts as repeated.
+def read_inputs(graph: OperatorGraph) -> list[int]:
+    """The inputs that operators read."""
+    read = {v for operator in graph.operators for v in operator.inputs if v is not None}
+    return [v for v in sorted(read) if graph.values[v].producer is None and not graph.values[v].is_constant]
+
+
+def own_batch(graph: OperatorGraph, axis: int) -> int:
+    """The extent that inputs have along an axis; scalars have none.
+
+    Raises DsaError if they differ, or if an input has fewer axes.
+    """
+    inputs = [value for value in map(graph.values.__getitem__, read_inputs(graph)) if value.extent.dimensions]
+    for value in inputs:
+        if len(value.extent.dimensions) <= axis:
+            raise DsaError(f"input {value.name!r} has no axis {axis} for the batch")
+    batches = {value.extent.dimensions[axis] for value in inputs}
+    if len(batches) != 1:
+        raise DsaError(f"the inputs have batches {sorted(batches)} along axis {axis}; they must have one batch")
+    return batches.pop()
+
+
+def is_batch_axis(graph: OperatorGraph, axis: int) -> bool:
+    """Whether inputs have one extent along an axis, which can be followed to the results."""
+    try:
+        with_batch(graph, 2 * own_batch(graph, axis), axis)
+    except DsaError:
+        return False
+    return True
+
+
+def with_batch(graph: OperatorGraph, batch: int, axis: int = 0) -> OperatorGraph:
+    """The graph for inputs of `batch` samples, along `axis`. A constant operand of a Concat counts as repeated.
 
     Raises DsaError if shapes are not static, if `batch` does not fit, or if the batch cannot be followed.
     """
     if batch < 1:
         raise DsaError(f"batch {batch}: must be at least 1")
-    return _Batched(graph, batch).result()
+    return _Batched(graph, batch, axis).result()
 
 
 class _Batched:
-    def __init__(self, graph: OperatorGraph, batch: int) -> None:
-        self.graph = graph
-        self.batch = batch
+    def __init__(self, graph: OperatorGraph, batch: int, axis: int) -> None:
+        self.graph, self.batch, self.axis = graph, batch, axis
         self.axes: dict[int, int] = {}
 
     def result(self) -> OperatorGraph:
         """The graph with larger types, and Reshapes and Expands to larger shapes."""
-        read = {v for operator in self.graph.operators for v in operator.inputs if v is not None}
-        for index, value in enumerate(self.graph.values):
-            if value.producer is None and not value.is_constant and index in read and self._shape(index):
-                self.axes[index] = 0
-        before = {self._shape(index)[0] for index in self.axes}
-        if len(before) != 1:
-            raise DsaError(f"the inputs have batches {sorted(before)}; they must have one batch, outermost")
+        own = own_batch(self.graph, self.axis)
+        self.axes = {index: self.axis for index in read_inputs(self.graph) if self._shape(index)}
         for operator in self.graph.operators:
             self._follow(operator)
-        (own,) = before
         values = [self._scaled(index, value, own) for index, value in enumerate(self.graph.values)]
         operators = [_resized(operator, values) for operator in self.graph.operators]
         return OperatorGraph(tuple(operators), tuple(values))
@@ -75,7 +98,10 @@ class _Batched:
             axis = axes.pop()
             if axis is None or axes or not 0 <= axis < len(self._shape(result)):
                 what = f"operator {operator.name!r} ({operator.op}): its batch cannot be told from its result"
-                raise DsaError(f"{what}; export the model with a batch of {self.batch}")
+                raise DsaError(
+                    f"{what}; if samples lie along another axis than {self.axis}, name it (--batch-axis), or export "
+                    "the model with the batch that it is to have"
+                )
             self.axes[result] = axis
         if operator.op == "Concat":
             axis = self.axes[operator.outputs[0]]
@@ -84,7 +110,8 @@ class _Batched:
     def _moved(self, operator: Operator, place: int, source: int, result: int) -> int | None:
         """Which axis of the result is the batch of this operand; None if none of them is all of it and nothing else.
 
-        A Reshape puts its rows into the first axis that has as many elements outside of it.
+        A Reshape puts its rows into the first axis that has as many elements outside of it; if that is one sample, only
+        into an axis that has no other element, unless the batch is outermost.
         """
         maps = index_maps_of(self.graph, operator, operator.outputs.index(result))
         operand = None if maps is None else maps.operands[place]
@@ -94,7 +121,10 @@ class _Batched:
         if operator.op in RESHAPES:
             outside = prod(shape[:axis])
             extents = self._shape(result)
-            return next((a for a in range(len(extents)) if prod(extents[:a]) == outside), None)
+            found = [a for a in range(len(extents)) if prod(extents[:a]) == outside]
+            if outside > 1 and shape[axis] == 1:
+                found = [a for a in found if extents[a] == 1]
+            return found[0] if found else None
         index = operand[axis]
         return index.number if isinstance(index, Axis) and index.extent == shape[axis] else None
 

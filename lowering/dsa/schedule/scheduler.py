@@ -66,6 +66,7 @@ def schedule(
     device: DsaDevice,
     *,
     batch: int | None = None,
+    batch_axis: int = 0,
     element_size: int = 2,
     order: OrderName = "better",
     up_sampling: UpSampling = "detect",
@@ -73,11 +74,13 @@ def schedule(
 ) -> Schedule:
     """Schedule `batch` samples (as many as `graph` has if None) on one cluster; floats take `element_size` bytes.
 
+    Inputs have their samples along `batch_axis`.
+
     `layers` are the operators that are fused into one loop nest each; without `instances` they run one after another,
     each on the whole batch. Raises DsaError: shapes that are not static, a batch that does not fit the graph, tensors
     that fit nowhere.
     """
-    network = Network(graph if batch is None else with_batch(graph, batch), element_size)
+    network = Network(graph if batch is None else with_batch(graph, batch, batch_axis), element_size)
     share = device.ddr_capacity // device.clusters
     for index, value in enumerate(network.graph.values):
         size = network.bytes(index)

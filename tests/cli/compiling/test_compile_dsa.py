@@ -219,7 +219,7 @@ def refusal(eqfuse: CommandLine, *arguments: object) -> Outcome:
     ("arguments", "message"),
     [
         (("--target", "dsa-stcp921"), "unknown; the targets are host"),
-        (("--target", "dsa-nothing.toml"), "device 'nothing.toml': not found"),
+        (("--target", "dsa-nothing.toml"), "there is no device 'nothing.toml'"),
         (("--target", TARGET, "--threads", "2"), "--threads: is for processors"),
         (("--target", TARGET, "--batch", "6"), "batch 6: not divisible over 4 clusters; use a multiple of 4"),
         (("--target", TARGET, "--batch", "8", "--per-cluster", "3"), "batch 8: is not divisible into programs of 3"),

@@ -213,6 +213,43 @@ def test_a_batch_that_cannot_be_followed_runs_as_it_is() -> None:
     assert compile_network(sliced(4), DEVICE, 4).allocation == Allocation(1, 1, 4)
 
 
+def test_extents_that_cannot_be_followed_are_no_samples() -> None:
+    assert compile_network(sliced(4), DEVICE).allocation == Allocation(1, 1, 1)
+
+
+def sequence_first(batch_axis: int | None) -> AcceleratorNetwork:
+    """Each row of eight is multiplied with all others, so that only the axis behind can be a batch."""
+    source = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        sequence_first (float[8,2,16] x) => (float[8,2,16] y) {
+            by_sample = Transpose<perm=[1, 0, 2]>(x)
+            columns = Transpose<perm=[1, 2, 0]>(x)
+            scores = MatMul(by_sample, columns)
+            mixed = MatMul(scores, by_sample)
+            y = Transpose<perm=[1, 0, 2]>(mixed)
+        }""")
+    graph, layers, _ = scheduled_parts(source)
+    return accelerator_network(graph, layers, DEVICE, 4, batch_axis)
+
+
+def test_the_axis_of_the_batch_can_be_named() -> None:
+    network = sequence_first(1)
+    made = compile_network(network, DEVICE, 8)
+    assert made.allocation.batch == 8
+    outputs = [number for number, value in enumerate(network.graph.values) if value.is_output]
+    assert list(batch_axes(network, outputs, repeated=True).values()) == [1]
+
+
+def test_rows_of_a_sequence_are_no_samples() -> None:
+    assert compile_network(sequence_first(None), DEVICE).allocation == Allocation(1, 1, 1)
+    with pytest.raises(DsaError, match="if samples lie along another axis than 0, name it"):
+        compile_network(sequence_first(None), DEVICE, 4)
+
+
+def test_an_input_needs_the_axis_that_is_named() -> None:
+    with pytest.raises(DsaError, match="input 'x' has no axis 3"):
+        sequence_first(3)
+
+
 def test_a_batch_that_cannot_be_followed_has_no_other_size() -> None:
     with pytest.raises(DsaError, match="its batch cannot be told"):
         compile_network(sliced(4), DEVICE, 8)
