@@ -15,7 +15,7 @@ from ..ir.operators.graph_relations import fit_sizes, raise_sizes
 from ..ir.sizes import NO_SIZES, ZERO, assume_sizes
 from ..ir.types import TensorType
 from .egraph.canonical import canonical
-from .onnx.model import Model
+from .onnx.model import Model, elements
 from .onnx.nodes import has_body, is_inferable, is_standard, layer_nodes, outer_values
 from .onnx.typing import NAMELESS
 from .shapes.inference import Knowledge
@@ -35,10 +35,13 @@ def operator_graph(
     operators: list[Operator] = []
     values: list[Value] = []
     number: dict[str, int] = {}
+    stored = model.stored
+    scales = {scale.name for n in model.graph if n.op_type == "QuantizeLinear" and (scale := n.inputs[1]) is not None}
 
     def add_value(name: str, producer: int | None, is_constant: bool, is_output: bool) -> int:
         number[name] = len(values)
-        values.append(Value(name, _type_of(name, knowledge), producer, is_constant, is_output))
+        is_one = is_constant and name in scales and _is_one(stored.get(name))
+        values.append(Value(name, _type_of(name, knowledge), producer, is_constant, is_output, is_one=is_one))
         return number[name]
 
     for node, attributes, names, is_opaque in _describe_nodes(model, knowledge, for_kernels):
@@ -62,6 +65,10 @@ def operator_graph(
     unsaid = [name for name in assumed if name not in sizes]
     fitted = graph.with_typical(fit_sizes(graph, unsaid))
     return fitted.with_typical(raise_sizes(fitted, unsaid))
+
+
+def _is_one(tensor: ir.TensorProtocol | None) -> bool:
+    return tensor is not None and tensor.size == 1 and elements(tensor).item() == 1
 
 
 def _type_of(name: str, knowledge: Knowledge) -> TensorType | None:

@@ -20,7 +20,8 @@ class Value:
     """A tensor. `producer` is the index of the operator that makes it, None for inputs of the graph and constants.
 
     `type` is None if it is not known; `is_output` says that the caller reads it. With dynamic dimensions `type` has the
-    sizes that are optimised for, and `free` the texts of sizes (`ir/sizes.py`).
+    sizes that are optimised for, and `free` the texts of sizes (`ir/sizes.py`). `is_one` is said of the scales of
+    QuantizeLinear alone: they are 1, and nothing is divided.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Value:
     is_constant: bool = False
     is_output: bool = False
     free: TensorType | None = None
+    is_one: bool = False
 
     @property
     def extent(self) -> Extent:
@@ -158,7 +160,7 @@ class OperatorGraph:
 
     def _operation(self, operator: Operator) -> Operation:
         inputs = [None if v is None else self.values[v] for v in operator.inputs]
-        types = tuple(None if v is None else v.type for v in inputs)
+        types = tuple(None if v is None or v.is_one else v.type for v in inputs)
         constant = tuple(v is None or v.is_constant for v in inputs)
         result = self.values[operator.outputs[0]].type if operator.outputs else None
         operation = Operation.of(operator.op, operator.attributes, types, result, (False,) * len(inputs))

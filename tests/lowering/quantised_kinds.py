@@ -5,6 +5,7 @@
   chains of several operators, each quantised behind, and meet many ties, which round to even.
 - Rounded ones have any scale and any operator, but a single rounding to integers, at their end: results may differ by a
   step. To feed an operator what the reference has before it is to make a graph of it alone.
+- Attention has its softmax between two products, and is quantised between them, too.
 - Integer ones are ConvInteger, MatMulInteger and DynamicQuantizeLinear, and exact.
 - The operators QLinearConv, QLinearMatMul and those of ONNX Runtime's own domain stand alone.
 """
@@ -100,6 +101,22 @@ def _matmul(d: Drawing, x: Value) -> str:
 def _product_of_two(d: Drawing, x: Value) -> str:
     """A product of two values that both depend on inputs, as in attention."""
     return d.add("MatMul", d.dequantise(x), d.dequantise(d.input((*x.shape[:-2], x.shape[-1], d.pick(3, 8)))))
+
+
+def _attention(d: Drawing, x: Value) -> str:
+    """Both products of attention with the softmax between them, quantised in the same or in other places."""
+    rows, size = x.shape[-2:]
+    keys = d.add("Transpose", d.dequantise(d.input((*x.shape[:-2], rows + 3, size))), perm=_swapped(x))
+    scores = d.add("Mul", d.add("MatMul", d.dequantise(x), keys), d.constant(np.float32(1 / (x.scale * size * 9000))))
+    weights = d.add("Softmax", d.dequantise(d.quantise(scores)) if d.chance() else scores, axis=-1)
+    weights = d.dequantise(d.quantise(weights, "uint8")) if d.chance(0.8) else weights
+    return d.add("MatMul", weights, d.dequantise(d.input((*x.shape[:-2], rows + 3, d.pick(4, 8, 17)))))
+
+
+def _swapped(x: Value) -> list[int]:
+    """The order of axes with the last two exchanged."""
+    rank = len(x.shape)
+    return [*range(rank - 2), rank - 1, rank - 2]
 
 
 def _with_another(d: Drawing, x: Value) -> str:
@@ -230,6 +247,12 @@ def _draw_rounded(d: Drawing) -> QuantisedGraph:
     return d.finish(d.quantise(found).name, steps=1)
 
 
+def _draw_attention(d: Drawing) -> QuantisedGraph:
+    """Integers that a step moves inside are weights of a mean, which move its result by another step at most."""
+    x = d.input(d.pick((5, 16), (2, 3, 8), (1, 2, 6, 12), (1, 2, 49, 16)))
+    return d.finish(d.quantise(_attention(d, x)).name, steps=2)
+
+
 def _seven_bits(d: Drawing, shape: Sequence[int], dtype: str) -> Array:
     """Weights of which ONNX Runtime sums no two products that 16 bits do not hold, as it does without VNNI."""
     return d.integers(shape, dtype, *((-64, 63) if dtype == "int8" else (0, 127)))
@@ -238,7 +261,9 @@ def _seven_bits(d: Drawing, shape: Sequence[int], dtype: str) -> Array:
 def _draw_integer(d: Drawing) -> QuantisedGraph:
     """ConvInteger or MatMulInteger, of 8 bits or of floats that DynamicQuantizeLinear makes 8 bits."""
     is_conv, is_dynamic = d.chance(), d.chance(0.4)
-    shape = (1, 4, 6, 6) if is_conv else d.pick((5, 16), (2, 3, 8))
+    axes = d.pick(1, 2)
+    maps = (1, 4, 6, 6) if axes == 2 else (1, d.pick(1, 3, 4), d.pick(12, 20, 21))
+    shape = maps if is_conv else d.pick((5, 16), (2, 3, 8))
     weight_type = d.pick("int8", "uint8")
     factors = []
     if is_dynamic:
@@ -261,9 +286,10 @@ def _draw_integer(d: Drawing) -> QuantisedGraph:
     weight_zero = d.constant(np.array(zeros, weight_type))
     attributes: dict[str, Any] = {}
     if is_conv:
-        group = d.pick(1, 1, 4, 2)
-        weight = _seven_bits(d, (outputs * group, 4 // group, 3, 3), weight_type)
-        attributes = {"group": group, "pads": d.pick([1] * 4, [0] * 4), "strides": [d.pick(1, 2)] * 2}
+        group = d.pick(1, 1, 4, 2) if shape[1] == 4 else 1
+        kernel, stride = (3, d.pick(1, 2)) if axes == 2 else d.pick((3, 1), (4, 2), (6, 3), (8, 4))
+        weight = _seven_bits(d, (outputs * group, shape[1] // group, *[kernel] * axes), weight_type)
+        attributes = {"group": group, "pads": [d.pick(0, 0, 1)] * 2 * axes, "strides": [stride] * axes}
     else:
         weight = _seven_bits(d, (shape[-1], outputs), weight_type)
     operands += [d.constant(weight), *([zero_name] * is_full), *([weight_zero] * (is_full and d.chance()))]
@@ -391,6 +417,7 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     "exact": Kind(_draw_exact, True),
     "rounded": Kind(_draw_rounded, False),
+    "attention": Kind(_draw_attention, False),
     "integer": Kind(_draw_integer, True),
     "operator": Kind(_draw_operator, None),
 }

@@ -16,6 +16,8 @@ from itertools import pairwise
 from math import ceil, prod
 
 from ....ir.operators import ELEMENTWISE, MATRIX_PRODUCTS, VIEWS
+from ....ir.operators.quantization import CONVERSIONS
+from ....ir.types import BYTES
 from .operator_set import OperatorSet, roofline
 from .row_chain import ROW_WISE, is_along_rows
 from .template import Template
@@ -142,10 +144,17 @@ def _keeps_rows(operators: OperatorSet, member: int) -> bool:
 
 
 def _is_plain(operators: OperatorSet) -> bool:
-    """Whether all of it is in float32, of static shapes, and known to the rules."""
+    """Whether all of it is in float32, of static shapes, and known to the rules. Bytes may stand between the operators
+    that make them of floats and turn them back."""
     ops = [operators.graph.operators[m] for m in operators.members]
-    types = [operators.graph.values[v].type for o in ops for v in (*o.inputs, *o.outputs[:1]) if v is not None]
-    is_float = all(t is not None and t.is_static and t.dtype == "float32" for t in types)
+    types = [
+        (operators.graph.values[v].type, operator.op in CONVERSIONS)
+        for operator in ops for v in (*operator.inputs, *operator.outputs[:1]) if v is not None
+    ]  # fmt: skip
+    is_float = all(
+        t is not None and t.is_static and (t.dtype == "float32" or (converts and t.dtype in BYTES))
+        for t, converts in types
+    )
     return is_float and not any(operator.is_opaque for operator in ops)
 
 

@@ -322,6 +322,33 @@ def test_attention(output: str, members: tuple[int, ...], name: str | None) -> N
     assert template(attention(output), members) == name
 
 
+def quantised_attention(scale: float) -> OperatorGraph:
+    """0 MatMul, 1 QuantizeLinear, 2 DequantizeLinear, 3 Softmax, 4 QuantizeLinear, 5 DequantizeLinear, 6 MatMul."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "keys"], ["a"]),
+        helper.make_node("QuantizeLinear", ["a", "scale", "zero"], ["b"]),
+        helper.make_node("DequantizeLinear", ["b", "scale", "zero"], ["c"]),
+        helper.make_node("Softmax", ["c"], ["d"], axis=-1),
+        helper.make_node("QuantizeLinear", ["d", "scale", "zero"], ["e"]),
+        helper.make_node("DequantizeLinear", ["e", "scale", "zero"], ["f"]),
+        helper.make_node("MatMul", ["f", "values"], ["y"]),
+    ]
+    stored = {"scale": np.array(scale, np.float32), "zero": np.array(3, np.uint8)}
+    ports = {"x": (2, 64, 16), "keys": (2, 16, 64), "values": (2, 64, 16)}
+    return graph_of(model(nodes, ports, {"y": (2, 64, 16)}, **stored))
+
+
+def test_bytes_between_products_stay_in_the_chain() -> None:
+    graph = quantised_attention(0.01)
+    assert template(graph, range(7)) == "product_chain"
+    assert template(graph, range(1, 7)) is None
+
+
+def test_a_scale_of_1_divides_nothing() -> None:
+    costs = [KernelModel(quantised_attention(scale), SERVER).kernel((1,)) for scale in (1.0, 0.5)]
+    assert costs[0] < costs[1]
+
+
 @pytest.mark.parametrize(
     ("rows", "size", "hidden", "is_one"),
     [(128, 128, 512, False), (512, 768, 3072, False), (1, 128, 512, True)],  # where each tile would read all weights
