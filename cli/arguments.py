@@ -82,13 +82,16 @@ def reader(kind: Any) -> Callable[[str], Any]:
     number: type[Any] = get_args(kind)[0]
 
     def read(text: str) -> Any:
-        value = number(text)
+        try:
+            value = number(text)
+        except ValueError:
+            kind_of_number = "whole number" if number is int else "number"
+            raise argparse.ArgumentTypeError(f"{text!r} is not a {kind_of_number}") from None
         try:
             return check_option("", value, kind)
         except OptionError as error:
             raise argparse.ArgumentTypeError(error.problem.replace(repr(value), text, 1)) from None
 
-    read.__name__ = number.__name__  # argparse names it in its message about a text that is no number
     return read
 
 
@@ -96,11 +99,7 @@ def several(kind: Any) -> Callable[[str], list[Any]]:
     """A converter of texts between commas."""
     read = reader(kind)
 
-    def read_all(text: str) -> list[Any]:
-        return [read(each.strip()) for each in text.split(",") if each.strip()]
-
-    read_all.__name__ = read.__name__
-    return read_all
+    return lambda text: [read(each.strip()) for each in text.split(",") if each.strip()]
 
 
 def input_shape(text: str) -> tuple[str, tuple[int | str, ...]]:

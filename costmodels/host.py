@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ..support.errors import UsageError
+from ..support.errors import EqfuseError, UsageError
 from ..support.files import cache_folder, write_text
 from ..support.processor import (
     ARM,
@@ -185,8 +185,10 @@ def measurements_path() -> Path:
 def keep_measurements(measurements: HostMeasurements) -> Path:
     """Store measurements as part of the device `host` from now on. Raises EqfuseError if the file cannot be written."""
     path = measurements_path()
-    with suppress(OSError):  # writing the file reports any problem with the folder
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EqfuseError(f"{path.parent}: cannot be made: {error.strerror}; set XDG_CACHE_HOME") from None
     bandwidths = {str(level): rate for level, rate in measurements.bandwidths.items()}
     write_text(path, json.dumps({"figures": dict(measurements.figures), "bandwidths": bandwidths}, indent=1) + "\n")
     return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -54,5 +55,7 @@ def _read(path: Path) -> Array | dict[str, Array]:
     try:
         content = np.load(path, allow_pickle=False)
         return content if isinstance(content, np.ndarray) else dict(content)
-    except (ValueError, OSError, EOFError) as error:
-        raise UsageError(f"--input {path}: is no .npy or .npz file of numbers: {error}") from None
+    except OSError as error:
+        raise UsageError(f"--input {path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, EOFError, BadZipFile):
+        raise UsageError(f"--input {path}: is no .npy or .npz file of numbers") from None

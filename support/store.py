@@ -52,7 +52,7 @@ class Store:
                 self.trim(self.most)
         except OSError as error:
             if error.errno in FULL:
-                print(f"eqfuse: warning: {self.folder}: nothing more is kept: {error.strerror}", file=sys.stderr)
+                _warn(self.folder, error.strerror)
 
     def keep_bytes(self, key: str, content: bytes) -> None:
         """Keep a file with a checksum, for `read_bytes`."""
@@ -105,3 +105,9 @@ def source_digest(*packages: str, suffixes: tuple[str, ...] = (".py", ".toml", "
         for file in sorted(path for path in (root / package).rglob("*") if path.suffix in suffixes):
             digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+@cache
+def _warn(folder: Path, reason: str) -> None:
+    """Say once that a disk is full: each kernel of a model would say it again."""
+    print(f"eqfuse: warning: {folder}: nothing more is kept: {reason}", file=sys.stderr)

@@ -11,6 +11,7 @@ from ...driver.options import RuleOptions
 from ...driver.rules import catalogue as rule_catalogue
 from ...driver.rules.catalogue import example_as_onnx, find_rule, record_of
 from ...support import units
+from ...support.errors import UsageError
 from .. import render
 from ..options import options_of
 from ..terminal import write
@@ -19,9 +20,12 @@ from ..terminal import write
 def list_rules(arguments: argparse.Namespace) -> int:
     """All rules, or those that pass every filter."""
     paths = options_of(RuleOptions, arguments).rules
+    tagged = rule_catalogue.list_rules(paths, (arguments.tag,) if arguments.tag else ())
+    if arguments.topic and arguments.topic not in {rule.topic for rule in rule_catalogue.list_rules(paths, ())}:
+        raise UsageError(f"--topic {arguments.topic}: no rule has it; `eqfuse rules list` ends with all topics")
     rules = [
         rule
-        for rule in rule_catalogue.list_rules(paths, (arguments.tag,) if arguments.tag else ())
+        for rule in tagged
         if (not arguments.property or arguments.property in rule.properties)
         and (not arguments.topic or rule.topic == arguments.topic)
         and (not arguments.sound or rule.sound == arguments.sound)

@@ -259,6 +259,8 @@ def _load(source: str | os.PathLike[str] | onnx.ModelProto) -> tuple[onnx.ModelP
         return onnx.load(path, load_external_data=False), path
     except DecodeError:
         raise ModelError(f"{path}: not an ONNX file, cut short or nested too deep for protobuf") from None
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror or first_line(error)}") from None
     except Exception as error:  # each text format that onnx takes by its extension has an error of its own
         raise ModelError(f"{path}: cannot be read: {first_line(error)}") from None
 

@@ -54,11 +54,15 @@ def check_destination(path: Path) -> None:
 
 @contextmanager
 def stage_bundle(path: Path) -> Iterator[Path]:
-    """A folder beside `path` to fill; `publish` moves it there, otherwise it goes."""
+    """A folder beside `path` to fill; `publish` moves it there, otherwise it goes. Errors about it name `path`."""
     with staging_folder(path) as outer:
         inner = outer / "bundle"
         inner.mkdir()
-        yield inner
+        try:
+            yield inner
+        except EqfuseError as error:
+            error.args = (str(error).replace(str(inner), str(path)),)
+            raise
 
 
 def publish(folder: Path, path: Path) -> None:

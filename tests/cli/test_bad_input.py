@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 
@@ -137,6 +138,29 @@ def test_the_folder_of_an_output_must_exist(eqfuse: CommandLine, arguments: tupl
     error = eqfuse.fail(2, *arguments)
     assert error.endswith("none does not exist")
     assert eqfuse.files() == ["in.json", "in.onnx"]
+
+
+def test_a_full_disk_while_a_bundle_is_written(eqfuse: CommandLine) -> None:
+    """The message names the bundle, not the folder beside it that is filled first."""
+    weight = np.random.default_rng(0).standard_normal((600, 600))
+    eqfuse.model("in.onnx", [node("MatMul", "x w", "y")], (2, 600), w=weight)
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+
+    outcome = eqfuse.spawn("compile", "in.onnx", "-o", "build", "--format", "c", "--no-verify", before=limit)
+    assert outcome.code == 1
+    assert outcome.error.startswith("build: cannot be written: ")
+    assert eqfuse.files() == ["in.onnx"]
+
+
+def test_a_file_that_may_not_be_read(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "in.onnx")
+
+    eqfuse.small()
+    monkeypatch.setattr(onnx, "load", refuse)
+    assert eqfuse.fail(1, "inspect", "in.onnx") == "in.onnx: cannot be read: Permission denied"
 
 
 def test_a_full_disk_keeps_the_earlier_output(eqfuse: CommandLine) -> None:

@@ -69,7 +69,7 @@ def test_what_is_no_shape(text: str) -> None:
         (("optimize", "m", "--cost", "beauty"), "beauty"),
         (("optimize", "m", "--time-limit", "0"), "0 is not a number above 0"),
         (("optimize", "m", "--time-limit", "inf"), "inf is not a finite number"),
-        (("optimize", "m", "--node-limit", "many"), "invalid int value: 'many'"),
+        (("optimize", "m", "--node-limit", "many"), "'many' is not a whole number"),
         (("verify", "a", "b", "--verify-limit", "0"), "0 is not a number above 0"),
         (("optimize", "m", "--opset", "-3"), "-3 is not a number above 0"),
         (("optimize", "m", "--seed", "-1"), "-1 is not a number from 0 on"),

@@ -278,3 +278,8 @@ def test_a_file_without_rules(adder: CommandLine, content: bytes) -> None:
     (adder.folder / "own.egg").write_bytes(content)
     outcome = adder.run("optimize", "in.onnx", "--rules", "own.egg")
     assert (outcome.code, outcome.error) == (4, "own.egg:1:1: the file has no rules")
+
+
+def test_a_topic_that_no_rule_has(eqfuse: CommandLine) -> None:
+    error = eqfuse.fail(2, "rules", "list", "--topic", "nosuch")
+    assert error == "--topic nosuch: no rule has it; `eqfuse rules list` ends with all topics"
