@@ -269,15 +269,27 @@ def explain(term: int, rewriting: Rewriting, seconds: float) -> Explanation:
     `seconds` ends the search.
     """
     deadline = time.monotonic() + seconds
-    fired = [r.name for r in rewriting.egraph.saturation.rules if r.matches]
-    rules = collect_rules(rewriting.rules, fired)
-    forms = follow_forms(term, rewriting)
+    rules, forms = _fired_rules(rewriting), follow_forms(term, rewriting)
     cut, proof = _prove(forms, rewriting, rules, deadline)
     steps = build_chain(proof)
     rests_on = replay(steps, proof, cut, rules, deadline - time.monotonic())
     if rests_on is None:
         raise Unexplained(f"a chain of {len(steps)} steps was found, but its replay fails")
     return _Narrator(rewriting, forms, cut, proof).explanation(steps, rests_on)
+
+
+def rules_on_the_way(term: int, rewriting: Rewriting, seconds: float) -> tuple[str, ...]:
+    """The rules of an explanation, in the order of its steps, which are not replayed: that takes as long again.
+
+    Raises Unexplained and OutOfTime as `explain` does.
+    """
+    deadline = time.monotonic() + seconds
+    _, proof = _prove(follow_forms(term, rewriting), rewriting, _fired_rules(rewriting), deadline)
+    return tuple(dict.fromkeys(step.pattern.rule.base for step in build_chain(proof)))
+
+
+def _fired_rules(rewriting: Rewriting) -> Catalogue:
+    return collect_rules(rewriting.rules, [r.name for r in rewriting.egraph.saturation.rules if r.matches])
 
 
 def _prove(forms: TwoForms, rewriting: Rewriting, rules: Catalogue, deadline: float) -> tuple[Cone, Proof]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from .cone import Rewriting, follow_forms
-from .explanation import Unexplained, explain
+from .explanation import Unexplained, rules_on_the_way
 from .session import OutOfTime
 
 _SHARE = 0.4
@@ -44,8 +44,7 @@ def find_rules(rewriting: Rewriting, seconds: float) -> Mapping[str, RulesOfValu
         if left <= 0:
             break
         with suppress(Unexplained, OutOfTime):
-            steps = explain(rewriting.rewritten_values[first], rewriting, _SHARE * left).steps
-            rules = tuple(dict.fromkeys(step.rule.base for step in steps))
+            rules = rules_on_the_way(rewriting.rewritten_values[first], rewriting, _SHARE * left)
             found |= {first: RulesOfValue(rules)} | {name: RulesOfValue(rules, first) for name in others}
     return found
 

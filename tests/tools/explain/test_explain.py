@@ -11,7 +11,7 @@ from onnx import helper
 
 from eqfuse.driver.rules.observe import Observation, explain_value, list_rewritten_values
 from eqfuse.support.errors import UsageError
-from eqfuse.tools.explain.explanation import Explanation, Unexplained
+from eqfuse.tools.explain.explanation import Explanation, Unexplained, rules_on_the_way
 
 from .optimizing import explain_rewritten, lines, model, node, rule, run, steps
 
@@ -65,6 +65,12 @@ def test_what_both_forms_share_is_not_explained(mixed: Observation) -> None:
 
 def test_a_birewrite_from_right_to_left(mixed: Observation) -> None:
     assert steps(explain_rewritten(mixed, "f")) == [("own-exp-of-sum", "Mul(Exp(x), Exp(n))", "Exp(Add(x, n))")]
+
+
+@pytest.mark.parametrize("name", ["b", "v", "f"])
+def test_rules_of_a_report_are_those_of_the_explanation(mixed: Observation, name: str) -> None:
+    rules = rules_on_the_way(mixed.rewriting.rewritten_values[name], mixed.rewriting, 300.0)
+    assert list(rules) == [step.rule.base for step in explain_rewritten(mixed, name).steps]
 
 
 def test_a_value_that_turns_out_constant(tmp_path: Path) -> None:
