@@ -24,7 +24,7 @@ from onnx import TensorProto, helper
 from .inputs.draws import generate, vary
 from .inputs.given import Sample
 from .inputs.plans import InputSpec, Plan, Temper, enlarge, input_specs, plans
-from .runs.compare import Tolerance, differs, spread_of, to_double
+from .runs.compare import Tolerance, differs, size_of, spread_of, to_double
 from .runs.run import Backend, OnnxRuntime, Reference
 from .runs.source import Source, read_source
 from .runs.structure import Structure
@@ -254,10 +254,16 @@ class Baseline:
     on_reference: bool
     one_sided: tuple[str, ...] = ()
 
-    def spread(self, name: str) -> float | None:
-        """Root mean square move of a float output between the first two runs; None if that has no meaning."""
+    def spread(self, name: str, index: int) -> float | None:
+        """Root mean square move of a float output between the first two runs; None if that has no meaning.
+
+        Where the output of a run is larger, as at other sizes, it counts as moving more in proportion.
+        """
         first, second = self._pair(name)
-        return spread_of(first, second)
+        spread = spread_of(first, second)
+        if spread is None or not (size := max(size_of(first), size_of(second))):
+            return spread
+        return spread * max(1.0, size_of(self.runs[index].outputs[name]) / size)
 
     def reacts(self, name: str, tolerance: Tolerance) -> bool:
         """Whether an output changed by more than rounding when every input changed."""

@@ -130,13 +130,13 @@ class Comparison:
         if name in self._structure.random:
             note = "depends on a random operator and was not compared"
             return ComparedOutput(OutputReport(name, math.nan, math.nan, False, False, note))
-        spread, node = self.baseline.spread(name), self._structure.origin(name)
+        node = self._structure.origin(name)
         saturated = (
             node is not None and node.op_type == "Sigmoid" and is_saturated(self.baseline, self._structure, name)
         )
         total, rulings, whole, steps = EQUAL, [], Effect(), list[StepCount | None]()
         for index, run in enumerate(self.baseline.runs):
-            near = None if run.is_stress else spread
+            near = None if run.is_stress else self.baseline.spread(name, index)
             expected, actual = run.outputs[name], self._results[index][name]
             difference = compare(
                 expected, actual, self._tolerance, near,
@@ -244,7 +244,7 @@ class Comparison:
         Compiled code cannot be widened: there the original must be nearer than half of how far outputs move.
         """
         if self._candidate is None:
-            spread = self.baseline.spread(name)
+            spread = self.baseline.spread(name, index)
             return spread is not None and judgement.original_error <= spread / 2
         try:
             own = measure_errors(self._truth(name, index), self._own_truth(name, index))

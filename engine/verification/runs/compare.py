@@ -238,6 +238,13 @@ def spread_of(first: Value, second: Value) -> float | None:
     return math.sqrt(total / count) if count else None
 
 
+def size_of(value: Value) -> float:
+    """Root mean square of the finite elements of a float result; 0 without any."""
+    sizes = [abs(to_double(leaf)[np.isfinite(leaf)]) for leaf in leaves(value)]
+    count = sum(each.size for each in sizes)
+    return math.sqrt(sum(float(np.sum(each**2)) for each in sizes) / count) if count else 0.0
+
+
 def differs(first: Value, second: Value, tolerance: Tolerance) -> bool:
     """Whether two results differ by more than rounding, as results that depend on different inputs do."""
     ones, others = leaves(first), leaves(second)
