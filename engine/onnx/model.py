@@ -36,11 +36,11 @@ def with_dense_constants(model: onnx.ModelProto, label: str) -> onnx.ModelProto:
 
     Raises ModelError for a sparse tensor that is too large, or whose indices make no sense.
     """
-    if not any(graph.sparse_initializer or any(_sparse_constants(graph)) for graph in _graphs(model.graph)):
+    if not any(graph.sparse_initializer or any(_sparse_constants(graph)) for graph in graph_protos(model.graph)):
         return model
     result = onnx.ModelProto()
     result.CopyFrom(model)
-    for graph in _graphs(result.graph):
+    for graph in graph_protos(result.graph):
         graph.initializer.extend(_dense(sparse, label) for sparse in graph.sparse_initializer)
         del graph.sparse_initializer[:]
         for attribute in _sparse_constants(graph):
@@ -49,12 +49,20 @@ def with_dense_constants(model: onnx.ModelProto, label: str) -> onnx.ModelProto:
     return result
 
 
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+def body_protos(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that a node has as attributes, such as the branches of an If."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def graph_protos(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """A graph, and those within it at any depth, each after the one that it is in."""
     yield graph
     for node in graph.node:
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
-                yield from _graphs(body)
+        for body in body_protos(node):
+            yield from graph_protos(body)
 
 
 def _sparse_constants(graph: onnx.GraphProto) -> Iterator[onnx.AttributeProto]:

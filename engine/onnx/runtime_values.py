@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 
 from ...support.custom_operators import register
+from .model import graph_protos
 from .nodes import RANDOM_OPERATORS
 
 if TYPE_CHECKING:
@@ -60,20 +61,13 @@ def draw_seeds(content: bytes) -> bytes:
     the same numbers.
     """
     model = onnx.ModelProto.FromString(content)
-    _seed(model.graph)
-    return bytes(model.SerializeToString())
-
-
-def _seed(graph: onnx.GraphProto) -> None:
-    for node in graph.node:
+    for node in (node for graph in graph_protos(model.graph) for node in graph.node):
         names = {attribute.name for attribute in node.attribute}
         if node.op_type in _SEEDED and not node.domain and "seed" not in names:
             number = secrets.randbits(_SEED_BITS)
             seed = number if node.op_type == "Dropout" else float(number)
             node.attribute.append(onnx.helper.make_attribute("seed", seed))
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                _seed(body)
+    return bytes(model.SerializeToString())
 
 
 def run_on_arrays(

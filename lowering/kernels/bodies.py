@@ -22,7 +22,7 @@ from onnx_ir import serde
 from ...engine.bodies.flatten import flatten
 from ...engine.bodies.inference import infer_flat
 from ...engine.bodies.nest import nest
-from ...engine.onnx.model import Model, read
+from ...engine.onnx.model import Model, body_protos, graph_protos, read
 from ...engine.onnx.typing import NAMELESS, dtype_of
 from ...engine.operator_graph import operator_graph
 from ...engine.shapes.inference import infer
@@ -134,7 +134,7 @@ class LoopKernels:
         """The model with a node for each kernel that could be compiled."""
         result = onnx.ModelProto()
         result.CopyFrom(self.model)
-        pairs = list(zip(_graphs(result.graph), self.graphs, strict=True))
+        pairs = list(zip(graph_protos(result.graph), self.graphs, strict=True))
         for graph, stages in reversed(pairs):  # inner ones first: the nodes of a graph are copied with their bodies
             nodes = [node for stage in stages for node in stage.nodes(graph.node, answers)]
             copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
@@ -204,18 +204,9 @@ def call_kernels(
 ) -> LoopCall:
     """The program of loops with the kernels that could be compiled."""
     model = kernels.with_answers(answers)
-    called = (n.op_type for inner in _graphs(model.graph) for n in inner.node if n.domain == KERNEL_DOMAIN)
+    called = (n.op_type for inner in graph_protos(model.graph) for n in inner.node if n.domain == KERNEL_DOMAIN)
     part = replace(step.part, model=model)
     return replace(loop_call(graph, part, step.bounds), called=tuple(dict.fromkeys(called)))
-
-
-def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    return (attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH)
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """A graph and those within."""
-    return (inner for inner, _ in _with_constants(graph, {}))
 
 
 def _with_constants(
@@ -228,7 +219,7 @@ def _with_constants(
             constants[node.output[0]] = node.attribute[0].t
     yield graph, constants
     for node in graph.node:
-        for body in _bodies(node):
+        for body in body_protos(node):
             yield from _with_constants(body, constants)
 
 
@@ -236,7 +227,7 @@ def _reads(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
     """The values that nodes read, those of their bodies, too."""
     for node in nodes:
         yield from filter(None, node.input)
-        for body in _bodies(node):
+        for body in body_protos(node):
             own = {name for inner in body.node for name in inner.output}
             own |= {port.name for port in body.input} | {tensor.name for tensor in body.initializer}
             yield from (name for name in (*_reads(body.node), *(o.name for o in body.output)) if name not in own)

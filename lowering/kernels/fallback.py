@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 from onnx_ir import serde
 
 from ...engine.bodies.inference import find_trips
-from ...engine.onnx.model import Model
+from ...engine.onnx.model import Model, body_protos
 from ...engine.onnx.nodes import has_body, layer_nodes, outer_values
 from ...engine.onnx.runtime_values import session_options
 from ...engine.onnx.typing import dtype_of
@@ -237,9 +237,8 @@ def list_reads(graph: onnx.GraphProto) -> Iterator[str]:
     yield from (output.name for output in graph.output)
     for node in graph.node:
         yield from node.input
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from list_reads(attribute.g)
+        for body in body_protos(node):
+            yield from list_reads(body)
 
 
 def fallback(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops import op_resize
 
+from ..runs.structure import operands as names_read
 from ..runs.values import Value
 
 if TYPE_CHECKING:
@@ -407,23 +408,13 @@ def forget_dead_values(graph: onnx.GraphProto, kept: Iterable[str] = ()) -> None
     living = {"", *kept, *(output.name for output in graph.output)}
     nodes: list[onnx.NodeProto] = []
     for node in reversed([node for node in graph.node if node.domain != Forget.op_domain]):
-        dead = {*_names_read(node), *node.output} - living
+        dead = {*names_read(node), *node.output} - living
         if dead:
             nodes.append(onnx.helper.make_node("Forget", (), (), domain=Forget.op_domain, names=sorted(dead)))
             living |= dead
         nodes.append(node)
     del graph.node[:]
     graph.node.extend(reversed(nodes))
-
-
-def _names_read(node: onnx.NodeProto) -> Iterator[str]:
-    """The names that a node and all nodes of its bodies read."""
-    yield from node.input
-    for attribute in node.attribute:
-        for body in (attribute.g, *attribute.graphs):
-            yield from (output.name for output in body.output)
-            for inner in body.node:
-                yield from _names_read(inner)
 
 
 def contributed_kernels(model: onnx.ModelProto) -> list[type[OpRun]]:

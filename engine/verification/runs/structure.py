@@ -17,6 +17,7 @@ from onnx import inliner, numpy_helper, shape_inference
 from ....ir.operators import CONVOLUTIONS, POOLS, RECURRENT, VIEWS
 from ....ir.operators.quantization import ROUNDED_RESULTS
 from ...onnx.inference_faults import without_delicate_nodes
+from ...onnx.model import body_protos
 from ...onnx.nodes import RANDOM_OPERATORS
 from .skim import has_data
 
@@ -240,8 +241,8 @@ def operands(node: onnx.NodeProto) -> Iterator[str]:
     yield from node.input
     for inner in _inner_nodes(node):
         yield from operands(inner)
-    for graph in _subgraphs(node):
-        yield from (value.name for value in graph.output)
+    for body in body_protos(node):
+        yield from (value.name for value in body.output)
 
 
 def _is_recurrent(node: onnx.NodeProto) -> bool:
@@ -263,16 +264,7 @@ def _has_loop(node: onnx.NodeProto) -> bool:
 
 
 def _inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    for graph in _subgraphs(node):
-        yield from graph.node
-
-
-def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            yield attribute.g
-        elif attribute.type == onnx.AttributeProto.GRAPHS:
-            yield from attribute.graphs
+    return (inner for body in body_protos(node) for inner in body.node)
 
 
 def _constant_tensor(node: onnx.NodeProto | None) -> Any:
