@@ -29,6 +29,7 @@ from ...support.custom_operators import explain_refusal
 from ..base.errors import LoweringError
 from ..base.interface import known_type
 from ..base.weights import Weights
+from ..loops.instance import why_no_loop
 from ..loops.program import Program, loop_program
 from ..plan.plan import LOOP
 from ..plan.sizes import Extent, Solution, extents_of, size_of, solve_sizes
@@ -180,9 +181,14 @@ def without_kernel(
     part = _cut_out(graph, members, weights, reason, last)
     try:
         return loop_call(graph, part, find_bounds(part.model, _trips(part.model, weights.model)))
-    except LoweringError:
+    except LoweringError as error:
         if measured_sizes(part.model.graph):
-            raise
+            nodes = part.model.graph.node
+            culprit = next((node.name for node in nodes if why_no_loop(node.op_type, node.domain, ())), "")
+            raise LoweringError(
+                f"{culprit or part.operators[0]}: {error}, and ONNX Runtime cannot run it in a bundle, since a size of "
+                "its result is known in a call alone; `eqfuse optimize` takes the model"
+            ) from None
         _require_runnable(part.model, part.operators, reason)
         return part
 

@@ -18,6 +18,7 @@ from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.groups import unfused
 from eqfuse.ir.sizes import number, symbol
+from eqfuse.lowering.base.errors import LoweringError
 from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
@@ -176,6 +177,15 @@ def test_kernels_take_the_sizes_that_values_decide(tmp_path: Path) -> None:
             result = context.run(inputs)[name]
             assert result.shape == wanted.shape
             np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_what_runs_in_onnx_runtime_alone_behind_an_unknown_size_is_named(tmp_path: Path) -> None:
+    value, node = helper.make_tensor_value_info, helper.make_node
+    nodes = [node("NonZero", ["x"], ["n"]), node("RandomNormalLike", ["n"], ["y"], "noise", dtype=1)]
+    graph = helper.make_graph(nodes, "noisy", [value("x", 1, [3, 4])], [value("y", 1, [2, "k"])])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(LoweringError, match=r"^noise: RandomNormalLike has no plain loop, .*`eqfuse optimize` takes"):
+        _kernels(proto, tmp_path)
 
 
 def branching(then: Sequence[onnx.NodeProto], otherwise: Sequence[onnx.NodeProto]) -> onnx.NodeProto:
