@@ -158,6 +158,14 @@ def axes_of(count: int) -> Draw:
     return draw
 
 
+def gemm_operands(transposed_a: int, transposed_b: int) -> Draw:
+    def draw(random: np.random.Generator) -> Sequence[Any]:
+        a, b = [70, 9][:: 1 if transposed_a else -1], [41, 70][:: 1 if transposed_b else -1]
+        return floats(random, a, False), floats(random, b, False), floats(random, [41], False)
+
+    return draw
+
+
 def only_window(random: np.random.Generator) -> Sequence[Any]:
     return (floats(random, [2, 3, *random.integers(2, 8, 2)], special=False),)
 
@@ -240,10 +248,7 @@ LOOPS = {
     "Einsum of a diagonal": Loop("Einsum", lambda r: (floats(r, [2, 3, 3], False),), {"equation": "...ii->...i"}),
     **{
         f"Gemm transposed {a}, {b}": Loop(
-            "Gemm", lambda r, a=a, b=b: (
-                floats(r, [70, 9][:: 1 if a else -1], False), floats(r, [41, 70][:: 1 if b else -1], False),
-                floats(r, [41], False),
-            ), {"transA": a, "transB": b, "alpha": 0.5, "beta": 2.0},
+            "Gemm", gemm_operands(a, b), {"transA": a, "transB": b, "alpha": 0.5, "beta": 2.0}
         )
         for a in (0, 1) for b in (0, 1)
     },
