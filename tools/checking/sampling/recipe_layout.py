@@ -164,8 +164,12 @@ def _slice_operand(draft: OperatorDraft, name: str) -> Choice:
 def _gather_operand(draft: OperatorDraft, name: str) -> Choice:
     if name == "data":
         shape = draft.wish.shape if draft.chance(0.3) else tuple(max(d, 2) for d in draft.wish.shape)
-        return Type(shape or (3, 2), draft.wish.dtype)
-    return Type(draft.random.choice(((), (1,), (2,), (2, 2), (3,), (1, 2))), draft.random.choice(("int64", "int32")))
+        shape = shape or (3, 2)
+        if draft.chance(0.2):  # as an Unsqueeze makes it
+            unit = draft.random.choice((0, draft.random.randrange(len(shape))))
+            shape = (*shape[:unit], 1, *shape[unit + 1 :])
+        return Type(shape, draft.wish.dtype)
+    return Type(draft.random.choice(((), (), (1,), (2,), (2, 2), (3,), (1, 2))), draft.random.choice(("int64", "int32")))
 
 
 def _pad(draft: OperatorDraft, name: str) -> Choice:
