@@ -169,7 +169,8 @@ def _gather_operand(draft: OperatorDraft, name: str) -> Choice:
             unit = draft.random.choice((0, draft.random.randrange(len(shape))))
             shape = (*shape[:unit], 1, *shape[unit + 1 :])
         return Type(shape, draft.wish.dtype)
-    return Type(draft.random.choice(((), (), (1,), (2,), (2, 2), (3,), (1, 2))), draft.random.choice(("int64", "int32")))
+    shapes = (), (), (1,), (2,), (2, 2), (3,), (1, 2)
+    return Type(draft.random.choice(shapes), draft.random.choice(("int64", "int32")))
 
 
 def _pad(draft: OperatorDraft, name: str) -> Choice:

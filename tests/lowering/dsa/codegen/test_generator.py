@@ -15,6 +15,7 @@ from onnx import helper
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.bundle.constants import constant_contents
+from eqfuse.lowering.dsa.codegen.addresses import Lifetime, NoRoomError, Request, assign_addresses
 from eqfuse.lowering.dsa.codegen.compiler import (
     AcceleratorNetwork,
     Choices,
@@ -24,7 +25,6 @@ from eqfuse.lowering.dsa.codegen.compiler import (
     program_for,
 )
 from eqfuse.lowering.dsa.codegen.generated import program_kernels
-from eqfuse.lowering.dsa.codegen.generator import Lifetime, NoRoomError, Request, assign_addresses
 from eqfuse.lowering.dsa.network.storage import plain_array, stored_array
 from eqfuse.lowering.dsa.program.instructions import Compute, Level
 from eqfuse.lowering.dsa.program.validate import validate

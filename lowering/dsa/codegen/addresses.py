@@ -1,0 +1,262 @@
+"""Addresses of what a program keeps in LBs and in the GB (GraphTurbo, OSDI 2023, sections 4.2 and 4.3).
+
+Lifetimes are known, so addresses are assigned first fit, in order of the starts. Long-lived buffers go to the bottom
+and those that pass through to the top, so that they do not break up each other's room.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from itertools import accumulate
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from ....costmodels.dsa_device import DsaDevice
+from ..network.alignment import round_up
+from ..network.boxes import Box
+from ..program.instructions import Level
+from ..schedule.instances import Part
+from ..tiles.core_parts import CorePart
+from .residence import Residence, activation_room_of_global_buffer
+
+Key = TypeVar("Key")
+
+
+class SlotKind(Enum):
+    """Why a core keeps something in its LB."""
+
+    PART = auto()
+    """It is a fragment of a part that is at home there."""
+    ARRIVAL = auto()
+    """An instance reads it from elsewhere more than once."""
+    INPUT = auto()
+    """A tile reads it."""
+    OUTPUT = auto()
+    """A tile makes it, and it is moved out."""
+
+
+class PartSlot(NamedTuple):
+    """The place of a fragment or an arrival in an LB."""
+
+    kind: SlotKind
+    part: Part
+
+
+class TileSlot(NamedTuple):
+    """The place of an operand or result that passes through an LB for one tile."""
+
+    kind: SlotKind
+    step: int
+    tile: int
+    value: int
+
+
+Slot = PartSlot | TileSlot
+
+
+@dataclass(frozen=True)
+class MemoryMap:
+    """Addresses: `local`, per core, in its LB; `shared`, of parts in the GB, which end at `staging`, where weights
+    begin."""
+
+    local: tuple[Mapping[Slot, int], ...]
+    shared: Mapping[Part, int]
+    staging: int
+
+
+class Lifetime(NamedTuple):
+    """Times, both inclusive."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Request(Generic[Key]):
+    """`size` bytes for a lifetime. A shorter one, if given, is enough if not all the longer ones fit."""
+
+    key: Key
+    size: int
+    life: Lifetime
+    is_passing: bool = False
+    shorter: Lifetime | None = None
+
+
+class NoRoomError(Exception):
+    """Requests that found no room, in order of their starts, each beside those that did."""
+
+    def __init__(self, requests: Sequence[Request[Any]]) -> None:
+        self.requests = tuple(requests)
+        first = requests[0]
+        super().__init__(f"no {first.size} bytes in one piece at time {first.life.start}")
+
+
+def assign_addresses(requests: Iterable[Request[Key]], capacity: int, alignment: int) -> dict[Key, int]:
+    """Addresses such that buffers that live at once do not overlap. Raises NoRoomError.
+
+    If one finds no room, it and those that are there when it begins make do with their shorter lifetimes.
+    """
+    placed = [replace(request, size=round_up(request.size, alignment)) for request in requests]
+    while True:
+        try:
+            return _first_fit(placed, capacity)
+        except NoRoomError as error:
+            full = sorted({request.life.start for request in error.requests})
+            long = [n for n, each in enumerate(placed) if each.shorter is not None and _includes_any(each.life, full)]
+            if not long:
+                raise
+            for number in long:
+                life = placed[number].shorter or placed[number].life
+                placed[number] = replace(placed[number], life=life, shorter=None)
+
+
+def _includes_any(life: Lifetime, times: Sequence[int]) -> bool:
+    """Whether a lifetime includes one of these times, which ascend."""
+    place = bisect_left(times, life.start)
+    return place < len(times) and times[place] <= life.end
+
+
+class _Live(NamedTuple):
+    address: int
+    stop: int
+    end_of_life: int
+
+
+def _first_fit(requests: Iterable[Request[Key]], capacity: int) -> dict[Key, int]:
+    addresses: dict[Key, int] = {}
+    without_room: list[Request[Key]] = []
+    live: list[_Live] = []
+    for request in sorted(requests, key=lambda r: (r.life.start, r.is_passing, -r.life.end, -r.size)):
+        live = [each for each in live if each.end_of_life >= request.life.start]
+        gaps = [(start, stop) for start, stop in _gaps(live, capacity) if stop - start >= request.size]
+        if not gaps:
+            without_room.append(request)
+            continue
+        address = gaps[-1][1] - request.size if request.is_passing else gaps[0][0]
+        addresses[request.key] = address
+        live.append(_Live(address, address + request.size, request.life.end))
+        live.sort()
+    if without_room:
+        raise NoRoomError(without_room)
+    return addresses
+
+
+def _gaps(live: Iterable[_Live], capacity: int) -> Iterator[tuple[int, int]]:
+    """Start and stop of the free ranges."""
+    end = 0
+    for address, stop, _ in live:
+        if address > end:
+            yield end, address
+        end = max(end, stop)
+    if capacity > end:
+        yield end, capacity
+
+
+class StepsFullError(Exception):
+    """Addresses could not be found during some steps; `sizes` are the most bytes that were asked for in each."""
+
+    def __init__(self, sizes: Mapping[int, int]) -> None:
+        self.sizes = sizes
+        super().__init__(", ".join(f"step {step}: {size} bytes" for step, size in sizes.items()))
+
+
+def memory_map(residence: Residence, device: DsaDevice) -> MemoryMap:
+    """Addresses for a residence. Raises StepsFullError if there is room, but not in one piece.
+
+    Parts for which the GB has no room in one piece go to DDR: `residence.homes` changes.
+    """
+    mapper = _Mapper(residence, device)
+    local = tuple(mapper.local_addresses(core) for core in range(device.cores))
+    if mapper.short:
+        raise StepsFullError(mapper.short)
+    shared = mapper.shared_addresses()
+    ends = (address + mapper.bytes_of(part.value, residence.flow.box(part)) for part, address in shared.items())
+    return MemoryMap(local, shared, round_up(max(ends, default=0), device.alignment))
+
+
+class _Mapper:
+    def __init__(self, residence: Residence, device: DsaDevice) -> None:
+        self.residence, self.device, self.flow = residence, device, residence.flow
+        self.bytes_of = self.flow.graph.network.bytes
+        self.times = [0, *accumulate(tiled.count for tiled in residence.tiles)]
+        """The time of each step's first tile."""
+        self.short: dict[int, int] = {}
+        """The largest request that found no room in any LB, by step."""
+
+    def local_addresses(self, core: int) -> Mapping[Slot, int]:
+        """Addresses in one LB, above the weights; none, and an entry in `short`, if not all find room."""
+        try:
+            addresses = assign_addresses(
+                self._local_requests(core), self.device.activation_buffer, self.device.alignment
+            )
+        except NoRoomError as error:
+            for request in error.requests:
+                step = bisect_right(self.times, request.life.start) - 1
+                self.short[step] = max(request.size, self.short.get(step, 0))
+            return {}
+        return {slot: address + self.device.weight_buffer for slot, address in addresses.items()}
+
+    def _local_requests(self, core: int) -> Iterator[Request[Slot]]:
+        for part, home in self.residence.homes.items():
+            held = self.flow.fragments[part][core]
+            if home is Level.LB and held is not None:
+                slot = PartSlot(SlotKind.PART, part)
+                yield Request(slot, self.bytes_of(part.value, held), self._life(part))
+        for part, arrival in self.residence.arrivals.items():
+            box = arrival.boxes[core]
+            if box is not None:
+                start, end = self.times[arrival.first], self.times[arrival.last + 1] - 1
+                slot, life = PartSlot(SlotKind.ARRIVAL, part), Lifetime(max(0, start - 1), end)
+                yield Request(slot, self.bytes_of(part.value, box), life, shorter=Lifetime(start, end))
+        for number in range(len(self.flow.steps)):
+            yield from self._passing_requests(number, core)
+
+    def _life(self, part: Part) -> Lifetime:
+        return Lifetime(self.times[self.flow.producing_step[part]], self.times[self.flow.last_step(part) + 1] - 1)
+
+    def _passing_requests(self, step: int, core: int) -> Iterator[Request[Slot]]:
+        tiles = self.residence.tiles[step].cores[core]
+        for position, tile in enumerate(tiles):
+            time = self.times[step] + position
+            for value, box in self.residence.passing_inputs(step, core, tile.inputs):
+                if self.residence.bringing_tile(step, core, position, value) == position:
+                    later = enumerate(tiles[position + 1 :])
+                    repeats = next((n for n, each in later if each.inputs.get(value) != box), len(tiles) - position - 1)
+                    end = time + repeats
+                    yield self._passing_request(
+                        SlotKind.INPUT, step, position, value, box,
+                        Lifetime(max(0, time - 1), end), Lifetime(time, end),
+                    )  # fmt: skip
+            if tile.piece is not None and tile.piece.adds:
+                continue
+            for value, box in self.residence.passing_outputs(step, core, tile.made):
+                end = self.times[step] + _end_of_sum(tiles, position)
+                yield self._passing_request(
+                    SlotKind.OUTPUT, step, position, value, box,
+                    Lifetime(time, min(self.times[-1] - 1, end + 1)), Lifetime(time, end),
+                )  # fmt: skip
+
+    def _passing_request(
+        self, kind: SlotKind, step: int, position: int, value: int, box: Box, life: Lifetime, shorter: Lifetime
+    ) -> Request[Slot]:
+        return Request(TileSlot(kind, step, position, value), self.bytes_of(value, box), life, True, shorter)
+
+    def shared_addresses(self) -> dict[Part, int]:
+        """Addresses of parts in the GB. What finds no room in one piece goes to DDR."""
+        room = activation_room_of_global_buffer(self.device)
+        while True:
+            parts = [part for part, home in self.residence.homes.items() if home is Level.GB]
+            requests = [Request(p, self.bytes_of(p.value, self.flow.box(p)), self._life(p)) for p in parts]
+            try:
+                return assign_addresses(requests, room, self.device.alignment)
+            except NoRoomError as error:
+                self.residence.homes[error.requests[0].key] = Level.DDR
+
+
+def _end_of_sum(tiles: Sequence[CorePart], position: int) -> int:
+    """The position of the tile that completes what a tile begins."""
+    made = tiles[position].made
+    later = range(position, len(tiles))
+    return next(number for number in later if tiles[number].is_complete and tiles[number].made == made)
