@@ -20,6 +20,7 @@ from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.types import TensorType
+from eqfuse.lowering.base.weights import Weights
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.kernels.prim_funcs import KernelFunction, lower_kernel
 
@@ -49,8 +50,9 @@ class Call:
     @property
     def values(self) -> dict[str, Array]:
         """Everything that is known before a run, by name."""
-        stored = {i.name: np.array(numpy_helper.to_array(i)) for i in self.model.graph.initializer}
-        return {**stored, **self.feeds}
+        weights = Weights(read(self.model))
+        constants = {v.name: weights[v.name] for v in self.graph.values if v.is_constant and v.name not in self.feeds}
+        return {**constants, **self.feeds}
 
 
 def in_tvm(calls: Sequence[Call], immediates: bool = False) -> list[dict[str, Array]]:
