@@ -412,18 +412,22 @@ class _SampleBuilder:
                 return
 
     def _evaluate_on_ones(self, term: Term) -> Array | tuple[Array, ...]:
-        """The value of a term whose operands are all ones; its type is the same for other elements."""
+        """The value of a term whose operands are all ones; its type is the same for other elements. They are zeros if
+        ones are out of place, as on an axis of one element."""
 
-        def value(argument: Argument) -> Array | Value | None:
+        def value(argument: Argument, number: int) -> Array | Value | None:
             if not isinstance(argument, (Term, Leaf)):
                 return argument
             if argument == Leaf("Absent"):
                 return None
             type_ = argument.type if isinstance(argument, Leaf) else self.types[argument]
-            return np.full(type_.shape, 1 if type_.value is None else type_.value, element_type(type_.dtype))
+            return np.full(type_.shape, number if type_.value is None else type_.value, element_type(type_.dtype))
 
         try:
-            result = semantics.evaluate(term.head, list(map(value, term.arguments)))
+            try:
+                result = semantics.evaluate(term.head, [value(each, 1) for each in term.arguments])
+            except (Unsupported, IndexError):
+                result = semantics.evaluate(term.head, [value(each, 0) for each in term.arguments])
         except (Unsupported, ValueError, IndexError, TypeError, ZeroDivisionError):
             raise Misfit from None
         arrays = result if isinstance(result, tuple) else (result,)
