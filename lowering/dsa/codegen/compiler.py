@@ -340,7 +340,7 @@ def _candidates(
     own = network.batch
     wanted = batch or own or 1
     if own is None:
-        if wanted not in (1, own_batch(network.graph, 0)):
+        if wanted != 1 and wanted != own_batch(network.graph, 0):
             network.with_batch(wanted)
         return [Allocation(1, 1, wanted)]
     candidates = sorted(allocations(wanted, device.clusters), key=lambda each: each.per_cluster)

@@ -217,6 +217,16 @@ def test_extents_that_cannot_be_followed_are_no_samples() -> None:
     assert compile_network(sliced(4), DEVICE).allocation == Allocation(1, 1, 1)
 
 
+def test_inputs_of_different_extents_have_no_batch() -> None:
+    builder = Builder()
+    rows, row = builder.value((4, 8)), builder.value((1, 8))
+    graph = builder.graph(builder.relu(builder.add("Add", [rows, row], (4, 8))))
+    network = accelerator_network(graph, builder.layers, DEVICE, 4)
+    assert compile_network(network, DEVICE).allocation == Allocation(1, 1, 1)
+    with pytest.raises(DsaError, match=r"the inputs have batches \[1, 4\] along axis 0"):
+        compile_network(network, DEVICE, 4)
+
+
 def sequence_first(batch_axis: int | None) -> AcceleratorNetwork:
     """Each row of eight is multiplied with all others, so that only the axis behind can be a batch."""
     source = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
