@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...support.errors import UsageError
+from ...support.options import OptionError
 from ...support.processor import available_cores
 
 MOST_THREADS = 1024
@@ -10,15 +10,15 @@ MOST_THREADS = 1024
 
 
 def check_threads(threads: int | None) -> None:
-    """Raise UsageError for a number of threads that no model is compiled for or runs on."""
+    """Raise OptionError for a number of threads that no model is compiled for or runs on."""
     if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise UsageError(f"threads: must be 1 to {MOST_THREADS}, not {threads}")
+        raise OptionError("threads", f"must be 1 to {MOST_THREADS}, not {threads}")
 
 
 def threads_for(compiled_for: int, asked_for: int | None = None) -> int:
     """How many threads a model runs on: those asked for, or those it was compiled for, but not more than cores.
 
-    Raises UsageError for a number of them that cannot be had.
+    Raises OptionError for a number of them that cannot be had.
     """
     check_threads(asked_for)
     return min(asked_for or compiled_for, available_cores())
