@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..support.errors import EqfuseError, UsageError
+from ..support.options import OptionError
 from ..support.processes.forked_process import allow_forks
 from .terminal import prepare_streams, print_as, write, write_error
 
@@ -114,7 +115,9 @@ def _report_error(error: BaseException, arguments: argparse.Namespace) -> int:
         _drop_output()
     if isinstance(error, BrokenPipeError):
         return 1
-    if isinstance(error, EqfuseError):
+    if isinstance(error, OptionError):
+        message, code = f"--{error.name.replace('_', '-')}: {error.problem}", error.exit_code
+    elif isinstance(error, EqfuseError):
         message, code = str(error), error.exit_code
     elif isinstance(error, MemoryError):
         message, code = "out of memory", 1

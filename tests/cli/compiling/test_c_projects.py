@@ -56,9 +56,9 @@ def test_a_device_file_for_x86_needs_no_tools_for_arm(eqfuse: CommandLine) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--prefix", "net"), "prefix: is for C projects; add format c"),
+        (("--prefix", "net"), "--prefix: is for C projects; add format c"),
         (("--format", "c", "--prefix", "3d"), "--prefix 3d: must be up to 32 letters, digits and underscores"),
-        (("--format", "bundle", "--target", "arm-cortex-a76"), "format: a bundle runs on this machine; for arm-"),
+        (("--format", "bundle", "--target", "arm-cortex-a76"), "--format: a bundle runs on this machine; for arm-"),
         (("--format", "c", "--target", "dsa-goya"), "--format: is for processors"),
     ],
 )
