@@ -160,10 +160,7 @@ def optimize_model(
     """
     if measure is not None:
         measure.check_beside(options)
-    if options.certificate is not None:
-        check_destination(options.certificate)
-        if output is not None and output.resolve() == options.certificate.resolve():
-            raise UsageError(f"{output}: cannot be both model and certificate; name another file for one of them")
+    _check_certificate(options.certificate, output)
     clock = Clock(observer, options.time_limit)
     with (
         custom_operators(options.custom_ops),
@@ -187,21 +184,14 @@ def optimize_model(
                     recorded = partition if lowering is None else None
                     result = _summarize(chosen, recorded, options, clock)
                     result = replace(result, partition=partition, timings=timings, rules_of_values=rules)
-                result = _record_acyclicity(result, prove())
+                result = replace(result, acyclicity=prove())
+                result.model.metadata_props[ACYCLIC_KEY] = str(result.acyclicity)
             save_stage(options, "summarize", replace(chosen.choice.model, ir=result.model))
             if options.verify:
                 with clock.phase("verify"):
                     verdict = _verify(saturated, result.model, options, seconds_left(clock.deadline))
                     result = replace(result, verification=verdict)
-            model = replace(chosen.choice.model, ir=result.model)
-            if output is not None:
-                with clock.phase("write"):
-                    model = write(model, output, external=saturated.original.has_external_data)
-            if options.certificate is not None:
-                from .partition import certificate_text
-
-                write_text(options.certificate, certificate_text(model))
-            return replace(result, path=model.path)
+            return replace(result, path=_write(chosen, result.model, output, options.certificate, clock))
 
 
 @option_class()
@@ -215,6 +205,27 @@ class OptimizePass(Options, ir.passes.FunctionalPass):
         """Optimise a model. Raises EqfuseError as `optimize` does."""
         result = optimize_model(model, None, self).model
         return ir.passes.PassResult(result, modified=not is_same_graph(model, result))
+
+
+def _check_certificate(certificate: Path | None, output: Path | None) -> None:
+    if certificate is None:
+        return
+    check_destination(certificate)
+    if output is not None and output.resolve() == certificate.resolve():
+        raise UsageError(f"{output}: cannot be both model and certificate; name another file for one of them")
+
+
+def _write(chosen: Chosen, result: ir.Model, output: Path | None, proof: Path | None, clock: Clock) -> Path | None:
+    """Write the model and the certificate (`proof`) that are asked for; the path that the model has then."""
+    model = replace(chosen.choice.model, ir=result)
+    if output is not None:
+        with clock.phase("write"):
+            model = write(model, output, external=chosen.saturated.original.has_external_data)
+    if proof is not None:
+        from .partition import certificate_text
+
+        write_text(proof, certificate_text(model))
+    return model.path
 
 
 def _summarize(chosen: Chosen, recorded: Partitioned | None, options: Options, clock: Clock) -> Result:
@@ -298,11 +309,6 @@ def _look_for_order(selection: Selection, options: Options, clock: Clock) -> Ite
             yield partial(prove, await_cycle)
     else:
         yield partial(prove, question.answer)
-
-
-def _record_acyclicity(result: Result, acyclicity: Acyclicity) -> Result:
-    result.model.metadata_props[ACYCLIC_KEY] = str(acyclicity)
-    return replace(result, acyclicity=acyclicity)
 
 
 def _record_partition(model: Model, partition: Partitioned | None, options: Options) -> Model:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from .errors import EqfuseError
+from .files import cache_folder
 from .scratch import staging_folder
 from .text import printable
 
@@ -63,6 +64,11 @@ def upsert_newest(table: str, columns: Sequence[str]) -> str:
     return f"""INSERT INTO {table} ({names}) VALUES ({", ".join(f":{name}" for name in columns)})
         ON CONFLICT DO UPDATE SET ({names}) = ({", ".join(f"excluded.{name}" for name in columns)})
         WHERE excluded.measured_at >= {table}.measured_at"""
+
+
+def database_path(kind: str) -> Path:
+    """The user's database of a kind: ``$XDG_CACHE_HOME/eqfuse/KIND.db``, by default under ``~/.cache``."""
+    return cache_folder() / f"{kind}.db"
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ...support.database import DamagedError, DatabaseError, DatabaseFile, upsert_newest
-from ...support.files import cache_folder, check_destination, write_text
+from ...support.database import DamagedError, DatabaseError, DatabaseFile, database_path, upsert_newest
+from ...support.files import check_destination, write_text
 from ...support.json_types import parse_json
 from .measurement import (
     FIELDS,
@@ -26,7 +26,7 @@ from .measurement import (
     record_of,
 )
 
-__all__ = ["FieldError", "Measurement", "ProfileDatabase", "default_path"]
+__all__ = ["FieldError", "Measurement", "ProfileDatabase"]
 
 SCHEMA_VERSION = 2
 WAIT = 10.0
@@ -70,11 +70,6 @@ _ELSEWHERE = "set XDG_CACHE_HOME, or name another file with --database"
 _Best = dict[str, Measurement]
 
 
-def default_path() -> Path:
-    """The user's database: ``$XDG_CACHE_HOME/eqfuse/profile.db``, by default under ``~/.cache``."""
-    return cache_folder() / "profile.db"
-
-
 @dataclass(frozen=True)
 class ProfileDatabase:
     """Measurements kept in a file. Many processes may use it at once; reading never makes the file.
@@ -89,7 +84,7 @@ class ProfileDatabase:
     @classmethod
     def open(cls, path: Path | str | None = None, *, timeout: float | None = None) -> ProfileDatabase:
         """The database in that file, or the user's. `timeout`: seconds to wait for others, `WAIT` by default."""
-        chosen = default_path() if path is None else Path(path)
+        chosen = database_path("profile") if path is None else Path(path)
         wait = WAIT if timeout is None else timeout
         return cls(DatabaseFile(chosen, _APPLICATION, SCHEMA_VERSION, _SCHEMA, wait, "profile", _ELSEWHERE))
 

@@ -34,7 +34,7 @@ from ...support.files import check_destination, staged_file, write_text
 from ...support.text import escape_html
 from ..bench import KERNEL_REPEAT, choose_inputs
 from ..options import BenchOptions
-from .markup import Cell, element, pair, section, table, whole_page
+from .markup import Cell, card, element, pair, section, table, whole_page
 from .plots import Axis, Line, Mark, Span, curve, lane, linear, logarithmic, plot, scale
 
 KINDS = ("with an anchor op", "without one", "plain loop", "ONNX Runtime, or a copy")
@@ -214,18 +214,13 @@ def _cards(run: BundleRun) -> Iterator[str]:
     bound = sum(each.roofline * each.calls for each in run.facts)
     clock = "CPU time" if run.threads == 1 else "wall-clock time"
     whole = run.seconds if run.breakdown is None else run.breakdown.whole
-    yield _card("one run" if run.breakdown is None else f"one run, {clock}", units.seconds(whole), run.word)
-    yield _card("arithmetic", units.figure(floating, "FLOP"), f"{units.figure(floating / whole, 'FLOP/s')}, {run.word}")
+    yield card("one run" if run.breakdown is None else f"one run, {clock}", units.seconds(whole), run.word)
+    yield card("arithmetic", units.figure(floating, "FLOP"), f"{units.figure(floating / whole, 'FLOP/s')}, {run.word}")
     kernels = sum(each.calls for each in run.facts)
-    yield _card("kernels", str(kernels), f"{len(run.facts)} distinct; the roofline allows {units.seconds(bound)}")
+    yield card("kernels", str(kernels), f"{len(run.facts)} distinct; the roofline allows {units.seconds(bound)}")
     arena = f"of an arena of {_bytes(plan_arena(run.plan).size)}" if run.plan.is_static else "at these input shapes"
     most = max((step.live for step in run.steps), default=0)
-    yield _card("intermediates at once", _bytes(most), f"{arena}; weights {_bytes(weight_bytes(run.plan))}")
-
-
-def _card(name: str, figure: str, more: str) -> str:
-    parts = (element("div", escape_html(t), class_=k) for k, t in (("name", name), ("after", figure), ("from", more)))
-    return element("div", "".join(parts), class_="card")
+    yield card("intermediates at once", _bytes(most), f"{arena}; weights {_bytes(weight_bytes(run.plan))}")
 
 
 def _bytes(number: int) -> str:

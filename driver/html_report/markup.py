@@ -78,6 +78,12 @@ def pair(*sections: str) -> str:
     return element("div", "".join(panels), class_="pair") if len(panels) > 1 else "".join(panels)
 
 
+def card(name: str, figure: str, note: str) -> str:
+    """A key figure with its name above it; `note` is HTML, the others are text."""
+    parts = (("name", escape_html(name)), ("after", escape_html(figure)), ("from", note))
+    return element("div", "".join(element("div", text, class_=kind) for kind, text in parts), class_="card")
+
+
 def percent(share: float) -> str:
     """A width in CSS."""
     return f"{100 * min(1.0, max(0.0, share)):.2f}%"

@@ -12,7 +12,7 @@ from ..optimize import Result
 from ..options import Options
 from ..summary_rows import operator_rows, summary_rows
 from .content import CATEGORIES, KINDS, GraphCosts, operators_of, shape
-from .markup import Bar, Cell, bars, element, pair, section, table
+from .markup import Bar, Cell, bars, card, element, pair, section, table
 from .plots import Axis, curve, linear
 
 _MOST_KERNELS = 24
@@ -50,28 +50,27 @@ def _verdict(verification: Verification | None) -> str:
 def _cards(result: Result, before: GraphCosts, after: GraphCosts) -> Iterator[str]:
     if after.partition is not None:
         old, new = before.seconds, after.seconds
-        yield _card("latency, compiled (predicted)", units.seconds(old), units.seconds(new), units.change(old, new))
+        yield _change("latency, compiled (predicted)", units.seconds(old), units.seconds(new), units.change(old, new))
         kernels, operators = len(after.kernels), len(before.graph)
-        yield _card("kernels", str(operators), str(kernels), units.change(operators, kernels))
+        yield _change("kernels", str(operators), str(kernels), units.change(operators, kernels))
     if result.partition is not None:
         figures = result.partition.figures()
         first, last = figures["intermediate_bytes_original"], figures["intermediate_bytes"]
-        yield _card(
+        yield _change(
             "intermediate bytes, fused", units.figure(first, "B"), units.figure(last, "B"), units.change(first, last)
         )
     rows = summary_rows(result.before, result.after)
     for name, *figures_ in rows if after.partition is None else rows[1:]:
         rewritten = ", rewritten" if after.partition is not None and name[0] in "ip" else ""
-        yield _card(name + rewritten, *figures_)
+        yield _change(name + rewritten, *figures_)
 
 
-def _card(name: str, before: str, after: str, change: str) -> str:
+def _change(name: str, before: str, after: str, change: str) -> str:
     is_zero = not any(digit in change for digit in "123456789")
     kind = "same" if is_zero else {"-": "less", "+": "more"}.get(change[0], "same")
     moved = element("b", escape_html("unchanged" if change == "=" else change).replace(" ", "&nbsp;"), class_=kind)
     origin = moved if change == "=" else f"from {escape_html(before)} \u00b7 {moved}"
-    parts = (("name", escape_html(name)), ("after", escape_html(after)), ("from", origin))
-    return element("div", "".join(element("div", text, class_=kind) for kind, text in parts), class_="card")
+    return card(name, after, origin)
 
 
 def costs(result: Result, before: GraphCosts, after: GraphCosts, device: str) -> str:

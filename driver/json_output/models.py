@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
 from ...costmodels.device import Cache
@@ -11,6 +12,7 @@ from ...engine.egraph.loops import Acyclicity
 from ...engine.verification.effect import StepCount
 from ...extract.joint import JointCosts
 from ...extract.partition.annotations.proof import Proof
+from ...lowering.plan.kernel_facts import KernelFacts
 from ...lowering.plan.manifest import Manifest, Point
 from ...lowering.running.turns import Middle
 from ..bench import Timing
@@ -302,21 +304,10 @@ class ThroughputOutput(Printed):
     slice_seconds: float
 
 
-class KernelFields(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class KernelFields(KernelFacts):
     """A kernel that was timed: `seconds` of its calls in a run; `roofline` and `predicted` are those of one call."""
 
-    symbol: str
-    operators: Sequence[str]
-    rule: str
-    calls: int
-    multiply_adds: int
-    flops: int
-    bytes: int
-    roofline: float
-    predicted: float | None
-    measured: float | None
-    template: str
-    apart: float
     seconds: float
     seconds_per_call: float
 

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from ...costmodels.measuring.measurement import canonical_json, timestamp
-from ...support.database import DamagedError, DatabaseFile, FullDiskError, upsert_newest
-from ...support.files import cache_folder
+from ...support.database import DamagedError, DatabaseFile, FullDiskError, database_path, upsert_newest
 from ...support.json_types import parse_json
 from ...support.text import printable
 
-__all__ = ["Record", "RecordDatabase", "default_path"]
+__all__ = ["Record", "RecordDatabase"]
 
 SCHEMA_VERSION = 1
 """Raise it with every change of the tables."""
@@ -96,11 +95,6 @@ _CHOSEN = " AND ".join(f"(:{name} IS NULL OR {name} = :{name})" for name in ("de
 _ALL = f"SELECT {_COLUMNS} FROM record WHERE {_CHOSEN} ORDER BY measured_at DESC, task, decisions LIMIT :limit"
 
 
-def default_path() -> Path:
-    """The user's database: ``$XDG_CACHE_HOME/eqfuse/tuning.db``, by default under ``~/.cache``."""
-    return cache_folder() / "tuning.db"
-
-
 @dataclass(frozen=True)
 class RecordDatabase:
     """Records kept in a file. Many processes may use it at once; reading never makes the file.
@@ -114,7 +108,7 @@ class RecordDatabase:
     @classmethod
     def open(cls, path: Path | str | None = None, *, timeout: float | None = None) -> RecordDatabase:
         """The database in that file, or the user's. `timeout`: seconds to wait for others, `WAIT` by default."""
-        chosen = default_path() if path is None else Path(path)
+        chosen = database_path("tuning") if path is None else Path(path)
         wait = WAIT if timeout is None else timeout
         return cls(DatabaseFile(chosen, _APPLICATION, SCHEMA_VERSION, _SCHEMA, wait, "tuning", "set XDG_CACHE_HOME"))
 

@@ -141,7 +141,7 @@ def test_inputs_have_the_sizes_that_costs_assume_where_the_model_takes_them(
 @pytest.fixture(autouse=True)
 def own_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurements of these tests are not the user's."""
-    monkeypatch.setattr("eqfuse.costmodels.measuring.profile.default_path", lambda: tmp_path / "profile.db")
+    monkeypatch.setattr("eqfuse.costmodels.measuring.profile.database_path", lambda kind: tmp_path / f"{kind}.db")
 
 
 def wasteful(folder: Path) -> Path:

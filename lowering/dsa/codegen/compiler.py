@@ -24,7 +24,7 @@ from ....costmodels.dsa_device import DsaDevice, single_cluster
 from ....ir.graph import OperatorGraph
 from ...base.choices import OrderName, UpSampling
 from ...base.errors import DsaError
-from ..network.batches import is_batch_axis, own_batch, with_batch
+from ..network.batches import is_batch_outermost, own_batch, with_batch
 from ..network.graph import Network
 from ..network.hidden_layers import split_hidden_layers
 from ..network.lookups import with_lookups_apart
@@ -287,7 +287,7 @@ def accelerator_network(
     whole = with_products_first(Network(split.graph, element_size), split.layers, room, columns)
     if batch_axis is not None:
         own_batch(split.graph, batch_axis)
-    elif is_batch_axis(split.graph, 0):
+    elif is_batch_outermost(split.graph):
         batch_axis = 0
     return AcceleratorNetwork(split.graph, tuple(whole), element_size, split.slices, batch_axis)
 

@@ -38,10 +38,10 @@ def own_batch(graph: OperatorGraph, axis: int) -> int:
     return batches.pop()
 
 
-def is_batch_axis(graph: OperatorGraph, axis: int) -> bool:
-    """Whether inputs have one extent along an axis, which can be followed to the results."""
+def is_batch_outermost(graph: OperatorGraph) -> bool:
+    """Whether inputs have one extent along their outermost axis, which can be followed to the results."""
     try:
-        with_batch(graph, 2 * own_batch(graph, axis), axis)
+        with_batch(graph, 2 * own_batch(graph, 0))
     except DsaError:
         return False
     return True
@@ -127,7 +127,6 @@ class _Batched:
             return found[0] if found else None
         index = operand[axis]
         return index.number if isinstance(index, Axis) and index.extent == shape[axis] else None
-
 
 
 def _resized(operator: Operator, values: list[Value]) -> Operator:

@@ -21,8 +21,9 @@ from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.kernels import compilation
 from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
 from eqfuse.lowering.plan.manifest import TuningSummary
-from eqfuse.lowering.tuning.records import RecordDatabase, default_path
+from eqfuse.lowering.tuning.records import RecordDatabase
 from eqfuse.lowering.tuning.runners import builders
+from eqfuse.support.database import database_path
 from eqfuse.support.processes.program import ToolError
 
 from ...caches import own_cache
@@ -117,7 +118,7 @@ def test_a_search_that_is_over_and_its_costs(eqfuse: CommandLine) -> None:
 def test_a_search_that_is_killed_goes_on(eqfuse: CommandLine) -> None:
     command = eqfuse.command("tune", "in.onnx", "-o", "build", "--threads", 1, "--trials", 48)
     with subprocess.Popen(command, cwd=eqfuse.folder, env=eqfuse.environment(), stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and not (default_path().exists() and records()):
+        while process.poll() is None and not (database_path("tuning").exists() and records()):
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
     before = records()

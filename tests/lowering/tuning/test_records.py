@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from eqfuse.costmodels.measuring.profile import Measurement, ProfileDatabase
-from eqfuse.lowering.tuning.records import Record, RecordDatabase, default_path
+from eqfuse.lowering.tuning.records import Record, RecordDatabase
 from eqfuse.support.database import DatabaseError, DatabaseFile, FullDiskError
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -46,7 +46,7 @@ def test_what_is_added_is_there_for_others(database: RecordDatabase) -> None:
 
 def test_the_users_database_is_in_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert RecordDatabase.open().path == default_path() == tmp_path / "eqfuse" / "tuning.db"
+    assert RecordDatabase.open().path == tmp_path / "eqfuse" / "tuning.db"
 
 
 def test_where_nothing_can_be_kept_is_said_before(tmp_path: Path) -> None:
