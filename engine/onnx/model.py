@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -214,7 +215,8 @@ def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model | Model) ->
             raise
         except Exception as error:  # onnx-ir raises many kinds on malformed graphs
             raise ModelError(f"{label}: malformed ONNX graph: {first_line(error)}") from error
-        model = replace(model, is_changed=_unite_declarations(model.graph, proto.graph))
+        has_types = _unite_declarations(model.graph, proto.graph)
+        model = replace(model, is_changed=_infer_outputs(model.graph, proto) or has_types)
         _forget_unknown_sizes(model)
         if path is not None:
             external_data.set_base_dir(model.graph, path.parent)
@@ -299,6 +301,22 @@ def _unite_declarations(graph: ir.Graph, declared: onnx.GraphProto) -> bool:
             value.shape = ir.Shape(map(_size_or_name, shape, value.shape))
         says_more |= value.shape != shape
     return says_more
+
+
+def _infer_outputs(graph: ir.Graph, proto: onnx.ModelProto) -> bool:
+    """Give outputs that are declared without a type the one that ONNX infers, as ONNX Runtime does.
+
+    Whether there are any. An output whose type cannot be inferred is left to the ONNX checker.
+    """
+    untyped = [value for value in graph.outputs if value.dtype in (None, ir.DataType.UNDEFINED)]
+    if untyped:
+        with suppress(Exception):  # it raises several kinds, and a model may be too large for it
+            inferred = {output.name: output.type for output in onnx.shape_inference.infer_shapes(proto).graph.output}
+            for value in untyped:
+                found = inferred[value.name or ""]
+                value.type = serde.deserialize_type_proto_for_type(found)
+                value.shape = serde.deserialize_type_proto_for_shape(found)
+    return bool(untyped)
 
 
 def _size_or_name(one: int | ir.SymbolicDim, other: int | ir.SymbolicDim) -> int | ir.SymbolicDim:
