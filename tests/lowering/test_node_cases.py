@@ -132,7 +132,6 @@ LEFT = {
             "StringSplit": 6, "StringNormalizer": 6, "StringConcat": 5, "LabelEncoder": 4, "RegexFullMatch": 3,
             "OptionalHasElement": 4, "OptionalGetElement": 1,
             "Bernoulli": 3, "RandomUniformLike": 3,
-            "DynamicQuantizeLinear": 3,
             "TreeEnsemble": 2,
             "Scan of opset 8": 1,
         }.items()
