@@ -1,22 +1,28 @@
 """The graph and the setting of Vela that give the best program by Vela's own estimate.
 
 Vela's defaults on the model as exported come first: no choice may be worse. Then come the model as the rules rewrote
-it, graphs that differ in one place (alternatives/), and settings: Vela misses cascades that it finds with less room, so
-it is given other limits, and its scheduler is asked to do without some features. Where the arena lies in SRAM that the
-processor shares, SRAM is what is scarce: the least is wanted at hardly more cycles. Elsewhere cycles are.
+it, graphs that differ in some places (alternatives/), and settings: Vela misses cascades that it finds with less room,
+so it is given other limits, and its scheduler is asked to do without some features. Where the arena lies in SRAM that
+the processor shares, SRAM is what is scarce: the least is wanted at hardly more cycles. Elsewhere cycles are.
+
+A whole network takes Vela seconds, and the neighbourhood of one place milliseconds. So alternatives are priced there,
+the cheapest of each place is taken, and all these together are tried in the whole network; if they are no better, each
+half of them is, and so on.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from ...costmodels.ethos_device import EthosDevice
 from ..base.errors import LoweringError
-from .alternatives import alternatives
+from .alternatives import Alternative, alternatives
+from .neighbourhood import around
 from .tosa.flatbuffer import to_bytes
 from .tosa.graph import Graph
 from .vela import Program, Setting, compile_by_vela
@@ -24,28 +30,38 @@ from .vela import Program, Setting, compile_by_vela
 _SLACK = 1.02
 """The factor of cycles that less SRAM may cost, where SRAM is shared."""
 _FEATURES: tuple[tuple[str, ...], ...] = ((), ("WeightBuffering",), ("Grouping",), ("Grouping", "WeightBuffering"))
-_SHARED_PARTS = (0.5, 0.25, 0.35, 0.7, 0.85, 0.18)
 _DEDICATED_PARTS = (0.75, 0.67, 0.85, 0.58, 0.5, 0.92, 0.42, 0.33)
-"""Parts of the SRAM in use, or of that which there is, that Vela is given; those that helped most networks first."""
+"""Parts of the memory that there is, which Vela is given; those that helped most networks first."""
+_SPAN, _HALVINGS = 16, 6
+"""How often the least limit that is tried fits in the memory in use, and how many limits between them are tried."""
 _REFINEMENTS = (0.97, 1.03, 0.94, 1.06, 0.985, 1.015)
 """Factors of the best limit that are tried at the end: estimates jump where one more cascade fits."""
-_FOR_GRAPHS, _FOR_SETTINGS = 0.45, 0.75
-"""Parts of the time that is left for graphs under Vela's defaults, and of the rest for settings."""
+_FOR_GRAPHS, _FOR_SETTINGS, _FOR_PRICES = 0.5, 0.65, 0.5
+"""Parts of the time that is left for graphs under Vela's defaults, of the rest for settings, and of the time for
+graphs for their prices."""
+_PLACES, _NEXT_BEST = 2, 3
+"""Of so many places that matter most, so many alternatives that are not the cheapest there are tried, too."""
+_LARGEST_LOSS = 0.002
+"""The part of all cycles that an alternative may lose where it is, and still be tried: its neighbours may gain."""
+_FEW = 3
+"""Alternatives that the name of a choice lists; the number of others follows."""
 _ALIGNMENT = 1024
 
 
 @dataclass(frozen=True)
 class Choice:
     """A graph, in words how it came about, and a setting of Vela for it. `form` is the place of the form of the model
-    that the graph came from."""
+    that the graph came from, `changes` are the alternatives that were taken."""
 
     label: str
     graph: Graph = field(repr=False)
     setting: Setting = field(default_factory=Setting)
     form: int = 0
+    changes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.label}; {self.setting}"
+        more = (f"{len(self.changes) - _FEW} other changes",) if len(self.changes) > _FEW else ()
+        return f"{', '.join((self.label, *self.changes[:_FEW], *more))}; {self.setting}"
 
 
 @dataclass(frozen=True)
@@ -85,22 +101,29 @@ class _Search:
         self._observer = observer
         self._refused: dict[str, None] = {}
         self._tried = {first.graph.digest: {first.setting}}
+        self._prices: dict[str, float] = {}
+        self._wants_cycles = True
 
     def run(self, forms: Sequence[tuple[str, Graph]]) -> Outcome:
-        """Improve one thing at a time: graphs under Vela's defaults, settings, graphs under the best of these, and
-        limits near the best one."""
+        """Improve one thing at a time while that helps: graphs under Vela's defaults first, then settings, graphs under
+        the best of these, and limits near the best one."""
         for number, (label, graph) in enumerate(forms, 1):
-            self._try(Choice(label, graph, form=number), by_cycles=True)
+            self._try(Choice(label, graph, form=number))
         with self._share_of_time(_FOR_GRAPHS):
-            self._improve_graph(by_cycles=True)
-        with self._share_of_time(_FOR_SETTINGS):
-            for setting in _settings(self._device, self._best):
-                self._try_setting(setting)
-        self._improve_graph(by_cycles=False)
-        if (limit := self._chosen.setting.arena) is not None:
-            for factor in _REFINEMENTS:
-                arena = _aligned(limit * factor)
-                self._try_setting(Setting(self._chosen.setting.optimise, arena, self._chosen.setting.disabled))
+            while self._improve_priced():
+                pass
+            self._improve_graph()
+        self._wants_cycles = self._device.arena is not None
+        before = None
+        while self._chosen != before:
+            before = self._chosen
+            with self._share_of_time(_FOR_SETTINGS):
+                self._improve_setting()
+            self._improve_priced()
+            self._improve_graph()
+            if (limit := self._chosen.setting.arena) is not None:
+                for factor in _REFINEMENTS:
+                    self._try_setting(replace(self._chosen.setting, arena=_aligned(limit * factor)))
         return Outcome(self._chosen, self._best, self._first, self._plain, self._count, tuple(self._refused))
 
     @contextmanager
@@ -111,26 +134,104 @@ class _Search:
         yield
         self._end = end
 
-    def _improve_graph(self, *, by_cycles: bool) -> None:
-        """Take alternatives while one is better, each kind of place once."""
-        labels: set[str] = set()
+    def _improve_priced(self) -> bool:
+        """Take the alternatives that cost least where they are: all of them if that is better, else parts of them.
+
+        Of the places that matter most, those that are next best are tried, too: a cascade may prefer them.
+        """
+        base = self._chosen
+        found: dict[str, list[tuple[float, Alternative]]] = {}
+        with self._share_of_time(_FOR_PRICES):
+            for other in alternatives(base.graph):
+                if time.monotonic() >= self._end:
+                    break
+                if (saved := self._saved(base.graph, other)) > 0:
+                    found.setdefault(other.place, []).append((saved, other))
+        ranked = [sorted(each, key=lambda priced: -priced[0]) for each in found.values()]
+        ranked.sort(key=lambda each: -each[0][0])
+        improved = self._take(base, [best[1] for best, *_ in ranked])
+        for _, *others in ranked[:_PLACES]:
+            for _, other in others[:_NEXT_BEST]:
+                improved = self._take(base, [other]) or improved
+        return improved
+
+    def _saved(self, graph: Graph, other: Alternative) -> float:
+        """The cycles that an alternative saves by the estimate of its neighbourhood alone."""
+        if other.graph is None:
+            return 0.0
+        before, after = around(graph, other.graph)
+        return self._price(before) - self._price(after)
+
+    def _price(self, graph: Graph) -> float:
+        if graph.form not in self._prices:
+            try:
+                price = float(compile_by_vela(to_bytes(graph), self._device, Setting()).estimate.cycles)
+            except LoweringError:
+                price = math.inf
+            self._prices[graph.form] = price
+        return self._prices[graph.form]
+
+    def _take(self, base: Choice, others: Sequence[Alternative]) -> bool:
+        """Whether a graph with these alternatives, or with some of them, is better than the best."""
+        if not others or self._is_late():
+            return False
+        graph, labels = base.graph, []
+        for other in others:
+            key = (other.place, other.label)
+            made = next((each.graph for each in alternatives(graph) if (each.place, each.label) == key), None)
+            if made is not None:
+                graph = made
+                labels.append(other.label)
+        if self._try(replace(base, graph=graph, changes=(*base.changes, *labels))):
+            return True
+        half = (len(others) + 1) // 2
+        if len(others) == 1:
+            return False
+        first = self._take(base, others[:half])
+        return self._take(self._chosen if first else base, others[half:]) or first
+
+    def _improve_setting(self) -> None:
+        """Where memory is shared, the limit with which Vela uses least is bisected; else limits are tried in turn."""
+        if self._device.arena is not None:
+            for disabled, part in product(_FEATURES, (1.0, *_DEDICATED_PARTS)):
+                arena = None if part == 1 else _aligned(self._device.arena * part)
+                self._try_setting(Setting("Performance", arena, disabled))
+            return
+        self._try_setting(Setting("Size"))
+        low, high = self._best.estimate.sram / _SPAN, float(self._best.estimate.sram)
+        for _ in range(_HALVINGS):
+            middle = math.sqrt(low * high)
+            if self._try_setting(Setting("Performance", _aligned(middle))):
+                high = self._best.estimate.sram
+            else:
+                low = middle
+        for disabled in _FEATURES[1:]:
+            self._try_setting(replace(self._chosen.setting, disabled=disabled))
+
+    def _improve_graph(self) -> None:
+        """Try alternatives one by one while one is better, those that save most where they are first."""
+        known: set[tuple[str, str]] = set()
         improved = True
         while improved and not self._is_late():
             improved = False
-            for other in alternatives(self._chosen.graph):
-                if other.label in labels:
-                    continue
-                labels.add(other.label)
-                label = f"{self._chosen.label}, {other.label}"
-                choice = Choice(label, other.graph, self._chosen.setting, self._chosen.form)
-                if self._try(choice, by_cycles=by_cycles):
+            least = -_LARGEST_LOSS * self._best.estimate.cycles
+            graph = self._chosen.graph
+            priced = []
+            for other in alternatives(graph):
+                if self._is_late():
+                    break
+                if (other.place, other.label) not in known:
+                    priced.append((self._saved(graph, other), other))
+            for saved, other in sorted(priced, key=lambda each: -each[0]):
+                known.add((other.place, other.label))
+                if saved >= least and self._take(self._chosen, [other]):
                     improved = True
                     break
 
-    def _try_setting(self, setting: Setting) -> None:
-        self._try(Choice(self._chosen.label, self._chosen.graph, setting, self._chosen.form), by_cycles=False)
+    def _try_setting(self, setting: Setting) -> bool:
+        return self._try(replace(self._chosen, setting=setting))
 
-    def _try(self, choice: Choice, *, by_cycles: bool) -> bool:
+    def _try(self, choice: Choice) -> bool:
         """Whether a choice is better than the best, which it becomes."""
         known = self._tried.setdefault(choice.graph.digest, set())
         if choice.setting in known or self._is_late():
@@ -140,7 +241,7 @@ class _Search:
         try:
             program = compile_by_vela(to_bytes(choice.graph), self._device, choice.setting)
         except LoweringError as error:
-            line = f"{choice.label}: {error}"
+            line = f"{', '.join((choice.label, *choice.changes[len(self._chosen.changes) :][:_FEW]))}: {error}"
             if line not in self._refused:
                 self._observer(line)
             self._refused[line] = None
@@ -148,7 +249,7 @@ class _Search:
         finally:
             self._longest = max(self._longest, time.monotonic() - begin)
         self._count += 1
-        if self._rank(program, by_cycles) >= self._rank(self._best, by_cycles):
+        if self._rank(program) >= self._rank(self._best):
             return False
         self._best, self._chosen = program, choice
         self._observer(f"{program.estimate.cycles:,} cycles, {program.estimate.sram:,} bytes of SRAM: {choice}")
@@ -158,21 +259,12 @@ class _Search:
         """Whether another program would not be there in time."""
         return time.monotonic() + self._longest > self._end
 
-    def _rank(self, program: Program, by_cycles: bool) -> tuple[float, ...]:
+    def _rank(self, program: Program) -> tuple[float, ...]:
         estimate = program.estimate
-        if by_cycles or self._device.arena is not None:
+        if self._wants_cycles:
             return (estimate.cpu_operators, estimate.cycles, estimate.sram)
         is_slow = estimate.cycles > _SLACK * self._plain.estimate.cycles
         return (estimate.cpu_operators, is_slow, estimate.sram, estimate.cycles)
-
-
-def _settings(device: EthosDevice, best: Program) -> Iterator[Setting]:
-    if device.arena is None:
-        yield Setting("Size")
-    room = device.arena or best.estimate.sram
-    parts = (1.0, *(_DEDICATED_PARTS if device.arena else _SHARED_PARTS))
-    for disabled, part in product(_FEATURES, parts):
-        yield Setting("Performance", _aligned(room * part), disabled)
 
 
 def _aligned(size: float) -> int:

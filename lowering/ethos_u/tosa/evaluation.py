@@ -28,7 +28,7 @@ def evaluate_graph(graph: Graph, inputs: Mapping[str, Array], *, keeps_all: bool
     last = {name: place for place, operator in enumerate(graph.operators) for name in operator.inputs}
     kept = {*graph.outputs}
     for place, operator in enumerate(graph.operators):
-        result = _evaluate(operator, [values[name] for name in operator.inputs])
+        result = evaluate_operator(operator, [values[name] for name in operator.inputs])
         tensor = graph.tensors[operator.output]
         if result.shape != tensor.shape:
             raise ValueError(f"{operator.op}: makes {result.shape}, and {tensor.name} is {tensor.shape}")
@@ -40,7 +40,8 @@ def evaluate_graph(graph: Graph, inputs: Mapping[str, Array], *, keeps_all: bool
     return values if keeps_all else {name: values[name] for name in graph.outputs}
 
 
-def _evaluate(operator: Operator, inputs: list[Array]) -> Array:
+def evaluate_operator(operator: Operator, inputs: list[Array]) -> Array:
+    """What an operator makes of its inputs. Raises KeyError for one that is not known here."""
     result: Array = _OPERATORS[operator.op](inputs, operator.attributes)
     return result
 

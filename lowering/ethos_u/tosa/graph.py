@@ -65,6 +65,14 @@ class Graph:
     @cached_property
     def digest(self) -> str:
         """The same for graphs that compute the same by the same operators, whatever the names of their tensors."""
+        return self._digest(reads_constants=True)
+
+    @cached_property
+    def form(self) -> str:
+        """The same for graphs whose operators, shapes and types are the same, whatever their weights."""
+        return self._digest(reads_constants=False)
+
+    def _digest(self, *, reads_constants: bool) -> str:
         numbers: dict[str, int] = {}
         content = sha256()
         for operator in self.operators:
@@ -75,7 +83,8 @@ class Graph:
                 tensor = self.tensors[name]
                 place = self.inputs.index(name) if name in self.inputs else -1
                 content.update(repr((tensor.dtype, tensor.shape, place)).encode())
-                content.update(b"" if tensor.data is None else tensor.data.tobytes())
+                is_read = tensor.data is not None and (reads_constants or tensor.dtype == "shape")
+                content.update(tensor.data.tobytes() if is_read and tensor.data is not None else b"")
             places = [numbers[name] for name in (*operator.inputs, operator.output)]
             content.update(repr((operator.op, places, sorted(operator.attributes.items()))).encode())
         content.update(repr([numbers.get(name) for name in self.outputs]).encode())

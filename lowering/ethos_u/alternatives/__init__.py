@@ -1,0 +1,34 @@
+"""Other graphs of TOSA with the same results, bit for bit, among which Vela's estimate chooses.
+
+Each differs in one place:
+
+- Convolutions read several columns as channels, through a view of a map whose channels lie last: the NPU computes with
+  8 or 16 channels at once, and reads pixels of few channels one by one. Pointwise ones read maps of another width, and
+  those with a stride have a column of zeros more, since Vela reads such maps in another layout.
+- Inputs are copied first: from slow memory Vela reads pixels of few channels by bursts of many.
+- Sums, means, largest numbers and products of two maps are taken in other ways.
+- Convolutions of one map with the same window are one, whose result is sliced, or was joined anyway.
+- Operands come in another order: Vela runs first what makes the first one. The channels of a concatenation then lie in
+  another order, and its readers expect them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..tosa.graph import Graph
+from .convolutions import folded_columns, merged_products, other_widths, wider_windows
+from .edit import Alternative
+from .orders import copied_inputs, other_orders, swapped_sums, tables_for_scales
+from .sums import other_sums, products_by_rows
+
+__all__ = ["Alternative", "alternatives"]
+
+
+def alternatives(graph: Graph) -> Iterator[Alternative]:
+    """Graphs that differ from this one in one place each, those that helped most networks first."""
+    for kind in (
+        copied_inputs, folded_columns, wider_windows, other_widths, products_by_rows, other_sums, tables_for_scales,
+        merged_products, other_orders, swapped_sums,
+    ):  # fmt: skip
+        yield from kind(graph)
