@@ -39,8 +39,9 @@ _REFINEMENTS = (0.97, 1.03, 0.94, 1.06, 0.985, 1.015)
 _FOR_GRAPHS, _FOR_SETTINGS, _FOR_PRICES = 0.5, 0.65, 0.5
 """Parts of the time that is left for graphs under Vela's defaults, of the rest for settings, and of the time for
 graphs for their prices."""
-_PLACES, _NEXT_BEST = 2, 3
-"""Of so many places that matter most, so many alternatives that are not the cheapest there are tried, too."""
+_PLACES, _NEXT_BEST, _CLEARLY_LESS = 2, 3, 0.8
+"""Of so many places that matter most, so many alternatives that are not the cheapest there are tried, too. Each
+saves at most this part of what the one before does."""
 _LARGEST_LOSS = 0.002
 """The part of all cycles that an alternative may lose where it is, and still be tried: its neighbours may gain."""
 _FEW = 3
@@ -137,7 +138,7 @@ class _Search:
     def _improve_priced(self) -> bool:
         """Take the alternatives that cost least where they are: all of them if that is better, else parts of them.
 
-        Of the places that matter most, those that are next best are tried, too: a cascade may prefer them.
+        Of the places that matter most, some that save clearly less are tried, too: a cascade may prefer them.
         """
         base = self._chosen
         found: dict[str, list[tuple[float, Alternative]]] = {}
@@ -150,9 +151,12 @@ class _Search:
         ranked = [sorted(each, key=lambda priced: -priced[0]) for each in found.values()]
         ranked.sort(key=lambda each: -each[0][0])
         improved = self._take(base, [best[1] for best, *_ in ranked])
-        for _, *others in ranked[:_PLACES]:
-            for _, other in others[:_NEXT_BEST]:
-                improved = self._take(base, [other]) or improved
+        for (least, _), *others in ranked[:_PLACES]:
+            count = 0
+            for saved, other in others:
+                if saved < _CLEARLY_LESS * least and count < _NEXT_BEST:
+                    improved = self._take(base, [other]) or improved
+                    count, least = count + 1, saved
         return improved
 
     def _saved(self, graph: Graph, other: Alternative) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import permutations
@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from ..tosa.evaluation import evaluate_operator
-from ..tosa.graph import Array, Graph, Operator
+from ..tosa.graph import Array, Attribute, Graph, Operator
 from .convolutions import folded_columns
 from .edit import Alternative, Edit, data_of
 
@@ -86,6 +86,11 @@ def _swap(graph: Graph, sums: Sequence[Operator]) -> Graph:
     return edit.finish()
 
 
+_COPIES: Mapping[str, Mapping[str, Attribute]] = {
+    "CLAMP": {"min_val": -128, "max_val": 127, "nan_mode": "PROPAGATE"},
+    "MAX_POOL2D": {"kernel": (1, 1), "stride": (1, 1), "pad": (0, 0, 0, 0), "nan_mode": "PROPAGATE"},
+}
+"""Operators that change nothing. Vela runs a pooling row by row with the convolution behind it, but not of a view."""
 _DEPTHS = (16, 32, 64, 128)
 """Channels of the maps as which inputs are copied; others if none of these divides the number of elements."""
 
@@ -95,28 +100,34 @@ def copied_inputs(graph: Graph) -> Iterator[Alternative]:
     for name in graph.inputs:
         shape, readers = graph.tensors[name].shape, graph.readers[name]
         count = prod(shape)
-        if not readers or graph.tensors[name].dtype != "int8" or any(each.op == "CLAMP" for each in readers):
+        if not readers or graph.tensors[name].dtype != "int8" or any(_is_copy(graph, each) for each in readers):
             continue
         depths = [each for each in _DEPTHS if count % each == 0]
         depths = depths or [max(each for each in range(1, _DEPTHS[-1]) if count % each == 0)]
         row = prod(shape[2:]) if len(shape) == 4 else 1
         views = [(*shape[:2], row // each, each) if row % each == 0 else (1, 1, count // each, each) for each in depths]
-        for view in dict.fromkeys([shape, *views]):
-            label = f"{name} copied as {' x '.join(map(str, view))}"
-            copied = _copy(graph, name, view)
+        ways = [("MAX_POOL2D", shape)] if len(shape) == 4 else []
+        for op, view in dict.fromkeys([*ways, *(("CLAMP", view) for view in (shape, *views))]):
+            label = f"{name} copied by {op} as {' x '.join(map(str, view))}"
+            copied = _copy(graph, name, op, view)
             yield Alternative(label, readers[0].output, lambda copied=copied: copied)  # type: ignore[misc]
             for folded in folded_columns(copied):
                 if folded.place in {each.output for each in readers}:
                     yield replace(folded, label=f"{label}, {folded.label}")
 
 
-def _copy(graph: Graph, name: str, view: Sequence[int]) -> Graph:
+def _is_copy(graph: Graph, reader: Operator) -> bool:
+    """Whether an input is copied already, by an operator behind a view."""
+    return any(dict(each.attributes) == _COPIES.get(each.op) for each in graph.readers[reader.output])
+
+
+def _copy(graph: Graph, name: str, op: str, view: Sequence[int]) -> Graph:
     edit = Edit(graph)
     shape = graph.tensors[name].shape
     source, copied, whole = (edit.tensor(name, each) for each in (view, view, shape))
     operators = [
         Operator("RESHAPE", (name, edit.sizes(*view)), source),
-        Operator("CLAMP", (source,), copied, {"min_val": -128, "max_val": 127, "nan_mode": "PROPAGATE"}),
+        Operator(op, (source,), copied, _COPIES[op]),
         Operator("RESHAPE", (copied, edit.sizes(*shape)), whole),
     ]
     for reader in graph.readers[name]:

@@ -166,13 +166,14 @@ def _by_rows(graph: Graph, operator: Operator, is_by_columns: bool) -> Graph:
     height = graph.tensors[operator.output].shape[1 if is_by_columns else 2]
     parts = []
     for sample in range(batch):
-        plane = edit.tensor(other, (1, 1, height, depth))
+        plane, wide = edit.tensor(other, (1, 1, height, depth)), edit.wide((1, 1, height, depth))
         cut = edit.tensor(other, (1, height, depth))
         begin, size = edit.sizes(sample, 0, 0), edit.sizes(1, height, depth)
         operators.append(Operator("SLICE", (other, begin, size), cut))
         operators.append(Operator("RESHAPE", (cut, edit.sizes(1, 1, height, depth)), plane))
+        operators.append(_widened(edit, plane, zeros[1], wide))
         for place in range(count):
-            parts.append(_row(edit, operators, (one, plane), (sample, place), (height, depth), zeros, chain))
+            parts.append(_row(edit, operators, (one, wide), (sample, place), (height, depth), zeros[0], chain))
     shape = (batch, count, height)
     made = edit.tensor(chain.result, (1, batch * count, 1, height))
     operators.append(Operator("CONCAT", tuple(parts), made, {"axis": 1}))
@@ -188,17 +189,16 @@ def _by_rows(graph: Graph, operator: Operator, is_by_columns: bool) -> Graph:
 
 def _row(
     edit: Edit, operators: list[Operator], maps: tuple[str, str], place: tuple[int, int], sides: tuple[int, int],
-    zeros: Sequence[str], chain: Chain,
+    zero: str, chain: Chain,
 ) -> str:  # fmt: skip
     """One row of products, summed and scaled: its tensor of (1, 1, 1, height)."""
-    source, plane = maps
+    source, wide_plane = maps
     height, depth = sides
     cut, row = edit.tensor(source, (1, 1, depth)), edit.tensor(source, (1, 1, 1, depth))
     operators.append(Operator("SLICE", (source, edit.sizes(*place, 0), edit.sizes(1, 1, depth)), cut))
     operators.append(Operator("RESHAPE", (cut, edit.sizes(1, 1, 1, depth)), row))
-    wide_row, wide_plane = edit.wide((1, 1, 1, depth)), edit.wide((1, 1, height, depth))
-    operators.append(_widened(edit, row, zeros[0], wide_row))
-    operators.append(_widened(edit, plane, zeros[1], wide_plane))
+    wide_row = edit.wide((1, 1, 1, depth))
+    operators.append(_widened(edit, row, zero, wide_row))
     products, sums, flat = edit.wide((1, 1, height, depth)), edit.wide((1, 1, height, 1)), edit.wide((1, 1, 1, height))
     operators.append(Operator("MUL", (wide_plane, wide_row, edit.new("int8", [0])), products))
     operators.append(Operator("REDUCE_SUM", (products,), sums, {"axis": 3}))

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 
 from eqfuse.lowering.ethos_u.alternatives import Alternative, alternatives
 from eqfuse.lowering.ethos_u.emission.requantize import Target, add_rescale, clamp, zero_of
+from eqfuse.lowering.ethos_u.neighbourhood import around
 from eqfuse.lowering.ethos_u.tosa.evaluation import evaluate_graph
-from eqfuse.lowering.ethos_u.tosa.graph import Builder, Graph, Tensor
+from eqfuse.lowering.ethos_u.tosa.graph import Array, Builder, Graph, Tensor
 
 from .networks import emitted, float_model, quantised
 from .test_emission import NETWORKS
 
 GENERATOR = np.random.default_rng(5)
+STRIDED = "y = Conv<kernel_shape=[1,1], strides=[2,2]>(x, w)"
 
 
 def convolution(
@@ -38,9 +40,13 @@ def convolution(
     return clamp(builder, rounded, Target(0.1, 5, low=low))
 
 
+def random_feed(graph: Graph) -> dict[str, Array]:
+    return {name: GENERATOR.integers(-128, 128, graph.tensors[name].shape, np.int8) for name in graph.inputs}
+
+
 def same_results(graph: Graph) -> list[Alternative]:
-    """The alternatives, each compared with the graph on random integers."""
-    feed = {name: GENERATOR.integers(-128, 128, graph.tensors[name].shape, np.int8) for name in graph.inputs}
+    """The alternatives, each compared with the graph on random integers, and in its neighbourhood."""
+    feed = random_feed(graph)
     expected = evaluate_graph(graph, feed)
     assert all(len(np.unique(array)) > 1 for array in expected.values())
     found = [each for each in alternatives(graph) if each.graph is not None]
@@ -48,6 +54,13 @@ def same_results(graph: Graph) -> list[Alternative]:
         assert other.graph is not None
         made = evaluate_graph(other.graph, feed)
         for name, array in expected.items():
+            np.testing.assert_array_equal(made[name], array, err_msg=other.label)
+        before, after = around(graph, other.graph)
+        assert {*before.inputs} == {*after.inputs}
+        near = random_feed(before)
+        assert all(graph.tensors[name.removesuffix(" from outside")].dtype == "int8" for name in near)
+        made = evaluate_graph(after, near)
+        for name, array in evaluate_graph(before, near).items():
             np.testing.assert_array_equal(made[name], array, err_msg=other.label)
     return found
 
@@ -112,3 +125,36 @@ def test_parts_of_normalisations_have_other_ways(tmp_path: Path) -> None:
     made, _ = emitted(quantised(float_model(text, (1, 5, 16), weights), tmp_path))
     found = same_results(made.graph)
     assert {each.label.partition(" by ")[2] for each in found} >= {"a convolution", "halves"}
+
+
+def test_a_map_that_is_cut_for_strides_is_read_whole(tmp_path: Path) -> None:
+    made, _ = emitted(quantised(float_model(STRIDED, (1, 4, 8, 8), {"w": (6, 4, 1, 1)}), tmp_path))
+    assert any("all of x read for" in each.label for each in same_results(made.graph))
+
+
+def test_a_pointwise_convolution_reads_rows_of_other_lengths() -> None:
+    builder = Builder()
+    x = builder.input("x", "int8", (2, 6, 4, 5))
+    found = same_results(builder.finish([convolution(builder, x, 7, low=0.0)]))
+    assert {"as 1 rows of 24", "as 24 rows of 1", "as 3 rows of 8"} <= {each.label.partition(" ")[2] for each in found}
+
+
+def test_inputs_are_copied_as_maps_of_several_depths() -> None:
+    builder = Builder()
+    x = builder.input("x", "int8", (1, 8, 16, 3))
+    found = same_results(builder.finish([convolution(builder, x, 4, (3, 3), (2, 2), (1, 0, 1, 0))]))
+    labels = [each.label for each in found]
+    assert {"x copied by CLAMP as 1 x 8 x 3 x 16", "x copied by MAX_POOL2D as 1 x 8 x 16 x 3"} <= {*labels}
+    assert any("copied" in each and "columns" in each for each in labels)
+
+
+@pytest.mark.parametrize("what", ["rows", "columns"])
+def test_products_of_two_maps_are_summed_row_by_row(what: str, tmp_path: Path) -> None:
+    text, shape, weights = NETWORKS["attention"]
+    made, _ = emitted(quantised(float_model(text, shape, weights), tmp_path))
+    assert any(" by 8 " in each.label and each.label.endswith(what) for each in same_results(made.graph))
+
+
+def test_scales_are_tables(tmp_path: Path) -> None:
+    made, _ = emitted(quantised(float_model(*NETWORKS["concat"]), tmp_path))
+    assert any(each.label.endswith("by a table") for each in same_results(made.graph))
