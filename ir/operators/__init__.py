@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from . import (
     contributed,
-    control,
     elementwise,
     layout,
     linear,
@@ -61,7 +60,6 @@ _FAMILIES = (
     pooling,
     layout,
     recurrent,
-    control,
     contributed,
 )
 

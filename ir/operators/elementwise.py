@@ -1,4 +1,4 @@
-"""The element-wise operators."""
+"""The element-wise operators, and If, which chooses which of its operands is computed."""
 
 from __future__ import annotations
 
@@ -175,6 +175,16 @@ def _variadic_flops(operation: Operation) -> float:
     return float(operation.output.elements * max(1, len(operation.operands) - 1))
 
 
+def _if(arithmetic: Arithmetic, condition: Array, then: Array, otherwise: Array) -> Array:
+    if condition.shape != ():
+        raise Unsupported("a condition of several elements")
+    if then.shape != otherwise.shape:
+        if condition.dtype.kind != "b":
+            raise Unsupported("branches of several shapes")
+        return then if condition else otherwise
+    return arithmetic.apply("where", condition, then, otherwise)
+
+
 _unary = Family("elementwise.unary", broadcast_maps, per_output(1), is_total=True)
 _binary = Family("elementwise.binary", broadcast_maps, per_output(1), is_total=True)
 _ternary = Family("elementwise.ternary", broadcast_maps, per_output(1), is_total=True)
@@ -182,6 +192,7 @@ _variadic = Family("elementwise.variadic", broadcast_maps, _variadic_flops)
 _same = Family("elementwise.unary", first_operand_maps, no_flops)
 
 OPERATORS = (
+    Family("control", broadcast_maps, per_output(2))("If", "cond then_branch else_branch", _if),
     _unary("Abs", "X", _named("absolute")),
     _unary("Neg", "X", _named("negative")),
     _unary("Exp", "X", _named("exp")),

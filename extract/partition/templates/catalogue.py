@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ....ir.operators import OPERATORS, RECURRENT
 from .anchored import PRODUCT, ROWS, WINDOW
-from .convolution_chain import CONVOLUTION_CHAIN
+from .convolution_chain import CONVOLUTION_CHAIN, POOLED_CONVOLUTION
 from .operator_set import OperatorSet
-from .pooled_convolution import POOLED_CONVOLUTION
 from .product_chain import PRODUCT_CHAIN
 from .row_chain import ROW_CHAIN
 from .template import LOOPS, Template

@@ -1,16 +1,22 @@
-"""Several convolutions in a row as one kernel: intensive fusion (AGO, section III-B).
+"""Intensive fusion (AGO, section III-B) of convolutions: several in a row, or one and a pooling, as one kernel.
 
     {Conv, Relu} {Conv, Relu} {Conv, Add}    =>    {Conv, Relu, Conv, Relu, Conv, Add}
+    {Conv, Relu} {MaxPool, Add}              =>    {Conv, Relu, MaxPool, Add}
 
 Of each feature map between two of them the kernel keeps some rows, and makes each row once: so the second may be
 pointwise, depthwise, or have windows over all channels. A feature map with other readers is no part of a chain.
+
+The pooling: Winograd's minimal filters compute tiles of 2x2 or 4x4 elements of a 3x3 convolution in registers. If
+windows touch but do not overlap, each lies in one tile, which is pooled before anything is stored.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from ....costmodels.scheduled import border_seconds, is_window, may_be_filtered, moving_seconds
+from ....costmodels.scheduled import border_seconds, is_filtered, is_window, may_be_filtered, moving_seconds
+from ....ir.operation import Operation
+from ....ir.operators import POOLS
 from ....ir.operators.linear import is_convolution
 from ....ir.operators.quantization import INTEGER_PRODUCTS
 from .anchored import is_depthwise, split_at_anchors, why_not_one_anchor
@@ -25,6 +31,8 @@ LEAST_COLUMNS = 12
 _BY_ROWS = 1.05
 """How many times as long arithmetic takes row by row. Chains that save nothing else were measured at 0.97 to 1.2 of
 their parts, in the mean 1.03 with AVX-512 and 1.08 with AVX2 (AMD Zen 5)."""
+_FILTERED_TILE = 4
+"""Rows and columns of the largest tile of a minimal filter."""
 
 
 class _Link(NamedTuple):
@@ -41,12 +49,8 @@ def _accepts(operators: OperatorSet) -> str | None:
     if not 2 <= len(anchors) <= MOST or not all(is_convolution(operators.graph.operators[m].op) for m in anchors):
         return f"they are not 2 to {MOST} convolutions"
     parts = split_at_anchors(operators)
-    for part, second in zip(parts, anchors[1:], strict=False):
-        between = operators.graph.operators[second].inputs[0]
-        if part.outputs != (between,) or between is None or operators.graph.values[between].is_output:
-            return "a convolution is not all that reads the one before"
-        if tuple(operators.graph.consumers[between]) != (second,):
-            return "a convolution is not all that reads the one before"
+    if not all(_is_only_reader(operators, part, second) for part, second in zip(parts, anchors[1:], strict=False)):
+        return "a convolution is not all that reads the one before"
     reasons = [reason for part in parts if (reason := why_not_one_anchor(part)) is not None]
     if reasons:
         return reasons[0]
@@ -57,6 +61,15 @@ def _accepts(operators: OperatorSet) -> str | None:
         return "their weights are streamed from memory, which a kernel by itself does ahead"
     kept = sum(link.kept for link in _links(operators))
     return None if kept <= operators.device.second_cache // 2 else "rows between them do not fit the second cache"
+
+
+def _is_only_reader(operators: OperatorSet, part: OperatorSet, second: int) -> bool:
+    """Whether the part has one result, which is no output of the graph, and an operator takes it as its first operand
+    and is all that reads it."""
+    between = operators.graph.operators[second].inputs[0]
+    if part.outputs != (between,) or between is None or operators.graph.values[between].is_output:
+        return False
+    return tuple(operators.graph.consumers[between]) == (second,)
 
 
 def _has_rows(operators: OperatorSet, member: int) -> bool:
@@ -118,3 +131,52 @@ def _cost(operators: OperatorSet) -> float:
 
 
 CONVOLUTION_CHAIN = Template("convolution_chain", _accepts, _cost, rule="convolution_chain")
+
+
+# --- a pooling behind a convolution
+
+
+def _accepts_pooled(operators: OperatorSet) -> str | None:
+    graph, anchors = operators.graph, operators.anchors
+    names = [graph.operators[m].op for m in anchors]
+    if len(anchors) != 2 or not is_convolution(names[0]) or names[0] in INTEGER_PRODUCTS or names[1] not in POOLS:
+        return "they are no convolution and a pooling"
+    parts = split_at_anchors(operators)
+    if not _is_only_reader(operators, parts[0], anchors[1]):
+        return "the pooling is not all that reads the convolution"
+    reasons = map(why_not_one_anchor, parts)
+    if (reason := next((each for each in reasons if each is not None), None)) is not None:
+        return reason
+    convolution, pooling = (graph.operations[m] for m in anchors)
+    read = [graph.values[v] for v in graph.operators[anchors[0]].inputs if v is not None]
+    is_fixed = all(each.free is None and each.type is not None and each.type.is_static for each in read)
+    if not is_fixed or any(graph.operators[m].is_opaque for m in anchors):
+        return "one of them has sizes that only a call knows"
+    if not is_filtered(convolution, operators.device):
+        return "no minimal filter computes the convolution"
+    return None if _has_windows_in_tiles(pooling) else "windows are not parts of tiles"
+
+
+def _has_windows_in_tiles(pooling: Operation) -> bool:
+    """Whether a tile is made of windows, all of them inside of the map."""
+    windows = pooling.integers("kernel_shape")
+    touch = windows == (pooling.integers("strides") or (1,) * len(windows))
+    is_plain = not any(pooling.integers("pads")) and all(n == 1 for n in pooling.integers("dilations"))
+    is_whole = pooling.integer("ceil_mode", 0) == 0
+    return touch and is_plain and is_whole and len(windows) == 2 and not any(_FILTERED_TILE % n for n in windows)
+
+
+def _pooled_cost(operators: OperatorSet) -> float:
+    """As of the convolution by itself, but instead of its result that of the pooling is written, which takes one
+    instruction for a vector of elements in registers."""
+    device, (convolution, pooling) = operators.device, split_at_anchors(operators)
+    result = operators.graph.operations[operators.anchors[0]].output
+    pooled = result.elements / device.lanes / device.fma_ports / device.clock
+    behind = pooling.arithmetic - operators.within.compute[operators.anchors[1]]
+    work = convolution.arithmetic - convolution.exposed + pooled + behind
+    moving = operators.fetching + moving_seconds(operators.border - operators.weights, device)
+    busy = roofline(work, moving) + operators.waiting(work)
+    return busy + convolution.exposed + convolution.keeping + operators.copying
+
+
+POOLED_CONVOLUTION = Template("pooled_convolution", _accepts_pooled, _pooled_cost, rule="pooled_convolution")

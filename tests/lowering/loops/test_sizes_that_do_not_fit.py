@@ -169,8 +169,7 @@ def test_operands_of_other_sizes_are_refused(operator: str, tmp_path: Path) -> N
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "name" in metafunc.fixturenames:
-        asked_for = metafunc.config.getoption("-m") != "not conformance"
-        metafunc.parametrize("name", list(_names()) if asked_for else [])
+        metafunc.parametrize("name", list(_names()))
 
 
 def _names() -> Iterator[str]:
