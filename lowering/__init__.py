@@ -3,7 +3,7 @@
 Folders in the order in which they may use each other:
 
 - base/: the target, a model's ports and weights, tools, threads, decisions and errors;
-- plan/: what is written down about a compiled model;
+- plan/: the written description of a compiled model;
 - compute/: operators as tensor expressions;
 - arm/: the emulator of a board for which C projects are made;
 - bundle/: compiled models as folders with a manifest; what was just compiled runs in a process of its own;

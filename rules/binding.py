@@ -27,7 +27,7 @@ def place_of_conditions(rule: Form) -> int | None:
 
 
 def in_order_of_binding(rule: Form, preference: Preference = lambda ordered, condition: 0) -> Form:
-    """The rule with its conditions in an order in which each finds its variables bound; the rule itself where they
+    """The rule with its conditions in an order in which each finds its variables bound; the rule itself if they
     stand so. Of those that can be next the first is, or the one that is preferred."""
     place = place_of_conditions(rule)
     if place is None:

@@ -64,7 +64,7 @@ def _signature(rewrite: Form, names: frozenset[str]) -> tuple[str, ...]:
 def mirror(rewrite: Form, names: frozenset[str]) -> list[Form]:
     """The variants of ``(rewrite left right options...)`` that differ from it and from each other.
 
-    Two are the same where renaming variables makes their left sides equal and the rest equal up to the order of
+    Two are the same if renaming variables makes their left sides equal and the rest equal up to the order of
     commutative operands.
     """
     head, left, *others = rewrite.items

@@ -59,7 +59,7 @@ class Rule:
 
     `text` is the egglog command, `formula` the first line of its comment: one line of maths. `sound` is ``exact``
     (bit-identical results), ``real`` (equal over the real numbers) or ``approx`` (may change overflow, NaN or
-    infinity behaviour). A rule with a `domain`, which makes operators of a runtime's own, is used only where that is
+    infinity behaviour). A rule with a `domain`, which makes operators of a runtime's own, is used only if that is
     asked for. Where the record does not say, nothing is required, the rule is derived, and its example is the
     rewrite itself; other fields are then empty. `line` and `column` are those of the command.
     """
@@ -172,7 +172,7 @@ def own_example(form: Form) -> str:
 
 
 def parse_example(text: str) -> Example:
-    """Read ``before => after``. Raises SexprError, with the offset in the text, where it is anything else."""
+    """Read ``before => after``. Raises SexprError, with the offset in the text, if it is anything else."""
     if text.count("=>") != 1:
         raise SexprError(text.rfind("=>") if "=>" in text else 0, "the example needs one => between two terms")
     before, _, after = text.partition("=>")
@@ -265,5 +265,5 @@ def read_text(path: Path) -> str:
 
 
 def read_file(path: Path) -> RuleFile:
-    """Read one rule file. Raises RuleError if it cannot be read, SexprError where parentheses do not match."""
+    """Read one rule file. Raises RuleError if it cannot be read, SexprError if parentheses do not match."""
     return parse(path, sexpr.read(read_text(path)))

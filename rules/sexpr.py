@@ -82,7 +82,7 @@ class Document:
 
     @cached_property
     def head(self) -> list[Atom]:
-        """The comment lines that the text begins with, without their semicolons; none where a form follows them."""
+        """The comment lines that the text begins with, without their semicolons; none if a form follows them."""
         lines: list[Atom] = []
         while len(lines) < len(self.line_starts) and (comment := self._comment_line(len(lines) + 1)) is not None:
             lines.append(comment)

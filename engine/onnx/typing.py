@@ -45,7 +45,7 @@ def tensor_type(proto: onnx.TypeProto) -> TensorType | None:
 
 
 def declare_type(value: ir.Value, type_: TensorType | None) -> None:
-    """Give a value a type and a shape where it states none; nothing if the type is not known."""
+    """Give a value a type and a shape unless it states its own; nothing if the type is not known."""
     if type_ is not None:
         value.type = value.type or ir.TensorType(dtype_of(type_.dtype))
         value.shape = value.shape or (None if type_.shape is None else ir.Shape(type_.shape))

@@ -139,8 +139,7 @@ def test_kernels_of_another_machine_are_compiled_again(eqfuse: CommandLine, monk
 def test_a_program_that_is_wrong_is_not_published(
     eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch, floats: str
 ) -> None:
-    written(transformer())
-
+    eqfuse.model("in.onnx", [helper.make_node("Relu", ["x"], ["y"])], (1, 8, 4))
     right = IsolatedSimulation.run_programs
 
     def wrong(*given: Any) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def load(emitted: Emission, types: list[TensorType | None], opset: int) -> None:
     onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("op", [name for name, o in OPERATORS.items() if not o.domain and name not in NOT_DRAWN])
 def test_what_is_let_through_has_a_kernel(op: str) -> None:
     case = hypothesis.find(cases(op), lambda _: True, settings=settings(database=None, max_examples=5))

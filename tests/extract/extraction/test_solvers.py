@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eqfuse.extract.extraction import solve
@@ -21,6 +21,7 @@ from eqfuse.extract.extraction.problem import TOLERANCE, Candidate, Problem, sel
 from eqfuse.support.directed_graphs import is_acyclic
 from eqfuse.support.solvers import as_integers
 
+from ...properties import examples
 from .graphs import WIDE_COSTS, least_cost, solvable_problems
 
 Prover = Callable[[Core, Answer, float], Answer]
@@ -100,7 +101,7 @@ ONE_HUGE_COST = Problem(
 
 
 @PROVERS
-@settings(max_examples=60, deadline=None)
+@examples(20)
 @given(problem=solvable_problems(WIDE_COSTS))
 @example(problem=ONE_HUGE_COST)
 def test_the_answer_is_the_proven_optimum(prove: Prover, problem: Problem) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.choices import DEFAULT_DEVICE
@@ -21,13 +21,14 @@ from eqfuse.extract.partition.templates.kernels import KernelModel
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.operation import Operation
 
+from ...properties import examples
 from .graphs import operator_graphs
 
 HOST = load_device(DEFAULT_DEVICE)
 DEVICES = [load_device(p.stem) for p in sorted((Path(__file__).parents[3] / "costmodels/devices").glob("*.toml"))]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(12)
 @given(operator_graphs())
 def test_shares_add_up_to_the_cost(graph: OperatorGraph) -> None:
     model = KernelModel(graph, HOST)
@@ -35,7 +36,7 @@ def test_shares_add_up_to_the_cost(graph: OperatorGraph) -> None:
     assert sum(model.shares(partition)) == pytest.approx(model.partition(partition))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(12)
 @given(operator_graphs(), st.sampled_from(DEVICES))
 def test_the_search_is_never_dearer_than_a_baseline_nor_below_the_bound(graph: OperatorGraph, device: Device) -> None:
     model = KernelModel(graph, device)
@@ -45,14 +46,14 @@ def test_the_search_is_never_dearer_than_a_baseline_nor_below_the_bound(graph: O
     assert found.cost == pytest.approx(model.partition(found.partition))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(12)
 @given(operator_graphs(), st.sampled_from(get_args(PartitionMethod)))
 def test_every_method_gives_an_acyclic_partition(graph: OperatorGraph, method: PartitionMethod) -> None:
     partition = partition_by(method, graph, KernelModel(graph, HOST), time_limit=0.5)
     assert partition_of(graph, partition.group, method).count == partition.count
 
 
-@settings(max_examples=30, deadline=None)
+@examples(12)
 @given(operator_graphs())
 def test_merging_never_makes_a_partition_dearer(graph: OperatorGraph) -> None:
     model = KernelModel(graph, HOST)
@@ -61,7 +62,7 @@ def test_merging_never_makes_a_partition_dearer(graph: OperatorGraph) -> None:
     assert model.partition(merge_groups(start, model)) <= model.partition(start) * rounding
 
 
-@settings(max_examples=30, deadline=None)
+@examples(12)
 @given(operator_graphs())
 def test_observed_costs_sum_up_to_the_cost_of_the_partition(graph: OperatorGraph) -> None:
     model = KernelModel(graph, HOST)
@@ -70,7 +71,7 @@ def test_observed_costs_sum_up_to_the_cost_of_the_partition(graph: OperatorGraph
     assert total_cost(graph, cost) == pytest.approx(model.partition(partition), rel=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(12)
 @given(operator_graphs())
 def test_arithmetic_alone_is_below_every_partition(graph: OperatorGraph) -> None:
     model = KernelModel(graph, HOST)
@@ -87,7 +88,7 @@ def total_cost(graph: OperatorGraph, cost: CostModel) -> float:
     return total
 
 
-@settings(max_examples=15, deadline=None)
+@examples(8)
 @given(operator_graphs(), operator_graphs())
 def test_the_cheaper_of_two_graphs_is_kept(first: OperatorGraph, second: OperatorGraph) -> None:
     """An extraction that cannot do better than the original: then the original is what comes out."""
@@ -105,7 +106,7 @@ def test_the_cheaper_of_two_graphs_is_kept(first: OperatorGraph, second: Operato
     assert costs.bound <= costs.joint
 
 
-@settings(max_examples=15, deadline=None)
+@examples(8)
 @given(operator_graphs(), operator_graphs())
 def test_out_of_time_there_are_no_further_rounds(first: OperatorGraph, second: OperatorGraph) -> None:
     asked: list[str] = []
@@ -124,7 +125,7 @@ def test_out_of_time_there_are_no_further_rounds(first: OperatorGraph, second: O
     assert found.costs.rounds == 0
 
 
-@settings(max_examples=30, deadline=None)
+@examples(12)
 @given(operator_graphs())
 def test_out_of_time_no_groups_are_merged(graph: OperatorGraph) -> None:
     model = KernelModel(graph, HOST)

@@ -231,7 +231,7 @@ def test_as_onnx_runtime(family: Any) -> None:
     assert_as_onnx_runtime(list(family()))
 
 
-@pytest.mark.representatives(2)
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("family", [clips, powers, layouts, indices], ids=lambda f: f.__name__)
 def test_constants_of_one_element_written_into_the_code(family: Any) -> None:
     assert_as_onnx_runtime(list(family()), immediates=True)

@@ -75,6 +75,7 @@ def test_models_are_cut_with_all_that_they_compute() -> None:
     assert [operator.op for operator in graph.operators if operator.is_opaque] == ["Resize", "Reshape", "Slice"]
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: "-".join(s.values()))
 def test_resized_to_sizes_of_the_call_as_in_onnx_runtime(settings: dict[str, Any]) -> None:
     proto = enlarged(**settings)

@@ -13,7 +13,7 @@ import onnx.parser
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import inliner
@@ -32,6 +32,8 @@ from eqfuse.extract.partition.groups import Partition, PartitionError, partition
 from eqfuse.extract.partition.search.methods import partition_by
 from eqfuse.extract.partition.templates.kernels import KernelModel
 from eqfuse.support.errors import ModelError
+
+from ....properties import examples
 
 MANY_KINDS = """
 <ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
@@ -146,7 +148,7 @@ def check(model: Model, made: Model) -> None:
     assert structure(proto(inline_functions(made))) == structure(proto(model))
 
 
-@settings(deadline=None, max_examples=40)
+@examples(12)
 @given(st.lists(st.integers(0, 2), min_size=11, max_size=11))
 def test_any_groups_make_a_valid_model_that_inlines_back(steps: list[int]) -> None:
     model = parsed(MANY_KINDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.extract.partition.baselines.mapping_types import (
@@ -15,6 +15,7 @@ from eqfuse.extract.partition.baselines.mapping_types import (
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.operators import STANDARD
 
+from ....properties import examples
 from ..graphs import Builder, operator_graphs
 from ..perturbation import Call, observed
 
@@ -156,7 +157,7 @@ _SIDES = st.integers(1, 3)
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@examples(15)
 def test_any_broadcast_has_the_type_that_the_numbers_show(data: st.DataObject) -> None:
     shape = data.draw(st.lists(_SIDES, max_size=3))
     shapes = [tuple(data.draw(st.sampled_from((1, n))) for n in shape) for _ in range(2)]
@@ -164,7 +165,7 @@ def test_any_broadcast_has_the_type_that_the_numbers_show(data: st.DataObject) -
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@examples(15)
 def test_any_transposition_has_the_type_that_the_numbers_show(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(_SIDES, min_size=1, max_size=4)))
     perm = tuple(data.draw(st.permutations(range(len(shape)))))
@@ -172,7 +173,7 @@ def test_any_transposition_has_the_type_that_the_numbers_show(data: st.DataObjec
 
 
 @given(st.lists(_SIDES, min_size=1, max_size=3).map(tuple), st.data())
-@settings(max_examples=40, deadline=None)
+@examples(15)
 def test_any_sum_has_the_type_that_the_numbers_show(shape: tuple[int, ...], data: st.DataObject) -> None:
     axes = tuple(sorted(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))))
     keepdims = data.draw(st.integers(0, 1))
@@ -180,7 +181,7 @@ def test_any_sum_has_the_type_that_the_numbers_show(shape: tuple[int, ...], data
 
 
 @given(_SIDES, _SIDES, _SIDES, st.sampled_from(((), (1,), (2,))), st.sampled_from(((), (1,), (2,))))
-@settings(max_examples=40, deadline=None)
+@examples(15)
 def test_any_product_has_the_type_that_the_numbers_show(
     m: int, k: int, n: int, left: tuple[int, ...], right: tuple[int, ...]
 ) -> None:
@@ -286,7 +287,7 @@ def test_a_value_that_is_not_read_has_no_pair() -> None:
 
 
 @given(operator_graphs())
-@settings(max_examples=50, deadline=None)
+@examples(15)
 def test_no_pair_is_more_complex_than_its_operator(graph: OperatorGraph) -> None:
     types = mapping_types(graph)
     for index, operator in enumerate(graph.operators):

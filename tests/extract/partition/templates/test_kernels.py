@@ -278,7 +278,7 @@ def test_a_measured_kernel_costs_what_was_measured() -> None:
     assert KernelModel(graph, HOST, measured=lambda members: 42.0).kernel(everything(graph)) == 42.0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(st.data())
 def test_kernels_of_any_part_can_run_in_their_order(data: st.DataObject) -> None:
     graph = graph_of(data.draw(st.sampled_from(KERNELS)))

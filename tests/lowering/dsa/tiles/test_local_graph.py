@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.ir.graph import OperatorGraph
@@ -14,13 +14,14 @@ from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.tiles.compiled_kernels import RuntimeTile
 from eqfuse.lowering.dsa.tiles.local_graph import Tile, local_graph
 
+from ....properties import examples
 from ..graphs import Builder
 from ..random_graphs import cases
 from ..tile_cases import LAYERS, Layer, all_of, assert_tile_is_part, one, tiles
 
 
 @pytest.mark.representatives(11)
-@settings(max_examples=15, deadline=None)
+@examples(6)
 @given(data=st.data())
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_tile_is_a_part_of_the_whole(name: str, data: st.DataObject) -> None:
@@ -29,7 +30,7 @@ def test_a_tile_is_a_part_of_the_whole(name: str, data: st.DataObject) -> None:
     assert_tile_is_part(layer.network, tile, local_graph(layer.network, tile), layer.values, layer.opset)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(20)
 @given(data=st.data())
 def test_a_tile_of_several_operators_is_a_part_of_the_whole(data: st.DataObject) -> None:
     graph, layers, _, _ = data.draw(cases())
