@@ -34,7 +34,7 @@ class Pooling:
     """A block that reduces windows of a convolution's sum, with what is computed of each element inlined.
 
     A window has `rows` and `columns`, and the next one begins behind it. `variables` are the block's iterators for the
-    image, row, column and channel of the result, `taps` those for the place in a window, None along an axis of one place.
+    image, row, column and channel of the result, `taps` those for the place in a window (None: one place).
     `start` is the value that a window without elements has.
     """
 
