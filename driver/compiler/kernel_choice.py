@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...costmodels.measuring.measurement import Measurement
 from ...costmodels.measuring.profile import ProfileDatabase
 from ...extract.partition.canonical_key import subgraph_key, subgraph_text
-from ...lowering.bundle.bundle import versions
+from ...lowering.base.toolchain import versions
 from ...lowering.kernels.variants import KernelPartition, Members, Variant
 from ...lowering.plan.manifest import KernelTrials, MeasurementSummary, Trial
 from ...lowering.tuning.suspects import SLOW, Suspect, estimate, find_suspects, make_suspect, sum_apart

@@ -62,7 +62,7 @@ class ModelCode:
         """Digests of the model and of this software, on which the compiled code depends. Raises UsageError."""
         if self._identity:
             return self._identity
-        from ...lowering.bundle.bundle import versions
+        from ...lowering.base.toolchain import versions
 
         content = self._model if isinstance(self._model, bytes) else Path(self._model).read_bytes()
         external = [] if isinstance(self._model, bytes) else _stamps_of_external_data(content, Path(self._model))

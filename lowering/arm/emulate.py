@@ -19,11 +19,10 @@ from ...support.files import cache_folder
 from ...support.processes.program import ToolError, run_program
 from ...support.scratch import scratch_folder, staging_folder
 from ..base.toolchain import LIBRARIES, Tool, compile_there, emulate, find
+from ..plan.names import EXAMPLE
 from ..plan.plan import Plan
 from .counts import Counts, ModelCounts, by_call, parse_report
 
-EXAMPLE = "eqfuse_example"
-"""The name of the program."""
 PLUGIN = Path(__file__).parent / "plugin"
 REFUSED = 3
 """The program's exit code if the model refuses the shapes of the inputs."""

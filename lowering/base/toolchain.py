@@ -1,14 +1,17 @@
-"""The cross tools: GNU's C compiler for 64-bit Arm, and QEMU's user emulation of it."""
+"""The cross tools: GNU's C compiler for 64-bit Arm, and QEMU's user emulation of it; versions of all software."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
 from enum import Enum
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ...support.processes.program import ToolError, run_program
 from ...support.scratch import scratch_root
+from ...support.version import __version__
 
 LIBRARIES = Path("/usr/aarch64-linux-gnu")
 """Where Debian's cross packages put the target's C library: the root of a dynamic executable under emulation."""
@@ -16,6 +19,21 @@ _SECONDS = 600.0
 """Seconds that a compiler or an emulator may take before it counts as stuck."""
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
 """Nothing of the caller's: its size moves the stack, and with it the conflicts in the simulated caches."""
+
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "onnx", "numpy")
+
+
+def versions() -> dict[str, str]:
+    """The software that compiles and runs bundles here."""
+    return {"eqfuse": __version__, **{name: _version(name) for name in _PACKAGES}}
+
+
+@cache
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 class Tool(Enum):

@@ -10,34 +10,17 @@ import platform
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ...support.errors import EqfuseError, UsageError
 from ...support.files import replace_folder
 from ...support.processor import ARM, processor_features
 from ...support.scratch import staging_folder
-from ...support.version import __version__
 from ..base.errors import BundleError
 from ..plan.manifest import PLAN, PROGRAM, WEIGHTS, Manifest, parse_manifest
 
 MANIFEST = "manifest.json"
-_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "onnx", "numpy")
-
-
-def versions() -> dict[str, str]:
-    """The software that compiles and runs bundles here."""
-    return {"eqfuse": __version__, **{name: _version(name) for name in _PACKAGES}}
-
-
-@cache
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def check_destination(path: Path) -> None:

@@ -30,8 +30,8 @@ from ..base.errors import LoweringError
 from ..base.interface import known_type
 from ..base.linking import Linker
 from ..base.target import Target
+from ..base.toolchain import versions
 from ..base.weights import Weights
-from ..bundle.bundle import versions
 from ..plan.plan import CALLBACK
 from .bodies import call_kernels, find_kernels
 from .channels_last import last_shape

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from ...support.errors import UsageError
 
 DEFAULT_PREFIX = "eqfuse"
+EXAMPLE = "eqfuse_example"
+"""The program of a project that runs its model on files."""
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 _SERVICES = (
     "__TVMBackendParallelLaunch", "__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace",

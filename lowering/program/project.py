@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from ...costmodels.device import Device
 from ...support.errors import EqfuseError
 from ...support.scratch import scratch_folder
-from ..arm.emulate import EXAMPLE
 from ..base.linking import RUNTIME, RUNTIME_SOURCES, Linker, rename_symbols
 from ..base.toolchain import Tool, compile_there, find
 from ..plan.manifest import PLAN, WEIGHTS
-from ..plan.names import DEFAULT_PREFIX, add_prefix, renamed_symbols
+from ..plan.names import DEFAULT_PREFIX, EXAMPLE, add_prefix, renamed_symbols
 from ..plan.plan import Callback, Plan, PlanError
 from ..plan.templates import WEIGHTS_STUB
 from .c_source import header, source, write_weights

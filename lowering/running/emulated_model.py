@@ -13,13 +13,14 @@ from ...support.processes.program import ToolError
 from ...support.processor import ARM
 from ...support.scratch import scratch_folder
 from ..arm.counts import ModelCounts
-from ..arm.emulate import EXAMPLE, count_example, run_example
+from ..arm.emulate import count_example, run_example
 from ..base.ports import Port
 from ..base.target import Target, target_of
 from ..base.toolchain import Tool, missing
 from ..bundle.bundle import read_whole_bundle
 from ..bundle.loaded import Array, fit_input
 from ..plan.manifest import PLAN, Manifest
+from ..plan.names import EXAMPLE
 from ..plan.plan import Plan
 from ..program.project import build_example
 

@@ -19,7 +19,7 @@ from ...support.scratch import scratch_folder
 from ...support.store import source_digest
 from ..base.decisions import Decisions, DecisionSite
 from ..base.target import Target
-from ..bundle.bundle import versions
+from ..base.toolchain import versions
 from ..kernels.messages import Answer, Request
 from ..running.turns import Middle
 from .cost_model import features_of

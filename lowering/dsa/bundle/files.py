@@ -217,7 +217,7 @@ def store_kernels(folder: Path, observer: Observer) -> None:
 def made_for() -> dict[str, Any]:
     """The processor and versions that have to be the same when compiled kernels are loaded."""
     from ....support.processor import processor_features
-    from ...bundle.bundle import versions
+    from ...base.toolchain import versions
 
     needed = {name: version for name, version in versions().items() if name.startswith("apache-tvm")}
     return {"architecture": platform.machine(), "features": sorted(processor_features()), **needed}

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from ....support.errors import describe_error
 from ....support.scratch import scratch_folder
 from ...base.errors import TuningError
-from ...bundle.bundle import versions
+from ...base.toolchain import versions
 from ...kernels.messages import Answer, Request
 from ...kernels.pool import SECONDS, compile_candidates, compiling_processes
 

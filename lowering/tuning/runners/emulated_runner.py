@@ -13,9 +13,10 @@ from ....support.processes.worker_process import WorkerPool, WorkerProcess
 from ....support.processor import ARM
 from ....support.scratch import scratch_folder
 from ...arm.counts import estimate_cycles
-from ...arm.emulate import EXAMPLE, build_plugin, count_example
+from ...arm.emulate import build_plugin, count_example
 from ...base.target import Target
 from ...base.toolchain import Tool, missing
+from ...plan.names import EXAMPLE
 from ...plan.plan import Buffer, Call, Plan
 from ...program.project import build_example, write_project
 from .measuring import (

@@ -12,7 +12,8 @@ import pytest
 from onnx import helper
 
 from eqfuse.lowering.base.ports import Port
-from eqfuse.lowering.bundle.bundle import digests, versions, write_manifest
+from eqfuse.lowering.base.toolchain import versions
+from eqfuse.lowering.bundle.bundle import digests, write_manifest
 from eqfuse.lowering.dsa.bundle.files import TILES, store_kernels
 from eqfuse.lowering.kernels import compilation as kernels
 from eqfuse.lowering.kernels.messages import Answer, Request
