@@ -234,7 +234,7 @@ class _Search:
         criteria = self.node_costs.criteria
         placed = unit_problem(self.egraph, rows, criteria.runtime.quantised)
         if placed is None and (blocked := criteria.runtime.blocked) is not None:
-            fused = frozenset(criteria.runtime.operators_fused_into("Conv"))
+            fused = frozenset(o for start in blocked.starting for o in criteria.runtime.operators_fused_into(start))
             copy = criteria.copy
             placed = layout_problem(self.egraph, rows, self.types, blocked, fused, lambda t: blocked.reorder * copy(t))
         if placed is not None:
