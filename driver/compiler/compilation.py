@@ -25,6 +25,7 @@ from ...ir.graph import OperatorGraph
 from ...ir.sizes import NO_SIZES, assume_sizes
 from ...lowering.base.interface import inputs_of, read_samples, require_tensors
 from ...lowering.base.ports import Port
+from ...lowering.base.toolchain import versions
 from ...lowering.bundle import bundle, cache
 from ...lowering.bundle.check import call_for_verdict, fit_to_original
 from ...lowering.kernels.branches import split_branches
@@ -160,7 +161,7 @@ class Compilation:
 
     def key(self, backend: BackEnd) -> str:
         """The key of the bundle in the cache: a digest of everything that it depends on."""
-        chosen = {**asdict(self.options), **backend.identity(self.options), "versions": bundle.versions()}
+        chosen = {**asdict(self.options), **backend.identity(self.options), "versions": versions()}
         given = [sample.digest for sample in self.samples]
         libraries = [sha256(path.read_bytes()).hexdigest() for path in self.options.custom_ops]
         content = {"model": self.fingerprint, "inputs": given, "libraries": libraries}

@@ -22,7 +22,7 @@ from ...lowering.base.interface import outputs_of
 from ...lowering.base.linking import Linker
 from ...lowering.base.ports import random_inputs
 from ...lowering.base.target import Target, check_runs_here
-from ...lowering.base.toolchain import Tool, missing
+from ...lowering.base.toolchain import Tool, missing, versions
 from ...lowering.base.weights import Weights
 from ...lowering.bundle import bundle, isolation
 from ...lowering.bundle.isolation import call_isolated
@@ -328,7 +328,7 @@ class Processor:
                 FallbackEntry(f"{FOLDER}/{number}.onnx", entry.operators, entry.reason)
                 for number, entry in enumerate(prepared.fallbacks)
             ),
-            versions=bundle.versions(),
+            versions=versions(),
             files=bundle.digests(folder),
             library=LIBRARY if target.is_library else PLAN,
             measurement=summary,

@@ -15,6 +15,7 @@ from ..base.choices import Floats
 from ..base.errors import LoweringError
 from ..base.interface import outputs_of
 from ..base.ports import Port
+from ..base.toolchain import versions
 from ..base.weights import Weights
 from ..bundle import bundle
 from ..plan.manifest import PROGRAM, Manifest, Platform, Provenance
@@ -106,7 +107,7 @@ class CompiledNetwork:
             threads=1,
             provenance=provenance,
             fallbacks=(),
-            versions=bundle.versions(),
+            versions=versions(),
             files=bundle.digests(folder),
             library=PROGRAM,
             dsa=section.as_dict(),

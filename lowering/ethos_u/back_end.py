@@ -18,6 +18,7 @@ from ...engine.shapes.inference import Knowledge
 from ...support.errors import UsageError
 from ..base.interface import outputs_of
 from ..base.ports import Port
+from ..base.toolchain import versions
 from ..base.weights import Weights
 from ..bundle import bundle
 from ..plan.manifest import Manifest, Platform, Provenance
@@ -103,7 +104,7 @@ class EthosProgram:
             threads=1,
             provenance=provenance,
             fallbacks=(),
-            versions={**bundle.versions(), "ethos-u-vela": vela_version()},
+            versions={**versions(), "ethos-u-vela": vela_version()},
             files=bundle.digests(folder),
             library=TOSA,
             ethos_u=section.as_dict(),
