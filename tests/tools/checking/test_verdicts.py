@@ -28,6 +28,7 @@ SLOW = {
     "the-largest-after-a-step",
     "the-larger-threshold",
     "the-square-of-a-root",
+    "axes-counted-after-the-first-reduction",
 }
 """Seconds of processor time each: many shapes or numbers are tried."""
 
