@@ -29,6 +29,7 @@ from .product_models import perceptron, two_products
 from .rules.test_joins import concat, shuffle
 from .rules.test_transposition import transpose
 from .test_stages import colours, exchanged_sum, gated_product
+from .winograd.test_pooled_convolution import pooled
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 Array = np.ndarray[Any, Any]
@@ -68,6 +69,8 @@ FUNCTIONS: Mapping[str, Function] = {
     "convolution to one channel": lambda: last(convolution((1, 16, 16, 16), 1, 1)),
     "convolution with stride": lambda: last(convolution((2, 8, 13, 11), 24, 3, 2, 1)),
     "minimal filter": lambda: last(convolution((1, 64, 16, 16), 64, 3, pad=1)),
+    "minimal filter, max pool": lambda: pooled((2, 16, 13, 11), 32, (2, 2)),
+    "minimal filter, mean pool": lambda: pooled((1, 16, 12, 16), 32, (2, 4), "avg"),
     "colours": lambda: colours(35, 37, 16, 3, 5),
     "grouped convolution": lambda: convolution((1, 8, 10, 10), 8, 3, pad=1, group=4),
     "depthwise": lambda: convolution((1, 12, 11, 13), 12, 3, pad=1, group=12),
