@@ -20,6 +20,7 @@ from ...ir.operation import VARIADIC
 from ...ir.operators import OPERATORS, RECURRENT, REDUCTIONS, TO_SHAPES, Attribute, Operand, OperatorSchema
 from ...ir.operators.quantization import CONVERSIONS, DEQUANTIZED, QUANTIZED, REAL
 from ...ir.operators.resize import DEFAULTS as RESIZE_DEFAULTS
+from ...ir.operators.windows import WINDOWED_POOLS, reach_in_padding
 from ...ir.sizes import floor_divide, number
 from ...ir.types import Dimension, TensorType
 from ..onnx.inference_faults import share_transposed_padding, transposed_padding
@@ -129,18 +130,24 @@ def _flatten(site: Site, literals: Literals) -> Literals:
 def _same_pads(site: Site, literals: Literals, lower: bool) -> tuple[int, ...]:
     begins: list[int] = []
     ends: list[int] = []
+    op = site.node.op_type
     for dimension, kernel, stride, dilation in zip(
         site.shape()[2:], literals["kernel_shape"], literals["strides"], literals["dilations"], strict=True
     ):
-        extent, remainder = (kernel - 1) * dilation, _remainder(site, dimension, stride)
+        extent, reach = (kernel - 1) * dilation, reach_in_padding(op, kernel, dilation)
+        remainder = _remainder(site, dimension, stride)
         sizes = range(1, stride + 1) if remainder is None else [remainder]  # pads depend on no more of a size
-        totals = [max((-(-n // stride) - 1) * stride + 1 - n + extent, 0) for n in sizes]
+        totals = [(-(-n // stride) - 1) * stride - n + reach for n in sizes]
+        is_cut = op in WINDOWED_POOLS and min(totals) < (0 if dilation > 1 else -1 - lower)
+        _require(not is_cut, "a stride so long that SAME padding is negative")
+        totals = [max(total, 0) for total in totals]
         before = [total - total // 2 if lower else total // 2 for total in totals]
-        is_fixed = len(set(before)) == 1
+        is_fixed = len(set(before if reach > extent else totals)) == 1
         _require(is_fixed or site.keeps_auto_pad, "auto_pad that depends on a symbolic dimension")
         site.auto_pad = site.auto_pad if is_fixed else "SAME_LOWER" if lower else "SAME_UPPER"
         begins.append(max(before))
-        # A dynamic size takes the largest end: no window begins in it, and the last one ends where it has to.
+        # A dynamic size takes the largest end: if padding counts all that windows reach, no window begins in it, and
+        # the last one ends where it has to.
         ends.append(max(total - begin for total, begin in zip(totals, before, strict=True)))
     return (*begins, *ends)
 

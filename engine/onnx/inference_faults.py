@@ -6,6 +6,9 @@ A pool with ``ceil_mode``: no window may begin in the pad at the end. ONNX says 
 had such windows, but shape inference counts them in the older operators. Inference gets such pools without
 ``ceil_mode``.
 
+A pool with SAME padding and dilations: ONNX Runtime counts the padding without the dilations, and so has fewer windows
+than ONNX. With ``ceil_mode`` shape inference counts some windows too many. It gets a pool of stride 1 with as many.
+
 A ConvTranspose with SAME padding: elements beyond ``size * stride`` are dropped, output padding included, and nothing
 is added if there are fewer; shape inference adds the output padding. One with an ``output_shape`` below the size of its
 operand gets no shape at all. Inference gets both with the pads that follow.
@@ -13,17 +16,17 @@ operand gets no shape at all. Inference gets both with the pads that follow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import onnx
 
+from ...ir.operators.windows import WINDOWED_POOLS
 from ...ir.types import TensorType
 from .model import ONNX_DOMAINS
 
 _DELICATE = frozenset({"EyeLike", "RegexFullMatch", "TreeEnsemble", "DictVectorizer", "LabelEncoder"})
 """In onnx 1.19 to 1.23 the inference of these operators reads an operand's type without a check that it has one."""
-_POOLS = frozenset({"AveragePool", "MaxPool", "LpPool"})
 _SAME = ("SAME_UPPER", "SAME_LOWER")
 _REPLACED = frozenset({"auto_pad", "ceil_mode", "output_shape", "pads"})
 """Attributes that the pads replace."""
@@ -57,7 +60,7 @@ def without_delicate_nodes(model: onnx.ModelProto, types: Mapping[str, TensorTyp
 def correct_window(nodes: Iterable[onnx.NodeProto], types: Mapping[str, TensorType]) -> bool:
     """Rewrite, in place, the first operator whose size shape inference gets wrong; False if there is none."""
     for node in nodes:
-        if node.domain not in ONNX_DOMAINS or (node.op_type not in _POOLS and node.op_type != "ConvTranspose"):
+        if node.domain not in ONNX_DOMAINS or (node.op_type not in WINDOWED_POOLS and node.op_type != "ConvTranspose"):
             continue
         settings = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         operands = [types.get(name) for name in node.input]
@@ -66,11 +69,25 @@ def correct_window(nodes: Iterable[onnx.NodeProto], types: Mapping[str, TensorTy
         else:
             pads = _pool_pads(settings, operands[0], types.get(node.output[0]))
         if pads is not None:
-            others = [a for a in node.attribute if a.name not in _REPLACED]
-            del node.attribute[:]
-            node.attribute.extend([*others, onnx.helper.make_attribute("pads", pads)])
+            _replace_attributes(node, _REPLACED, pads=pads)
+            return True
+        if node.op_type in WINDOWED_POOLS and _is_wrong_same(settings) and (sizes := _spatial_sizes(operands[0])):
+            counts = _count_same_windows(settings, sizes)
+            kernel = [size - count + 1 for size, count in zip(sizes, counts, strict=True)]
+            _replace_attributes(node, {*_REPLACED, "dilations", "kernel_shape", "strides"}, kernel_shape=kernel)
             return True
     return False
+
+
+def _replace_attributes(node: onnx.NodeProto, replaced: Set[str], **made: Sequence[int]) -> None:
+    others = [a for a in node.attribute if a.name not in replaced]
+    del node.attribute[:]
+    node.attribute.extend([*others, *(onnx.helper.make_attribute(name, value) for name, value in made.items())])
+
+
+def _is_wrong_same(settings: Mapping[str, Any]) -> bool:
+    is_same = settings.get("auto_pad", b"NOTSET").decode() in _SAME
+    return is_same and (settings.get("ceil_mode") or any(dilation > 1 for dilation in settings.get("dilations") or ()))
 
 
 def share_transposed_padding(totals: Sequence[int], auto_pad: str) -> list[int]:
@@ -137,6 +154,17 @@ def _pool_pads(settings: Mapping[str, Any], data: TensorType | None, result: Ten
             extent = (settings["kernel_shape"][i] - 1) * dilations[i] + 1
             pads[rank + i] = max(pads[rank + i], (counts[i] - 1) * strides[i] + extent - sizes[i] - pads[i])
     return pads if any(outside) else None
+
+
+def _count_same_windows(settings: Mapping[str, Any], sizes: Sequence[int]) -> list[int]:
+    """How many windows of a pool with SAME padding ONNX Runtime has along each axis."""
+    ones, counts = [1] * len(sizes), []
+    steps = zip(settings.get("strides") or ones, settings.get("dilations") or ones, strict=True)
+    for size, kernel, (stride, dilation) in zip(sizes, settings["kernel_shape"], steps, strict=True):
+        missing = (kernel - 1) * (dilation - 1)
+        fewer = missing // stride if settings.get("ceil_mode") else -(-missing // stride)
+        counts.append(max(1, -(-size // stride) - fewer))
+    return counts
 
 
 def _spatial_sizes(type_: TensorType | None) -> tuple[int, ...]:

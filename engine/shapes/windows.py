@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...ir.operators import FILTERS
+from ...ir.operators.windows import reach_in_padding
 from ...ir.sizes import ONE, Size, floor_divide, number
 from .site import Shape, Site, dimensions, require_number
 
@@ -23,11 +24,20 @@ def _window(site: Site) -> tuple[list[int], list[int], list[int], list[int]]:
 def _slid(site: Site, is_pool: bool) -> Shape:
     """The dimensions after the first two, behind a window that slides over them."""
     extents, strides, before, behind = _window(site)
+    dilations = site.attribute("dilations", [1] * len(extents))
+    # what SAME padding lacks so that the last windows fit
+    op, axes = site.node.op_type, zip(extents, dilations, strict=True)
+    missing = [extent - reach_in_padding(op, (extent - 1) // dilation + 1, dilation) for extent, dilation in axes]
     padding, is_ceil = site.attribute("auto_pad", "NOTSET"), site.attribute("ceil_mode", 0)
 
-    def slide(size: Size, extent: int, stride: int, begin: int, end: int) -> Size:
+    def slide(size: Size, extent: int, stride: int, begin: int, end: int, missing: int) -> Size:
         if padding in ("SAME_UPPER", "SAME_LOWER"):
-            return floor_divide(size + number(stride - 1), number(stride))
+            count = floor_divide(size + number(stride - 1), number(stride))
+            if not missing:
+                return count
+            site.require(size, missing // stride * stride + 1)
+            fewer = missing // stride if is_ceil else -(-missing // stride)
+            return site.bounds.maximum(count - number(fewer), ONE)
         begin, end = (0, 0) if padding == "VALID" else (begin, end)
         # the only window of a pool may reach beyond its operand, by less than a stride
         site.require(size, max(1, extent - begin - end - (stride - 1 if is_pool else 0)))
@@ -38,7 +48,7 @@ def _slid(site: Site, is_pool: bool) -> Shape:
         is_demanded = stride == 1 and count.number is None  # that it is 1 at least, as the size must be
         return site.bounds.maximum(count, ONE) if is_pool and not is_demanded else count
 
-    return dimensions(slide, site.shape()[2:], extents, strides, before, behind)
+    return dimensions(slide, site.shape()[2:], extents, strides, before, behind, missing)
 
 
 def convolution(site: Site) -> Shape:

@@ -8,6 +8,15 @@ import numpy as np
 
 from .arithmetic import Array, Unsupported
 
+WINDOWED_POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
+"""The pools whose windows slide."""
+
+
+def reach_in_padding(op: str, kernel: int, dilation: int) -> int:
+    """How far a window reaches where SAME padding is counted: ONNX Runtime leaves the dilations of pools out, which
+    ONNX counts. It runs no convolution with both."""
+    return kernel if op in WINDOWED_POOLS else (kernel - 1) * dilation + 1
+
 
 def padded(x: Array, pads: Sequence[int], fill: Array) -> Array:
     """The tensor with `pads` (all begins, then all ends, of the spatial axes) of a scalar around it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvm import te, tirx
 
+from ...ir.operators.windows import reach_in_padding
 from .call import Expr, NotLowered, Operand, Shape, TensorCall, sizes
 from .extents import Extent, is_number
 
@@ -41,7 +42,8 @@ class Windows:
             return self.before
         begins: list[Extent] = []
         for axis, (size, count) in enumerate(zip(sizes(call.source(0))[2:], call.shape[2:], strict=True)):
-            stride, reach = self.strides[axis], self.dilations[axis] * (self.kernel[axis] - 1) + 1
+            stride = self.strides[axis]
+            reach = reach_in_padding(call.operator.op, self.kernel[axis], self.dilations[axis])
             if isinstance(size, int) or stride == 1:
                 begins.append(self.before[axis])
             else:

@@ -185,6 +185,8 @@ def same(*names: str) -> onnx.ModelProto:
         node("Conv", ["x", "single"], ["single_channels"], group=20, **lower),
         node("MaxPool", ["x"], ["greatest"], kernel_shape=[3, 3], **apart),
         node("AveragePool", ["x"], ["mean"], kernel_shape=[3, 3], **lower),
+        node("MaxPool", ["x"], ["spread"], kernel_shape=[3, 2], dilations=[2, 3], **apart),
+        node("AveragePool", ["x"], ["spread_mean"], kernel_shape=[3, 3], dilations=[2, 2], **lower),
     ]
     stored = {"full": weights(18, 20, 3, 3), "single": weights(20, 1, 3, 4)}
     wanted = [each for each in nodes if {"products" if name == "a" else name for name in each.output} & {*names}]
@@ -196,6 +198,7 @@ def same(*names: str) -> onnx.ModelProto:
 BORDERS = {
     "products": (("products",), {"contraction", "transposition"}),
     "all": (("products", "single_channels", "greatest", "mean"), {"contraction", "channels", "transposition"}),
+    "dilated pools": (("spread", "spread_mean"), {"channels", "transposition"}),
 }
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops import op_resize
 
+from ....ir.operators.windows import WINDOWED_POOLS, reach_in_padding
 from ..runs.structure import operands as names_read
 from ..runs.values import Value
 
@@ -139,8 +140,10 @@ class Windows:
         return np.asarray(((places >= low) & (places < high)).sum(axis=1))
 
 
-def windows_of(spatial: Sequence[int], kernel: Sequence[int], attributes: dict[str, Any]) -> list[Windows]:
-    """The windows that the attributes of Conv, MaxPool or AveragePool give on an image, one per spatial axis."""
+def windows_of(
+    op: str, spatial: Sequence[int], kernel: Sequence[int], attributes: dict[str, Any]
+) -> list[Windows]:
+    """The windows that the attributes of a convolution or pool give on an image, one per spatial axis."""
     rank = len(spatial)
     strides = attributes.get("strides") or [1] * rank
     dilations = attributes.get("dilations") or [1] * rank
@@ -148,19 +151,19 @@ def windows_of(spatial: Sequence[int], kernel: Sequence[int], attributes: dict[s
     automatic = attributes.get("auto_pad") or "NOTSET"
     ceil = bool(attributes.get("ceil_mode"))
     axes = zip(spatial, kernel, strides, dilations, zip(pads[:rank], pads[rank:], strict=True), strict=True)
-    return [_windows(*axis, automatic, ceil) for axis in axes]
+    return [_windows(op, *axis, automatic, ceil) for axis in axes]
 
 
 def _windows(
-    size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int], automatic: str, ceil: bool
+    op: str, size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int], automatic: str, ceil: bool
 ) -> Windows:
     extent = (kernel - 1) * dilation + 1
-    if automatic in ("SAME_UPPER", "SAME_LOWER"):
-        count = -(-size // stride)
-        total = max(0, (count - 1) * stride + extent - size)
-        before = total // 2 if automatic == "SAME_UPPER" else total - total // 2
-        return Windows(size, kernel, stride, dilation, before, total - before, count)
     before, behind = (0, 0) if automatic == "VALID" else pads
+    if automatic in ("SAME_UPPER", "SAME_LOWER"):
+        total = (-(-size // stride) - 1) * stride + reach_in_padding(op, kernel, dilation) - size
+        total = total if op in WINDOWED_POOLS else max(0, total)
+        before = int(total / 2) if automatic == "SAME_UPPER" else int((total + 1) / 2)
+        behind = total - before
     room = size + before + behind - extent
     count = max(0, (-(-room // stride) if ceil else int(room / stride)) + 1)  # a window larger than the data is clipped
     if ceil and (count - 1) * stride >= size + before:
@@ -185,7 +188,7 @@ class MaxPool(OpRun):
     def _run(self, x: Array, **attributes: Any) -> tuple[Array]:
         if len(self.onnx_node.output) > 1:
             raise NotImplementedError("MaxPool with indices has no kernel in numpy")
-        windows = windows_of(x.shape[2:], attributes["kernel_shape"], attributes)
+        windows = windows_of(self.onnx_node.op_type, x.shape[2:], attributes["kernel_shape"], attributes)
         least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
         return (_pool(x, windows, lambda part, axis: np.asarray(part.max(axis=axis, initial=least))),)
 
@@ -196,7 +199,7 @@ class AveragePool(OpRun):
     op_domain = ""
 
     def _run(self, x: Array, **attributes: Any) -> tuple[Array]:
-        windows = windows_of(x.shape[2:], attributes["kernel_shape"], attributes)
+        windows = windows_of(self.onnx_node.op_type, x.shape[2:], attributes["kernel_shape"], attributes)
         total = _pool(x, windows, lambda part, axis: np.asarray(part.sum(axis=axis)))
         for axis, along in enumerate(windows, start=2):
             counts = along.count_elements(bool(attributes.get("count_include_pad")))
@@ -210,7 +213,7 @@ class LpPool(OpRun):
     op_domain = ""
 
     def _run(self, x: Array, **attributes: Any) -> tuple[Array]:
-        windows = windows_of(x.shape[2:], attributes["kernel_shape"], attributes)
+        windows = windows_of(self.onnx_node.op_type, x.shape[2:], attributes["kernel_shape"], attributes)
         power = attributes.get("p") or 2
         total = _pool(np.abs(x) ** power, windows, lambda part, axis: np.asarray(part.sum(axis=axis)))
         return (total ** (1 / power),)
@@ -222,7 +225,7 @@ class Conv(OpRun):
     op_domain = ""
 
     def _run(self, x: Array, w: Array, b: Array | None = None, **attributes: Any) -> tuple[Array]:
-        windows = windows_of(x.shape[2:], w.shape[2:], attributes)
+        windows = windows_of("Conv", x.shape[2:], w.shape[2:], attributes)
         groups = int(attributes.get("group") or 1)
         extent = [along.count for along in windows]
         if any(along.before or along.behind for along in windows):

@@ -230,15 +230,15 @@ static inline int64_t count_windows(const windows *w) {
 }
 
 static inline void share_padding(windows *w, int64_t padding, const char *auto_pad) {
-    w->before = strcmp(auto_pad, "SAME_UPPER") == 0 ? padding / 2 : padding - padding / 2;
+    w->before = strcmp(auto_pad, "SAME_UPPER") == 0 ? padding / 2 : (padding + 1) / 2;
     w->behind = padding - w->before;
 }
 
-/* Pads, if that attribute says so, for one window at each `stride` places. */
-static inline void pad_same(windows *w, const char *auto_pad) {
+/* Pads, if that attribute says so, for one window that reaches so far at each `stride` places. */
+static inline void pad_same(windows *w, const char *auto_pad, int64_t reach, int64_t least) {
     if (strncmp(auto_pad, "SAME", 4) != 0) return;
     const int64_t last = ((w->size + w->stride - 1) / w->stride - 1) * w->stride;
-    share_padding(w, MAX_OF(0, last + reach_of(w) - w->size), auto_pad);
+    share_padding(w, MAX_OF(least, last + reach - w->size), auto_pad);
 }
 
 /* The offset of the place that a tap of a window is at; false if it lies in the padding. */

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from onnx import helper
 
@@ -71,6 +71,29 @@ def test_a_transposed_convolution_is_as_large_as_the_runtime_makes_it(
     assert inferred is not None
     numbers = tuple(size_of(each).value({"N": size}.__getitem__) for each in inferred)
     assert numbers == actual(fixed, size)
+
+
+@given(
+    op=st.sampled_from(["AveragePool", "LpPool", "MaxPool"]),
+    size=st.integers(6, 20),
+    kernel=st.integers(1, 3),
+    stride=st.integers(1, 4),
+    dilation=st.integers(1, 3),
+    padding=st.sampled_from(["SAME_UPPER", "SAME_LOWER"]),
+    ceil_mode=st.integers(0, 1),
+    is_free=st.booleans(),
+)
+def test_a_pool_with_same_padding_is_as_large_as_the_runtime_makes_it(
+    op: str, size: int, kernel: int, stride: int, dilation: int, padding: str, ceil_mode: int, is_free: bool
+) -> None:
+    """ONNX Runtime leaves the dilation out of the padding; it refuses a MaxPool with a negative one."""
+    assume(op != "MaxPool" or (-(-size // stride) - 1) * stride + kernel >= size)
+    settings = {"kernel_shape": [kernel], "strides": [stride], "dilations": [dilation], "auto_pad": padding}
+    node = helper.make_node(op, ["x"], ["y"], ceil_mode=ceil_mode, **settings)
+    free, fixed = (model([node], [value("x", [1, 2, each])], ["y"], opset=19) for each in ("N", size))
+    inferred = infer(read(free if is_free else fixed)).types["y"].shape
+    assert inferred is not None
+    assert tuple(size_of(each).value({"N": size}.__getitem__) for each in inferred) == actual(fixed, size)
 
 
 @pytest.mark.parametrize("op", ["AveragePool", "MaxPool"])

@@ -25,6 +25,8 @@ POOLINGS: list[dict[str, Any]] = [
     {"kernel_shape": [3, 2], "strides": [2, 3], "auto_pad": "SAME_UPPER"},
     {"kernel_shape": [3, 2], "strides": [2, 3], "auto_pad": "SAME_LOWER"},
     {"kernel_shape": [2, 2], "strides": [3, 2], "dilations": [2, 3], "pads": [1, 0, 1, 1]},
+    {"kernel_shape": [3, 2], "strides": [2, 1], "dilations": [2, 3], "auto_pad": "SAME_LOWER"},
+    {"kernel_shape": [3, 2], "strides": [2, 2], "dilations": [2, 2], "auto_pad": "SAME_UPPER", "ceil_mode": 1},
     {"kernel_shape": [40, 40], "strides": [40, 40], "ceil_mode": 1},
 ]
 CONVOLUTIONS: list[tuple[tuple[int, ...], dict[str, Any]]] = [

@@ -74,6 +74,10 @@ def convolutions() -> Iterator[Call]:
 
 
 def pools() -> Iterator[Call]:
+    for op, same in product(("AveragePool", "MaxPool"), ("SAME_UPPER", "SAME_LOWER")):
+        for kernel, strides, dilations in (((3, 2), (2, 1), (2, 3)), ((2, 3), (1, 3), (2, 1))):
+            windows = {"kernel_shape": kernel, "strides": strides, "dilations": dilations}
+            yield unary(op, x(1, 2, 10, 9), auto_pad=same, **windows)
     for ceil_mode, padding in product((0, 1), (0, 1)):
         settings = {"kernel_shape": [3, 2], "pads": [1, 0, 0, 1], "strides": [2, 3], "ceil_mode": ceil_mode}
         yield unary("AveragePool", x(1, 2, 8, 9), count_include_pad=padding, **settings)

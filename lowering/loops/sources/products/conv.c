@@ -38,7 +38,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
         if (A_output_shape_count || is_same) share_padding(&w[i], MAX_OF(0, whole - shape[i + 2]), A_auto_pad);
 #else
 #ifdef A_auto_pad
-        pad_same(&w[i], A_auto_pad);
+        pad_same(&w[i], A_auto_pad, reach_of(&w[i]), 0);
 #endif
         if (room_behind(&w[i]) < 0) return "the window is larger than the input";
         shape[i + 2] = count_windows(&w[i]);

@@ -9,7 +9,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     for (int64_t i = 0; i < axes; ++i) {
 #ifdef A_kernel_shape
         w[i] = WINDOWS(i, axes, size[i], A_kernel_shape[i]);
-        pad_same(&w[i], A_auto_pad);
+        pad_same(&w[i], A_auto_pad, w[i].taps, INT64_MIN); /* ONNX Runtime leaves the dilation out, and pads by less than 0 */
 #else
         if (size[i] == 0) return "a plane has no elements";
         w[i] = (windows){size[i], size[i], 1, 1, 0, 0};
