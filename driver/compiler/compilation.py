@@ -108,12 +108,16 @@ class Compilation:
     clock: Clock
 
     @staticmethod
-    def of(original: Model, options: Options, clock: Clock, batch: Sequence[int] = ()) -> Compilation:
+    def of(
+        original: Model, options: Options, clock: Clock, batch: Sequence[int] = (), *, widens: bool = False
+    ) -> Compilation:
         """Raises LoweringError for inputs that cannot be compiled, UsageError for given ones that do not fit them.
 
         The dynamic dimension that counts samples takes the sizes of `batch`; without one, the first axes become one.
+        `widens`: the target has kernels of float32 for numbers of float16, unless every bit has to stay.
         """
-        model = prepare_model(original, options.dim, options.input_shapes, options.outputs)
+        widens = widens and options.precision != "exact"
+        model = prepare_model(original, options.dim, options.input_shapes, options.outputs, widens=widens)
         if batch:
             model, options = _take_batch(model, options, batch)
         check_sizes(model, options.sizes)

@@ -34,8 +34,9 @@ def compile_model(source: Any, output: Path, wanted: CompileOptions, observer: O
     clock, tuning = Clock(observer, options.time_limit), wanted.tuning
     with custom_operators(options.custom_ops):
         with clock.phase("read"):
-            compilation = Compilation.of(read(source), options, clock, batch)
-            if not isinstance(backend, Processor):
+            is_processor = isinstance(backend, Processor)
+            compilation = Compilation.of(read(source), options, clock, batch, widens=is_processor)
+            if not is_processor:
                 compilation = compilation.with_fixed_sizes()
         backend.check(compilation)
         if isinstance(backend, Processor) and tuning is not None:

@@ -112,17 +112,21 @@ class Model:
     """An ONNX model. Invariant: nothing in eqfuse changes `ir` once a Model holds it.
 
     `path` is the file it was read from, None for a model from memory; `is_changed`: the file has other input shapes or
-    outputs than the user asked for, or unsorted nodes; `lowest` are bounds that the user gives for dimensions.
+    outputs than the user asked for, or unsorted nodes; `lowest` are bounds that the user gives for dimensions. Runtimes
+    run `executed` in the place of `ir`, if there is one: `ir` may have operators that only eqfuse knows.
     """
 
     ir: onnx_ir.Model = field(repr=False)
     path: Path | None = None
     is_changed: bool = False
     lowest: tuple[tuple[str, int], ...] = ()
+    executed: onnx_ir.Model | None = field(default=None, repr=False)
 
     @property
     def source(self) -> Path | onnx_ir.Model:
         """The model for a runtime: its file, unless that holds another model."""
+        if self.executed is not None:
+            return self.executed
         return self.ir if self.path is None or self.is_changed else self.path
 
     @property

@@ -71,4 +71,4 @@ def _keep_first_axes(model: Model) -> Model:
                 name=name, shape=ir.Shape(sizes.shape), type=ir.TensorType(ir.DataType.INT64), const_value=kept
             )
             node.replace_input_with(1, clone.graph.initializers[name])
-    return replace(model, ir=clone, is_changed=True)
+    return replace(model, ir=clone, is_changed=True, executed=None)

@@ -62,7 +62,7 @@ def override_shapes(model: Model, shapes: Mapping[str, tuple[int | str, ...]]) -
     for output in clone.graph.outputs:
         if output.shape is not None and not output.is_graph_input():
             output.shape = ir.Shape([None] * len(output.shape))
-    return replace(model, ir=clone, is_changed=True)
+    return replace(model, ir=clone, is_changed=True, executed=None)
 
 
 @contextmanager
@@ -203,4 +203,4 @@ def keep_outputs(model: Model, names: Sequence[str]) -> Model:
     for value in set(graph.inputs) - set(left):
         graph.initializers.pop(value.name or "", None)
     graph.inputs[:] = left
-    return replace(model, ir=clone, is_changed=True)
+    return replace(model, ir=clone, is_changed=True, executed=None)

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from tvm import te
 
 from ...ir.graph import Operator, OperatorGraph
+from ...ir.operators import VIEWS
 from ...ir.sizes import dimension_as_size
 from ...ir.types import TensorType
 from . import (
@@ -59,6 +60,12 @@ DTYPES = frozenset(
     ["float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 )
 """Element types that have a lowering."""
+_MOVED = VIEWS | {"Cast"}
+"""Operators that take float16, too, which no other operator computes with: `engine/preparation/halves.py`."""
+
+
+def _has_kernels(op: str, dtype: str) -> bool:
+    return dtype in DTYPES or (dtype == "float16" and op in _MOVED)
 
 
 def compute(
@@ -108,8 +115,8 @@ def placeholder(type_: TensorType, name: str, extents: Extents) -> Tensor:
 def has_lowering(operator: Operator, graph: OperatorGraph) -> bool:
     """Whether an operator may have a lowering, as far as its type and the element types that are known tell."""
     types = [graph.values[v].type for v in (*operator.inputs, *operator.outputs[:1]) if v is not None]
-    known = {type_.dtype for type_ in types if type_ is not None}
-    return operator.op in LOWERINGS and not operator.is_opaque and known <= DTYPES
+    known = (_has_kernels(operator.op, type_.dtype) for type_ in types if type_ is not None)
+    return operator.op in LOWERINGS and not operator.is_opaque and all(known)
 
 
 def _obstacle(operator: Operator, graph: OperatorGraph) -> str | None:
@@ -123,7 +130,7 @@ def _obstacle(operator: Operator, graph: OperatorGraph) -> str | None:
     for name, type_ in ((value.name, value.type) for value in values):
         if type_ is None or type_.shape is None or None in map(dimension_as_size, type_.shape):
             return f"the shape of {name} is not known before the run"
-        if type_.dtype not in DTYPES:
+        if not _has_kernels(operator.op, type_.dtype):
             return f"{name} is of {type_.dtype}"
         if 0 in type_.shape:
             return f"{name} has no elements"

@@ -42,13 +42,16 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     for (int64_t i = 0; i < rank; ++i)
         if (i != axis && in[1]->shape[i] > in[0]->shape[i]) return "there are more indices than places along an axis";
     TRY(copy_tensor(out[0], in[0], sizeof(O0)));
-    const int64_t count = count_elements(in[1]), step = strides[axis];
+    const int64_t count = count_elements(in[1]), step = strides[axis], row = in[1]->shape[rank - 1];
     int64_t index[MAX_RANK] = {0};
     strides[axis] = 0;
-    for (int64_t i = 0; i < count; ++i, advance(rank, in[1]->shape, index)) {
-        const int64_t place = normal_index((int64_t)IN(1)[i], in[0]->shape[axis]);
-        if (place < 0) return "an index is outside of its axis";
-        LOCAL(update)(OUT(0) + offset_of(rank, index, strides) + place * step, updates[i]);
+    for (int64_t i = 0; i < count; i += row, advance(rank - 1, in[1]->shape, index)) {
+        O0 *to = OUT(0) + offset_of(rank - 1, index, strides);
+        for (int64_t k = 0; k < row; ++k) {
+            const int64_t place = normal_index((int64_t)IN(1)[i + k], in[0]->shape[axis]);
+            if (place < 0) return "an index is outside of its axis";
+            LOCAL(update)(to + k * strides[rank - 1] + place * step, updates[i + k]);
+        }
     }
 #endif
     return NULL;

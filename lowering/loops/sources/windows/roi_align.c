@@ -1,23 +1,24 @@
 /* Operators: RoiAlign */
 
-/* A sample of an image: four pixels and their weights, all of them 0 outside. */
+/* A place of an axis, and its weight in the sample that it is a part of. */
 typedef struct {
-    int64_t places[4];
-    double weights[4];
-} LOCAL(sample);
+    int64_t place;
+    O0 weight;
+} LOCAL(tap);
 
-static LOCAL(sample) LOCAL(sample_at)(double y, double x, int64_t height, int64_t width) {
-    LOCAL(sample) sample = {{0}, {0}};
-    if (y < -1 || y > (double)height || x < -1 || x > (double)width) return sample;
-    y = clamp((int64_t)y, 0, height - 1) == height - 1 ? (double)(height - 1) : MAX_OF(y, 0.0);
-    x = clamp((int64_t)x, 0, width - 1) == width - 1 ? (double)(width - 1) : MAX_OF(x, 0.0);
-    for (int k = 0; k < 4; ++k) {
-        const int64_t row = (int64_t)y + (k >> 1), column = (int64_t)x + (k & 1);
-        sample.places[k] = MIN_OF(row, height - 1) * width + MIN_OF(column, width - 1);
-        const double a = y - floor(y), b = x - floor(x);
-        sample.weights[k] = (double)((k >> 1 ? a : 1 - a) * (k & 1 ? b : 1 - b));
+/* Both taps of each sample along an axis of `size` places: `cells` from `first` on, each of `step` places and of
+ * `samples`. Weights are 0 outside. */
+static void LOCAL(list_taps)(LOCAL(tap) *taps, double first, double step, int64_t cells, int64_t samples, int64_t size) {
+    for (int64_t n = 0; n < cells * samples; ++n) {
+        double at = first + (double)(n / samples) * step + ((double)(n % samples) + 0.5) * step / (double)samples;
+        const bool is_outside = at < -1 || at > (double)size;
+        at = clamp((int64_t)at, 0, size - 1) == size - 1 ? (double)(size - 1) : MAX_OF(at, 0.0);
+        if (!(at <= (double)(size - 1))) at = 0; /* of a region that is NaN */
+        const double part = at - floor(at);
+        for (int64_t k = 0; k < 2; ++k)
+            taps[2 * n + k] = (LOCAL(tap)){MIN_OF((int64_t)at + k, size - 1),
+                                           (O0)(is_outside ? 0 : k ? part : 1 - part)};
     }
-    return sample;
 }
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
@@ -40,37 +41,55 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
         double high = (double)region[3] * (double)A_spatial_scale - half - top;
         if (half == 0) wide = MAX_OF(wide, 1.0), high = MAX_OF(high, 1.0);
         const double bin_h = high / A_output_height, bin_w = wide / A_output_width;
-        const int64_t rows = A_sampling_ratio > 0 ? A_sampling_ratio : (int64_t)ceil(bin_h);
-        const int64_t columns = A_sampling_ratio > 0 ? A_sampling_ratio : (int64_t)ceil(bin_w);
-        /* all channels of a region have the same samples */
-        const int64_t cells = A_output_height * A_output_width, samples = MAX_OF(0, rows * columns);
-        LOCAL(sample) *taken = malloc((size_t)(cells * samples + 1) * sizeof *taken);
-        if (taken == NULL) return "out of memory";
-        for (int64_t n = 0; n < cells * samples; ++n) {
-            const int64_t p = n / samples, s = n % samples;
-            const double y = top + (double)(p / A_output_width) * bin_h +
-                             ((double)(s / columns) + 0.5) * bin_h / (double)rows;
-            const double x = left + (double)(p % A_output_width) * bin_w +
-                             ((double)(s % columns) + 0.5) * bin_w / (double)columns;
-            taken[n] = LOCAL(sample_at)(y, x, height, width);
-        }
+        const int64_t rows = A_sampling_ratio > 0 ? A_sampling_ratio : MAX_OF(0, (int64_t)ceil(bin_h));
+        const int64_t columns = A_sampling_ratio > 0 ? A_sampling_ratio : MAX_OF(0, (int64_t)ceil(bin_w));
+        /* all channels of a region have the same samples, and each is a row's taps times a column's */
+        LOCAL(tap) *down = malloc((size_t)(A_output_height * rows + A_output_width * columns + 1) * 2 * sizeof *down);
+        LOCAL(tap) *across = down + 2 * A_output_height * rows;
+        O0 *line = malloc((size_t)width * sizeof *line);
+        if (down == NULL || line == NULL) return free(down), free(line), "out of memory";
+        LOCAL(list_taps)(down, top, bin_h, A_output_height, rows, height);
+        LOCAL(list_taps)(across, left, bin_w, A_output_width, columns, width);
+        int64_t first = width, last = 0;
+        for (int64_t n = 0; n < 2 * A_output_width * columns; ++n)
+            first = MIN_OF(first, across[n].place), last = MAX_OF(last, across[n].place + 1);
+        const O0 count = (O0)MAX_OF(1, rows * columns);
         for (int64_t c = 0; c < channels; ++c) {
             const I0 *plane = IN(0) + (batch * channels + c) * height * width;
-            for (int64_t p = 0; p < cells; ++p) {
-                double sum = 0, largest = 0;
-                for (int64_t s = 0; s < samples; ++s) {
-                    const LOCAL(sample) *sample = &taken[p * samples + s];
-                    double parts[4];
-                    for (int k = 0; k < 4; ++k)
-                        parts[k] = sample->weights[k] * (double)plane[sample->places[k]];
-                    sum += (parts[0] + parts[1]) + (parts[2] + parts[3]);
-                    const double most = MAX_OF(MAX_OF(parts[0], parts[1]), MAX_OF(parts[2], parts[3]));
-                    largest = s == 0 || most > largest ? most : largest;
+            for (int64_t y = 0; y < A_output_height; ++y) {
+                const LOCAL(tap) *of_row = down + 2 * y * rows;
+                if (!takes_largest) { /* the sum of the rows, of which columns are then summed */
+                    for (int64_t x = first; x < last; ++x) line[x] = 0;
+                    for (int64_t n = 0; n < 2 * rows; ++n) {
+                        const I0 *row = plane + of_row[n].place * width;
+                        const O0 weight = of_row[n].weight;
+                        for (int64_t x = first; x < last; ++x) line[x] += weight * row[x];
+                    }
                 }
-                *result++ = (O0)(takes_largest ? largest : sum / (double)MAX_OF(1, samples));
+                for (int64_t x = 0; x < A_output_width; ++x) {
+                    const LOCAL(tap) *of_column = across + 2 * x * columns;
+                    O0 sum = 0, largest = 0;
+                    for (int64_t n = 0; n < 2 * columns && !takes_largest; ++n)
+                        sum += of_column[n].weight * line[of_column[n].place];
+                    for (int64_t i = 0; i < rows && takes_largest; ++i) {
+                        const LOCAL(tap) above = of_row[2 * i], below = of_row[2 * i + 1];
+                        const I0 *upper = plane + above.place * width, *lower = plane + below.place * width;
+                        for (int64_t j = 0; j < columns; ++j) {
+                            const LOCAL(tap) near = of_column[2 * j], far = of_column[2 * j + 1];
+                            const O0 a = above.weight * near.weight * upper[near.place];
+                            const O0 b = above.weight * far.weight * upper[far.place];
+                            const O0 e = below.weight * near.weight * lower[near.place];
+                            const O0 d = below.weight * far.weight * lower[far.place];
+                            const O0 most = MAX_OF(MAX_OF(a, b), MAX_OF(e, d));
+                            largest = i + j == 0 || most > largest ? most : largest;
+                        }
+                    }
+                    *result++ = takes_largest ? largest : sum / count;
+                }
             }
         }
-        free(taken);
+        free(down);
+        free(line);
     }
     return NULL;
 }

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
 from tvm import te, tirx, topi
 from tvm.s_tir import stmt as s_stmt
 
@@ -16,11 +17,12 @@ from eqfuse.lowering.schedules import Draft, Scheduled, apply_rule, mark_constan
 from eqfuse.lowering.schedules.base.extents import TYPICAL
 from eqfuse.lowering.schedules.base.winograd_filters import WinogradWeights
 from eqfuse.lowering.schedules.rules.channels import channels
-from eqfuse.lowering.schedules.rules.contraction import contraction
+from eqfuse.lowering.schedules.rules.contraction import FEWER_ROWS, contraction
 
 from ..functions import HOST, TARGET, execute
 
 OUTPUTS = 40
+DEPTH, WIDTH = 1024, 520
 
 
 def convolution() -> Any:
@@ -175,3 +177,34 @@ def test_a_sum_over_a_plane_that_is_usually_small_keeps_its_loops() -> None:
     tensors = [tvm.runtime.tensor(each) for each in (array, np.zeros((1, 1, 1, 32), np.float32))]
     compiled(*tensors)
     np.testing.assert_allclose(tensors[-1].numpy()[0, 0, 0], 0.5 * array.sum(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def layer() -> Scheduled:
+    """A layer, whose weights the first cache does not hold, of a batch that is usually of one row."""
+    x, w = te.placeholder((te.var("n"), DEPTH), name="x"), te.placeholder((WIDTH, DEPTH), name="w")
+    k = te.reduce_axis((0, DEPTH), name="k")
+    y = te.compute((x.shape[0], WIDTH), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k), name="y")
+    function = mark_constants(te.create_prim_func([x, w, topi.nn.relu(y)]), (1,)).with_attr(TYPICAL, {"n": 1})
+    scheduled = apply_rule(contraction, Draft.of(function, HOST))
+    assert scheduled is not None
+    return scheduled
+
+
+def test_many_rows_share_each_load_of_a_weight_though_one_is_usual(layer: Scheduled) -> None:
+    """With tiles of one or two rows, weights that no cache holds were read once for each of them."""
+    least: list[int] = []
+
+    def note(condition: Any) -> None:
+        least.extend(int(side) for side in (condition.a, condition.b) if isinstance(side, tirx.IntImm))
+
+    tvm_ffi.structural_walk(layer.schedule.mod["main"].body, [(tirx.LE, note)])
+    assert max(least) > max(FEWER_ROWS)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 9, 16, 33])
+def test_every_number_of_rows_of_a_layer(layer: Scheduled, rows: int) -> None:
+    generator = np.random.default_rng(rows)
+    x, w = (generator.standard_normal((n, DEPTH)).astype(np.float32) for n in (rows, WIDTH))
+    result = execute(layer, [x, w, np.full((rows, WIDTH), np.nan, np.float32)])
+    np.testing.assert_allclose(result, np.maximum(x @ w.T, 0), atol=1e-3)
