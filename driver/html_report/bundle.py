@@ -34,6 +34,7 @@ from ...support.files import check_destination, staged_file, write_text
 from ...support.text import escape_html
 from ..bench import KERNEL_REPEAT, choose_inputs
 from ..options import BenchOptions
+from .ethos import ethos_page
 from .markup import Cell, card, element, pair, section, table, whole_page
 from .plots import Axis, Line, Mark, Span, curve, lane, linear, logarithmic, plot, scale
 
@@ -98,22 +99,26 @@ class BundleRun:
 
 
 def write_bundle_report(path: Path, bundle: Path, options: BenchOptions) -> None:
-    """Write the report on a bundle whole. One for an accelerator has its report already, of the simulated run.
+    """Write the report on a bundle whole. One for an accelerator has its report already, of the simulated run; that for
+    an Ethos-U is of Vela's estimates.
 
     Raises BundleError if the bundle cannot be used, UsageError for options that do not fit it.
     """
     check_destination(path)
     manifest = read_whole_bundle(bundle)
+    date = f"{datetime.now():%Y-%m-%d %H:%M}"
     if manifest.ethos_u is not None:
-        raise UsageError(f"{bundle}: Vela estimates its cycles, and wrote those of each layer to vela.json in it")
+        if options.repeat is not None or options.threads is not None:
+            raise UsageError(f"{bundle}: is a program for an Ethos-U, whose cycles Vela estimates; nothing is run here")
+        write_text(path, ethos_page(bundle, date, manifest))
+        return
     if manifest.dsa is not None:
         from ...lowering.dsa.back_end import REPORT
 
         with staged_file(path) as staged:
             shutil.copyfile(bundle / REPORT, staged)
         return
-    page = bundle_page(str(bundle), f"{datetime.now():%Y-%m-%d %H:%M}", run_for_report(bundle, manifest, options))
-    write_text(path, page)
+    write_text(path, bundle_page(str(bundle), date, run_for_report(bundle, manifest, options)))
 
 
 def run_for_report(bundle: Path, manifest: Manifest, options: BenchOptions) -> BundleRun:

@@ -31,9 +31,13 @@ from .vela import Program, Setting, TensorPlace, compile_by_vela, require_vela, 
 from .verification import compare_whole, verify_bits, verify_operators
 
 __all__ = [
-    "PROCESSOR_MODEL", "Border", "EthosProgram", "Figures", "ProcessorPart", "Section", "Translation",
+    "PROCESSOR_MODEL", "REPORT", "Border", "EthosProgram", "Figures", "ProcessorPart", "Section", "Translation",
     "border_of", "estimate_plain", "load", "make_program", "require_vela", "section_of", "translate", "vela_version",
 ]  # fmt: skip
+
+
+REPORT = "vela.json"
+"""The file of Vela's estimates in a bundle."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ def _figures(choice: str, program: Program) -> Figures:
     )
 
 
-COMMANDS, WEIGHTS, HEADER, REPORT = "commands.bin", "weights.bin", "model.h", "vela.json"
+COMMANDS, WEIGHTS, HEADER = "commands.bin", "weights.bin", "model.h"
 
 
 def write_files(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,10 @@ from eqfuse.costmodels.ethos_device import ethos_names
 from eqfuse.driver.bench import Estimation, bench_model
 from eqfuse.driver.compiler.compile import compile_model
 from eqfuse.driver.compiler.options import CompileOptions
+from eqfuse.driver.html_report.bundle import write_bundle_report
+from eqfuse.driver.html_report.ethos import layers_of
 from eqfuse.driver.options import BenchOptions
+from eqfuse.lowering.base.errors import BundleError
 from eqfuse.lowering.running.runner import load
 from eqfuse.support.errors import UsageError
 
@@ -47,6 +51,26 @@ def test_a_bundle_has_the_files_of_a_board(tmp_path: Path) -> None:
     report = json.loads((bundle / "vela.json").read_text())
     assert report["chosen"]["cycles"] <= report["plain"]["cycles"]
     assert report["chosen"]["cpu_operators"] == 0
+
+
+def test_a_report_shows_cycles_by_layer_and_memory_over_time(tmp_path: Path) -> None:
+    bundle = compiled(tmp_path, "residual", "ethos-u65-256", verify=False)
+    page = tmp_path / "page.html"
+    write_bundle_report(page, bundle, BenchOptions())
+    text = page.read_text(encoding="utf-8")
+    report = json.loads((bundle / "vela.json").read_text())
+    layers = layers_of(report["layers"])
+    assert sum(layer.cycles for layer in layers) == report["chosen"]["cycles"]
+    assert max(layer.sram for layer in layers) == report["chosen"]["memory"]["Sram"]
+    bars = re.findall(r'<i class="c\d" style="left:([\d.]+)%;width:([\d.]+)%([^"]*)"', text)
+    assert len(bars) == 2 * len(layers)
+    assert sum(float(width) for _, width, more in bars if not more) == pytest.approx(100, abs=0.01 * len(layers))
+    assert all(layer.name in text for layer in layers)
+    with pytest.raises(UsageError, match="nothing is run here"):
+        write_bundle_report(page, bundle, BenchOptions(repeat=3))
+    (bundle / "vela.json").write_text("{}")
+    with pytest.raises(BundleError):
+        write_bundle_report(page, bundle, BenchOptions())
 
 
 def test_bench_compares_with_vela_on_the_original(tmp_path: Path) -> None:
