@@ -203,6 +203,7 @@ def test_an_option_that_does_not_fit(eqfuse: CommandLine, options: tuple[str, ..
     assert eqfuse.files() == ["broken.toml", "folder", "in.onnx"]
 
 
+@pytest.mark.representatives(9)
 @pytest.mark.parametrize(
     ("text", "place"),
     [

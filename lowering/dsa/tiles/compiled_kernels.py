@@ -34,7 +34,7 @@ from .compile_worker import TileJob, TileResult
 _OPSET = 24
 """The opset in which operators are written for ONNX Runtime."""
 _FUNCTIONS = 8
-"""Functions of a process at least, if there are several: it starts in 1.6 s and compiles one in 0.08 s (CPU, a Xeon)."""
+"""The fewest functions of one process among several: it starts in 1.6 s and compiles one in 0.08 s (CPU, a Xeon)."""
 _IR_VERSION = 10
 """The version of ONNX's format of these models; every supported ONNX Runtime reads it."""
 

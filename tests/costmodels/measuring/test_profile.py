@@ -13,13 +13,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.measuring.measurement import Measurement, record_of
 from eqfuse.costmodels.measuring.profile import ProfileDatabase
 from eqfuse.support.database import DatabaseError
 from eqfuse.support.errors import UsageError
+
+from ...properties import examples
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 NOBODY = 65534
@@ -153,7 +155,7 @@ MEASUREMENTS = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=20)  # each makes two databases
+@examples(8)  # each makes two databases
 @given(st.lists(MEASUREMENTS, max_size=6))
 def test_export_and_load_keep_everything(measurements: list[Measurement]) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -188,6 +188,7 @@ def test_a_softmax_of_near_numbers_runs_on_numbers(scale: float, expected: str) 
     assert [node.op_type for node in again.graph.node] == [node.op_type for node in result.graph.node]
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("kind", ["Pad", "Resize", "Expand"])
 def test_integers_are_moved_instead_of_numbers(kind: str) -> None:
     """Both conversions around the movement vanish, for its integers have the scale of its result."""

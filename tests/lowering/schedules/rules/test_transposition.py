@@ -96,6 +96,7 @@ def test_what_others_do(function: Any) -> None:
     assert schedule(function, HOST).rule != "transposition"
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("plane", [(1, 1), (3, 5), (4, 4), (7, 9), (1, 40)])
 def test_planes_of_any_size_get_their_channels_last(free_planes: Scheduled, plane: tuple[int, int]) -> None:
     x = np.random.default_rng(0).standard_normal((2, 24, *plane)).astype(np.float32)
