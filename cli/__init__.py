@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..support.errors import EqfuseError, UsageError
-from ..support.options import OptionError
 from ..support.processes.forked_process import allow_forks
 from .terminal import prepare_streams, print_as, write, write_error
 
@@ -111,6 +110,8 @@ def _report_interruption(arguments: argparse.Namespace, number: int) -> int:
 
 def _report_error(error: BaseException, arguments: argparse.Namespace) -> int:
     """Write one line on an error, and with --json an object. Returns the exit code."""
+    from ..support.options import OptionError  # help alone is printed without the options
+
     if isinstance(error, OSError):
         _drop_output()
     if isinstance(error, BrokenPipeError):

@@ -123,3 +123,12 @@ def test_parsing_imports_nothing_heavy(eqfuse: CommandLine) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=eqfuse.environment())
     assert (done.returncode, done.stdout.strip()) == (0, "")
+
+
+def test_help_alone_is_printed_without_the_options(eqfuse: CommandLine) -> None:
+    script = (
+        "import atexit, sys, eqfuse.cli; atexit.register(lambda: print('eqfuse.support.options' in sys.modules)); "
+        "eqfuse.cli.main(['--help'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=eqfuse.environment())
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "False")
