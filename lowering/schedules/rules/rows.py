@@ -25,7 +25,7 @@ from tvm import te, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ...base.decisions import Trace
-from ..base.blocks import BlockInfo, BufferAccess
+from ..base.blocks import BlockInfo, BufferAccess, index_map
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
 from ..base.nodes import Statement
@@ -77,9 +77,11 @@ def _tile(draft: Draft, *, into_reductions: bool, widest: int, is_smaller: bool 
                 alone = False
             if block.is_cheap() or alone:
                 draft.inline(block)
+    for block in draft.blocks():
+        _turn(draft, block)
     blocks = draft.blocks()
     reductions = [block for block in blocks if block.reduced]
-    shared, last = _count_shared(blocks), blocks[-1]
+    shared, last = _count_shared(draft, blocks), blocks[-1]
     is_one_row = all(block.extents[i] == 1 for block in blocks for i in block.spatial)
     if (shared == 0 and not is_one_row) or not reductions or not draft.is_output(last):
         return None
@@ -96,10 +98,40 @@ def _tile(draft: Draft, *, into_reductions: bool, widest: int, is_smaller: bool 
     return Tiled(draft, "rows", tails=tails, smaller=smaller)
 
 
-def _count_shared(blocks: Sequence[BlockInfo]) -> int:
+def _turn(draft: Draft, block: BlockInfo) -> None:
+    """Give a point-wise block that reads what another one computes with other axes first the order of that one's axes.
+
+    for i, j: S[i, j] = sum of X[j, i, k]; for j, i, k: Y[j, i, k] = f(X[j, i, k], S[i, j])
+ => for i, j: S[i, j] = sum of X[j, i, k]; for i, j, k: Y[j, i, k] = f(X[j, i, k], S[i, j])
+    """
+    producers = [(read, producer) for read in block.reads if (producer := draft.producer(read)) is not None]
+    orders = (_order_of(read, producer) for read, producer in producers if block.is_pointwise())
+    order = next((order for order in orders if order != sorted(order) and len(set(order)) == len(order)), None)
+    if order is None:
+        return
+    others = [i for i in range(len(block.extents)) if i not in order]
+    first = [i for i in others if i < max(order) and block.extents[i] == 1]
+    turned = [*first, *order, *(i for i in others if i not in first)]
+    draft.schedule.transform_block_layout(block.block, index_map(lambda *i: [i[n] for n in turned], len(turned)))
+
+
+def _order_of(read: BufferAccess, producer: BlockInfo) -> list[int]:
+    """The iterators that read what a block computes, in the order of those of its axes that have several elements."""
+    pairs = (
+        (made, own)
+        for written, used in zip(producer.write.iterators, read.iterators, strict=True)
+        for made in written
+        for own in used
+        if producer.extents[made] != 1
+    )
+    return [own for _, own in sorted(pairs)]
+
+
+def _count_shared(draft: Draft, blocks: Sequence[BlockInfo]) -> int:
     """The leading axes that all blocks share, in front of all that a block reduces; 0 if there are none.
 
-    An axis that a reduction keeps with one element in place of a row is none of them.
+    An axis that a reduction keeps with one element in place of a row is none of them; nothing is, if a block reads
+    another row than its own of what a block before it computes.
     """
     reductions, last = [block for block in blocks if block.reduced], blocks[-1]
     shared = min((min(block.reduced) for block in reductions), default=0)
@@ -107,6 +139,13 @@ def _count_shared(blocks: Sequence[BlockInfo]) -> int:
         if any(block.extents[shared - 1] != 1 for block in reductions):
             return 0
         shared -= 1
+    rows = {i for i in range(shared) if last.extents[i] != 1}
+    for block in blocks:
+        for read in block.reads:
+            producer = draft.producer(read)
+            written = () if producer is None else producer.write.iterators
+            if any(made & rows != used & rows for made, used in zip(written, read.iterators, strict=False)):
+                return 0
     return shared
 
 

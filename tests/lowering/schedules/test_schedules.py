@@ -130,6 +130,27 @@ def test_layer_norm(shape: Shape) -> None:
     check(layer_norm(shape), "rows")
 
 
+@pytest.mark.parametrize(("height", "width"), [(6, 6), (6, 4)])
+def test_rows_that_are_normalised_in_another_order_than_they_are_written(height: int, width: int) -> None:
+    """Of a square plane both orders have the same extents: a row was written with the sum of another one."""
+    x = te.placeholder((1, height, width, 40), name="x")
+    k = te.reduce_axis((0, 40), name="k")
+    total = te.compute((1, width, height), lambda n, w, h: te.sum(x[n, h, w, k], axis=k), name="total")
+    y = te.compute(x.shape, lambda n, h, w, c: x[n, h, w, c] - total[n, w, h] * 0.025, name="y")
+    check(te.create_prim_func([x, y]), "rows")
+
+
+def test_rows_that_read_the_sums_of_others_are_no_rows() -> None:
+    x, k = te.placeholder((6, 6, 40), name="x"), te.reduce_axis((0, 40), name="k")
+    total = te.compute((6, 6), lambda i, j: te.sum(x[i, j, k], axis=k), name="total")
+    y = te.compute(x.shape, lambda i, j, c: x[i, j, c] * total[i, j] - total[j, i], name="y")
+    function = te.create_prim_func([x, y])
+    scheduled = schedule(function, HOST, 1)
+    assert scheduled.rule != "rows"
+    arrays = inputs(function)
+    np.testing.assert_allclose(execute(scheduled, arrays), run(function, arrays, REFERENCE), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     ("function", "rule"),
