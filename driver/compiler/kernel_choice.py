@@ -36,6 +36,9 @@ CLEARLY = 0.95
 WORTH_RUNTIME = 10.0
 """ONNX Runtime gets a kernel that is right only if it is more than this many times as fast as the best code of eqfuse:
 a bundle with kernels alone needs nothing else to run. It is a preference, not a measurement."""
+TRIAL_SECONDS = 20.0
+"""Seconds after which no further variants are tried, once each slow kernel had one: `eqfuse tune` takes the time for
+more. A bundle of 400 operators with other kernels takes 5 to 10 s to build, to check and to time."""
 LOOP_SHARE = 0.1
 """A plain loop that takes more than this share of the time of all steps is measured beside ONNX Runtime's operator."""
 _SOURCES = ("lowering/schedules", "lowering/kernels", "lowering/compute", "costmodels/devices")
@@ -121,11 +124,14 @@ def try_variants(
 ) -> list[_Trials]:
     """Try the variants of suspects; each bundle holds the next one of every suspect.
 
-    With `checks` a variant that is wrong by itself is not taken. Without `times` the first right one is taken.
+    With `checks` a variant that is wrong by itself is not taken. Without `times` the first right one is taken. After
+    `TRIAL_SECONDS` only wrong kernels get further ones.
     """
-    graph = base.prepared.graph
+    graph, end = base.prepared.graph, time.monotonic() + TRIAL_SECONDS
     trials = [_Trials(suspect, suspect.list_variants(base.prepared)) for suspect in suspects]
     while active := [each for each in trials if each.left and not each.is_good and (times or not each.costs)]:
+        if time.monotonic() > end and all(each.record and not each.suspect.problem for each in trials):
+            break
         wanted = [(each, each.left.pop(0)) for each in active]
         try:
             attempt = builder.build(vary(graph, base.partition, [(each.suspect, variant) for each, variant in wanted]))

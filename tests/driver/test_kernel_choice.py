@@ -138,6 +138,15 @@ def test_the_next_schedule_is_taken_where_that_is_faster(memory: Callable[[], Me
     assert partition.choices.without == {"task kernel_0_1": frozenset({"contraction"})}
 
 
+@pytest.mark.parametrize(("wrong", "chosen"), [({}, ""), ({"kernel_0_1": "is off"}, "ONNX Runtime")])
+def test_slow_kernels_have_one_trial_when_the_time_is_over_and_wrong_ones_all(
+    memory: Callable[[], Memory], monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str], chosen: str
+) -> None:
+    monkeypatch.setattr(kernel_choice, "TRIAL_SECONDS", -1.0)
+    table = Table({(0, 1): FAST if wrong else SLOW, (0,): SLOW, (1,): SLOW, (2, 3): FAST}, by_runtime=FAST / 12)
+    assert choose(table, memory(), wrong)[1] == [chosen]
+
+
 @pytest.mark.parametrize(("by_runtime", "chosen"), [(0.5, ["ONNX Runtime"]), (0.99, [""])])
 def test_a_plain_loop_that_takes_long_is_compared_with_onnx_runtime(
     memory: Callable[[], Memory], by_runtime: float, chosen: list[str]
