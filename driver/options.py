@@ -220,7 +220,8 @@ class RewritingOptions(CostOptions, DimensionOptions, RuleOptions):
     )  # fmt: skip
     precision: Precision = option(
         "real", "exact: bit-identical rules; real: equal over the reals for finite inputs, of which a NaN or inf may "
-        "give another result; fast: overflow inside the model may change, too",
+        "give another result; fast: overflow inside the model may change, too, "
+        "and numbers need not be rounded to the steps of integers between which they stand",
     )  # fmt: skip
     typical: Names = option(
         (), "the size of a dynamic dimension that is optimised for; it gets kernels of its own", metavar="H=640",

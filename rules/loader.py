@@ -20,7 +20,7 @@ __all__ = ["Rule", "RuleFile", "RuleSet", "load_rules", "load_selection", "prelu
 ADMITTED: dict[Precision, tuple[str, ...]] = {
     "exact": ("exact",),
     "real": ("exact", "real"),
-    "fast": ("exact", "real", "approx"),
+    "fast": ("exact", "real", "approx", "step"),
 }
 
 

@@ -22,9 +22,10 @@ PROPERTIES = (
     "identity",
     "strength",
 )
-SOUNDNESS = ("exact", "real", "approx")
+SOUNDNESS = ("exact", "real", "approx", "step")
 Precision = Literal["exact", "real", "fast"]
-"""Which rules a user allows: bit-identical ones, those true of the reals, or those that may change overflow too."""
+"""Which rules a user allows: bit-identical ones, those true of the reals, or those that may change overflow and leave
+numbers unrounded, too."""
 
 _PRIMITIVES = """
     = != < > <= >= + - * / % ^ & | << >> min max abs neg not and or xor => log2 not-i64

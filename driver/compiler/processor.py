@@ -428,7 +428,7 @@ def verify_against_original(
     sizes = [{**typical, **each} for each in (*special, {})] if typical else []
     tolerated = Tolerated(
         options.atol, options.rtol, options.seed, compilation.samples,
-        stress=stress, may_overflow=options.precision == "fast", sizes=tuple(sizes),
+        stress=stress, is_fast=options.precision == "fast", sizes=tuple(sizes),
     )  # fmt: skip
     deadline = time.monotonic() + options.verification_seconds
     with require_verdict(model.label):

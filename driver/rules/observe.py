@@ -214,8 +214,8 @@ def find_variants(name: str, options: Options) -> tuple[Rule, ...]:
     if not rules:
         catalogue = load_rules(options.rules, precision="fast").by_name
         if name in catalogue:
-            is_approx = catalogue[name].sound == "approx"
-            reason = "is approx" if is_approx else "is left out by the options"
+            sound = catalogue[name].sound
+            reason = f"is {sound}" if sound in ("approx", "step") else "is left out by the options"
             raise UsageError(f"the rule {name} {reason}, so that the run does not use it")
         raise UsageError(f"no rule is called {name!r}{_suggest(name, catalogue)}")
     if rules[0].derives:

@@ -64,13 +64,14 @@ class Demands:
     identical bits pass.
 
     ``errors``: differences of any size are also measured against float64, in at least one run.
-    ``may_overflow``: on stress inputs the candidate may give NaN or an infinity although the original does not.
+    ``is_fast``: made with the precision "fast". On stress inputs the candidate may give NaN or an infinity although the
+    original does not, and numbers may be left as they are where the original rounds them to steps.
     """
 
     oracle: bool
     bits: bool = False
     errors: bool = False
-    may_overflow: bool = False
+    is_fast: bool = False
 
 
 class Comparison:
@@ -212,8 +213,8 @@ class Comparison:
             if self._candidate is not None:
                 moves = partial(self._own_sensitivity, index)
             truths = Truths(*runs, moves, name, self._structure.chooses, self._noise(name))
-            may_overflow = self.demands.may_overflow
-            wrong = judge_stress(expected, actual, self._tolerance, truths, may_overflow=may_overflow)
+            is_fast = self.demands.is_fast
+            wrong = judge_stress(expected, actual, self._tolerance, truths, may_overflow=is_fast)
             if wrong is not None and self._candidate is None and self._is_rounding(name, index, None):
                 wrong = None
             return _PASSED if wrong is None else _Ruling(False, str(wrong))
@@ -378,7 +379,7 @@ class Comparison:
         if index not in self._steps:
             run = self.baseline.runs[index]
             try:
-                self._dithered = self._dithered or DitheredModel(self._original, self._structure)
+                self._dithered = self._dithered or DitheredModel(self._original, self._structure, self.demands.is_fast)
                 self._steps[index] = self._dithered.steps(run.feeds, run.outputs)
             except RunError:
                 self._steps[index] = {}

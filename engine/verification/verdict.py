@@ -62,7 +62,7 @@ class _Check:
             oracle=question.precise and by_default,
             bits=precision == "exact" and by_default,
             errors=question.precise and question.measure,
-            may_overflow=precision == "fast",
+            is_fast=precision == "fast",
         )
         tempers = (*STRESS, Temper.SPECIAL) if self.demands.bits else STRESS if self.demands.oracle else ()
         self.request = Request(question.seed, question.shapes, question.samples, tolerance, tempers)

@@ -59,7 +59,7 @@ class Tolerated:
     seed: int = 0
     samples: tuple[Sample, ...] = ()
     stress: bool = True
-    may_overflow: bool = False
+    is_fast: bool = False
     sizes: tuple[Mapping[str, int], ...] = ()
 
 
@@ -117,7 +117,7 @@ def _verification(
     if len(fixed) < len(compiled.inputs):
         shapes = ({port.name: port.shape_for(sizes) for port in compiled.inputs} for sizes in tolerated.sizes)
         requests += [Request(tolerated.seed, each, (), tolerance, ()) for each in shapes]
-    demands = Demands(by_default, may_overflow=tolerated.may_overflow)
+    demands = Demands(by_default, is_fast=tolerated.is_fast)
     specs, runtime, verdicts = input_specs(structure), None, []
     for request in requests:
         try:

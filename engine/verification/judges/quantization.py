@@ -8,6 +8,9 @@ one step of its scale, up or down. An output may
 then differ by ``FACTOR`` times the largest effect on any of its elements, and by ``FACTOR`` times the root mean square.
 For a dequantised output that is a step in a few elements, while a scale that is wrong by a percent changes a third of
 them. Such an output may always differ by one step of its own scale in one element.
+
+A result of the precision "fast" may leave numbers as they are that the original rounds. For it, each element before
+each quantiser moves, by up to half a step.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ FACTOR = 1.5
 """Less than two, so that an element which is two steps off does not pass if steps move it by one."""
 _SHARE = 0.01
 """Rounding in single precision moves fewer than one element in a thousand, a scale that is off by 1 % one in three."""
+_HALF = 0.5
+"""The most that rounding to an integer moves a number, in steps."""
 _DRAWS = 4
 """Runs with random steps, of which the largest effect on an output counts."""
 _PREFIX = "eqfuse.step."
@@ -77,23 +82,24 @@ def measure_distance(expected: Value, actual: Value) -> Steps | None:
     return Steps(float(distance.max(initial=0.0)), math.sqrt(mean))
 
 
-def find_quantizers(structure: Structure) -> list[onnx.NodeProto]:
-    """The nodes that round numbers which depend on the inputs to integers."""
+def find_quantizers(structure: Structure, *, of_constants: bool = False) -> list[onnx.NodeProto]:
+    """The nodes that round numbers which depend on the inputs to integers, and with `of_constants` all others, too."""
     known = structure.input_dependent
-    nodes = [node for node in structure.graph.node if node.output and node.output[0] in known]
+    nodes = [node for node in structure.graph.node if node.output and (of_constants or node.output[0] in known)]
     return [node for node in nodes if node.op_type in ROUNDED_OPERANDS or rounds_result(node)]
-
 
 
 class DitheredModel:
     """The original with random steps inserted before its quantisers."""
 
-    def __init__(self, source: Source, structure: Structure) -> None:
-        """Load the model. Raises RunError if that fails."""
+    def __init__(self, source: Source, structure: Structure, is_fast: bool) -> None:
+        """Load the model, with the steps of a result that may leave numbers unrounded if `is_fast`. Raises RunError if
+        that fails."""
         try:
             model = onnx.load(source.path)
             model = inliner.inline_local_functions(model) if model.functions else model
-            _insert_steps(model.graph, {node.output[0] for node in find_quantizers(structure)})
+            quantizers = find_quantizers(structure, of_constants=is_fast)
+            _insert_steps(model.graph, {node.output[0] for node in quantizers}, is_fast)
             content = model.SerializeToString()
             self._session = onnxruntime.InferenceSession(content, session_options(), providers=["CPUExecutionProvider"])
         except Exception as error:  # exceptions of the runtime and of protobuf share no base class of their own
@@ -135,23 +141,25 @@ class DitheredModel:
         return origin is not None and rounds_result(origin)
 
 
-def _insert_steps(graph: onnx.GraphProto, quantized: set[str]) -> None:
-    """Insert nodes, in place, that move some elements by a step where these values are rounded."""
-    one_percent = numpy_helper.from_array(np.asarray(_SHARE, np.float32), f"{_PREFIX}share")
-    graph.initializer.append(one_percent)
+def _insert_steps(graph: onnx.GraphProto, quantized: set[str], is_fast: bool) -> None:
+    """Insert nodes, in place, that move some elements by a step where these values are rounded; if `is_fast`, all of
+    them by up to half a step."""
+    for name, number in (("share", 1.0 if is_fast else _SHARE), ("farthest", _HALF if is_fast else 1.0)):
+        graph.initializer.append(numpy_helper.from_array(np.asarray(number, np.float32), _PREFIX + name))
     nodes = list(graph.node)
     del graph.node[:]
     for number, node in enumerate(nodes):
         prefix = f"{_PREFIX}{number}."
         is_rounded = bool(node.output) and node.output[0] in quantized
         if is_rounded and node.op_type in _WITH_STEPS:
-            graph.node.extend(_step_nodes(node, prefix, number))
+            graph.node.extend(_step_nodes(node, prefix, number, is_fast))
             node.input[0] = f"{prefix}x"
-        behind = list(_round_again(node, prefix, number)) if is_rounded and node.op_type not in _WITH_STEPS else []
+        has_steps_behind = is_rounded and node.op_type not in _WITH_STEPS
+        behind = list(_round_again(node, prefix, number, is_fast)) if has_steps_behind else []
         graph.node.extend([node, *behind])
 
 
-def _round_again(node: onnx.NodeProto, prefix: str, seed: int) -> Iterator[onnx.NodeProto]:
+def _round_again(node: onnx.NodeProto, prefix: str, seed: int, is_fast: bool) -> Iterator[onnx.NodeProto]:
     """Rename, in place, the result of an operator on integers; nodes that make numbers of it, move them by steps and
     round them under its own name."""
     place = ROUNDED_RESULTS[node.op_type]
@@ -159,13 +167,14 @@ def _round_again(node: onnx.NodeProto, prefix: str, seed: int) -> Iterator[onnx.
     result, node.output[0] = node.output[0], f"{prefix}integers"
     yield helper.make_node("DequantizeLinear", [f"{prefix}integers", *parameters], [f"{prefix}numbers"])
     quantizer = helper.make_node("QuantizeLinear", [f"{prefix}numbers", *parameters], [result])
-    yield from _step_nodes(quantizer, prefix, seed)
+    yield from _step_nodes(quantizer, prefix, seed, is_fast)
     quantizer.input[0] = f"{prefix}x"
     yield quantizer
 
 
-def _step_nodes(node: onnx.NodeProto, prefix: str, seed: int) -> Iterator[onnx.NodeProto]:
-    """Nodes that compute ``x``: the operand of the quantiser, with some elements moved by a step up or down.
+def _step_nodes(node: onnx.NodeProto, prefix: str, seed: int, is_fast: bool) -> Iterator[onnx.NodeProto]:
+    """Nodes that compute ``x``: the operand of the quantiser, with some elements moved by a step up or down, or
+    all of them by a part of half a step if `is_fast`.
 
     If channels have scales of their own, the step is their mean; a dynamic quantiser keeps its range.
     """
@@ -183,14 +192,15 @@ def _step_nodes(node: onnx.NodeProto, prefix: str, seed: int) -> Iterator[onnx.N
     yield make("ReduceMean", [scale], "step", keepdims=0)
     yield make("RandomUniformLike", [x], "chance", low=0.0, high=1.0, seed=float(2 * seed + 1))
     yield make("RandomUniformLike", [x], "way", low=-1.0, high=1.0, seed=float(2 * seed + 2))
-    yield make("Sign", [prefix + "way"], "sign")
+    yield make("Identity" if is_fast else "Sign", [prefix + "way"], "sign")
     yield make("Size", [x], "size")
     yield make("Cast", [prefix + "size"], "count", to=TensorProto.FLOAT)
     yield make("Reciprocal", [prefix + "count"], "one")
     yield make("Max", [prefix + "one", f"{_PREFIX}share"], "share")
     yield make("Less", [prefix + "chance", prefix + "share"], "hit")
     yield make("Cast", [prefix + "hit"], "chosen", to=TensorProto.FLOAT)
-    yield make("Mul", [prefix + "sign", prefix + "step"], "move")
+    yield make("Mul", [prefix + "step", f"{_PREFIX}farthest"], "far")
+    yield make("Mul", [prefix + "sign", prefix + "far"], "move")
     yield make("Mul", [prefix + "chosen", prefix + "move"], "moved")
     yield make("Add", [x, prefix + "moved"], "free")
     yield make("ReduceMin", [x], "least", keepdims=0)

@@ -19,6 +19,7 @@ from eqfuse.engine.verification.judges.quantization import FACTOR, DitheredModel
 from eqfuse.engine.verification.runs.source import open_source
 from eqfuse.engine.verification.runs.structure import Structure
 from eqfuse.ir.operators.quantization import ROUNDED_RESULTS
+from eqfuse.rules.vocabulary import Precision
 
 from ..models import model, normal, value
 
@@ -191,11 +192,23 @@ def test_steps_are_those_of_the_scale() -> None:
     original = model(ROUNDED, [value("x", [1, 400])], [value("y", [1, 400])], {"scale": SCALE, "zero": ZERO})
     feeds = {"x": normal(1, 400)}
     with open_source(original, "original") as source:
-        dithered = DitheredModel(source, Structure(source.structure))
+        dithered = DitheredModel(source, Structure(source.structure), is_fast=False)
         rounded = (np.round(feeds["x"] / SCALE) * SCALE).astype(np.float32)
         steps = dithered.steps(feeds, {"y": rounded})["y"]
     assert steps.largest == pytest.approx(SCALE, rel=1e-5)
     assert SCALE * np.sqrt(1 / 400) <= steps.rms <= SCALE * np.sqrt(12 / 400)
+
+
+@pytest.mark.parametrize(
+    ("precision", "width", "status"), [("fast", 1, "passed"), ("fast", 0.3, "failed"), ("real", 1, "failed")]
+)
+def test_numbers_may_be_left_unrounded_with_the_precision_fast(precision: Precision, width: float, status: str) -> None:
+    """They are clipped to the numbers that the integers stand for, or to a narrower range."""
+    tensors = {"scale": SCALE, "zero": ZERO}
+    ends = {name: np.float32(width * SCALE * (end - 128)) for name, end in (("low", 0), ("high", 255))}
+    original = model(ROUNDED, [value("x", [1, 400])], [value("y", [1, 400])], tensors)
+    clipped = model([make("Clip", ["x", *ends], ["y"])], [value("x", [1, 400])], [value("y", [1, 400])], ends)
+    assert verify(original, clipped, precision=precision).status == status
 
 
 def test_nan_in_place_of_a_number_is_no_step() -> None:

@@ -86,6 +86,17 @@ def test_approximate_rule_may_overflow(verdict: Check) -> None:
     assert verdict(*sides, sound="approx").kind in ("proved", "tested")
 
 
+@pytest.mark.parametrize(("last", "kind"), [(255.0, "tested"), (256.0, "refuted")])
+def test_step_rule_stays_within_half_a_step(verdict: Check, last: float, kind: str) -> None:
+    """The rule of shipped ones that leaves numbers unrounded, and one whose range is a step too wide."""
+    left = "(DequantizeLinear (QuantizeLinear x s z a) s z a)"
+    ends = '(Full (vec-empty) low "float32") (Full (vec-empty) high "float32")'
+    scales = ("(scalar s)", '(= "float32" (dtype s))', "(= r (value s))", "(> r 1.2e-38)", "(< r 1e35)")
+    bounds = ("(= low (* r (- 0.0 v)))", f"(= high (* r (- {last} v)))")
+    zero = ("(= v (value z))", '(= "uint8" (dtype z))')
+    assert verdict(left, f"(Clip x {ends})", *scales, *zero, *bounds, sound="step").kind == kind
+
+
 def test_right_side_that_no_sample_can_compute_is_the_reason(verdict: Check) -> None:
     """The left side has a meaning on these samples, so that they count."""
     refuted = verdict("(Concat (Relu x) (Relu y) 0)", "(Concat x (Relu y) 5)")

@@ -86,6 +86,8 @@ def test_sample(
 
     ``approx``: both sides are equal within rounding if everything is finite.
 
+    ``step``: the same within half a step of each QuantizeLinear of the left side.
+
     If an operator decides about floats, ``exact`` and ``real`` rules have to decide alike near ties, too.
 
     A right side without a meaning is a counterexample if the left side has one. A difference in numbers counts only if
@@ -191,7 +193,7 @@ def _drawn(
     """Every draw of a sample with its elements; near ties, too, if an operator decides about floats."""
     for each in _draws(sample, sound):
         yield each, draw(sample, each.kind, each.dtypes, random, finite_constants=sound != "exact")
-    if sound != "approx" and not sample.is_empty and not sample.outgrows and decides(sample, fired):
+    if sound in ("exact", "real") and not sample.is_empty and not sample.outgrows and decides(sample, fired):
         dtypes, precision = _precisions(sample, sound)[0]
         near = chain(near_ties(sample, fired, random), beside_flips(sample, fired, dtypes, random))
         yield from ((_Draw("near", dtypes, precision), elements) for elements in near)
@@ -239,7 +241,7 @@ def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:
         kinds = kinds[:2]
     for kind, (dtypes, precision) in product(kinds, _precisions(sample, sound)):
         yield _Draw(kind, dtypes, precision)
-    if sound == "approx" or (sound == "real" and sample.is_empty):
+    if sound in ("approx", "step") or (sound == "real" and sample.is_empty):
         return
     sizes = [int(np.prod(leaf.type.shape)) for leaf in sample.leaves]
     times = _REPETITIONS if min(sizes, default=1) < _FEW else 1
@@ -294,6 +296,8 @@ def _first_difference(
         wrong = _is_wrong(pair.left, pair.right, sound, drawn, *limits)
         if sound == "real" and pair.node.head == "QuantizeLinear":
             wrong &= _is_beyond_a_step(pair.left, pair.right)
+        if sound == "step":
+            wrong &= ~(np.abs(pair.left - pair.right) <= _half_steps(evaluation))
         if drawn.kind in ("raised", "high"):
             wrong &= pair.left != 0  # zero is a quotient by a number that overflowed on the left, too
         if wrong.any():
@@ -306,7 +310,8 @@ def _limits(evaluation: Evaluation, sound: str, drawn: _Draw, underflows: Sequen
     evaluation is calm."""
     loose = underflows and drawn.kind != "near"
     scale = np.inf if loose else _scale(evaluation.intermediate, evaluation.elements.values())
-    calm = evaluation.is_calm if sound == "approx" else evaluation.left_is_calm and not evaluation.has_lost_constant
+    is_loose = sound in ("approx", "step")
+    calm = evaluation.is_calm if is_loose else evaluation.left_is_calm and not evaluation.has_lost_constant
     if drawn.kind == "large" and drawn.precision == "longdouble":  # even extended precision overflows, as in exp(x * x)
         calm &= all(bool(np.all(np.isfinite(a))) for a in evaluation.intermediate if is_float(a))
     return scale, calm
@@ -333,7 +338,7 @@ def _is_wrong(left: Array, right: Array, sound: str, drawn: _Draw, scale: float,
         return np.asarray(np.isfinite(left) & ~same & ~(finite & near))
     if not calm:
         return np.zeros(left.shape, bool)
-    if sound == "approx":
+    if sound in ("approx", "step"):
         return np.asarray(~same & ~near)
     # if both sides are undefined, either may be an infinity of any sign, or NaN
     return np.asarray((finite & ~near) | (np.isfinite(left) != np.isfinite(right)))
@@ -350,6 +355,17 @@ def _is_beyond_a_step(left: Array, right: Array) -> Array:
     if left.size >= _FEW_ROUNDED and np.count_nonzero(steps) > left.size / 2:
         return np.ones(left.shape, bool)
     return np.asarray(steps > 1)
+
+
+def _half_steps(evaluation: Evaluation) -> float:
+    """How far the quantisers of the left side may move a number: half a step of the largest scale of each, and the
+    rounding of a quotient that lies in the middle between two integers."""
+    scales = [evaluation.value(term.arguments[1]) for term in evaluation.terms if term.head == "QuantizeLinear"]  # type: ignore[arg-type]
+    return sum(_HALF_A_STEP * float(np.max(np.abs(scale), initial=0.0)) for scale in scales if is_float(scale))
+
+
+_HALF_A_STEP = 0.5 * (1 + 1e-4)
+"""255 steps are rounded to 1.5e-5 of one in float32."""
 
 
 def _counterexample(evaluation: Evaluation, found: _Difference, at: tuple[int, ...], remark: str) -> Counterexample:

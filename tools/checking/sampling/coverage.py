@@ -229,7 +229,7 @@ def missing_settings(samples: Sequence[Sample], met: frozenset[str], sound: str)
     }
     missing = [f"{name} {', '.join(of)}" for name, of in groups.items() if of]
     missing += ["symbolic sizes"] if "symbolic sizes" not in met else []
-    missing += ["NaN and infinities"] if sound == "approx" else []
+    missing += ["NaN and infinities"] if sound in ("approx", "step") else []
     missing += _missing_numbers(heads, met)
     return tuple(f"never {each}" for each in missing)
 
