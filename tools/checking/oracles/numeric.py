@@ -17,7 +17,7 @@ from ..sampling.near_ties import applications, decides, jumps, near_ties
 from ..sampling.placement import Placement
 from ..sampling.samples import Sample
 from ..sampling.scratch import Fired
-from ..sampling.terms import readable
+from ..sampling.terms import Leaf, Term, readable
 from .onnx_oracle import Disagreement, Oracle
 
 _ROUNDING = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52, "longdouble": 2.0**-50}
@@ -360,8 +360,9 @@ def _is_beyond_a_step(left: Array, right: Array) -> Array:
 def _half_steps(evaluation: Evaluation) -> float:
     """How far the quantisers of the left side may move a number: half a step of the largest scale of each, and the
     rounding of a quotient that lies in the middle between two integers."""
-    scales = [evaluation.value(term.arguments[1]) for term in evaluation.terms if term.head == "QuantizeLinear"]  # type: ignore[arg-type]
-    return sum(_HALF_A_STEP * float(np.max(np.abs(scale), initial=0.0)) for scale in scales if is_float(scale))
+    terms = [term.arguments[1] for term in evaluation.terms if term.head == "QuantizeLinear"]
+    scales = [evaluation.value(term) for term in terms if isinstance(term, (Term, Leaf))]
+    return sum(_HALF_A_STEP * float(np.max(np.abs(s), initial=0.0)) for s in scales if isinstance(s, np.ndarray))
 
 
 _HALF_A_STEP = 0.5 * (1 + 1e-4)
