@@ -110,6 +110,8 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
         write(line)
     if origin.certificate:
         write(f"certificate: {origin.certificate}")
+    if origin.unrounded:
+        write(f"unrounded: {origin.unrounded}")
     write(f"verification: {origin.verification or 'none (--no-verify)'}")
     if manifest.measurement is not None:
         for line in measurement_lines(manifest.measurement):

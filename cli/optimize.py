@@ -152,6 +152,8 @@ def _closing_lines(result: Result) -> Iterator[str]:
     if result.cut_short:
         yield f"time limit: ended {', '.join(result.cut_short)}; the result is the best that was found before"
     yield from render.trusted_lines(result.trusted)
+    if result.unrounded is not None:
+        yield f"unrounded: {result.unrounded}"
     if result.verification is None:
         yield "verification: none (--no-verify)"
     else:
@@ -185,6 +187,7 @@ def _as_dict(result: Result) -> dict[str, Any]:
             **{name: getattr(extraction, name) for name in ("status", "cost", "lower_bound", "gap")},
             "acyclicity": asdict(result.acyclicity) if result.acyclicity else None,
         },
+        "unrounded": asdict(result.unrounded) if result.unrounded else None,
         "verification": result.verification.as_dict() if result.verification else None,
         "partition": _partition_as_dict(result.partition) if result.partition else None,
         "measurement": result.timings.as_dict() if result.timings else None,

@@ -11,8 +11,9 @@ from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
 from ..engine.onnx.nodes import has_body
 from ..engine.operator_graph import operator_graph
-from ..extract.extraction.quantised import have_wide_pairs
+from ..extract.extraction.quantised import NEVER, UnroundedCost, have_wide_pairs
 from ..extract.extraction.select import Criteria
+from ..support import units
 from ..support.deadlines import OutOfTime, is_over
 from ..support.errors import ModelError
 from .clock import Clock
@@ -48,6 +49,37 @@ class Chosen:
     saturated: Saturated
     choice: Choice
     options: Options
+
+
+_WORTH_A_MENTION = 0.9
+"""The share of the predicted time of a result up to which that of floats is worth a mention."""
+
+
+@dataclass(frozen=True)
+class Unrounded:
+    """Predicted seconds of a quantised model whose numbers stay `unrounded`, and as it is `chosen`."""
+
+    unrounded: float
+    chosen: float
+
+    def __str__(self) -> str:
+        times = f"{units.seconds(self.unrounded)} predicted in floats, {units.seconds(self.chosen)} as it is"
+        return f"{times}; --precision fast leaves numbers unrounded where that is faster"
+
+
+def predict_unrounded(saturated: Saturated, criteria: Criteria, chosen: float, options: Options) -> Unrounded | None:
+    """What the user may gain if numbers stay unrounded; None if that is little, or if they may already.
+
+    The graphs of both are chosen by the same `criteria`, whose costs are seconds; their ratio counts, for `chosen` are
+    those of a partition.
+    """
+    is_quantised = any(node.op == "QuantizeLinear" for class_ in saturated.egraph.classes for node in class_.nodes)
+    if options.precision == "fast" or not is_quantised:
+        return None
+    floats = replace(criteria, model=UnroundedCost(criteria.model))
+    rounded, unrounded = (saturated.select(each, options).cost for each in (criteria, floats))
+    is_worth = unrounded < min(NEVER, _WORTH_A_MENTION * rounded)
+    return Unrounded(chosen * unrounded / rounded, chosen) if is_worth else None
 
 
 def copy_model(model: Model) -> Model:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from ..costmodels.device import load_device
+from ..costmodels.fused import FusedCost
 from ..engine.constant_conflicts import blame_user_rules
 from ..engine.egraph.collector import pause_collection
 from ..engine.egraph.graph import Saturation, Selection
@@ -24,18 +25,19 @@ from ..engine.preparation.overrides import blame_input_shapes
 from ..engine.shapes.inference import Knowledge
 from ..engine.summary import GraphSummary, knowledge_of_result, summarize
 from ..extract.extraction.problem import ExtractionError
+from ..extract.extraction.select import Criteria
 from ..support.custom_operators import custom_operators
-from ..support.deadlines import seconds_left
+from ..support.deadlines import is_over, seconds_left
 from ..support.errors import UsageError, VerificationError
 from ..support.files import check_destination, write_text
 from ..support.options import option_class
 from ..support.solvers import OrderQuestion, UndecidedOrderError
 from .clock import Clock, Observer
-from .extract import Chosen, criteria_for, extract_model, without_bodies
+from .extract import Chosen, Unrounded, criteria_for, extract_model, predict_unrounded, without_bodies
 from .intermediate import save_stage
 from .options import MeasureOptions, Options
 from .saturate import Saturated, saturate_model
-from .usage import cost_model_for
+from .usage import cost_model_for, runtime_for
 
 if TYPE_CHECKING:
     import onnx
@@ -67,7 +69,8 @@ class Result:
     `checked` says whether all constants that rules united were compared, `trusted` names the rule files that were used
     without a check. `timings` has the candidates that were timed, if that was asked for. `acyclicity`
     says why the chosen graph has no cycle; None if no graph was chosen. `rules_of_values` has those of values that have
-    another form in the result, if they were looked for and found.
+    another form in the result, if they were looked for and found. `unrounded` is a prediction that says what
+    ``--precision fast`` may gain for a quantised model.
     """
 
     model: ir.Model
@@ -88,6 +91,7 @@ class Result:
     timings: Timings | None = None
     acyclicity: Acyclicity | None = None
     rules_of_values: Mapping[str, RulesOfValue] = field(default_factory=dict)
+    unrounded: Unrounded | None = None
 
     @property
     def proto(self) -> onnx.ModelProto:
@@ -183,7 +187,10 @@ def optimize_model(
                 with clock.phase("summarize"):
                     recorded = partition if lowering is None else None
                     result = _summarize(chosen, recorded, options, clock)
-                    result = replace(result, partition=partition, timings=timings, rules_of_values=rules)
+                    unrounded = _predict_unrounded(chosen, partition, clock)
+                    result = replace(
+                        result, partition=partition, timings=timings, rules_of_values=rules, unrounded=unrounded
+                    )
                 result = replace(result, acyclicity=prove())
                 result.model.metadata_props[ACYCLIC_KEY] = str(result.acyclicity)
             save_stage(options, "summarize", replace(chosen.choice.model, ir=result.model))
@@ -264,6 +271,14 @@ def _choose_graph(
 
     choice, partition = partition_model(saturated, options.partition, options, clock, lowering)
     return Chosen(saturated, choice, options), partition, None
+
+
+def _predict_unrounded(chosen: Chosen, partition: Partitioned | None, clock: Clock) -> Unrounded | None:
+    """What ``--precision fast`` may gain where kernels are made, as far as there is time to find out."""
+    if partition is None or is_over(clock.deadline):
+        return None
+    criteria = Criteria.of(FusedCost(partition.model.device), runtime_for(chosen.options))
+    return predict_unrounded(chosen.saturated, criteria, partition.seconds, chosen.options)
 
 
 def _find_rules(chosen: Chosen, seconds: float, clock: Clock) -> Mapping[str, RulesOfValue]:

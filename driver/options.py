@@ -4,14 +4,14 @@ flags, checks and help are made from it (support/options.py). Light to import, s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Literal
 
 from ..costmodels.choices import DEFAULT_DEVICE
 from ..engine.choices import MAX_FUSE_DEPTH, CostName, Extraction, PartitionMethod
 from ..lowering.base.choices import VariantName
 from ..rules.places import rule_paths
-from ..rules.vocabulary import PROPERTIES, Precision, RuleSelection
+from ..rules.vocabulary import PROPERTIES, SOUNDNESS, Precision, RuleSelection
 from ..support.options import (
     File,
     Files,
@@ -208,7 +208,8 @@ class RewritingOptions(CostOptions, DimensionOptions, RuleOptions):
 
     only: Names = option(
         (), f"use only these rules: groups are the topics {', '.join(rule_topics())}, the properties "
-        f"{', '.join(PROPERTIES)}, and single rules", metavar="GROUP", in_commas=True,
+        f"{', '.join(PROPERTIES)}, the soundness {', '.join(SOUNDNESS)}, and single rules",
+        metavar="GROUP", in_commas=True,
     )  # fmt: skip
     skip: Names = option(
         (), "do without these rules; `eqfuse rules list` shows the rules of each group",
@@ -342,8 +343,11 @@ class Options(AttemptOptions, FuseOpsOptions):
 
     @property
     def selection(self) -> RuleSelection:
-        """Which rules to use."""
-        return part_of(RuleSelection, self)
+        """Which rules to use. A runtime recognises the integers of a model by pairs of conversions, so that rules leave
+        no number unrounded unless kernels are made."""
+        selection = part_of(RuleSelection, self)
+        is_rounded = self.precision == "fast" and self.partition == "none"
+        return replace(selection, skip=(*selection.skip, "step")) if is_rounded else selection
 
     @property
     def trusted(self) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ def load_rules(
         if tag not in tags:
             near = get_close_matches(tag, sorted(tags), 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise UsageError(f"no rule, topic or property is called {tag!r}{hint}")
+            raise UsageError(f"no rule, topic, property or soundness is called {tag!r}{hint}")
     offered = {rule.domain for rule in rules if rule.domain}
     for domain in domains:
         if domain not in offered:

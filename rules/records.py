@@ -97,8 +97,8 @@ class Rule:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The names that select it: topic, properties, name, and the author's name of a variant."""
-        return tuple(dict.fromkeys((self.topic, *self.properties, self.base, self.name)))
+        """The names that select it: topic, properties, soundness, name, and the author's name of a variant."""
+        return tuple(dict.fromkeys((self.topic, *self.properties, self.sound, self.base, self.name)))
 
 
 @dataclass(frozen=True)

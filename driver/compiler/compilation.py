@@ -222,6 +222,7 @@ class Compilation:
             budget_hit=result.budget_hit,
             trusted_rules=result.trusted,
             certificate=str(made.proof or "") if made is not None else "",
+            unrounded=str(result.unrounded or ""),
             copies=copies,
             groups=made.drawn.count if made is not None and made.drawn is not None else 0,
             as_drawn=made.as_drawn if made is not None and made.drawn is not None else 0,

@@ -16,6 +16,7 @@ from ...lowering.plan.kernel_facts import KernelFacts
 from ...lowering.plan.manifest import Manifest, Point
 from ...lowering.running.turns import Middle
 from ..bench import Timing
+from ..extract import Unrounded
 from ..inspect import Group, PartitionFigures
 from ..node_changes import NodeChange
 from ..partition import ProfiledPairs
@@ -170,6 +171,7 @@ class OptimizeOutput(Printed):
     after: SummaryFields
     saturation: SaturationFields
     extraction: ExtractionFields
+    unrounded: Unrounded | None
     verification: VerificationFields | None
     partition: PartitionFields | None
     measurement: MeasurementFields | None

@@ -162,16 +162,17 @@ class WaitingNodes:
 
 
 def postorder(roots: Iterable[int], operands: Callable[[int], Iterable[int]]) -> list[int]:
-    """The classes that the roots reach, each after its `operands`."""
+    """The classes that the roots reach, each after its `operands`, of which one in a cycle may come later."""
     done: dict[int, None] = {}
+    begun: set[int] = set()
     stack = [(root, False) for root in reversed(list(roots))]
     while stack:
         owner, is_ready = stack.pop()
-        if owner in done:
-            continue
         if is_ready:
             done[owner] = None
+        if owner in begun:
             continue
+        begun.add(owner)
         stack.append((owner, True))
         stack += [(operand, False) for operand in reversed(list(operands(owner))) if operand not in done]
     return list(done)

@@ -1,19 +1,54 @@
-"""Integers whose sign rules change, for a runtime whose products of bytes may saturate."""
+"""Integers whose sign rules change, for a runtime whose products of bytes may saturate; and the cost of a quantised
+model if its numbers stay unrounded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
+from ...costmodels.model import CostModel
 from ...engine.egraph.graph import EGraph, ENode
 from ...engine.onnx.model import Model, elements
+from ...ir.operation import Operation
 from ...ir.operators import OPERATORS
-from ...ir.operators.quantization import CONVERSIONS
+from ...ir.operators.quantization import CONVERSIONS, INTEGER_PRODUCTS
+from ...ir.types import BYTES
 
 _LARGEST = 128
 """The most that two weights may have together: 255 times as much fits 16 bits, in which two products are added up."""
+
+
+NEVER = 1e6
+"""The cost of what is not to be chosen: more than any graph costs, in seconds."""
+
+
+@dataclass(frozen=True)
+class UnroundedCost:
+    """The costs of a `model` in a graph without products of integers, whose numbers are clipped and not rounded.
+
+    A pair of conversions of one scale is as dear as one Clip, as by the rules of the soundness ``step``.
+    """
+
+    model: CostModel
+    name: str = "unrounded"
+    unit: str = "s"
+
+    def cost(self, operation: Operation) -> float:
+        """The cost of a Clip for a DequantizeLinear, nothing for a QuantizeLinear."""
+        if operation.op in INTEGER_PRODUCTS:
+            return NEVER
+        source = operation.output_type if operation.op == "QuantizeLinear" else next(iter(operation.types), None)
+        is_byte = source is not None and source.dtype in BYTES
+        if operation.op not in CONVERSIONS or not is_byte or operation.operand(1).elements != 1:
+            return self.model.cost(operation)
+        if operation.op == "QuantizeLinear":
+            return 0.0
+        numbers = operation.output_type
+        clip = Operation.of("Clip", {}, (numbers,), numbers, operation.constant[:1])
+        return self.model.cost(clip)
 
 
 def have_wide_pairs(model: Model) -> bool:

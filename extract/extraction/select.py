@@ -128,7 +128,14 @@ class _NodeCosts:
             if is_foldable and (node.op in _STORED or not is_original):
                 continue
             candidates += self.candidates_of(owner, node)
-        return candidates
+        return [each for each in candidates if not self._is_again(owner, each[0])] or candidates
+
+    def _is_again(self, owner: int, node: ENode) -> bool:
+        """Whether a node rounds what its own integers stand for: a graph with it has a cycle, or a node too many."""
+        if node.op != "QuantizeLinear":
+            return False
+        again = self.egraph.classes[node.children[0]].nodes
+        return any(other.op == "DequantizeLinear" and other.children[0] == owner for other in again)
 
     def _is_original(self, owner: int, node: ENode) -> bool:
         return self.origin.find(owner, node, node.children) is not None
@@ -176,7 +183,7 @@ class _NodeCosts:
         classes, absent = self.egraph.classes, self.egraph.absent
         operands = tuple(classes[c].type for c in node.children)
         sizes = tuple(self.assumptions[c] for c in node.children)
-        is_kept = node.op in CONVERSIONS  # it runs every time, on constants too
+        is_kept = node.op in CONVERSIONS and self.criteria.runtime.quantised.products  # it runs on constants every time
         constant = tuple(classes[c].constant and not is_kept for c in node.children)
         output = classes[owner].type
         is_original = (owner, node) in self.origin.nodes

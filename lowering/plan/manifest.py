@@ -61,7 +61,8 @@ class Provenance:
     says of which kernels the schedule was seen to be wrong and replaced by a plain one; `budget_hit` says that a limit
     ended the search for a cheaper graph; `trusted_rules` are the rule files that were used without a check, by name.
     `copies` are kernels beside those of the partition, which copy feature maps at the ends of the model; of the
-    `groups` that a method drew without asking what a kernel can be, `as_drawn` are one kernel each.
+    `groups` that a method drew without asking what a kernel can be, `as_drawn` are one kernel each. `unrounded` says
+    what ``--precision fast`` may gain for a quantised model, "" for nothing.
     """
 
     model: str
@@ -80,6 +81,7 @@ class Provenance:
     copies: Count = 0
     groups: Count = 0
     as_drawn: Count = 0
+    unrounded: str = ""
 
 
 @dataclass(frozen=True)

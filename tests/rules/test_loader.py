@@ -98,7 +98,8 @@ def test_rules_that_derive_facts_stay() -> None:
 
 
 def test_an_unknown_tag_gets_a_suggestion() -> None:
-    with pytest.raises(UsageError, match=r"no rule, topic or property is called 'identiy'; did you mean identity\?"):
+    wanted = r"no rule, topic, property or soundness is called 'identiy'; did you mean identity\?"
+    with pytest.raises(UsageError, match=wanted):
         load_rules(skip=["identiy"])
 
 

@@ -7,6 +7,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eqfuse.engine.egraph.graph import postorder
 from eqfuse.engine.egraph.loops import Acyclicity, Loops, find_loops
 from eqfuse.support.directed_graphs import is_acyclic
 from eqfuse.support.solvers import find_cycle
@@ -33,6 +34,16 @@ def choices(draw: st.DrawFn) -> tuple[EGraph, dict[int, tuple[int, ...]]]:
 
 def loops_of(egraph: EGraph, choice: dict[int, tuple[int, ...]]) -> Loops:
     return find_loops(egraph.__getitem__, (0,), choice)
+
+
+@given(choices())
+def test_a_postorder_ends_and_follows_reads_where_it_can(drawn: tuple[EGraph, dict[int, tuple[int, ...]]]) -> None:
+    """Each class comes once; without a cycle each comes after those that it reads."""
+    _, choice = drawn
+    order = postorder((0,), choice.__getitem__)
+    assert sorted(order) == sorted(choice)
+    is_ordered = all(order.index(read) < order.index(owner) for owner in order for read in choice[owner])
+    assert is_ordered == is_acyclic(choice)
 
 
 @settings(deadline=None)

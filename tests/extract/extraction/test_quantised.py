@@ -10,11 +10,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import eqfuse
+from eqfuse.driver.optimize import optimize_model
+from eqfuse.driver.options import Options
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.extraction.quantised import have_wide_pairs
+from eqfuse.rules.vocabulary import Precision
 
 from ...runtime_kernels import runtime_kernels
 
+PRECISIONS: tuple[Precision, ...] = ("real", "fast")
 Array = np.ndarray[Any, Any]
 
 
@@ -110,6 +114,34 @@ def test_products_of_integers_are_left_to_the_runtime() -> None:
     made = {node.op_type for node in eqfuse.optimize(network(127)).graph.node}
     assert made.isdisjoint({"ConvInteger", "MatMulInteger", "Cast"})
     assert {"Conv", "MatMul"} <= made
+
+
+def test_numbers_stay_rounded_in_a_runtime() -> None:
+    """It recognises what it runs on integers by conversions, whatever the precision."""
+    results = [eqfuse.optimize(network(127), precision=precision) for precision in PRECISIONS]
+    rounded_, fast = (sorted(node.op_type for node in result.graph.node) for result in results)
+    assert rounded_ == fast
+    assert "QuantizeLinear" in fast
+
+
+def test_numbers_stay_unrounded_in_kernels_with_the_precision_fast() -> None:
+    """A sum of two rounded numbers; without the option, its gain is predicted."""
+    parts = [*rounded("x", "a", 3), *rounded("w", "b", -5), helper.make_node("Add", ["a", "b"], ["y"])]
+    nodes = [part for part in parts if isinstance(part, onnx.NodeProto)]
+    constants = [part for part in parts if isinstance(part, onnx.TensorProto)]
+    x, w, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 64]) for name in "xwy")
+    graph = helper.make_graph(nodes, "sum", [x, w], [y], constants)
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    plain, fast = (
+        optimize_model(source, None, Options(partition="joint", precision=precision)) for precision in PRECISIONS
+    )
+    assert plain.unrounded is not None
+    assert fast.unrounded is None
+    assert plain.partition is not None
+    assert fast.partition is not None
+    assert plain.unrounded.chosen == plain.partition.seconds > fast.partition.seconds
+    assert {node.op_type for node in plain.proto.graph.node} >= {"QuantizeLinear", "DequantizeLinear"}
+    assert {node.op_type for node in fast.proto.graph.node} == {"Clip", "Add"}
 
 
 def test_addends_of_32_bits_stay_integers() -> None:
