@@ -16,7 +16,7 @@ from ..engine.shapes.inference import infer
 from ..ir.sizes import NO_SIZES
 from ..lowering.arm.counts import SINGLES, Counts, KernelCounts, ModelCounts, by_kernel, estimate_cycles, total
 from ..lowering.base.errors import BundleError
-from ..lowering.base.interface import read_samples
+from ..lowering.base.interface import inputs_of, read_samples
 from ..lowering.base.ports import Port, random_inputs
 from ..lowering.base.target import ethos_device_of
 from ..lowering.bundle.bundle import read_manifest, read_whole_bundle
@@ -426,6 +426,7 @@ def _simulate(bundle: Path, options: BenchOptions) -> Simulation:
 
 def _estimate(bundle: Path, options: BenchOptions, manifest: Manifest) -> Estimation:
     from ..lowering.ethos_u.back_end import estimate_plain, require_vela, section_of, translate, vela_version
+    from .compiler.ethos_parts import front_of
 
     for name in ("kernels", "emulate", "threads", "throughput", "batch", "repeat", "arm64_root", "inputs", "trace"):
         if getattr(options, name):
@@ -445,6 +446,8 @@ def _estimate(bundle: Path, options: BenchOptions, manifest: Manifest) -> Estima
         shapes = {port.name: port.shape for port in manifest.inputs}
         outputs = [wire.port for wire in section.outputs]  # without those of a processor behind the NPU
         model = prepare_model(read(_find_original(bundle, options, manifest)), (), shapes, outputs)
-        form = translate("as exported", model, infer(model), manifest.inputs)
+        front = front_of(model) if section.front is not None else None
+        model = model if front is None else front.model
+        form = translate("as exported", model, infer(model), inputs_of(model))
         variants["vela"] = estimate_plain(form, ethos_device_of(section.device))
     return Estimation(section, variants)

@@ -8,39 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from ...costmodels.ethos_device import EthosDevice
-from ...engine.onnx.model import read, write
-from ...engine.preparation.overrides import keep_outputs
 from ...engine.shapes.inference import infer
 from ...engine.summary import knowledge_of_result
 from ...lowering.base.errors import LoweringError
-from ...lowering.base.interface import inputs_of, require_fixed
-from ...lowering.base.ports import Port
-from ...lowering.base.target import ethos_device_of, target_of
+from ...lowering.base.interface import require_fixed
+from ...lowering.base.target import ethos_device_of
 from ...lowering.bundle import bundle
-from ...lowering.ethos_u.back_end import (
-    PROCESSOR_MODEL,
-    Border,
-    ProcessorPart,
-    Translation,
-    border_of,
-    make_program,
-    require_vela,
-    translate,
-    vela_version,
-)
+from ...lowering.ethos_u.back_end import Translation, make_program, require_vela, translate, vela_version
 from ...support.options import OptionError
-from ...support.scratch import scratch_folder
 from ..optimize import Result
-from ..options import Options
-from ..parts import extract_part
+from ..options import VERIFICATION_SECONDS, Options
 from .accelerator import AcceleratorKernels
 from .compilation import Built, Compilation
-from .processor import CrossProject
+from .ethos_parts import PROCESSOR, Parts, parts_of
 
 _SEARCH_SECONDS = 20.0
 """Seconds for Vela to make programs with other settings, without a limit of the user's."""
-PROCESSOR = "armv8-neon"
-"""The device that computes what the NPU does not: any Arm processor of 64 bits."""
 QUANTIZATION = "quantization"
 """The topic of rules that make products of integers for processors; the NPU reads the conversions themselves."""
 
@@ -90,35 +73,34 @@ class Ethos:
     def build(self, compilation: Compilation, result: Result, folder: Path) -> Built:
         """Write a program to an empty folder, verified unless the options say no."""
         clock, options = compilation.clock, compilation.options
-        part = None
+        parts: Parts | None = None
         with clock.phase("schedule"):
             seconds = options.time_limit or _SEARCH_SECONDS
             try:
                 forms = self._forms(compilation, result)
             except LoweringError as error:
-                part = _ProcessorPart.of(compilation, error)
+                parts = parts_of(compilation, error)
                 clock.tell("schedule", f"{error}; this part goes to a processor, as a C project for {PROCESSOR}")
-                forms = [part.form]
+                forms = [parts.form]
             made = make_program(forms, self.device, seconds, lambda line: clock.tell("schedule", line))
         verdict = ""
         if options.verify:
             with clock.phase("verify"):
-                verdict = made.verify(
-                    compilation.model if part is None else part.form.model, options.seed, options.verification_seconds,
-                    lambda line: clock.tell("verify", line),
-                )  # fmt: skip
+                original = compilation.model if parts is None else parts.form.model
+                limit = options.verify_limit or VERIFICATION_SECONDS
+                verdict = made.verify(original, options.seed, limit, lambda line: clock.tell("verify", line))
         with clock.phase("write"):
             made.write(folder, compilation.model.label)
         outputs = made.form.outputs
-        if part is not None:
-            outputs, of_processor = part.build(compilation, folder)
-            verdict = f"{verdict}; processor: {of_processor or 'not verified'}" if verdict else ""
+        if parts is not None:
+            outputs, verdicts = parts.build(compilation, folder)
+            verdict = "; ".join((verdict, *verdicts)) if verdict else ""
         operators = made.outcome.program.estimate.npu_operators
         provenance = compilation.provenance(result, kernels=operators, distinct=operators)
         provenance = replace(provenance, verification=verdict)
         manifest = made.manifest(
             folder, options.precision, provenance, compilation.ports, outputs,
-            None if part is None else part.summary,
+            *(() if parts is None else (parts.behind_summary, parts.front_summary)),
         )  # fmt: skip
         bundle.write_manifest(folder, manifest)
         return Built(manifest)
@@ -142,46 +124,3 @@ class Ethos:
         if not forms:
             raise problems[0]
         return forms
-
-
-@dataclass(frozen=True)
-class _ProcessorPart:
-    """The operators of a model that the NPU does not have, and `form`: what the NPU computes in front of them."""
-
-    border: Border
-    form: Translation
-
-    @staticmethod
-    def of(compilation: Compilation, refusal: LoweringError) -> _ProcessorPart:
-        """Raises the refusal if the NPU computes nothing."""
-        model = compilation.model
-        border = border_of(model, infer(model), compilation.ports)
-        if border is None:
-            raise refusal
-        front = keep_outputs(model, border.outputs)
-        label = f"as exported, up to {', '.join(border.outputs)}"
-        return _ProcessorPart(border, translate(label, front, infer(front), inputs_of(front)))
-
-    @property
-    def summary(self) -> ProcessorPart:
-        """What the manifest says."""
-        border = self.border
-        return ProcessorPart(PROCESSOR, border.operators, border.read, border.left, border.reason)
-
-    def build(self, compilation: Compilation, folder: Path) -> tuple[tuple[Port, ...], str]:
-        """Write the part and its C project; the outputs of the whole model, and the verdict on the project."""
-        with scratch_folder("processor") as scratch:
-            whole = Path(scratch) / "model.onnx"
-            write(compilation.model, whole)
-            extract_part(whole, self.border.read, self.border.left, folder / PROCESSOR_MODEL)
-        options = replace(
-            compilation.options, device=PROCESSOR, input_shapes={}, outputs=(), dim=(), skip=()
-        )
-        part = Compilation.of(read(folder / PROCESSOR_MODEL), options, compilation.clock)
-        backend = CrossProject(target_of(PROCESSOR), measure=False, prefix="cpu")
-        project = folder / "cpu"
-        project.mkdir()
-        built = backend.build(part, part.optimize(backend), project)
-        made = {port.name: port for port in (*self.form.outputs, *built.manifest.outputs)}
-        names = [output.name for output in compilation.model.graph.outputs]
-        return tuple(made[name] for name in names if name), built.manifest.provenance.verification

@@ -54,11 +54,12 @@ def ethos_rows(section: EthosSection) -> list[tuple[str, ...]]:
 
 
 def _processor_rows(section: EthosSection) -> list[tuple[str, ...]]:
-    part = section.processor
-    if part is None:
-        return []
-    rows = [("on the processor", f"{', '.join(part.operators)}; C project for {part.target} in cpu/")]
-    return [*rows, ("because", part.reason)]
+    rows: list[tuple[str, ...]] = []
+    for part, folder, where in ((section.front, "front", "in front"), (section.processor, "cpu", "on the processor")):
+        if part is not None:
+            rows.append((where, f"{', '.join(part.operators)}; C project for {part.target} in {folder}/"))
+            rows.append(("because", part.reason))
+    return rows
 
 
 def memory_text(figures: Figures) -> str:

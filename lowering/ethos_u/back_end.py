@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,7 +16,8 @@ from ...costmodels.ethos_device import EthosDevice
 from ...engine.onnx.model import Model
 from ...engine.operator_graph import operator_graph
 from ...engine.shapes.inference import Knowledge
-from ...support.errors import UsageError
+from ...support.errors import UsageError, VerificationError
+from ..base.errors import CrashError
 from ..base.interface import outputs_of
 from ..base.ports import Port
 from ..base.toolchain import versions
@@ -24,15 +26,26 @@ from ..bundle import bundle
 from ..plan.manifest import Manifest, Platform, Provenance
 from .emission.constants import ConstantReader
 from .emission.emit import Border, Emitted, Wire, emit, find_border
-from .model import PROCESSOR_MODEL, TOSA, Figures, ProcessorPart, Section, TosaModel, section_of, write_graph
+from .model import (
+    FRONT_MODEL,
+    PROCESSOR_MODEL,
+    TOSA,
+    Figures,
+    ProcessorPart,
+    Section,
+    TosaModel,
+    section_of,
+    write_graph,
+)
 from .search import Outcome, search
 from .tosa.flatbuffer import to_bytes
 from .vela import Program, Setting, TensorPlace, compile_by_vela, require_vela, vela_version
 from .verification import compare_whole, verify_bits, verify_operators
 
 __all__ = [
-    "PROCESSOR_MODEL", "REPORT", "Border", "EthosProgram", "Figures", "ProcessorPart", "Section", "Translation",
-    "border_of", "estimate_plain", "load", "make_program", "require_vela", "section_of", "translate", "vela_version",
+    "FRONT_MODEL", "PROCESSOR_MODEL", "REPORT", "Border", "EthosProgram", "Figures", "ProcessorPart", "Section",
+    "Translation", "border_of", "estimate_plain", "load", "make_program", "require_vela", "section_of", "translate",
+    "vela_version",
 ]  # fmt: skip
 
 
@@ -91,14 +104,14 @@ class EthosProgram:
 
     def manifest(
         self, folder: Path, precision: str, provenance: Provenance, ports: tuple[Port, ...],
-        outputs: tuple[Port, ...], processor: ProcessorPart | None,
+        outputs: tuple[Port, ...], processor: ProcessorPart | None = None, front: ProcessorPart | None = None,
     ) -> Manifest:  # fmt: skip
         """The manifest of the files in a folder, for a model with these inputs and outputs."""
         outcome, device = self.outcome, self.device
         section = Section(
             device.name, vela_version(), device.system, device.memory_mode, self.emitted.inputs, self.emitted.outputs,
             _figures(str(outcome.choice), outcome.program), _figures(str(outcome.first), outcome.plain),
-            outcome.candidates, outcome.refused, processor,
+            outcome.candidates, outcome.refused, processor, front,
         )  # fmt: skip
         return Manifest(
             inputs=ports,
@@ -115,13 +128,27 @@ class EthosProgram:
         )
 
     def verify(self, original: Model, seed: int, seconds: float, observer: Callable[[str], None]) -> str:
-        """The verdict in one line. Raises VerificationError if the program computes something else than the model."""
+        """The verdict in one line. Raises VerificationError if the program computes something else than the model, and
+        if a run of ONNX Runtime or of the reference model is not done within `seconds` of all."""
         form, emitted = self.form, self.emitted
-        observer("each operator in ONNX Runtime")
-        operators = verify_operators(ir.to_proto(form.model.ir), form.emitted, form.ports, seed, seconds)
-        whole = compare_whole(ir.to_proto(original.ir), emitted, form.ports, form.outputs, seed, seconds)
-        observer("Arm's reference model")
-        bits = verify_bits(self.content, emitted, form.emitted.graph, form.ports, seed)
+        deadline = time.monotonic() + seconds
+
+        def left() -> float:
+            return max(1.0, deadline - time.monotonic())
+
+        try:
+            observer("each operator in ONNX Runtime")
+            operators = verify_operators(ir.to_proto(form.model.ir), form.emitted, form.ports, seed, left())
+            whole = compare_whole(ir.to_proto(original.ir), emitted, form.ports, form.outputs, seed, left())
+            observer("Arm's reference model")
+            bits = verify_bits(self.content, emitted, form.emitted.graph, form.ports, seed, left())
+        except CrashError as error:
+            if not error.timed_out:
+                raise
+            raise VerificationError(
+                f"no verdict within {seconds:g} s; nothing was written; give more by --verify-limit SECONDS, or write "
+                "the program unverified with --no-verify"
+            ) from None
         return f"passed, {bits}; {operators}; {whole}"
 
 

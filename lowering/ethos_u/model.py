@@ -22,7 +22,8 @@ from .tosa.evaluation import evaluate_graph
 from .tosa.graph import Array, Graph, Operator, Tensor
 
 TOSA, GRAPH, CONSTANTS = "model.tosa", "graph.json", "constants.npz"
-PROCESSOR_MODEL = "cpu.onnx"
+PROCESSOR_MODEL, FRONT_MODEL = "cpu.onnx", "front.onnx"
+"""What a processor computes behind the NPU, and in front of it."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,11 @@ class Figures:
 
 @dataclass(frozen=True)
 class ProcessorPart:
-    """What a processor computes behind the NPU: the `operators` that the NPU does not have, from the values `read`.
+    """What a processor computes behind the NPU, or in front of it: `operators` that the NPU does not have, from the
+    values `read`.
 
-    `reason` says why the first is left to it; `target` is the processor that the C project in the folder `cpu` is for.
+    `reason` says why the first is left to it; `target` is the processor that the C project in the folder `cpu`, or
+    `front`, is for.
     """
 
     target: str
@@ -70,6 +73,7 @@ class Section:
     candidates: int
     refused: tuple[str, ...] = ()
     processor: ProcessorPart | None = None
+    front: ProcessorPart | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for the manifest."""
@@ -161,11 +165,14 @@ class TosaModel(LoadedModel):
         """Run once, with names in and out; the processor's part in ONNX Runtime."""
         self._check_names(inputs)
         feeds = {port.name: fit_input(port, inputs[port.name]) for port in self.inputs}
+        if (front := self.section.front) is not None:
+            feeds |= run_onnx((self.path / FRONT_MODEL).read_bytes(), feeds, front.outputs)
         results = outputs_from(self._graph, self.section.inputs, self.section.outputs, feeds)
         if (part := self.section.processor) is not None:
             given = {name: feeds[name] if name in feeds else results[name] for name in part.read}
             results |= run_onnx((self.path / PROCESSOR_MODEL).read_bytes(), given, part.outputs)
-        return {port.name: results[port.name].astype(np.dtype(port.dtype)) for port in self.outputs}
+        made = {**feeds, **results}
+        return {port.name: made[port.name].astype(np.dtype(port.dtype)) for port in self.outputs}
 
 
 def outputs_from(

@@ -16,7 +16,7 @@ from ...support.errors import UsageError, VerificationError
 from ...support.files import cache_folder, write_text
 from ...support.processes.program import ToolError, run_program
 from ...support.scratch import scratch_folder
-from ..base.errors import LoweringError
+from ..base.errors import CrashError, LoweringError
 from ..base.ports import Port, random_inputs
 from ..bundle.isolation import call_isolated
 from .emission.emit import Emitted, Wire
@@ -32,14 +32,16 @@ _GIVEN = ".given"
 """The end of the name of an input that takes the place of a rounded value."""
 
 
-def verify_bits(content: bytes, emitted: Emitted, plain: Graph, ports: Sequence[Port], seed: int) -> str:
+def verify_bits(
+    content: bytes, emitted: Emitted, plain: Graph, ports: Sequence[Port], seed: int, seconds: float
+) -> str:
     """Compare a graph and the `plain` one that it was made from with Arm's reference model; the verdict in words.
 
-    Raises VerificationError for any other bit.
+    Raises VerificationError for any other bit, CrashError if the reference model takes longer than `seconds`.
     """
     graphs = {"": emitted.graph} if emitted.graph is plain else {"": emitted.graph, "the plain graph: ": plain}
     feeds = [integers_for(emitted.inputs, random_inputs(ports, seed + number)) for number in range(SAMPLES)]
-    expected = run_reference(content, emitted.graph, feeds)
+    expected = run_reference(content, emitted.graph, feeds, seconds)
     for number, (feed, wanted) in enumerate(zip(feeds, expected, strict=True)):
         for label, graph in graphs.items():
             made = evaluate_graph(graph, feed)
@@ -126,7 +128,6 @@ def _cut_at_conversions(model: onnx.ModelProto, rounded: Mapping[str, Wire]) -> 
 
 PACKAGE = "tosa-tools==2026.8.0"
 _INSTALL_SECONDS = 600.0
-_RUN_SECONDS = 1800.0
 _PROGRAM = """
 import sys
 import numpy as np
@@ -165,7 +166,9 @@ def reference_python() -> Path:
     return python
 
 
-def run_reference(content: bytes, graph: Graph, samples: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
+def run_reference(
+    content: bytes, graph: Graph, samples: Sequence[Mapping[str, Array]], seconds: float
+) -> list[dict[str, Array]]:
     """The outputs that the reference model computes of each sample. Raises LoweringError if it refuses the graph."""
     with scratch_folder("tosa") as name:
         folder = Path(name)
@@ -180,9 +183,12 @@ def run_reference(content: bytes, graph: Graph, samples: Sequence[Mapping[str, A
             for place, each in enumerate(graph.inputs)
         }
         np.savez(inputs, **arrays)  # type: ignore[arg-type]
+        python = reference_python()
         try:
-            run_program([reference_python(), program, network, inputs, outputs, str(len(samples))], _RUN_SECONDS)
+            run_program([python, program, network, inputs, outputs, str(len(samples))], seconds)
         except ToolError as error:
+            if error.timed_out:
+                raise CrashError(f"took longer than {seconds:g} s", timed_out=True) from None
             raise LoweringError(f"Arm's reference model does not run the graph: {error}") from None
         with np.load(outputs) as results:
             return [

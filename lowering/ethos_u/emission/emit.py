@@ -23,11 +23,12 @@ from ...base.errors import LoweringError
 from ...base.ports import Port
 from ..tosa.graph import Array, Builder, Graph
 from .constants import ConstantReader
-from .moves import MOVES, move
+from .moves import is_move, move
 from .normalizations import NORMALIZATIONS, normalize
 from .products import PRODUCTS, Sums, is_map_mean, sums_of
 from .reductions import SUMS, add_up, largest_places
 from .requantize import Target, add_integers, multiply_integers, rescale
+from .resizing import interpolate
 from .values import Constant, Integers, Number, Value, memory_order
 
 _CLAMPS = frozenset({"Relu", "Clip", "Max", "Min"})
@@ -228,7 +229,7 @@ class _Emission:
             return self._dequantise(operator, operands, shape)
         attributes = {**operator.attributes, "output": place}
         first = operands[0]
-        if isinstance(first, Integers) and operator.op in MOVES:  # integers that are moved between conversions
+        if isinstance(first, Integers) and is_move(operator.op, attributes):  # integers moved between conversions
             return move(self._builder, Number(operator.op, operands, attributes, shape, operator.name), operands)
         return Number(operator.op, operands, attributes, shape, operator.name)
 
@@ -306,8 +307,10 @@ class _Emission:
         sums = self._sums(value)
         if sums is not None:
             return sums.round(builder, target)
-        if value.op in MOVES:
+        if is_move(value.op, value.attributes):
             return self._moved(value, target)
+        if value.op == "Resize":
+            return interpolate(builder, value, self._integers_of(value.operands[0], value), target)
         if value.op in ELEMENTWISE:
             return self._elementwise(value, target)
         raise LoweringError(f"node {value.node!r} ({value.op}): the NPU has no such operator on integers of 8 bits")
@@ -331,8 +334,9 @@ class _Emission:
             integers = value.operands[0]
             assert isinstance(integers, Integers)
             return integers
-        if value.op in MOVES and value.op != "Concat" and (own := self._integers(value.operands[0])) is not None:
-            return move(self._builder, value, (own, *value.operands[1:]))
+        if is_move(value.op, value.attributes) and value.op != "Concat":
+            own = self._integers(value.operands[0])
+            return None if own is None else move(self._builder, value, (own, *value.operands[1:]))
         return None
 
     def _sums(self, value: Number) -> Sums | None:

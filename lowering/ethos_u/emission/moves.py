@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -14,6 +13,7 @@ from ...base.errors import LoweringError
 from ..tosa.graph import Builder
 from .reductions import take_extreme
 from .requantize import as_map
+from .resizing import repeat
 from .values import Constant, Integers, Number, Value, memory_order, reorder
 
 _MOST_SLICES = 32
@@ -117,11 +117,38 @@ def _slice(builder: Builder, value: Number, x: Integers, operands: Sequence[Valu
     starts, sizes = [0] * len(x.shape), list(value.shape)
     attributes = value.attributes
     for start, axis, step in zip(attributes["starts"], attributes["axes"], attributes["steps"], strict=True):
-        if step != 1:
-            raise _refuse(value, "has a step, which the NPU has not")
+        if step < 1:
+            raise _refuse(value, "goes backwards, which the NPU does not")
         size = x.shape[axis]
         starts[axis] = min(max(start + size if start < 0 else start, 0), size)
-    return _part(builder, x, starts, sizes)
+        if step > 1:
+            x = _every(builder, x, axis, starts[axis], step, sizes[axis])
+            starts[axis] = 0
+    return x if x.shape == value.shape else _part(builder, x, starts, sizes)
+
+
+def _every(builder: Builder, x: Integers, axis: int, start: int, step: int, count: int) -> Integers:
+    """Elements of an axis at a distance of `step` from each other: the first of each group of so many."""
+    groups = list(x.shape)
+    groups[axis] = min(x.shape[axis] - start, count * step)
+    starts = [0] * len(groups)
+    starts[axis] = start
+    x = _part(builder, x, starts, groups)
+    place = x.order.index(axis)
+    shape, tensor = [x.shape[each] for each in x.order], x.tensor
+    outer, inner = prod(shape[:place]), prod(shape[place + 1 :])
+    if missing := count * step - shape[place]:
+        flat = (1, outer, shape[place], inner)
+        tensor = builder.add("RESHAPE", [tensor, builder.sizes(*flat)], "int8", flat)
+        operands = [tensor, builder.sizes(0, 0, 0, 0, 0, missing, 0, 0), builder.constant([0], "int8", "padding")]
+        tensor = builder.add("PAD", operands, "int8", (1, outer, count * step, inner))
+    grouped = (outer, count, step, inner)
+    tensor = builder.add("RESHAPE", [tensor, builder.sizes(*grouped)], "int8", grouped)
+    first = (outer, count, 1, inner)
+    tensor = builder.add("SLICE", [tensor, builder.sizes(0, 0, 0, 0), builder.sizes(*first)], "int8", first)
+    shape[place] = groups[axis] = count
+    tensor = builder.add("RESHAPE", [tensor, builder.sizes(*shape)], "int8", shape)
+    return replace(x, tensor=tensor, shape=tuple(groups))
 
 
 def _split(builder: Builder, value: Number, x: Integers, operands: Sequence[Value | None]) -> Integers:
@@ -148,57 +175,6 @@ def _pad(builder: Builder, value: Number, x: Integers, operands: Sequence[Value 
     shape = [value.shape[axis] for axis in x.order]
     operator = [x.tensor, builder.sizes(*amounts), builder.constant([integer], "int8", "padding")]
     return replace(x, tensor=builder.add("PAD", operator, "int8", shape), shape=value.shape)
-
-
-def _resize(builder: Builder, value: Number, x: Integers, operands: Sequence[Value | None]) -> Integers:
-    """Nearest neighbours, of which each comes a whole number of times: copies beside each other, for all devices.
-
-    A row (W, C) beside itself is (W, 2 C), and in other words (2 W, C).
-    """
-    config = json.loads(value.attributes["config"])
-    factors = [after // before for before, after in zip(x.shape, value.shape, strict=True)]
-    is_whole = [n * factor for n, factor in zip(x.shape, factors, strict=True)] == [*value.shape]
-    if value.attributes["mode"] != "nearest" or not is_whole or not _repeats(config, x.shape, factors):
-        raise _refuse(value, "is not by whole factors to the nearest neighbour")
-    sizes = list(x.tensor.shape)
-    tensor = x.tensor
-    for place in reversed(range(len(sizes))):
-        factor = factors[x.order[place]]
-        if factor == 1:
-            continue
-        if place == len(sizes) - 1:
-            raise _refuse(value, "enlarges channels")
-        # Along the next axis, of which the elements of one position are one row.
-        inner = prod(sizes[place + 1 :])
-        flat = (1, prod(sizes[:place]), sizes[place], inner)
-        joined = (*flat[:3], factor * inner)
-        tensor = builder.add("RESHAPE", [tensor, builder.sizes(*flat)], "int8", flat)
-        tensor = builder.add("CONCAT", [tensor] * factor, "int8", joined, axis=3)
-        sizes[place] *= factor
-        tensor = builder.add("RESHAPE", [tensor, builder.sizes(*sizes)], "int8", sizes)
-    return replace(x, tensor=tensor, shape=value.shape)
-
-
-def _repeats(config: Mapping[str, Any], shape: Sequence[int], factors: Sequence[int]) -> bool:
-    """Whether the nearest neighbour of position i is i // factor on every axis, for this way to read positions."""
-    mode, rounding = config.get("coordinate_transformation_mode"), config.get("nearest_mode")
-    for size, factor in zip(shape, factors, strict=True):
-        if factor == 1:
-            continue
-        places = np.arange(size * factor)
-        if mode == "asymmetric":
-            read = places / factor
-        elif mode in ("half_pixel", "pytorch_half_pixel") and size * factor > 1:
-            read = (places + 0.5) / factor - 0.5
-        else:
-            return False
-        rounded = {
-            "floor": np.floor(read), "ceil": np.ceil(read), "round_prefer_floor": np.ceil(read - 0.5),
-            "round_prefer_ceil": np.floor(read + 0.5),
-        }.get(str(rounding))  # fmt: skip
-        if rounded is None or not np.array_equal(np.clip(rounded, 0, size - 1), places // factor):
-            return False
-    return True
 
 
 def _extreme(builder: Builder, value: Number, x: Integers, operands: Sequence[Value | None]) -> Integers:
@@ -236,6 +212,10 @@ _Move = Callable[[Builder, Number, Integers, Sequence[Value | None]], Integers]
 _MOVES: Mapping[str, _Move] = {
     "Reshape": _reshape, "Flatten": _reshape, "Squeeze": _reshape, "Unsqueeze": _reshape, "Transpose": _transpose,
     "Concat": _concat, "MaxPool": _max_pool, "GlobalMaxPool": _max_pool, "Slice": _slice, "Split": _split, "Pad": _pad,
-    "Identity": _identity, "Resize": _resize, "ReduceMax": _extreme, "ReduceMin": _extreme, "Gather": _gather,
+    "Identity": _identity, "Resize": repeat, "ReduceMax": _extreme, "ReduceMin": _extreme, "Gather": _gather,
 }  # fmt: skip
-MOVES = frozenset(_MOVES)
+
+
+def is_move(op: str, attributes: Mapping[str, Any]) -> bool:
+    """Whether an operator only moves integers, or chooses among them."""
+    return op in _MOVES and (op != "Resize" or attributes["mode"] == "nearest")

@@ -65,6 +65,19 @@ def emitted(path: Path) -> tuple[Emitted, Compilation]:
     return translate("as exported", model, infer(model), compilation.ports).emitted, compilation
 
 
+def with_front(path: Path, shape: tuple[int, ...]) -> Path:
+    """The model with operators of floats in front of its input x: its input is then raw, and their result an output."""
+    model = onnx.load(path)
+    model.graph.node.insert(0, helper.make_node("Div", ["moved", "unit"], ["x"], name="scaled"))
+    model.graph.node.insert(0, helper.make_node("Sub", ["raw", "unit"], ["moved"], name="moved"))
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(2.0), "unit"))
+    del model.graph.input[:]
+    model.graph.input.append(helper.make_tensor_value_info("raw", onnx.TensorProto.FLOAT, shape))
+    model.graph.output.append(helper.make_tensor_value_info("moved", onnx.TensorProto.FLOAT, shape))
+    onnx.save(onnx.shape_inference.infer_shapes(model), path)
+    return path
+
+
 def with_tail(path: Path) -> Path:
     """The model with operators behind its output y that the NPU does not have; their result z is an output, too."""
     model = onnx.load(path)

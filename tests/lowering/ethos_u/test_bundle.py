@@ -21,7 +21,7 @@ from eqfuse.lowering.base.errors import BundleError
 from eqfuse.lowering.running.runner import load
 from eqfuse.support.errors import UsageError
 
-from .networks import float_model, quantised, with_tail
+from .networks import float_model, quantised, with_front, with_tail
 from .test_emission import NETWORKS
 
 
@@ -118,4 +118,28 @@ def test_a_processor_computes_what_the_npu_has_not(tmp_path: Path) -> None:
     assert np.ptp(expected[1]) > 0.5
     assert (made.path / "cpu" / "cpu_model.h").is_file()
     assert "; processor: " in made.manifest.provenance.verification
+    assert isinstance(bench_model(made.path, BenchOptions(against="vela")), Estimation)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("has_tail", [False, True])
+def test_a_processor_computes_what_stands_in_front(tmp_path: Path, *, has_tail: bool) -> None:
+    pytest.importorskip("ethosu.regor", reason="pip install 'eqfuse[ethos-u]'")
+    text, shape, weights = NETWORKS["convolution"]
+    path = quantised(float_model(text, shape, weights), tmp_path)
+    path = with_front(with_tail(path) if has_tail else path, shape)
+    options = CompileOptions(target="ethos-u55-128", time_limit=5.0, verify_limit=120.0)
+    made = compile_model(path, tmp_path / "bundle", options)
+    bundle = load(made.path)
+    raw = 3 + np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    session = onnxruntime.InferenceSession(path)
+    expected = dict(zip([each.name for each in session.get_outputs()], session.run(None, {"raw": raw}), strict=True))
+    results = bundle.run({"raw": raw})
+    assert [*results] == [*expected]
+    for name, array in expected.items():
+        np.testing.assert_allclose(results[name], array, atol=0.1, err_msg=name)
+        assert np.ptp(array) > 0.5
+    assert (made.path / "front" / "front_model.h").is_file()
+    assert (made.path / "cpu").is_dir() == has_tail
+    assert "; in front: " in made.manifest.provenance.verification
     assert isinstance(bench_model(made.path, BenchOptions(against="vela")), Estimation)

@@ -64,6 +64,16 @@ NETWORKS = {
                  'c = Resize<mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric">'
                  "(a, , s) "
                  "y = Conv<kernel_shape=[1,1]>(c, v)", IMAGE, WEIGHTS | {"v": (6, 8, 1, 1)}),
+    "interpolated": (f'{CONV} s = Constant<value = float[4] {{1.0, 1.0, 2.0, 3.0}}>() '
+                     'c = Resize<mode="linear">(a, , s) '
+                     "y = Conv<kernel_shape=[1,1]>(c, v)", IMAGE, WEIGHTS | {"v": (6, 8, 1, 1)}),
+    "interpolated, asymmetric": (
+        f'{CONV} s = Constant<value = float[4] {{1.0, 1.0, 4.0, 1.0}}>() '
+        'y = Resize<mode="linear", coordinate_transformation_mode="asymmetric">(a, , s)', IMAGE, WEIGHTS),
+    "every other": (f"{CONV} from = Constant<value = int64[2] {{0, 1}}>() e = Constant<value = int64[2] {{9, 8}}>() "
+                    "i = Constant<value = int64[2] {2, 3}>() t = Constant<value = int64[2] {2, 3}>() "
+                    "c = Slice(a, from, e, i, t) y = Conv<kernel_shape=[1,1]>(c, v)", IMAGE,
+                    WEIGHTS | {"v": (6, 8, 1, 1)}),
     "gathered": (f"{CONV} i = Constant<value = int64[5] {{2, 3, 4, 0, -1}}>() c = Gather<axis=1>(a, i) "
                  "y = Conv<kernel_shape=[1,1]>(c, v)", IMAGE, WEIGHTS | {"v": (6, 5, 1, 1)}),
     "gelu": (f"{CONV} r = Constant<value_float=1.41421356>() o = Constant<value_float=1.0>() "

@@ -1,0 +1,162 @@
+"""What a processor computes in front of an Ethos-U and behind it: parts of a model, as C projects in the bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ...engine.onnx.model import Model, read, write
+from ...engine.preparation.overrides import keep_outputs
+from ...engine.shapes.inference import infer
+from ...lowering.base.errors import LoweringError
+from ...lowering.base.interface import inputs_of
+from ...lowering.base.ports import Port
+from ...lowering.base.target import target_of
+from ...lowering.ethos_u.back_end import (
+    FRONT_MODEL,
+    PROCESSOR_MODEL,
+    Border,
+    ProcessorPart,
+    Translation,
+    border_of,
+    translate,
+)
+from ...support.scratch import scratch_folder
+from ..parts import extract_part
+from .compilation import Compilation
+from .processor import CrossProject
+
+PROCESSOR = "armv8-neon"
+"""The device that computes what the NPU does not: any Arm processor of 64 bits."""
+_CONVERSIONS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+
+
+@dataclass(frozen=True)
+class Front:
+    """The operators in front of the first conversions to integers, the inputs that they read, and the values of theirs
+    that others read; `model` is all else, which has these values as inputs."""
+
+    operators: tuple[str, ...]
+    read: tuple[str, ...]
+    made: tuple[str, ...]
+    model: Model
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A model in parts: `form` is what the NPU computes, `front` and `border` say what a processor computes before and
+    after it."""
+
+    form: Translation
+    front: Front | None
+    border: Border | None
+
+    @property
+    def front_summary(self) -> ProcessorPart | None:
+        """What the manifest says of the part in front."""
+        if self.front is None:
+            return None
+        reason = "the model computes with floats there, in front of the first QuantizeLinear"
+        return ProcessorPart(PROCESSOR, self.front.operators, self.front.read, self.front.made, reason)
+
+    @property
+    def behind_summary(self) -> ProcessorPart | None:
+        """What the manifest says of the part behind."""
+        if self.border is None:
+            return None
+        return ProcessorPart(
+            PROCESSOR, self.border.operators, self.border.read, self.border.left, self.border.reason
+        )
+
+    def build(self, compilation: Compilation, folder: Path) -> tuple[tuple[Port, ...], tuple[str, ...]]:
+        """Write the parts and their C projects; the outputs of the whole model, and the verdicts on the projects."""
+        made, verdicts = [*self.form.outputs], []
+        for model, part, file, name, title in (
+            (compilation.model, self.front_summary, FRONT_MODEL, "front", "in front"),
+            (self._rest(compilation), self.behind_summary, PROCESSOR_MODEL, "cpu", "processor"),
+        ):
+            if part is not None:
+                ports, verdict = _build_project(compilation, model, part, folder / file, name)
+                made += ports
+                verdicts.append(f"{title}: {verdict or 'not verified'}")
+        by_name = {port.name: port for port in made}
+        names = [output.name for output in compilation.model.graph.outputs]
+        return tuple(by_name[name] for name in names if name), tuple(verdicts)
+
+    def _rest(self, compilation: Compilation) -> Model:
+        return compilation.model if self.front is None else self.front.model
+
+
+def parts_of(compilation: Compilation, refusal: LoweringError) -> Parts:
+    """The parts of a model that the NPU does not take whole. Raises the refusal if the NPU computes nothing."""
+    front = front_of(compilation.model)
+    model = compilation.model if front is None else front.model
+    ports = compilation.ports if front is None else inputs_of(model)
+    if front is not None:
+        try:
+            label = f"as exported, from {', '.join(front.made)}"
+            return Parts(translate(label, model, infer(model), ports), front, None)
+        except LoweringError as error:
+            refusal = error
+    border = border_of(model, infer(model), ports)
+    if border is None:
+        raise refusal
+    middle = keep_outputs(model, border.outputs)
+    label = f"as exported, up to {', '.join(border.outputs)}"
+    return Parts(translate(label, middle, infer(middle), inputs_of(middle)), front, border)
+
+
+def front_of(model: Model) -> Front | None:
+    """What has to run before any conversion to integers; None if there is nothing, or if nothing is converted."""
+    constant = {*model.graph.initializers}
+    early = {value.name for value in model.graph.inputs if value.name not in constant}
+    operators, inside, rest = [], [], []
+    for node in model.graph:
+        read_names = [value.name for value in node.inputs if value is not None and value.name]
+        names = [value.name for value in node.outputs if value.name]
+        if {*read_names} <= constant:
+            constant.update(names)
+        elif node.op_type not in _CONVERSIONS and {*read_names} <= constant | early and not _has_bodies(node):
+            early.update(names)
+            inside.append(node)
+            operators.append(f"{node.name} ({node.op_type})")
+        else:
+            rest.append(node)
+    computed = {value.name for node in inside for value in node.outputs}
+    wanted = {value.name for node in rest for value in node.inputs if value is not None}
+    made = [name for name in computed if name in wanted | {output.name for output in model.graph.outputs}]
+    if not any(name in wanted for name in made) or not any(node.op_type in _CONVERSIONS for node in rest):
+        return None
+    inputs = [value.name for value in model.graph.inputs if value.name not in constant]
+    read_by_front = {value.name for node in inside for value in node.inputs if value is not None}
+    left = [output.name for output in model.graph.outputs if output.name not in computed]
+    start = [name for name in (*made, *inputs) if name in wanted]
+    needed = tuple(name for name in inputs if name and name in read_by_front)
+    return Front(tuple(operators), needed, tuple(filter(None, made)), _extract(model, start, left))
+
+
+def _has_bodies(node: object) -> bool:
+    return any(each.type.name in ("GRAPH", "GRAPHS") for each in getattr(node, "attributes", {}).values())
+
+
+def _extract(model: Model, start: Sequence[str | None], end: Sequence[str | None]) -> Model:
+    with scratch_folder("part") as scratch:
+        whole, part = (Path(scratch) / name for name in ("model.onnx", "part.onnx"))
+        write(model, whole)
+        extract_part(whole, [*filter(None, start)], [*filter(None, end)], part)
+        return read(part)
+
+
+def _build_project(
+    compilation: Compilation, model: Model, part: ProcessorPart, path: Path, name: str
+) -> tuple[tuple[Port, ...], str]:
+    """Write a part of a model, and its C project to a folder beside it: its outputs, and the verdict on the project."""
+    write(_extract(model, part.read, part.outputs), path)
+    options = replace(compilation.options, device=PROCESSOR, input_shapes={}, outputs=(), dim=(), skip=())
+    own = Compilation.of(read(path), options, compilation.clock)
+    backend = CrossProject(target_of(PROCESSOR), measure=False, prefix=name)
+    project = path.parent / name
+    project.mkdir()
+    built = backend.build(own, own.optimize(backend), project)
+    return built.manifest.outputs, built.manifest.provenance.verification
