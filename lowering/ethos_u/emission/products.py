@@ -319,21 +319,22 @@ def is_map_mean(value: Number) -> bool:
 def _mean(builder: Builder, value: Number, operands: Sequence[Integers | Constant | None]) -> Sums:
     """A mean as a depthwise convolution with ones: it is rounded once, as the original is."""
     data = operands[0]
-    if not isinstance(data, Integers) or len(data.shape) != 4:
+    if not isinstance(data, Integers) or len(data.shape) not in (3, 4):
         raise _refuse(value, "is no mean over the positions of a feature map")
     pads: tuple[int, ...] = (0, 0, 0, 0)
     includes_pads = True
     if value.op == "AveragePool":
-        kernel, stride = tuple(value.attributes["kernel_shape"]), tuple(value.attributes["strides"])
+        kernel, stride = (_planar(value.attributes[name], 1) for name in ("kernel_shape", "strides"))
         pads, includes_pads = tuple(value.attributes["pads"]), bool(value.attributes["count_include_pad"])
+        pads = (0, pads[0], 0, pads[1]) if len(pads) == 2 else pads
         if any(each != 1 for each in value.attributes.get("dilations", ()) or ()):
             raise _refuse(value, "has dilated windows")
     else:
-        kernel, stride = data.shape[2:], (1, 1)
+        kernel, stride = _planar(data.shape[2:], 1), (1, 1)
     if max(kernel) > _LARGEST_WINDOW:
         raise _refuse(value, f"its window has a side of more than {_LARGEST_WINDOW}")
-    x = as_map(data, builder).tensor
-    counts = value.shape[2:] if value.op == "AveragePool" else (1, 1)
+    x = _with_height(builder, as_map(data, builder).tensor)
+    counts = _planar(value.shape[2:], 1) if value.op == "AveragePool" else (1, 1)
     # Rows and columns behind the padding, which windows read if their number is rounded up; below 0: that none reads.
     beyond = [(n - 1) * s + k - size - pads[axis] - pads[axis + 2] for axis, (n, s, k, size) in
               enumerate(zip(counts, stride, kernel, x.shape[1:3], strict=True))]  # fmt: skip
@@ -344,10 +345,10 @@ def _mean(builder: Builder, value: Number, operands: Sequence[Integers | Constan
     ones = builder.constant(np.ones((*kernel, channels, 1)), "int8", f"{value.node}.ones")
     attributes = {"pad": pad, "stride": stride, "dilation": (1, 1), "local_bound": False, "acc_type": "int32"}
     zeros = (zero_of(builder, data.zero), zero_of(builder, 0))
-    is_map = len(value.shape) == 4
+    is_map = len(value.shape) == len(data.shape)
     return Sums(
         "DEPTHWISE_CONV2D", (x, ones), zeros, attributes, (x.shape[0], *counts, channels), value.shape,
-        memory_order(4, is_map=True) if is_map else tuple(range(len(value.shape))), channels, value.node,
+        memory_order(len(value.shape), is_map=is_map), channels, value.node,
         np.asarray([data.scale / addends.max()]), np.zeros(1),
         addends=None if (addends == addends.max()).all() else addends,
     )  # fmt: skip

@@ -81,6 +81,8 @@ NETWORKS = {
              IMAGE, WEIGHTS),
     "hard swish": (f"{CONV} c = HardSwish(a) y = Conv<kernel_shape=[1,1]>(c, v)", IMAGE,
                    WEIGHTS | {"v": (6, 8, 1, 1)}),
+    "means of one axis": ("a = Conv<kernel_shape=[3], pads=[1,1]>(x, v) c = AveragePool<kernel_shape=[4], "
+                          "strides=[2], pads=[1,0]>(a) y = GlobalAveragePool(c)", (1, 4, 19), {"v": (6, 4, 3)}),
     "average, padded": (f"{CONV} y = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>(a)", IMAGE, WEIGHTS),
     "average, rounded up": (f"{CONV} y = AveragePool<kernel_shape=[2,3], strides=[2,2], ceil_mode=1>(a)", IMAGE,
                             WEIGHTS),
