@@ -30,6 +30,7 @@ from ..lowering.running.turns import Middle, Runs, quantile
 from ..support.errors import EqfuseError, UsageError
 from ..support.files import check_destination, staged_file
 from .options import BenchOptions
+from .parts import front_of
 from .preparation import prepare_model
 
 if TYPE_CHECKING:
@@ -426,7 +427,6 @@ def _simulate(bundle: Path, options: BenchOptions) -> Simulation:
 
 def _estimate(bundle: Path, options: BenchOptions, manifest: Manifest) -> Estimation:
     from ..lowering.ethos_u.back_end import estimate_plain, require_vela, section_of, translate, vela_version
-    from .compiler.ethos_parts import front_of
 
     for name in ("kernels", "emulate", "threads", "throughput", "batch", "repeat", "arm64_root", "inputs", "trace"):
         if getattr(options, name):

@@ -18,6 +18,7 @@ from ..support.minimal_failure import minimal_failure
 from ..support.processes.program import ToolError, run_program
 from ..support.scratch import scratch_folder
 
+_CONVERSIONS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 PLACEHOLDER = "{}"
 """What stands for the model in a command."""
 
@@ -44,6 +45,59 @@ def extract_part(model: Path, start: Sequence[str], end: Sequence[str], output: 
         raise UsageError(f"{model}: {error}") from None
     write(Model(_with_graph(source.ir, part)), output)
     return len(part)
+
+
+@dataclass(frozen=True)
+class Front:
+    """The operators in front of the first conversions to integers, the inputs that they read, and the values of theirs
+    that others read; `model` is all else, which has these values as inputs."""
+
+    operators: tuple[str, ...]
+    read: tuple[str, ...]
+    made: tuple[str, ...]
+    model: Model
+
+
+def front_of(model: Model) -> Front | None:
+    """What has to run before any conversion to integers; None if there is nothing, or if nothing is converted."""
+    constant = {*model.graph.initializers}
+    early = {value.name for value in model.graph.inputs if value.name not in constant}
+    operators, inside, rest = [], [], []
+    for node in model.graph:
+        read_names = [value.name for value in node.inputs if value is not None and value.name]
+        names = [value.name for value in node.outputs if value.name]
+        if {*read_names} <= constant:
+            constant.update(names)
+        elif node.op_type not in _CONVERSIONS and {*read_names} <= constant | early and not _has_bodies(node):
+            early.update(names)
+            inside.append(node)
+            operators.append(f"{node.name} ({node.op_type})")
+        else:
+            rest.append(node)
+    computed = {value.name for node in inside for value in node.outputs}
+    wanted = {value.name for node in rest for value in node.inputs if value is not None}
+    made = [name for name in computed if name in wanted | {output.name for output in model.graph.outputs}]
+    if not any(name in wanted for name in made) or not any(node.op_type in _CONVERSIONS for node in rest):
+        return None
+    inputs = [value.name for value in model.graph.inputs if value.name not in constant]
+    read_by_front = {value.name for node in inside for value in node.inputs if value is not None}
+    left = [output.name for output in model.graph.outputs if output.name not in computed]
+    start = [name for name in (*made, *inputs) if name in wanted]
+    needed = tuple(name for name in inputs if name and name in read_by_front)
+    return Front(tuple(operators), needed, tuple(filter(None, made)), cut_out(model, start, left))
+
+
+def _has_bodies(node: ir.Node) -> bool:
+    return any(each.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for each in node.attributes.values())
+
+
+def cut_out(model: Model, start: Sequence[str | None], end: Sequence[str | None]) -> Model:
+    """The part that computes the values `end` from the values `start`. Raises UsageError as `extract_part` does."""
+    with scratch_folder("part") as scratch:
+        whole, part = (Path(scratch) / name for name in ("model.onnx", "part.onnx"))
+        write(model, whole)
+        extract_part(whole, [*filter(None, start)], [*filter(None, end)], part)
+        return read(part)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,25 +21,12 @@ from ...lowering.ethos_u.back_end import (
     border_of,
     translate,
 )
-from ...support.scratch import scratch_folder
-from ..parts import extract_part
+from ..parts import Front, cut_out, front_of
 from .compilation import Compilation
 from .processor import CrossProject
 
 PROCESSOR = "armv8-neon"
 """The device that computes what the NPU does not: any Arm processor of 64 bits."""
-_CONVERSIONS = frozenset({"QuantizeLinear", "DequantizeLinear"})
-
-
-@dataclass(frozen=True)
-class Front:
-    """The operators in front of the first conversions to integers, the inputs that they read, and the values of theirs
-    that others read; `model` is all else, which has these values as inputs."""
-
-    operators: tuple[str, ...]
-    read: tuple[str, ...]
-    made: tuple[str, ...]
-    model: Model
 
 
 @dataclass(frozen=True)
@@ -107,52 +93,11 @@ def parts_of(compilation: Compilation, refusal: LoweringError) -> Parts:
     return Parts(translate(label, middle, infer(middle), inputs_of(middle)), front, border)
 
 
-def front_of(model: Model) -> Front | None:
-    """What has to run before any conversion to integers; None if there is nothing, or if nothing is converted."""
-    constant = {*model.graph.initializers}
-    early = {value.name for value in model.graph.inputs if value.name not in constant}
-    operators, inside, rest = [], [], []
-    for node in model.graph:
-        read_names = [value.name for value in node.inputs if value is not None and value.name]
-        names = [value.name for value in node.outputs if value.name]
-        if {*read_names} <= constant:
-            constant.update(names)
-        elif node.op_type not in _CONVERSIONS and {*read_names} <= constant | early and not _has_bodies(node):
-            early.update(names)
-            inside.append(node)
-            operators.append(f"{node.name} ({node.op_type})")
-        else:
-            rest.append(node)
-    computed = {value.name for node in inside for value in node.outputs}
-    wanted = {value.name for node in rest for value in node.inputs if value is not None}
-    made = [name for name in computed if name in wanted | {output.name for output in model.graph.outputs}]
-    if not any(name in wanted for name in made) or not any(node.op_type in _CONVERSIONS for node in rest):
-        return None
-    inputs = [value.name for value in model.graph.inputs if value.name not in constant]
-    read_by_front = {value.name for node in inside for value in node.inputs if value is not None}
-    left = [output.name for output in model.graph.outputs if output.name not in computed]
-    start = [name for name in (*made, *inputs) if name in wanted]
-    needed = tuple(name for name in inputs if name and name in read_by_front)
-    return Front(tuple(operators), needed, tuple(filter(None, made)), _extract(model, start, left))
-
-
-def _has_bodies(node: object) -> bool:
-    return any(each.type.name in ("GRAPH", "GRAPHS") for each in getattr(node, "attributes", {}).values())
-
-
-def _extract(model: Model, start: Sequence[str | None], end: Sequence[str | None]) -> Model:
-    with scratch_folder("part") as scratch:
-        whole, part = (Path(scratch) / name for name in ("model.onnx", "part.onnx"))
-        write(model, whole)
-        extract_part(whole, [*filter(None, start)], [*filter(None, end)], part)
-        return read(part)
-
-
 def _build_project(
     compilation: Compilation, model: Model, part: ProcessorPart, path: Path, name: str
 ) -> tuple[tuple[Port, ...], str]:
     """Write a part of a model, and its C project to a folder beside it: its outputs, and the verdict on the project."""
-    write(_extract(model, part.read, part.outputs), path)
+    write(cut_out(model, part.read, part.outputs), path)
     options = replace(compilation.options, device=PROCESSOR, input_shapes={}, outputs=(), dim=(), skip=())
     own = Compilation.of(read(path), options, compilation.clock)
     backend = CrossProject(target_of(PROCESSOR), measure=False, prefix=name)
