@@ -169,7 +169,7 @@ def _gather_operand(draft: OperatorDraft, name: str) -> Choice:
             unit = draft.random.choice((0, draft.random.randrange(len(shape))))
             shape = (*shape[:unit], 1, *shape[unit + 1 :])
         return Type(shape, draft.wish.dtype)
-    shapes = (), (), (1,), (2,), (2, 2), (3,), (1, 2)
+    shapes = (), (), (1,), (2,), (2, 2), (3,), (1, 2), (1, 1), (2, 1)
     return Type(draft.random.choice(shapes), draft.random.choice(("int64", "int32")))
 
 
@@ -184,7 +184,7 @@ def _pad(draft: OperatorDraft, name: str) -> Choice:
 def _pad_operand(draft: OperatorDraft, name: str) -> Choice:
     if name == "data":
         return _some_operand(draft, name)
-    return None if draft.chance(0.6) else Type((), draft.operands["data"].dtype)
+    return None if draft.chance(0.6) else Type((1,) if draft.chance(0.2) else (), draft.operands["data"].dtype)
 
 
 def _blocks_operand(draft: OperatorDraft, name: str) -> Choice:

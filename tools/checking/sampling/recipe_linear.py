@@ -4,6 +4,7 @@ Runtime's own domain, which join some of these, and recurrent networks."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from ....ir.operators import OPERATORS, POOLS, RECURRENT
@@ -195,17 +196,18 @@ def _matrices(draft: OperatorDraft, name: str) -> Choice:
         return random.choice((0, 0, 1))
     if name == "alpha":
         return random.choice((1.0, *FACTORS))
-    rank = draft.rank if draft.operands else random.choice((2, 2, 3))
-    if rank < 2:
+    as_read = replace(draft, operands={n: _transposed_as_asked(draft, n, t) for n, t in draft.operands.items()})
+    choice = matmul(as_read, name)
+    return _transposed_as_asked(draft, name, choice) if isinstance(choice, Type) else choice
+
+
+def _transposed_as_asked(draft: OperatorDraft, name: str, operand: Type) -> Type:
+    if not draft.attributes[f"trans{name}"]:
+        return operand
+    if len(operand.shape) < 2:
         raise Misfit
-    batch = draft.shape[:-2] if draft.operands else random_shape(random, rank - 2)
-    rows, columns = (random.choice((1, 2, 3, 4)) for _ in range(2))
-    if name == "B" and "A" in draft.operands:
-        rows = draft.shape[-2 if draft.attributes["transA"] else -1]
-    elif "B" in draft.operands:
-        columns = draft.shape[-1 if draft.attributes["transB"] else -2]
-    is_transposed = draft.attributes[f"trans{name}"]
-    return Type((*batch, columns, rows) if is_transposed else (*batch, rows, columns), draft.wish.dtype)
+    *batch, rows, columns = operand.shape
+    return Type((*batch, columns, rows), operand.dtype)
 
 
 def _added_to_convolution(draft: OperatorDraft) -> Choice:

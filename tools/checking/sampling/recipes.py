@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import numpy as np
+
 from ....ir.operators import OPERATORS
 from ....ir.operators.quantization import DEQUANTIZED, QUANTIZED
 from .conditions import Type, Value
@@ -33,6 +35,10 @@ ORDER_OF_QUANTIZATION: dict[str, tuple[str, ...]] = {
     "DequantizeLinear": ("x", "axis", "x_scale", "x_zero_point"),
     "ConvInteger": ("x", "kernel_shape", "group", "w", "x_zero_point", "w_zero_point", "dilations", "pads", "strides"),
 }
+_ZERO_POINTS: dict[str, tuple[str, int | None]] = {
+    "x_zero_point": ("x", None), "w_zero_point": ("w", 0), "a_zero_point": ("A", -2), "b_zero_point": ("B", -1),
+}  # fmt: skip
+"""By zero point its operand, and the axis that may have one for each position."""
 _CONVOLVED = {"x": "X", "w": "W"}
 """The operands of Conv that those of ConvInteger are like."""
 
@@ -48,7 +54,7 @@ def quantization(draft: OperatorDraft, name: str) -> Choice:
     axis = draft.attributes["axis"]
     if name.endswith("scale"):
         is_listed = isinstance(axis, int) and axis < draft.rank and (axis != 1 or draft.chance(0.4))
-        shape = (draft.shape[axis],) if is_listed and isinstance(axis, int) else ()
+        shape = (draft.shape[axis],) if is_listed and isinstance(axis, int) else _one_number(draft)
         return Type(shape, draft.operands["x"].dtype if makes_integers else _real(draft))
     scale = next((t for n, t in draft.operands.items() if n.endswith("scale")), None)
     if scale is None:
@@ -78,14 +84,17 @@ def _whole(draft: OperatorDraft, choice: Choice) -> Choice:
 
 
 def _zero_point(draft: OperatorDraft, name: str) -> Choice:
-    """None, a number, or one for each filter or column."""
-    is_left = name in ("x_zero_point", "a_zero_point")
-    of = draft.operands[{"x_zero_point": "x", "w_zero_point": "w", "a_zero_point": "A", "b_zero_point": "B"}[name]]
+    """None, a number, or one for each filter, row or column: ONNX Runtime has none for rows, but ONNX has."""
+    operand, axis = draft.operands[_ZERO_POINTS[name][0]], _ZERO_POINTS[name][1]
     if draft.chance(0.3):
         return None
-    is_listed = not is_left and len(of.shape) > 1 and draft.chance(0.4)
-    size = of.shape[0 if draft.head == "ConvInteger" else -1] if is_listed else 0
-    return Type((size,) if is_listed else (), of.dtype)
+    is_listed = axis is not None and len(operand.shape) > 1 and draft.chance(0.4)
+    return Type((operand.shape[axis or 0],) if is_listed else _one_number(draft), operand.dtype)
+
+
+def _one_number(draft: OperatorDraft) -> tuple[int, ...]:
+    """The shape of an operand of one number: ONNX Runtime takes a list of one for it, too."""
+    return (1,) if draft.chance(0.2) else ()
 
 
 def order(head: str) -> tuple[str, ...]:
@@ -136,7 +145,10 @@ def _broadcast_shape(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
         return (1, shape[1], *(1,) * (rank - 2))
     if kind < 0.8:
         return tuple(d if random.random() < 0.6 else 1 for d in shape)
-    if kind < 0.92 and rank < 5:
+    if kind < 0.88:  # each widens the other
+        sizes = tuple(random.choice((1, 2, 3)) if size == 1 else random.choice((1, size)) for size in shape)
+        return random.choice((sizes, sizes[1:], (random.choice((1, 2, 3)), *sizes) if rank < 5 else sizes))
+    if kind < 0.95 and rank < 5:
         filled = (random.choice((2, 3)) if d == 1 and random.random() < 0.75 else d for d in shape)
         return (random.choice((1, 2, 2, 3)), *filled)  # one rank more, so that axes from the front move
     grown = tuple(random.choice((2, 3)) if d == 1 else d for d in shape)
@@ -154,7 +166,7 @@ def _unwiden(draft: OperatorDraft) -> tuple[int, ...]:
 def _elementwise(draft: OperatorDraft, name: str) -> Choice:
     others = [t.shape for t in draft.operands.values()]
     dtype = next((t.dtype for t in draft.operands.values()), draft.wish.dtype)
-    shape = _broadcast_shape(max(others, key=len), draft.random) if others else _unwiden(draft)
+    shape = _broadcast_shape(np.broadcast_shapes(*others), draft.random) if others else _unwiden(draft)
     if draft.head == "Cast" and draft.chance(0.5):  # from any type, whatever the wished one is
         return Type(shape, draft.random.choice(TYPES))
     return Type(shape, _operand_dtype(draft.head, name, dtype))
@@ -176,9 +188,9 @@ def _operand_dtype(head: str, name: str, dtype: str) -> str:
 
 def _where(draft: OperatorDraft, name: str) -> Choice:
     values = [t for n, t in draft.operands.items() if n != "condition"]
+    base = np.broadcast_shapes(*(t.shape for t in draft.operands.values())) if draft.operands else draft.wish.shape
     if name == "condition":
-        return Type(_broadcast_shape(values[0].shape if values else draft.wish.shape, draft.random), "bool")
-    base = draft.operands.get("condition", draft.wish).shape
+        return Type(_broadcast_shape(base, draft.random), "bool")
     dtype = values[0].dtype if values else ("float32" if draft.wish.dtype == "bool" else draft.wish.dtype)
     return Type(base if draft.chance(0.5) else _broadcast_shape(base, draft.random), dtype)
 
@@ -195,7 +207,7 @@ def _clip(draft: OperatorDraft, name: str) -> Choice:
     if name == "input":
         return Type(draft.wish.shape, draft.wish.dtype)
     dtype = draft.operands["input"].dtype if draft.operands else draft.wish.dtype
-    return None if draft.chance(0.2) else Type((), dtype)
+    return None if draft.chance(0.2) else Type(_one_number(draft), dtype)
 
 
 _EPSILONS = (1e-5, 1e-5, 1e-6, 1e-3, 0.1)
@@ -262,10 +274,10 @@ def _normalization(draft: OperatorDraft, name: str) -> Choice:
 
 
 def _scale_shape(draft: OperatorDraft, axis: int) -> tuple[int, ...]:
-    """The shape of a scale: the normalized axes, at times fewer, or some of size 1, since a scale broadcasts to
-    them."""
-    shape = draft.shape[axis if draft.chance(0.8) else draft.random.randrange(axis, draft.rank) :]
-    return tuple(1 for _ in shape) if draft.chance(0.2) else shape
+    """The shape of a scale: the normalized axes, at times fewer or none, or some of size 1, since a scale broadcasts
+    to them."""
+    shape = draft.shape[axis if draft.chance(0.8) else draft.random.randrange(axis, draft.rank + 1) :]
+    return tuple(draft.random.choice((1, size)) for size in shape) if draft.chance(0.3) else shape
 
 
 def _reduction(draft: OperatorDraft, name: str) -> Choice:
