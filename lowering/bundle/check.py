@@ -50,8 +50,8 @@ class Tolerated:
     """How far outputs may be off, by default as the element type says, and the inputs: given ones, or drawn by a seed.
 
     `stress`: if the tolerances are the default ones, stress inputs are drawn, too.
-    `may_overflow`: on these the compiled model may give NaN or an infinity even if the original does not. `sizes` of
-    dynamic dimensions are tried beside those that are drawn.
+    `is_fast`: on these the compiled model may give NaN or an infinity even if the original does not, and numbers that
+    the original rounds may stay as they are. `sizes` of dynamic dimensions are tried beside those that are drawn.
     """
 
     atol: float | None = None
