@@ -256,7 +256,7 @@ def _compile_loops(steps: Iterable[LoweredStep], target: Target, folder: Path) -
     if not programs:
         return {}
     linker = Linker.of(target.architecture)
-    return {name: program.compile(linker, folder / f"{name}.o", target.features) for name, program in programs.items()}
+    return {name: program.compile(linker, folder / f"{name}.o") for name, program in programs.items()}
 
 
 def _compile(requests: Sequence[Request], keys: Mapping[str, str], processes: int) -> Iterator[Answer]:

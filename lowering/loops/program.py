@@ -12,7 +12,7 @@ shapes, and shape inference stops at a shape that depends on data; element types
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -183,12 +183,12 @@ class Program:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
-    def compile(self, linker: Linker, compiled: Path, features: Collection[str]) -> Path:
-        """Write the object file, for these instruction sets. Raises LoweringError with what the compiler says."""
+    def compile(self, linker: Linker, compiled: Path) -> Path:
+        """Write the object file. Raises LoweringError with what the compiler says."""
         source, constants = compiled.with_suffix(".c"), compiled.with_suffix(".bin")
         constants.write_bytes(self.constants)
         source.write_text(self.text.replace(CONSTANTS, str(constants.absolute())), encoding="utf-8")
-        return linker.compile(source, compiled, features)
+        return linker.compile(source, compiled)
 
 
 def loop_program(
