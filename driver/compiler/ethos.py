@@ -14,7 +14,7 @@ from ...lowering.base.errors import LoweringError
 from ...lowering.base.interface import require_fixed
 from ...lowering.base.target import ethos_device_of
 from ...lowering.bundle import bundle
-from ...lowering.ethos_u.back_end import Translation, make_program, require_vela, translate, vela_version
+from ...lowering.ethos_u.back_end import Translation, make_program, refused_nodes, require_vela, translate, vela_version
 from ...support.options import OptionError
 from ..optimize import Result
 from ..options import VERIFICATION_SECONDS, Options
@@ -82,7 +82,16 @@ class Ethos:
                 parts = parts_of(compilation, error)
                 clock.tell("schedule", f"{error}; this part goes to a processor, as a C project for {PROCESSOR}")
                 forms = [parts.form]
-            made = make_program(forms, self.device, seconds, lambda line: clock.tell("schedule", line))
+            try:
+                made = make_program(forms, self.device, seconds, lambda line: clock.tell("schedule", line))
+            except LoweringError as error:  # of the model as exported
+                avoided = refused_nodes(forms[0], self.device)
+                if not avoided or parts is not None:
+                    raise
+                parts = parts_of(compilation, error, avoided)
+                reason = parts.behind_summary.reason if parts.behind_summary is not None else error
+                clock.tell("schedule", f"{reason}; this part goes to a processor, as a C project for {PROCESSOR}")
+                made = make_program([parts.form], self.device, seconds, lambda line: clock.tell("schedule", line))
         verdict = ""
         if options.verify:
             with clock.phase("verify"):

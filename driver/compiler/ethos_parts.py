@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -74,18 +75,21 @@ class Parts:
         return compilation.model if self.front is None else self.front.model
 
 
-def parts_of(compilation: Compilation, refusal: LoweringError) -> Parts:
-    """The parts of a model that the NPU does not take whole. Raises the refusal if the NPU computes nothing."""
+def parts_of(compilation: Compilation, refusal: LoweringError, avoided: Mapping[str, str] | None = None) -> Parts:
+    """The parts of a model that the NPU does not take whole, without nodes that are `avoided`, each for a reason.
+
+    Raises the refusal if the NPU computes nothing.
+    """
     front = front_of(compilation.model)
     model = compilation.model if front is None else front.model
     ports = compilation.ports if front is None else inputs_of(model)
-    if front is not None:
+    if front is not None and not avoided:
         try:
             label = f"as exported, from {', '.join(front.made)}"
             return Parts(translate(label, model, infer(model), ports), front, None)
         except LoweringError as error:
             refusal = error
-    border = border_of(model, infer(model), ports)
+    border = border_of(model, infer(model), ports, avoided or {})
     if border is None:
         raise refusal
     middle = keep_outputs(model, border.outputs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ...engine.onnx.model import Model
 from ...engine.operator_graph import operator_graph
 from ...engine.shapes.inference import Knowledge
 from ...support.errors import UsageError, VerificationError
-from ..base.errors import CrashError
+from ..base.errors import CrashError, LoweringError
 from ..base.interface import outputs_of
 from ..base.ports import Port
 from ..base.toolchain import versions
@@ -37,6 +37,7 @@ from .model import (
     section_of,
     write_graph,
 )
+from .neighbourhood import alone
 from .search import Outcome, search
 from .tosa.flatbuffer import to_bytes
 from .vela import Program, Setting, TensorPlace, compile_by_vela, require_vela, vela_version
@@ -44,8 +45,8 @@ from .verification import compare_whole, verify_bits, verify_operators
 
 __all__ = [
     "FRONT_MODEL", "PROCESSOR_MODEL", "REPORT", "Border", "EthosProgram", "Figures", "ProcessorPart", "Section",
-    "Translation", "border_of", "estimate_plain", "load", "make_program", "require_vela", "section_of", "translate",
-    "vela_version",
+    "Translation", "border_of", "estimate_plain", "load", "make_program", "refused_nodes", "require_vela",
+    "section_of", "translate", "vela_version",
 ]  # fmt: skip
 
 
@@ -75,11 +76,34 @@ def translate(label: str, model: Model, knowledge: Knowledge, ports: Sequence[Po
     return Translation(label, model, emitted, tuple(ports), outputs)
 
 
-def border_of(model: Model, knowledge: Knowledge, ports: Sequence[Port]) -> Border | None:
-    """Where a model leaves the NPU; None if the NPU computes nothing of it."""
+def border_of(
+    model: Model, knowledge: Knowledge, ports: Sequence[Port], avoided: Mapping[str, str]
+) -> Border | None:
+    """Where a model leaves the NPU; None if the NPU computes nothing of it. `avoided` are nodes that Vela refuses."""
     weights = Weights(model)
     graph = operator_graph(model, knowledge, for_kernels=True)
-    return find_border(graph, ConstantReader(weights), ports, outputs_of(weights, graph))
+    return find_border(graph, ConstantReader(weights), ports, outputs_of(weights, graph), avoided)
+
+
+def refused_nodes(form: Translation, device: EthosDevice) -> dict[str, str]:
+    """Reasons of Vela's for what it refuses for a device, or crashes on, by the names of nodes.
+
+    Results of operators have the names of their nodes, with a number behind it if these are taken.
+    """
+    refused: dict[str, str] = {}
+    known: dict[str, str | None] = {}
+    graph = form.emitted.graph
+    for operator in graph.operators:
+        part = alone(graph, operator)
+        if part.form not in known:
+            try:
+                compile_by_vela(to_bytes(part), device, Setting())
+                known[part.form] = None
+            except LoweringError as error:
+                known[part.form] = str(error)
+        if (reason := known[part.form]) is not None:
+            refused |= dict.fromkeys((operator.output, re.sub(r"\.\d+$", "", operator.output)), reason)
+    return refused
 
 
 @dataclass(frozen=True)

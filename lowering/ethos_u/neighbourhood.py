@@ -29,13 +29,24 @@ def around(graph: Graph, other: Graph) -> tuple[Graph, Graph]:
     return before, after
 
 
+def alone(graph: Graph, operator: Operator) -> Graph:
+    """An operator with all that it shares sums of 32 bits with."""
+    near = {id(each) for each in _fused(graph, [operator])}
+    return _cut(graph, [each for each in graph.operators if id(each) in near])
+
+
 def _near(graph: Graph, changed: Iterable[Operator]) -> Iterator[Operator]:
     """The operators, what else reads their maps, and all that these share sums of 32 bits with."""
-    waiting = [*changed]
-    for operator in [*waiting]:
+    near = [*changed]
+    for operator in [*near]:
         for name in operator.inputs:
             if graph.tensors[name].data is None and name not in graph.inputs:
-                waiting += graph.readers[name]
+                near += graph.readers[name]
+    return _fused(graph, near)
+
+
+def _fused(graph: Graph, operators: Iterable[Operator]) -> Iterator[Operator]:
+    waiting = [*operators]
     seen: set[int] = set()
     while waiting:
         operator = waiting.pop()

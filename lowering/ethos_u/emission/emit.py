@@ -90,19 +90,25 @@ class Border:
 
 
 def find_border(
-    graph: OperatorGraph, constants: ConstantReader, ports: Sequence[Port], outputs: Sequence[Port]
-) -> Border | None:
-    """The border in front of everything that the NPU does not compute; None if it computes nothing."""
-    return _Emission(graph, constants, ports, is_patient=True).border(outputs)
+    graph: OperatorGraph, constants: ConstantReader, ports: Sequence[Port], outputs: Sequence[Port],
+    avoided: Mapping[str, str],
+) -> Border | None:  # fmt: skip
+    """The border in front of everything that the NPU does not compute; None if it computes nothing.
+
+    `avoided` are nodes that it does not compute on this device, each with the reason.
+    """
+    return _Emission(graph, constants, ports, avoided, is_patient=True).border(outputs)
 
 
 class _Emission:
     """With `is_patient`, an operator that the NPU does not compute, and those that need it, are only noted."""
 
     def __init__(
-        self, graph: OperatorGraph, constants: ConstantReader, ports: Sequence[Port], *, is_patient: bool = False
-    ) -> None:
+        self, graph: OperatorGraph, constants: ConstantReader, ports: Sequence[Port],
+        avoided: Mapping[str, str] | None = None, *, is_patient: bool = False,
+    ) -> None:  # fmt: skip
         self._graph, self._constants, self._builder = graph, constants, Builder()
+        self._avoided = avoided or {}
         self._is_patient = is_patient
         self._refused: dict[int, str] = {}
         self._ports = {port.name: port for port in ports}
@@ -202,6 +208,8 @@ class _Emission:
 
     def _compute_operator(self, operator: Operator) -> None:
         graph = self._graph
+        if operator.name in self._avoided:
+            raise LoweringError(f"node {operator.name!r} ({operator.op}): {self._avoided[operator.name]}")
         operands = tuple(None if v is None else self._value(v) for v in operator.inputs)
         result = graph.values[operator.outputs[0]]
         if operator.is_opaque or (len(operator.outputs) > 1 and operator.op != "Split"):

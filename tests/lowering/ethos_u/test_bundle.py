@@ -122,6 +122,24 @@ def test_a_processor_computes_what_the_npu_has_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.conformance
+def test_what_vela_refuses_goes_to_a_processor(tmp_path: Path) -> None:
+    pytest.importorskip("ethosu.regor", reason="pip install 'eqfuse[ethos-u]'")
+    text = (
+        "a = Conv<kernel_shape=[3,3], pads=[1,1,1,1]>(x, w, b) c = Relu(a) "
+        "d = Conv<kernel_shape=[3,3], group=8, strides=[4,4], pads=[1,1,1,1]>(c, v) y = Relu(d)"
+    )
+    shape, weights = (1, 4, 13, 9), {"w": (8, 4, 3, 3), "b": (8,), "v": (8, 1, 3, 3)}
+    path = quantised(float_model(text, shape, weights), tmp_path)
+    options = CompileOptions(target="ethos-u55-128", time_limit=5.0, verify_limit=120.0)
+    bundle = load(compile_model(path, tmp_path / "bundle", options).path)
+    x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    (expected,) = onnxruntime.InferenceSession(path).run(None, {"x": x})
+    np.testing.assert_allclose(bundle(x), expected, atol=0.1)
+    assert bundle.manifest.ethos_u is not None
+    assert "could not run on NPU" in bundle.manifest.ethos_u["processor"]["reason"]
+
+
+@pytest.mark.conformance
 @pytest.mark.parametrize("has_tail", [False, True])
 def test_a_processor_computes_what_stands_in_front(tmp_path: Path, *, has_tail: bool) -> None:
     pytest.importorskip("ethosu.regor", reason="pip install 'eqfuse[ethos-u]'")

@@ -155,7 +155,7 @@ def test_what_the_npu_does_not_have_is_behind_a_border(tmp_path: Path) -> None:
     with pytest.raises(LoweringError, match=r"output 'z' is made by node 'sums' \(CumSum\)"):
         emitted(path)
     model = read(path)
-    border = border_of(model, infer(model), inputs_of(model))
+    border = border_of(model, infer(model), inputs_of(model), {})
     assert border is not None
     assert border.outputs == ("y", "y_QuantizeLinear_Output")
     assert (border.left, border.read) == (("z",), ("y_QuantizeLinear_Output",))
@@ -165,4 +165,4 @@ def test_what_the_npu_does_not_have_is_behind_a_border(tmp_path: Path) -> None:
 def test_a_model_without_integers_has_no_border(tmp_path: Path) -> None:
     onnx.save(float_model(*NETWORKS["convolution"]), tmp_path / "float.onnx")
     model = read(tmp_path / "float.onnx")
-    assert border_of(model, infer(model), inputs_of(model)) is None
+    assert border_of(model, infer(model), inputs_of(model), {}) is None
