@@ -122,7 +122,7 @@ def makes_example(rule: Rule, hits: Iterable[Hit]) -> bool:
 
 
 def _matches(pattern: Node, term: Argument, bound: Bindings) -> bool:
-    """Whether a term matches a pattern; binds the pattern's variables."""
+    """Whether a term matches a pattern; binds the pattern's variables. A number is a constant of it."""
     if isinstance(pattern, Atom) and is_variable(pattern):
         return bound.setdefault(pattern.text, term) == term
     if isinstance(pattern, Form) and sorts_of(pattern.head) is not None:
@@ -130,7 +130,8 @@ def _matches(pattern: Node, term: Argument, bound: Bindings) -> bool:
         return arguments is not None and all(
             _matches(item, argument, bound) for item, argument in zip(pattern.items[1:], arguments, strict=True)
         )
-    return not isinstance(term, (Term, Leaf)) and any(True for _ in _match_literal(pattern, term, bound))
+    number = (term.type.value or 0.0) if isinstance(term, Leaf) and term.kind == "Full" else term
+    return not isinstance(number, (Term, Leaf)) and any(True for _ in _match_literal(pattern, number, bound))
 
 
 def _arguments(head: str, term: Argument) -> tuple[Argument, ...] | None:
@@ -193,9 +194,14 @@ class _ClassSearch:
     placement: Placement
 
     def matches(self, pattern: Node, value: EClass | Value, bound: Bindings) -> Iterator[Bindings]:
-        """The bindings under which a class holds a term of the pattern, or a literal matches the pattern."""
+        """The bindings under which a class holds a term of the pattern, or a literal matches the pattern; a number is
+        a constant of it."""
         if not isinstance(value, EClass):
             yield from _match_literal(pattern, value, bound)
+        elif isinstance(pattern, Atom) and not is_variable(pattern):
+            for node in self.placement.fired.classes[value]:
+                if node.head == "Full":
+                    yield from self.matches(pattern, node.arguments[1], bound)
         elif isinstance(pattern, Atom):
             if pattern.text not in bound:
                 yield {**bound, pattern.text: value}

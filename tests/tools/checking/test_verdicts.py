@@ -196,6 +196,14 @@ def test_rule_has_to_make_its_example(right: str, kind: str, verdict: Check) -> 
     assert verdict("(Relu (Relu (Relu x)))", "(Relu x)", example=f"(Relu (Relu (Relu x))) => {right}").kind == kind
 
 
+@pytest.mark.parametrize(("right", "kind"), [("x", "proved"), ("(Mul x 1.0)", "idle"), ("1.0", "idle")])
+def test_a_number_in_an_example_is_a_constant(right: str, kind: str, verdict: Check) -> None:
+    halves = "(Add (Div x (Full s 2.0 t)) (Div x (Full s 2.0 t)))"
+    conditions = ("(= s (shape x))", "(= t (dtype x))", "(floating x)")
+    example = f"(Add (Div x 2.0) (Div x 2.0)) => {right}"
+    assert verdict(halves, "x", *conditions, example=example).kind == kind
+
+
 def test_rule_about_a_constructor_that_nothing_computes(tmp_path: Path) -> None:
     """The rule would unite everything under one key, and no sample holds two such terms."""
     path = tmp_path / "own.egg"
