@@ -99,13 +99,14 @@ def _tile(draft: Draft, *, into_reductions: bool, widest: int, is_smaller: bool 
 
 
 def _turn(draft: Draft, block: BlockInfo) -> None:
-    """Give a point-wise block that reads what another one computes with other axes first the order of that one's axes.
+    """Give a point-wise block that reads what another one sums up with other axes first the order of that one's axes.
 
     for i, j: S[i, j] = sum of X[j, i, k]; for j, i, k: Y[j, i, k] = f(X[j, i, k], S[i, j])
  => for i, j: S[i, j] = sum of X[j, i, k]; for i, j, k: Y[j, i, k] = f(X[j, i, k], S[i, j])
     """
     producers = [(read, producer) for read in block.reads if (producer := draft.producer(read)) is not None]
-    orders = (_order_of(read, producer) for read, producer in producers if block.is_pointwise())
+    sums = [(read, each) for read, each in producers if any(each.extents[i] != 1 for i in each.reduced)]
+    orders = (_order_of(read, each) for read, each in sums if block.is_pointwise())
     order = next((order for order in orders if order != sorted(order) and len(set(order)) == len(order)), None)
     if order is None:
         return
