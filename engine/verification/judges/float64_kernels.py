@@ -225,7 +225,7 @@ class Conv(OpRun):
     op_domain = ""
 
     def _run(self, x: Array, w: Array, b: Array | None = None, **attributes: Any) -> tuple[Array]:
-        windows = windows_of("Conv", x.shape[2:], w.shape[2:], attributes)
+        windows = windows_of(self.onnx_node.op_type, x.shape[2:], w.shape[2:], attributes)
         groups = int(attributes.get("group") or 1)
         extent = [along.count for along in windows]
         if any(along.before or along.behind for along in windows):
