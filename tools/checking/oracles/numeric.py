@@ -84,12 +84,10 @@ def test_sample(
     For NaN and infinities they are equal wherever the left side is finite, so that a guard against them still works;
     constants of the model are finite. Few integers of a QuantizeLinear may be others by one step.
 
-    ``approx``: both sides are equal within rounding if everything is finite.
-
-    ``step``: the same within half a step of each QuantizeLinear of the left side.
+    ``approx``: both sides are equal within rounding if everything is finite. ``step``: the same, within half a step of
+    each QuantizeLinear of the left side.
 
     If an operator decides about floats, ``exact`` and ``real`` rules have to decide alike near ties, too.
-
     A right side without a meaning is a counterexample if the left side has one. A difference in numbers counts only if
     `oracle` gives the left side the same value. Implementations do not agree on which of two zeros is the larger one,
     so both are tried. With `only_flips`, the draws are those beside a few flips of decisions. Raises Unsupported if the
