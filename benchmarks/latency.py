@@ -47,6 +47,7 @@ from eqfuse.benchmarks.measuring.contestants import TOOLS, Contestant, Contestan
 from eqfuse.benchmarks.measuring.kernel_breakdown import print_kernels
 from eqfuse.benchmarks.networks import AGO, NETWORKS
 from eqfuse.driver.options import Options
+from eqfuse.lowering.bundle.bundle import MANIFEST
 from eqfuse.lowering.running.turns import Middle
 
 OURS, OFF, REFERENCE, RELAX, TUNED, PEER, OPENVINO, MNN = TOOLS
@@ -123,6 +124,7 @@ class Record:
 
 def compile_bundle(model: Path, bundle: Path, threads: int, *extra: str, cache: Path | None = None) -> float:
     """Wall-clock seconds of `eqfuse compile`, the start of Python with it, on an empty cache or on that one."""
+    bundle.parent.mkdir(parents=True, exist_ok=True)
     start = [sys.executable, "-P", "-m", "eqfuse"]
     command = [*start, "compile", str(model), "-o", str(bundle), "--threads", str(threads)]
     with tempfile.TemporaryDirectory() as empty:
@@ -131,7 +133,7 @@ def compile_bundle(model: Path, bundle: Path, threads: int, *extra: str, cache: 
             [*command, "--quiet", *extra], capture_output=True, text=True,
             env={**os.environ, "XDG_CACHE_HOME": str(cache or empty)}, check=False,
         )  # fmt: skip
-    if not (bundle / "manifest.json").is_file():
+    if not (bundle / MANIFEST).is_file():
         lines = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()
         raise ContestantError(f"eqfuse compile: {lines[-1][:300]}")
     return time.perf_counter() - started

@@ -52,7 +52,7 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.lowering.base.ports import random_inputs
-from eqfuse.lowering.bundle.bundle import read_manifest
+from eqfuse.lowering.bundle.bundle import MANIFEST, read_manifest
 from eqfuse.lowering.plan.kernel_facts import read_table
 from eqfuse.lowering.plan.manifest import WEIGHTS
 from eqfuse.lowering.running.kernel_times import kernel_times
@@ -75,17 +75,17 @@ LEAST_ROUNDS = 7
 @dataclass(frozen=True)
 class Compiled:
     """What a bundle says of itself: kernels, the seconds that they are predicted to take, and the checksums of its
-    program; with the seconds it took to compile and the rank correlation of predicted and measured times of its
-    kernels, None of fewer than three."""
+    program; with the seconds it took to compile, None where an earlier run did, and the rank correlation of predicted
+    and measured times of its kernels, None of fewer than three."""
 
     kernels: int
     predicted: float
     program: tuple[str, str]
-    compiling: float
+    compiling: float | None
     correlation: float | None
 
     @staticmethod
-    def of(bundle: Path, compiling: float) -> Compiled:
+    def of(bundle: Path, compiling: float | None) -> Compiled:
         """Read it, and time its kernels."""
         manifest = read_manifest(bundle)
         predicted = sum(row.calls * (row.predicted or 0.0) for row in read_table(bundle))
@@ -178,21 +178,25 @@ def group_equal(seconds: Mapping[str, float], noise: float) -> list[list[str]]:
     return groups
 
 
-def compile_methods(name: str, model: Path, options: argparse.Namespace, scratch: Path) -> dict[Path, float]:
-    """The bundles of the methods that have one, in folders of their names, and the seconds that each took."""
-    bundles: dict[Path, float] = {}
+def compile_methods(name: str, model: Path, options: argparse.Namespace, folder: Path) -> dict[Path, float | None]:
+    """The bundles of the methods that have one, in folders of their names, and the seconds that each took; None for
+    those that were there."""
+    bundles: dict[Path, float | None] = {}
     tuning = ["--trials", str(options.trials)] if options.trials else []
     for method in options.methods:
         flags = BARS.get(method, ("--partition", method))
         extra = [*flags, "--time-limit", str(options.time_limit), *tuning]
         try:
-            bundles[scratch / method] = compile_bundle(model, scratch / method, 1, *extra, cache=scratch / "cache")
+            is_there = (folder / method / MANIFEST).is_file()
+            bundles[folder / method] = (
+                None if is_there else compile_bundle(model, folder / method, 1, *extra, cache=folder / "cache")
+            )
         except ContestantError as error:
             print(f"{name}: {method}: {error}", file=sys.stderr, flush=True)
     return bundles
 
 
-def compare(name: str, model: Path, bundles: Mapping[Path, float], options: argparse.Namespace) -> Outcome:
+def compare(name: str, model: Path, bundles: Mapping[Path, float | None], options: argparse.Namespace) -> Outcome:
     """Measure the bundles of a model, in folders of their methods' names, beside ONNX Runtime."""
     original = read(model)
     operators = len(operator_graph(original, infer(original)))
@@ -265,7 +269,7 @@ def _bundle_table(outcomes: Sequence[Outcome]) -> Table:
             table.add_row(
                 outcome.name, method, str(compiled.kernels), f"{1e3 * compiled.predicted:.3f}",
                 f"{1e3 * seconds[method]:.3f}", "" if same == method else same, f"{outcome.gain(method):.2f}",
-                f"{compiled.compiling:.0f}",
+                _figure(compiled.compiling, 0),
             )  # fmt: skip
     return table
 
@@ -298,6 +302,7 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float, default=60.0, help="of each search for a graph (default 60)")
     parser.add_argument("--rounds", type=int, default=100, help="turns of each session at most (default 100)")
     parser.add_argument("--seconds", type=float, default=20.0, help="of CPU time of the rounds of a model (default 20)")
+    parser.add_argument("--bundles", type=Path, metavar="FOLDER", help="keep bundles there, those of earlier runs too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures, every turn in them")
     options = parser.parse_args()
     sources = {path.stem: partial(given, path) for path in options.models}
@@ -306,7 +311,8 @@ def main() -> None:
         print(name, file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="eqfuse-methods-") as folder:
             model = source(Path(folder))
-            if bundles := compile_methods(name, model, options, Path(folder)):
+            kept = options.bundles / name if options.bundles else Path(folder)
+            if bundles := compile_methods(name, model, options, kept):
                 outcomes.append(compare(name, model, bundles, options))
         if options.json:
             options.json.write_text(json.dumps([o.as_dict() for o in outcomes], indent=1) + "\n", encoding="utf-8")

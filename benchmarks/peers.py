@@ -13,6 +13,7 @@ faster.
     python benchmarks/peers.py det.onnx --input-shapes x:1,3,640,640
     python benchmarks/peers.py --packages --free                   # one bundle for all sizes, at five sizes each
     python benchmarks/peers.py --only squeezenet_112 --trials 200  # tuned
+    python benchmarks/peers.py --only vgg16 --bundles FOLDER       # compiled now, or before while others were at work
     python benchmarks/peers.py --tables ago.json packages.json     # the tables of earlier runs
     python benchmarks/peers.py --int8 --json int8.json             # quantised models
     python benchmarks/peers.py --int8 model.onnx --forms qdq-u8s8-channel
@@ -65,6 +66,7 @@ from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.benchmarks.threads import fix_shapes, input_shape
 from eqfuse.engine.onnx.model import read
 from eqfuse.lowering.base.interface import inputs_of
+from eqfuse.lowering.bundle.bundle import MANIFEST
 from eqfuse.lowering.running.turns import Middle
 from eqfuse.support.processor import processor_features
 
@@ -77,7 +79,7 @@ QUANTISED = {
     "ocr6_rec": {},
 }  # fmt: skip
 """The networks of --int8, and shapes of inputs that are not the typical ones."""
-BUILT = {**{name: network.build for name, network in NETWORKS.items()}, "distilbert": BUILDERS["distilbert"]}
+BUILT = {**BUILDERS, **{name: network.build for name, network in NETWORKS.items()}}
 """How to build the networks that no package brings."""
 
 
@@ -101,9 +103,10 @@ def measure(record: Record, model: Path, options: argparse.Namespace, scratch: P
     extra = [*(["--target", options.target] if options.target else []), *(["--no-measure"] * options.no_measure)]
     extra += ["--trials", str(options.trials)] if options.trials else []
     for threads in options.threads:
-        bundle = scratch / f"bundle-{threads}"
+        bundle = (options.bundles / record.name if options.bundles else scratch) / f"bundle-{threads}"
         try:
-            record.compiling[OURS, threads] = compile_bundle(model, bundle, threads, *extra, cache=options.cache)
+            if not (bundle / MANIFEST).is_file():
+                record.compiling[OURS, threads] = compile_bundle(model, bundle, threads, *extra, cache=options.cache)
             setups[OURS, threads] = Setup(OURS, model, threads, bundle, inputs)
         except ContestantError as error:
             problem(record, f"{threads} thread(s): {error}")
@@ -229,6 +232,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--trials", type=int, help="candidates of a search for schedules (default: none)")
     result.add_argument("--target", help="what eqfuse compiles for, as x86-64-v3 (default: this machine)")
     result.add_argument("--cache", type=Path, metavar="FOLDER", help="keep what eqfuse compiles there for other runs")
+    result.add_argument("--bundles", type=Path, metavar="FOLDER", help="keep bundles there, those of earlier runs too")
     result.add_argument("--json", type=Path, metavar="FILE", help="write all turns, after each model")
     result.add_argument("--tables", nargs="+", type=Path, metavar="FILE", help="print what --json wrote, and end")
     return result
