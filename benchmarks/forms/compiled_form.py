@@ -123,16 +123,19 @@ def in_onnx_runtime(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> tuple
 
 
 def draw_inputs(model: onnx.ModelProto) -> dict[str, Array]:
-    """Standard normal numbers for every input."""
-    generator = np.random.default_rng(1)
-    shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in model.graph.input}
-    return {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    """Standard normal numbers for every input; for booleans, whether they are above 0."""
+    generator, feeds = np.random.default_rng(1), {}
+    for port in model.graph.input:
+        numbers = generator.standard_normal([d.dim_value for d in port.type.tensor_type.shape.dim])
+        is_boolean = port.type.tensor_type.elem_type == onnx.TensorProto.BOOL
+        feeds[port.name] = numbers > 0.0 if is_boolean else numbers.astype(np.float32)
+    return feeds
 
 
 def largest_difference(results: Mapping[str, Array], expected: Mapping[str, Array]) -> float:
     """Over all outputs, relative to the largest element of each; infinite where something is not a number."""
     differences = [
-        float(np.abs(results[name] - wanted).max() / max(np.abs(wanted).max(), 1e-9))
+        float(np.abs(results[name].astype(np.float64) - wanted).max() / max(np.abs(wanted).max(), 1e-9))
         for name, wanted in expected.items()
     ]
     return max(np.inf if np.isnan(difference) else difference for difference in differences)

@@ -101,6 +101,18 @@ def residual(b: Builder, x: str) -> str:
     return b.add("Add", x, b.give(b.shapes[x]))
 
 
+def masked(b: Builder, x: str) -> str:
+    """Where a mask of booleans is true, as in attention."""
+    mask = b.give((*[1] * (len(b.shapes[x]) - 2), *b.shapes[x][-2:]), onnx.TensorProto.BOOL)
+    return b.add("Where", mask, x, b.constant(np.float32(-3.0)))
+
+
+def compared(b: Builder, x: str) -> tuple[str, str]:
+    """The value where a comparison is true, and the booleans of the comparison."""
+    truth = b.add("Greater", b.give(b.shapes[x]), b.constant(np.float32(0.0)))
+    return b.add("Where", truth, x, b.constant(np.float32(-3.0))), truth
+
+
 def arithmetic(b: Builder, x: str) -> str:
     """What image filters do with a mean: a variance, and a quotient with it."""
     other, one = b.give(b.shapes[x]), b.constant(np.float32(1.5))
@@ -203,6 +215,8 @@ AFTER: dict[str, Part] = {
     "and relu": with_activation("Relu"),
     "gelu": gelu,
     "residual": residual,
+    "masked": masked,
+    "compared": compared,
     "arithmetic": arithmetic,
     "cut rows": part_of(2),
     "cut channels": part_of(1),

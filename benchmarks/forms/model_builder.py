@@ -25,10 +25,10 @@ class Builder:
     outputs: list[str] = field(default_factory=list)
     shapes: dict[str, Shape] = field(default_factory=dict)
 
-    def give(self, shape: Shape) -> str:
-        """An input."""
+    def give(self, shape: Shape, element: int = onnx.TensorProto.FLOAT) -> str:
+        """An input of this element type of ONNX."""
         name = f"x{len(self.inputs)}"
-        self.inputs.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
+        self.inputs.append(helper.make_tensor_value_info(name, element, shape))
         self.shapes[name] = shape
         return name
 
@@ -68,7 +68,7 @@ class Builder:
         return shape_inference.infer_shapes(self._model(outputs), strict_mode=True, data_prop=True)
 
     def _model(self, outputs: Sequence[str]) -> onnx.ModelProto:
-        made = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs]
+        made = [onnx.ValueInfoProto(name=name) for name in outputs]  # inference adds their types
         graph = helper.make_graph(self.nodes, "form", self.inputs, made, self.weights)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
 

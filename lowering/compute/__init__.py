@@ -35,7 +35,7 @@ from . import (
     reductions,
     resize,
 )
-from .call import ANCHOR, OPERATOR, Immediate, Lowering, NotLowered, Operand, Tensor, TensorCall
+from .call import ANCHOR, BYTE, OPERATOR, Immediate, Lowering, NotLowered, Operand, Tensor, TensorCall
 from .extents import Extents, UnknownExtent
 
 __all__ = [
@@ -85,7 +85,8 @@ def compute(
             results = LOWERINGS[operator.op](call)
             every = results if isinstance(results, tuple) else (results,)
             tensors = [tensor for n, tensor in enumerate(every) if n not in operator.absent]
-            return tuple(Tensor(t, extents.shape(type_)) for t, type_ in zip(tensors, made, strict=False))
+            typed = ((t, type_) for t, type_ in zip(tensors, made, strict=False) if type_ is not None)
+            return tuple(Tensor(tensor, extents.shape(type_), type_.dtype) for tensor, type_ in typed)
         except (NotLowered, UnknownExtent) as error:
             reason = str(error)
     raise NotLowered(f"{operator.op} {operator.name} cannot be compiled: {reason}")
@@ -109,7 +110,8 @@ def lowerable(operator: Operator, graph: OperatorGraph) -> str | None:
 def placeholder(type_: TensorType, name: str, extents: Extents) -> Tensor:
     """A tensor that a kernel gets."""
     shape = extents.shape(type_)
-    return Tensor(te.placeholder(shape, type_.dtype, name), shape)
+    stored = BYTE if type_.dtype == "bool" else type_.dtype
+    return Tensor(te.placeholder(shape, stored, name), shape, type_.dtype)
 
 
 def has_lowering(operator: Operator, graph: OperatorGraph) -> bool:

@@ -19,6 +19,8 @@ Expr = Any
 """A scalar expression of TVM (``tirx.PrimExpr``)."""
 Shape = tuple[Extent, ...]
 
+BYTE = "uint8"
+"""The type of a boolean in memory, 0 or 1."""
 ANCHOR = "eqfuse.anchor"
 """Attribute of the block that does the multiplications of a product or convolution; its value is the operator."""
 OPERATOR = "eqfuse.operator"
@@ -49,19 +51,19 @@ class Immediate:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor expression with the extents that the graph says it has: equal ones are the same expression."""
+    """A tensor expression with the extents that the graph says it has: equal ones are the same expression.
+
+    Booleans are bytes in the expression (BYTE): TVM loads a vector of booleans as bits, and memory has bytes.
+    """
 
     tensor: te.Tensor
     shape: Shape
-
-    @property
-    def dtype(self) -> str:
-        """The element type."""
-        return str(self.tensor.dtype)
+    dtype: str
 
     def __call__(self, *indices: Expr) -> Expr:
         """The element at the indices."""
-        return self.tensor(*indices)
+        element = self.tensor(*indices)
+        return tirx.NE(element, tirx.const(0, BYTE)) if self.dtype == "bool" else element
 
 
 class Operand(Protocol):
@@ -189,10 +191,14 @@ class TensorCall:
     def stage(
         self, shape: Iterable[Extent], function: Callable[..., Expr], part: str = "", anchor: bool = False
     ) -> te.Tensor:
-        """A tensor computed element by element."""
+        """A tensor computed element by element; booleans become bytes."""
         op = self.operator.op
         attributes = {OPERATOR: op} | ({ANCHOR: op} if anchor else {})
-        return te.compute(tuple(shape), function, name=self.block_name(part), attrs=attributes)
+        extents, name = tuple(shape), self.block_name(part)
+        tensor = te.compute(extents, function, name=name, attrs=attributes)
+        if str(tensor.dtype) != "bool":
+            return tensor
+        return te.compute(extents, lambda *i: function(*i).astype(BYTE), name=name, attrs=attributes)
 
     def block_name(self, part: str = "") -> str:
         """The name of a block: operator, node, `part` and the value that the operator computes.

@@ -27,7 +27,7 @@ from ..compute.elementary import dtype_of
 from ..compute.integers import define_functions
 from ..compute.statements import sequence
 from ..schedules.base.blocks import is_selection, walk
-from ..schedules.base.draft import EXACT_PAIRS
+from ..schedules.base.draft import BOOLEANS, EXACT_PAIRS
 from .dot_products import OPTIONS, WORD_PRODUCTS, WordProduct, combine_products, dot_products_of
 from .messages import Part
 from .narrowing import join_bytes, keep_integers
@@ -97,8 +97,19 @@ def build(module: tvm.IRModule, target: tvm.target.Target) -> Any:
         pipeline += f"_{own}"
         target = tvm.target.Target({**target.export(), "cl-opt": list(OPTIONS.get(own, ()))})
     _register_pipelines()
+    module = tvm.IRModule({name: _take_booleans(each) for name, each in module.functions.items()}, attrs=module.attrs)
     with tvm.transform.PassContext(config={"tirx.disable_cse_tir": True}):  # LLVM does it again anyway
         return tvm.compile(module, target=target, tir_pipeline=pipeline)
+
+
+def _take_booleans(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function whose caller gives booleans, in whose memory it finds bytes."""
+    params, body = list(function.params), function.body
+    for place in map(int, (function.attrs or {}).get(BOOLEANS, ())):
+        stored = params[place]
+        params[place] = tirx.decl_buffer(stored.shape, "bool", str(stored.name))
+        body = tirx.SeqStmt([tirx.DeclBuffer(stored, data=tirx.buffer_data(params[place])), body])
+    return tirx.PrimFunc(params, body, function.ret_type, function.attrs)
 
 
 @cache

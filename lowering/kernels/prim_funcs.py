@@ -30,6 +30,7 @@ from ..base.target import Target
 from ..base.weights import Weights
 from ..compute import Extents, Immediate, Operand, Tensor, compute, lowerable, placeholder
 from ..schedules import fits_rule, mark_constants, mark_exact_pairs
+from ..schedules.base.draft import BOOLEANS
 from ..schedules.base.extents import TYPICAL
 from ..schedules.base.rewriting import with_body
 from .branches import Choice, find_choice
@@ -96,6 +97,9 @@ def lower_kernel(
         tensors |= parameters
     inputs = _list_read(inputs, outputs, parameters)
     function = _unwrap_blocks(te.create_prim_func([parameters[v].tensor for v in (*inputs, *outputs)]))
+    ports = (graph.values[value].type for value in (*inputs, *outputs))
+    if booleans := [place for place, type_ in enumerate(ports) if type_ is not None and type_.dtype == "bool"]:
+        function = function.with_attr(BOOLEANS, booleans)
     if extents.variables:
         function = function.with_attr(TYPICAL, extents.typical_sizes(graph.sizes))
     return KernelFunction(function.with_attr("global_symbol", name), inputs, outputs)

@@ -114,10 +114,6 @@ class BlockInfo:
         """The reads whose index has the iterator."""
         return tuple(read for read in self.reads if iterator in read.used)
 
-    def has_booleans(self) -> bool:
-        """Whether it reads or writes booleans: TVM loads a vector of them as bits, but memory has bytes."""
-        return any(str(access.buffer.dtype) == "bool" for access in (*self.reads, self.write))
-
     def is_pointwise(self) -> bool:
         """Whether each element of the output is written at exactly the block's iterators, and none is reduced."""
         return not self.reduced and all(len(i) <= 1 for i in self.write.iterators)

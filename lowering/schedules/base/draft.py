@@ -29,6 +29,8 @@ from .packing import Packing
 
 CONSTANTS = "eqfuse.constants"
 """Attribute of a function: the indices of the parameters that are constants (topi sets TVM's own attribute at will)."""
+BOOLEANS = "eqfuse.booleans"
+"""Attribute of a function: the places of the parameters that are bytes in it, and booleans to whoever calls it."""
 EXACT_PAIRS = "eqfuse.exact_pairs"
 """Attribute of a function: sums of two products of a byte and of neighbours in its signed constants fit 16 bits."""
 STAYS = "eqfuse.stays"

@@ -33,13 +33,13 @@ def find_anchor(draft: Draft, is_anchor: Callable[[BlockInfo], bool]) -> tuple[B
 
 def find_epilogue(draft: Draft, reduction: BlockInfo) -> tuple[BlockInfo, BlockInfo] | None:
     """The reduction as it is now, and the only block after it, which reads it at its own iterators: if need be a copy
-    that is made. None if several blocks read the reduction then, or one of the two has booleans."""
+    that is made. None if several blocks read the reduction then."""
     after = draft.consumers(reduction)
     if len(after) != 1 or draft.is_output(reduction) or not reads_directly(after[0], reduction):
         draft.schedule.cache_write(reduction.block, 0, "global")
         reduction = draft.inspect(reduction.block)
         after = draft.consumers(reduction)
-    if len(after) != 1 or reduction.has_booleans() or after[0].has_booleans():
+    if len(after) != 1:
         return None
     return reduction, after[0]
 

@@ -79,8 +79,9 @@ def join_pixels(node: Statement, parameters: Sequence[Buffer]) -> Statement:
 
     X[n, p // width, p % width, c]    =>    X[n, 0, p, c]
 
-    Both are the same place in memory. TVM finds that by itself only if the width is a number. Of a buffer that is
-    allocated inside TVM would keep as many rows and columns as the indices seem to reach: it is no parameter.
+    Both are the same place in memory. TVM finds that by itself only if the width is a number and p no minimum, as of a
+    tile that was moved back. Of a buffer that is allocated inside TVM would keep as many rows and columns as the
+    indices seem to reach: it is no parameter.
     """
 
     def join(buffer: Buffer, indices: Sequence[Expression]) -> list[Any]:

@@ -69,7 +69,7 @@ def find_map_chain(draft: Draft) -> tuple[Stage, ...] | None:
 
     None if the function is of another form, has fewer than two reductions, or sizes that only a call knows.
     """
-    if any(block.has_booleans() or any(map(is_symbolic, block.extents)) for block in draft.blocks()):
+    if any(is_symbolic(extent) for block in draft.blocks() for extent in block.extents):
         return None
     anchors = [block.block for block in draft.blocks() if block.reduced]
     if len(anchors) < 2:

@@ -125,7 +125,7 @@ def find_chain(draft: Draft) -> BlockChain | None:
     if sum(bool(block.reduced) for block in body) != sum(bool(block.reduced) for block in blocks):
         return None
     outputs = [block for block in body if draft.is_output(block)]
-    if len(outputs) != 1 or outputs[0] is not body[-1] or any(block.has_booleans() for block in body):
+    if len(outputs) != 1 or outputs[0] is not body[-1]:
         return None
     return _make_chain(body)
 

@@ -53,7 +53,8 @@ def overlap_tails(tiled: Tiled) -> Tiled:
     if tiled.tails == "guard":
         return replace(tiled, draft=_keep_guards(draft))
     if tiled.tails == "overlap":
-        if typical_sizes(draft.function):
+        realized = list_statements(draft.function.body, s_stmt.SBlockRealize)
+        if typical_sizes(draft.function) or any(_guards(block.predicate) for block in realized):
             draft = draft.with_body(join_pixels(draft.function.body, draft.parameters_outside()))
         moved, whole = _move_tails(draft)
         conditions = [*whole, *conditions]

@@ -75,7 +75,7 @@ def _schedule_reduction(draft: Draft, block: BlockInfo, loops: list[Any]) -> Non
     if not spatial:
         return
     *outer, last = spatial
-    width = 1 if block.has_booleans() else vector_width(draft.extent(last), draft.device)
+    width = vector_width(draft.extent(last), draft.device)
     divisor = largest_divisor(draft.extent(last), width)
     is_whole = 2 * divisor > width
     tile, lanes = schedule.split(last, [None, divisor if is_whole else width])

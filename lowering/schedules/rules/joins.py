@@ -115,7 +115,7 @@ def _is_along(block: BlockInfo, lanes: int) -> bool:
 
 def _is_shifted(block: BlockInfo, lanes: int) -> bool:
     """Whether it reads from the middle of an axis, but along it: vectors that begin anywhere."""
-    if block.has_booleans() or block.is_selective() or count_contiguous_axes(block, lanes):
+    if block.is_selective() or count_contiguous_axes(block, lanes):
         return False
     return _runs_along_last(block)
 
@@ -209,9 +209,7 @@ def _narrow_block(block: Any, iterator: int, low: int, high: int) -> Any:
 
 def _vectorise(draft: Draft, block: BlockInfo, loops: list[Any]) -> None:
     """Make vectors of the contiguous ones among the last of these loops; share the others if no loop around is."""
-    count = 0
-    if not block.has_booleans():
-        count = min(count_vector_axes(draft, block) or int(_runs_along_last(block)), len(loops))
+    count = min(count_vector_axes(draft, block) or int(_runs_along_last(block)), len(loops))
     outer, inner = (loops[:-count], loops[-count:]) if count else (loops[:-1], loops[-1:])
     loop, vector = draft.fuse(inner), None
     width = vector_width(draft.extent(loop), draft.device) if count else 1

@@ -57,7 +57,7 @@ def schedule_pointwise(draft: Draft, block: BlockInfo, loops: list[Any]) -> None
         return
     outer, inner = loops[: len(loops) - fused], loops[len(loops) - fused :]
     vector = None
-    if not inner or selective or block.has_booleans():
+    if not inner or selective:
         outer = loops[:-1]
     else:
         loop = draft.fuse(inner)

@@ -85,7 +85,7 @@ def _tile(draft: Draft, *, into_reductions: bool, widest: int, is_smaller: bool 
     is_one_row = all(block.extents[i] == 1 for block in blocks for i in block.spatial)
     if (shared == 0 and not is_one_row) or not reductions or not draft.is_output(last):
         return None
-    if any(not _is_trailing(block, shared) or block.has_booleans() for block in reductions):
+    if not all(_is_trailing(block, shared) for block in reductions):
         return None
     copies = [
         draft.schedule.cache_write(block.block, 0, "global", [user.block for user in draft.consumers(block)])

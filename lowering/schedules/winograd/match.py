@@ -120,7 +120,7 @@ def find_pooled_convolution(draft: Draft) -> FilteredConvolution | None:
     if not anchor.is_product_sum() or [block.name for block in draft.consumers(anchor)] != [pool.name]:
         return None
     pair = find_epilogue(draft, pool)
-    if pair is None or anchor.has_booleans():
+    if pair is None:
         return None
     pool, epilogue = pair
     return find_convolution(draft, draft.inspect(anchor.block), epilogue, pool)

@@ -55,6 +55,17 @@ def test_a_mean_over_axes_of_one_element_or_apart_is_by_rows(name: str) -> None:
     assert [scheduled.rule for _, scheduled in kernels.built.values()] == ["rows"]
 
 
+@pytest.mark.parametrize("name", ["product of pages > masked", "product > compared", "layer norm > compared"])
+def test_booleans_keep_no_loop_from_vectors(name: str) -> None:
+    form = FORMS[name]
+    check(form)
+    model = form.model()
+    assert model is not None
+    kernels = compile_form(model, form.ahead, target_of("host", 1))
+    assert all("vectorized" in scheduled.schedule.mod.script() for _, scheduled in kernels.built.values())
+    assert "fallback" not in [scheduled.rule for _, scheduled in kernels.built.values()]
+
+
 @pytest.mark.conformance
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(FORMS)))

@@ -14,6 +14,7 @@ from tvm.s_tir import Schedule
 
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.compute import ANCHOR, OPERATOR, NotLowered
+from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.kernels.prim_funcs import KernelFunction, lower_kernel
 
 from ...ir.operators.onnx_answers import random_array
@@ -167,7 +168,7 @@ def test_the_parts_of_a_graph_are_the_whole() -> None:
     for cut in range(0, len(graph), 3):
         members = range(cut, min(cut + 3, len(graph)))
         kernel = lower_kernel(graph, members, "kernel")
-        library = tvm.compile(tvm.IRModule({"kernel": kernel.prim_func}), target="llvm")
+        library = build(tvm.IRModule({"kernel": kernel.prim_func}), tvm.target.Target("llvm"))
         types: list[Any] = [graph.values[v].type for v in kernel.outputs]
         results = [tvm.runtime.tensor(np.empty(t.shape, t.dtype)) for t in types]
         library["kernel"](*(tvm.runtime.tensor(values[n]) for n in names(graph, kernel.inputs)), *results)

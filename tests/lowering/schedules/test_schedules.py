@@ -55,8 +55,10 @@ def broadcast_sum() -> Any:
 
 
 def selection_by_booleans() -> Any:
-    x, mask = te.placeholder((3, 40), name="x"), te.placeholder((3, 40), "bool", name="mask")
-    selected = te.compute(x.shape, lambda i, j: tirx.Select(mask[i, j], x[i, j], -x[i, j]))
+    x, mask = te.placeholder((3, 40), name="x"), te.placeholder((3, 40), "uint8", name="mask")
+    selected = te.compute(
+        x.shape, lambda i, j: tirx.Select(tirx.NE(mask[i, j], tirx.const(0, "uint8")), x[i, j], -x[i, j])
+    )
     return te.create_prim_func([x, mask, selected])
 
 
@@ -71,6 +73,14 @@ def maximum_from_minus_infinity(x: te.Tensor) -> te.Tensor:
 @pytest.mark.parametrize("shape", [(64, 32), (3, 5, 7), (1,), (2, 3, 4, 33), (17,), (1, 2, 28, 28)])
 def test_pointwise_chain(shape: Shape) -> None:
     check(of_one(shape, topi.nn.relu, topi.negative, topi.exp), "pointwise")
+
+
+@pytest.mark.parametrize("shape", [(32, 49, 49), (1, 7, 9, 3)])
+def test_vectors_run_along_two_axes_whose_elements_no_vector_divides(shape: Shape) -> None:
+    """The last vector of a map overlaps the one before; no element of it is found by a division."""
+    text = check(of_one(shape, topi.nn.relu), "pointwise").schedule.mod["main"].script()
+    assert "vectorized" in text
+    assert not {"//", "%"} & set(text.split())
 
 
 @pytest.mark.representatives(2)

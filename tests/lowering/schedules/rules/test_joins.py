@@ -119,11 +119,13 @@ def test_other_joins(function: Any, absent: str) -> None:
     assert absent not in script(check(function, "joins"))
 
 
-def test_booleans_are_joined_one_by_one() -> None:
-    x, masks = te.placeholder((3, 40), name="x"), [te.placeholder((3, n), "bool", name=f"m{n}") for n in (24, 16)]
+def test_booleans_are_joined_by_vectors_of_bytes() -> None:
+    x, masks = te.placeholder((3, 48), name="x"), [te.placeholder((3, n), "uint8", name=f"m{n}") for n in (32, 16)]
     mask = join(masks, 1)
-    chosen = te.compute(x.shape, lambda i, j: tirx.Select(mask[i, j], x[i, j], -x[i, j]))
-    assert "vectorized" not in script(check(te.create_prim_func([x, *masks, chosen]), "joins"))
+    chosen = te.compute(
+        x.shape, lambda i, j: tirx.Select(tirx.NE(mask[i, j], tirx.const(0, "uint8")), x[i, j], -x[i, j])
+    )
+    assert "vectorized" in script(check(te.create_prim_func([x, *masks, chosen]), "joins"))
 
 
 @pytest.mark.parametrize("device", [ARM, HOST], ids=lambda device: device.name)
