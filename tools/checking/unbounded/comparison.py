@@ -71,7 +71,8 @@ class ElementComparison:
         if condition is None:
             if self.same(_flatten(left, _is_never_single), _flatten(right, _is_never_single)):
                 return True  # without a question about the size of any axis
-            left, right = (_flatten(x, partial(_is_single, self.reading.world)) for x in (left, right))
+            is_single = partial(_is_single, self.reading.world, set())
+            left, right = (_flatten(x, is_single) for x in (left, right))
             return self.same(left, right) or self._equal_scalars(left, right) or self._equal_sums(left, right)
         for value in (True, False):
             with self._case(condition if value else z3.Not(condition)):
@@ -465,9 +466,16 @@ def _is_never_single(binder: Binder) -> bool:
     return False
 
 
-def _is_single(world: World, binder: Binder) -> bool:
-    """Whether a binder has only one position; then this is assumed to be 0 along every axis."""
+def _is_single(world: World, longer: set[Binder], binder: Binder) -> bool:
+    """Whether a binder has only one position; then this is assumed to be 0 along every axis.
+
+    `longer` keeps the binders of which this did not follow since a fact was last assumed: a mean asks twice.
+    """
+    if binder in longer:
+        return False
     if not world.follows_all(binder.rank, lambda at: z3.Implies(binder.among(at), binder.extent(at) == 1)):
+        longer.add(binder)
         return False
     world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < binder.rank, binder.among(at)), binder.at(at) == 0))
+    longer.clear()
     return True

@@ -130,8 +130,11 @@ class World:
     """Expressions whose numbers are in use: z3 gives a number again once its expression is gone."""
     _recorded: list[tuple[str, Number]] = field(default_factory=list)
     """Every lookup since the last use of a fact began, those that were made before, too."""
+    _plain_forms: dict[int, tuple[Number, Number]] = field(default_factory=dict)
+    """By z3's numbers of positions each position, which keeps its number, and its plain form."""
     _depth: int = 0
     _fresh: int = 0
+    _witnesses: int = 0
 
     # --- names
 
@@ -152,12 +155,21 @@ class World:
         symbol = z3.Function(own, z3.IntSort(), z3.IntSort())
 
         def look_up(at: Number) -> Number:
-            at = plain(at)
+            at = self._plain(at)
             self._recorded.append((own, at))
             self._note_lookup(own, at)
             return symbol(at)
 
         return look_up
+
+    def _plain(self, number: Number) -> Number:
+        """The same as `plain`; most positions are looked up again and again."""
+        known = self._plain_forms.get(number.get_id()) if z3.is_expr(number) else None
+        if known is None:
+            known = number, plain(number)
+            if z3.is_expr(number):
+                self._plain_forms[number.get_id()] = known
+        return known[1]
 
     def _note_lookup(self, function: str, at: Number) -> None:
         if (function, at.get_id()) not in self._looked_up:
@@ -240,10 +252,13 @@ class World:
 
     def follows_all(self, count: Number, goal: Property) -> bool:
         """Whether a goal follows for all of the first `count`."""
-        with self.supposing():
-            one = self.integer("one")
-            self.assume(z3.And(one >= 0, one < count))
-            return self.follows(goal(one))
+        one = z3.Int(f"one!{self._witnesses}")  # no fact beyond this question knows it: a later question has it again
+        self._witnesses += 1
+        try:
+            with self.supposing(one >= 0, one < count):
+                return self.follows(goal(one))
+        finally:
+            self._witnesses -= 1
 
     def _use_facts(self, deepest: int) -> None:
         number = 0
