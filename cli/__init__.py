@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..support.deadlines import start_command
 from ..support.errors import EqfuseError, UsageError
 from ..support.processes.forked_process import allow_forks
 from .terminal import prepare_streams, print_as, write, write_error
@@ -28,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # numpy's threads take longer to start than most commands calculate, and spin while they wait for each other
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if argv is None:  # this process runs only the command
+        start_command()
         allow_forks()
         _collect_rarely()
     arguments = argparse.Namespace(verbose=0, json="--json" in (sys.argv[1:] if argv is None else argv))

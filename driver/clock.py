@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from math import inf
 from typing import Literal
 
+from ..support.deadlines import take_start
+
 OptimizeStage = Literal[
     "read", "infer", "rules", "encode", "saturate", "check", "extract", "decode", "measure", "profile", "partition",
     "confirm", "explain", "certify", "summarize", "verify", "write",
@@ -22,14 +24,14 @@ Observer = Callable[[str, str], None]
 class Clock:
     """Wall-clock seconds of each phase, and the observer that is told of them.
 
-    `deadline` (time.monotonic) is the end of the user's `time_limit` for all phases, which begins now; infinite without
-    a limit.
+    `deadline` (time.monotonic) is the end of the user's `time_limit` for all phases, which begins with the command, or
+    else now; infinite without a limit.
     """
 
     def __init__(self, observer: Observer | None, time_limit: float | None = None) -> None:
         self.phases: dict[str, float] = {}
         self.observer = observer
-        self.deadline = inf if time_limit is None else time.monotonic() + time_limit
+        self.deadline = take_start() + (inf if time_limit is None else time_limit)
         self._inner = 0.0
 
     @contextmanager

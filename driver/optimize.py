@@ -343,7 +343,13 @@ def _verify(saturated: Saturated, result: ir.Model, options: Options, left: floa
 
     model = saturated.original
     original = model.source
+    limit = options.verify_limit or min(options.verification_seconds, left)
     with require_verdict(model.label):
+        if not limit:
+            raise VerificationError(
+                f"--time-limit {options.time_limit:g} ended before the result was verified; --verify-limit gives "
+                "verification seconds of its own"
+            )
         verification = require_comparison(
             verify(
                 original,
@@ -353,7 +359,7 @@ def _verify(saturated: Saturated, result: ir.Model, options: Options, left: floa
                 seed=options.seed,
                 samples=saturated.samples,
                 precision=options.precision,
-                limit=options.verify_limit or min(options.verification_seconds, left),
+                limit=limit,
             )
         )
     if verification.status == "failed":

@@ -122,6 +122,6 @@ def prepare() -> None:
 
 def _reason(error: WorkerDiedError, question: Question, limit: float) -> str:
     if error.timed_out:
-        return f"verification took longer than {round(limit, 1):g} s; --verify-limit gives it more"
+        return f"verification took longer than {round(limit, 1) or round(limit, 4):g} s; --verify-limit gives it more"
     role = question.last_running()
     return f"verification {error}" + (f" while it ran the {role} model" if role else "")

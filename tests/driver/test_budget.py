@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
@@ -30,7 +32,8 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.engine.verification import Verification, verify
 from eqfuse.extract.extraction.select import Criteria
-from eqfuse.support.errors import EqfuseError
+from eqfuse.support.deadlines import start_command
+from eqfuse.support.errors import EqfuseError, VerificationError
 from eqfuse.support.processes.worker_process import WorkerDiedError
 
 from ..engine.models import model, value
@@ -220,6 +223,36 @@ def test_verification_has_what_is_left_of_a_time_limit_or_a_limit_of_its_own(
     eqfuse.optimize(chain(tmp_path), **limits)
     assert 0 < given[0] <= bound
     assert (given[0] == bound) is ("time_limit" not in limits or "verify_limit" in limits)
+
+
+def test_the_time_limit_of_a_command_begins_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter((100.0, 150.0, 200.0))
+    monkeypatch.setattr("eqfuse.support.deadlines.time.monotonic", lambda: next(now))
+    start_command()
+    assert Clock(None, 5.0).deadline == 105.0  # what was imported meanwhile counts
+    assert [Clock(None, 5.0).deadline for _ in range(2)] == [155.0, 205.0]  # those of later attempts do not
+
+
+def test_a_command_starts_its_clock_before_it_imports_anything(tmp_path: Path) -> None:
+    program = (
+        "import sys, eqfuse.support.deadlines as deadlines\n"
+        "deadlines.start_command = lambda: print('numpy' in sys.modules, 'onnx' in sys.modules)\n"
+        "from eqfuse.cli import main\n"
+        "sys.argv = ['eqfuse', 'optimize', 'none.onnx']\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[:1] == ["False False"]
+
+
+def test_a_time_limit_that_ends_before_verification_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eqfuse.driver.optimize.seconds_left", lambda deadline: 0.0)
+    with pytest.raises(VerificationError) as raised:
+        eqfuse.optimize(chain(tmp_path), time_limit=50.0)
+    assert str(raised.value) == (
+        f"{tmp_path / 'in.onnx'}: --time-limit 50 ended before the result was verified; --verify-limit gives "
+        "verification seconds of its own; nothing was written; --no-verify does without"
+    )
 
 
 @pytest.mark.parametrize(("verify", "kept"), [(True, 2.0), (False, 0.0)])
