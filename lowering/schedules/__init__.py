@@ -34,7 +34,7 @@ from .rules.rows import rows
 from .rules.transposition import transposition
 from .rules.window import window
 from .rules.winograd import pooled_convolution
-from .stages import STAGES, Estimated, find_needed_cuts, schedule_stages, turn_rows
+from .stages import STAGES, Estimated, find_needed_cuts, schedule_stages, split_sum, turn_rows
 
 RULES: tuple[Rule, ...] = (
     recurrence, joins, transposition, pointwise, pooled_convolution, convolution_chain, product_chain, contraction,
@@ -141,5 +141,9 @@ def _schedule_best(
                 changed = change(Draft.of(function, device, threads, inspected=inspected))
                 staged = schedule_stages(changed, schedule_whole) if changed is not None else None
                 chosen = staged if staged is not None and CLEARLY * staged.cycles < chosen.cycles else chosen
+    if may_cut and not is_cut:
+        with suppress(*REFUSALS):
+            deep = split_sum(Draft.of(function, device, threads, inspected=inspected), chosen.scheduled)
+            chosen = (None if deep is None else schedule_stages(deep, schedule_whole)) or chosen
     trace.sites.extend(chosen.sites)
     return chosen.scheduled

@@ -148,6 +148,17 @@ def test_a_convolution_whose_outputs_fill_a_vector_reads_its_map_as_it_is() -> N
     check(colours(12, 20, 16, 16, 5), "contraction", SERVER)
 
 
+@pytest.mark.parametrize(("kilobytes", "rule"), [(64, "stages (contraction + channels)"), (4096, "contraction")])
+def test_a_deep_sum_is_added_up_in_parts_whose_weights_stay_near(kilobytes: int, rule: str) -> None:
+    a, w = te.placeholder((96, 640), name="a"), te.placeholder((640, 64), name="w")
+    k = te.reduce_axis((0, 640), name="k")
+    product = te.compute((96, 64), lambda i, j: te.sum(a(i, k) * w(k, j), axis=k), name="product")
+    function = mark_constants(te.create_prim_func([a, w, topi.nn.relu(product)]), (1,))
+    first, second, *others = HOST.caches
+    device = replace(HOST, caches=(first, replace(second, size=kilobytes << 10), *others))
+    check(function, rule, device)
+
+
 @pytest.mark.parametrize("between", [[], [0]])
 def test_a_stage_behind_another_divides_no_place_by_a_width_of_free_size(between: list[int]) -> None:
     """What it reads is allocated inside of the function: there rows and columns as one loop are not joined again."""
