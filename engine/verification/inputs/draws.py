@@ -138,8 +138,10 @@ def _stress_integers(
         bound = max(1, spec.purpose.bound or plan.integer_bound)
         drawn = generator.integers(-bound if kind.kind == "i" and plan.temper is not Temper.LARGE else 0, bound, shape)
         return np.asarray(_repeat(drawn, generator))
-    if spec.purpose.role is not Role.FREE or kind.itemsize == 1:
+    if spec.purpose.role is not Role.FREE:
         return _integers(spec, plan, kind, shape, generator)
+    if kind.itemsize == 1:
+        return _mix_ends(_integers(spec, plan, kind, shape, generator), spec, plan, kind, generator)
     bound = plan.integer_bound * (100 if plan.temper is Temper.LARGE else 1)
     drawn = generator.integers(-bound, bound + 1, shape)
     if plan.temper in (Temper.NEGATIVE, Temper.POSITIVE) or kind.kind == "u":
@@ -149,18 +151,21 @@ def _stress_integers(
     near = [number for number in near if limits.min <= number <= limits.max]
     if near and plan.temper is Temper.EDGES:
         drawn = np.where(generator.random(shape) < 0.5, generator.choice(near, shape), drawn)
-    if spec.purpose.wraps and plan.temper is Temper.EDGES:
-        ends = _ends_of(kind)
-        drawn = np.where(generator.random(shape) < _EDGE_SHARE, generator.choice(ends, shape), drawn.astype(kind))
-    return np.asarray(_repeat(np.asarray(drawn), generator))
+    return np.asarray(_repeat(_mix_ends(drawn, spec, plan, kind, generator), generator))
 
 
-def _ends_of(kind: np.dtype[Any]) -> NDArray[Any]:
-    """The least and the largest numbers of a type of integers, and halves of them: sums and products wrap around."""
+def _mix_ends(
+    drawn: NDArray[Any], spec: InputSpec, plan: Plan, kind: np.dtype[Any], generator: np.random.Generator
+) -> NDArray[Any]:
+    """The numbers; among edges of an input that may wrap around, a share of them replaced by the least and the largest
+    of its type and by halves of them, at which sums and products do."""
+    if not spec.purpose.wraps or plan.temper is not Temper.EDGES:
+        return drawn
     limits = np.iinfo(kind)
     half = limits.max // 2
     numbers = (limits.min, limits.min + 1, limits.max - 1, limits.max, half, half + 1, 1 << limits.bits // 2)
-    return np.array(numbers, kind)
+    ends = generator.choice(np.array(numbers, kind), drawn.shape)
+    return np.where(generator.random(drawn.shape) < _EDGE_SHARE, ends, drawn.astype(kind))
 
 
 def _floats(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
@@ -219,6 +220,37 @@ def test_integers_that_wrap_around_are_caught(dtype: str) -> None:
     nodes = [make("Mul", ["x", "w"], ["a"]), make("Div", ["a", "w"], ["y"])]
     before = model(nodes, [x], [y], {"w": np.array(4, dtype)})
     assert verify(before, model([make("Identity", ["x"], ["y"])], [x], [y])).status == "failed"
+
+
+WRAPPING = {
+    "more": (1, "a = Add(x, c) y = Greater(a, x)", "bool", 1),
+    "less": (1, "a = Sub(x, c) y = Less(a, x)", "bool", 1),
+    "carry": (None, "a = Add(x, c) y = Less(a, x)", "bool", 0),
+    "quotient": (4, "a = Mul(x, c) q = Div(a, c) y = Equal(q, x)", "bool", 1),
+    "least": (1, "a = Add(x, c) m = Min(x, a) y = Sub(m, x)", "", 0),
+    "sign": (1, "a = Add(x, c) m = Max(x, a) d = Sub(m, x) y = Sign(d)", "", 1),
+    "number": (1, "a = Add(x, c) g = Greater(a, x) y = Cast<to = 1>(g)", "float", 1),
+}
+"""The constant c (None: most of the range of its type), what is computed, the type of y ("": that of x), and the number
+that all of y would be if integers did not wrap around."""
+
+
+@pytest.mark.representatives(11)
+@pytest.mark.parametrize("form", WRAPPING)
+@pytest.mark.parametrize("dtype", [f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")])
+def test_what_changes_where_integers_wrap_around_is_judged(dtype: str, form: str) -> None:
+    """Right results pass, and those of integers that do not wrap around are refused, from one element on."""
+    constant, body, made, expected = WRAPPING[form]
+    if dtype.endswith("16") and form in ("least", "sign"):
+        pytest.skip("ONNX Runtime's Min and Max take no integers of 16 bits")
+    limits, made = np.iinfo(dtype), made or dtype
+    constant = limits.max - limits.max // 8 if constant is None else constant
+    for shape in ("", "[2]", "[8]"):
+        head = f'<ir_version: 8, opset_import: ["": 17]> g ({dtype}{shape} x) => ({made}{shape} y)'
+        right = onnx.parser.parse_model(f"{head} <{dtype} c = {{{constant}}}> {{ {body} }}")
+        steady = f"s = Shape(x) y = ConstantOfShape<value = {made}[1] {{{expected}}}>(s)"
+        assert verify(right, right).status == "passed"
+        assert verify(right, onnx.parser.parse_model(f"{head} {{ {steady} }}")).status == "failed"
 
 
 @pytest.mark.parametrize(
