@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.sizes import ONE, ZERO, Size, number
+from ...ir.sizes import ONE, ZERO, Size, floor_divide, number
 from .floats import ARITHMETIC, FLOATS, Real, ratio, truncate
 from .site import MOST, Contents, Site, Undecided, product, require_number, require_size, tensor_of
 
@@ -188,9 +188,14 @@ def _elementwise(function: Callable[..., Element]) -> Callable[[Site], Contents]
 
 
 def _modulo(site: Site, dividend: Size, divisor: Size) -> Size | None:
-    if not (site.bounds.is_at_least(dividend, 0) and site.bounds.is_at_least(divisor, 0)):
-        return None  # the remainder has the sign of either
-    quotient = site.bounds.divide(dividend, divisor)
+    if not site.bounds.is_at_least(divisor, 0):
+        return None
+    if site.bounds.is_at_least(dividend, 0):
+        quotient = site.bounds.divide(dividend, divisor)
+    elif divisor.number and not site.attribute("fmod", 0):  # the remainder has the sign of the divisor
+        quotient = floor_divide(dividend, divisor)
+    else:
+        return None
     return None if quotient is None else dividend - quotient * divisor
 
 

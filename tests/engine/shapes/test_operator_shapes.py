@@ -142,6 +142,40 @@ def test_a_bound_that_sizes_make_negative_counts_from_the_end(size: int, kept: i
     assert counted.value(lambda name: size) == len(weights["table"][8 - size : 8 + size]) == kept
 
 
+@pytest.mark.parametrize("size", range(1, 11))
+def test_a_side_is_padded_to_a_multiple(size: int) -> None:
+    """By `-H % 4`, as windows of attention are."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["h"]),
+        helper.make_node("Neg", ["h"], ["n"]),
+        helper.make_node("Mod", ["n", "four"], ["more"]),
+        helper.make_node("Concat", ["zero", "more"], ["pads"], axis=0),
+        helper.make_node("Pad", ["x", "pads"], ["y"]),
+        helper.make_node("Reshape", ["y", "rows"], ["z"]),
+    ]
+    weights = {"four": np.array([4]), "zero": np.array([0]), "rows": np.array([-1, 4])}
+    types = infer(read(model(nodes, [value("x", ["H"])], ["y", "z"], weights))).types
+    for name, wanted in (("y", -(-size // 4) * 4), ("z", -(-size // 4))):
+        counted = dimension_as_size((types[name].shape or ("?",))[0])
+        assert counted is not None
+        assert counted.value(lambda name: size) == wanted
+
+
+@pytest.mark.parametrize("most", [3, 64])
+def test_the_last_positions_of_at_most_so_many_are_all(most: int) -> None:
+    """As XLM cuts `positions[-T:]` of `table[:T]`: a bound of 0 keeps all, and so does one before the first."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["t"]),
+        helper.make_node("Neg", ["t"], ["start"]),
+        helper.make_node("Slice", ["table", "zero", "t"], ["known"]),
+        helper.make_node("Slice", ["known", "start", "end"], ["y"]),
+        helper.make_node("Slice", ["x", "start", "end"], ["z"]),
+    ]
+    weights = {"zero": np.array([0]), "end": np.array([2**63 - 1]), "table": np.arange(most, dtype=np.float32)}
+    types = infer(read(model(nodes, [value("x", ["T"])], ["y", "z"], weights))).types
+    assert (types["y"].shape, types["z"].shape) == ((f"min({most}, T)",), ("T",))
+
+
 @pytest.mark.parametrize(("step", "expected"), [(-1, "max(1, 2*T) - 1"), (-3, "(max(1, 2*T) + 1)//3"), (0, "?")])
 def test_positions_that_are_counted_backwards(step: int, expected: str) -> None:
     """As relative positions are: from T - 1 down to 1 - T."""
