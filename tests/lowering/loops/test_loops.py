@@ -294,6 +294,15 @@ LOOPS = {
         )
         for mode in ("bilinear", "nearest", "bicubic") for padding in ("zeros", "border", "reflection")
     },
+    **{
+        f"Resize of bytes, {mode}, {width}": Loop(
+            "Resize", lambda r, width=width: (
+                integers(r, 0, 256, [1, 8, 20, 30]).astype("uint8"), np.float32([]), np.float32([1, 1, 0.8, width]),
+            ),
+            {"mode": "linear", "coordinate_transformation_mode": mode},
+        )
+        for mode in ("half_pixel", "align_corners", "asymmetric") for width in (0.535, 1, 2)
+    },
     "IsInf": Loop("IsInf", ranked(2), {"detect_negative": 0}),
     "Sign": Loop("Sign", ranked(2, special=False), {}),
     **{
