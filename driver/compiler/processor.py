@@ -429,6 +429,7 @@ def verify_against_original(
     tolerated = Tolerated(
         options.atol, options.rtol, options.seed, compilation.samples,
         stress=stress, is_fast=options.precision == "fast", sizes=tuple(sizes),
+        empty=frozenset(name for name, least in model.lowest if least == 0),
     )  # fmt: skip
     deadline = time.monotonic() + options.verification_seconds
     with require_verdict(model.label):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+import numpy as np
+
 from ...engine.verification import ModelLike, Verification
 from ...engine.verification.baseline import STRESS, Request, draw_accepted, run_ordinary, run_original
 from ...engine.verification.inputs.given import Sample
@@ -18,7 +20,7 @@ from ...engine.verification.runs.compare import Tolerance
 from ...engine.verification.runs.run import OnnxRuntime
 from ...engine.verification.runs.source import model_file, read_source
 from ...engine.verification.runs.structure import Structure
-from ...engine.verification.runs.values import RunError, one_line
+from ...engine.verification.runs.values import RunError, Value, one_line
 from ...support.deadlines import is_over, seconds_left
 from ...support.errors import UsageError, VerificationError
 from ..base.errors import CrashError
@@ -52,6 +54,8 @@ class Tolerated:
     `stress`: if the tolerances are the default ones, stress inputs are drawn, too.
     `is_fast`: on these the compiled model may give NaN or an infinity even if the original does not, and numbers that
     the original rounds may stay as they are. `sizes` of dynamic dimensions are tried beside those that are drawn.
+    `empty`: the user says that these dimensions may be 0, so that outputs without elements have to have the original's
+    shape, too.
     """
 
     atol: float | None = None
@@ -61,6 +65,7 @@ class Tolerated:
     stress: bool = True
     is_fast: bool = False
     sizes: tuple[Mapping[str, int], ...] = ()
+    empty: frozenset[str] = frozenset()
 
 
 def verify_compiled(
@@ -217,6 +222,8 @@ def _check_rare_sizes(
         try:
             baseline = run_ordinary(runtime, structure, specs, Request(tolerated.seed, shapes, (), tolerance, ()))
             results = [_run(compiled, run.feeds) for run in baseline.runs]
+            if any(size == 0 and name not in tolerated.empty for name, size in each.items()):
+                results = [_as_empty(result, run.outputs) for result, run in zip(results, baseline.runs, strict=True)]
         except BundleRunError as error:
             compared: Sequence[ComparedOutput] = ()
             status, reason = "failed", f"the compiled model does not run: {error}"
@@ -230,6 +237,23 @@ def _check_rare_sizes(
             sizes_text = ", ".join(f"{name}={size}" for name, size in each.items())
             return verdict(started, status, f"for {sizes_text}: {reason}", compared), compiled
     return None, compiled
+
+
+def _as_empty(result: Mapping[str, Any], expected: Mapping[str, Value]) -> dict[str, Any]:
+    """The results, and in place of those without elements the expected ones of that type and rank if they have none.
+
+    A Reshape by a computed 0, which copies a dimension, gives other shapes than for all other sizes.
+    """
+
+    def is_nothing(value: Value) -> bool:
+        return isinstance(value, np.ndarray) and not value.size
+
+    return {
+        name: wanted
+        if is_nothing(array) and is_nothing(wanted) and (array.dtype, array.ndim) == (wanted.dtype, wanted.ndim)
+        else array
+        for name, array in result.items() for wanted in [expected[name]]
+    }  # fmt: skip
 
 
 class BundleRunError(RunError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -188,6 +188,32 @@ def test_rare_sizes_on_which_compiled_code_is_wrong(rows: int, refuses: bool, re
     wrong, _ = _check_rare_sizes(tmp_path / "m.onnx", Rows(refuses), Tolerated(), [{"N": rows}])
     assert (wrong.reason if wrong is not None else "")[: len(reason)] == reason
     assert (wrong is None) == (not reason)
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Stands for a compiled Reshape to `[N, -1]`, of no elements if N is 0."""
+
+    inputs: tuple[Port, ...] = (Port("x", "float32", ("N", 4)),)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Rows of 4."""
+        return {"y": np.asarray(inputs["x"]).reshape(len(inputs["x"]), 4).T}
+
+
+@pytest.mark.parametrize(("empty", "passes"), [((), True), (("N",), False)])
+def test_shapes_without_elements_count_if_the_user_says_so(empty: Sequence[str], passes: bool, tmp_path: Path) -> None:
+    """A target of a Reshape that is 0 because a size is copies a dimension."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Slice", ["s", "zero", "one"], ["n"]),
+        helper.make_node("Concat", ["four", "n"], ["target"], axis=0),
+        helper.make_node("Reshape", ["x", "target"], ["y"]),
+    ]
+    weights = {"zero": np.array([0]), "one": np.array([1]), "four": np.array([-1])}
+    onnx.save(model(nodes, [value("x", ["N", 4])], ["y"], weights), tmp_path / "m.onnx")
+    wrong, _ = _check_rare_sizes(tmp_path / "m.onnx", Flat(), Tolerated(empty=frozenset(empty)), [{"N": 0}])
+    assert (wrong is None) == passes
 
 
 @dataclass(frozen=True)
