@@ -174,6 +174,12 @@ def ranges(random: np.random.Generator) -> Sequence[Any]:
     return tuple(np.float32(v) for v in (random.integers(-5, 5), random.integers(-5, 5), random.choice([-1.5, 0.5, 2])))
 
 
+def image_of_bytes(width: float) -> Draw:
+    """An image, no region, and the scales of its sides."""
+    scales = np.float32([1, 1, 0.8, width])
+    return lambda r: (integers(r, 0, 256, [1, 8, 20, 30]).astype("uint8"), np.float32([]), scales)
+
+
 def some_rows(random: np.random.Generator) -> Sequence[Any]:
     return (floats(random, [int(random.integers(1, 4)), 3], special=False),)
 
@@ -296,10 +302,7 @@ LOOPS = {
     },
     **{
         f"Resize of bytes, {mode}, {width}": Loop(
-            "Resize", lambda r, width=width: (
-                integers(r, 0, 256, [1, 8, 20, 30]).astype("uint8"), np.float32([]), np.float32([1, 1, 0.8, width]),
-            ),
-            {"mode": "linear", "coordinate_transformation_mode": mode},
+            "Resize", image_of_bytes(width), {"mode": "linear", "coordinate_transformation_mode": mode}
         )
         for mode in ("half_pixel", "align_corners", "asymmetric") for width in (0.535, 1, 2)
     },
