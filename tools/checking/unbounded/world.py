@@ -238,8 +238,10 @@ class World:
         for depth in _DEPTHS:
             before = len(self._uses)
             self._use_facts(depth)
-            if (depth == _DEPTHS[0] or len(self._uses) > before) and self.solver.check() == z3.unsat:
-                return False
+            if depth == _DEPTHS[0] or len(self._uses) > before:
+                answer = self.solver.check()
+                if answer != z3.sat:  # if z3 gives up, more facts would not help it
+                    return bool(answer == z3.unknown)
         return True
 
     def follows(self, goal: Truth) -> bool:
