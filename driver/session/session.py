@@ -198,7 +198,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         if group is None or not self._all_names.issuperset(names):
             self._other_calls += 1
             return super().run(output_names, input_feed, run_options)
-        return group.run(super().run, names, input_feed, self._calls)
+        return group.run(super().run, names, input_feed, self._group, self._calls)
 
     def io_binding(self) -> IOBinding:
         """As ONNX Runtime's; compiled code may read and write the bound values."""
@@ -221,7 +221,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             run_bound(iobinding)
             return []  # they are in their bound memory
 
-        results = group.run(runtime, bound, iobinding.feeds, self._calls)
+        results = group.run(runtime, bound, iobinding.feeds, self._group, self._calls)
         if results and not iobinding.store(results):
             run_bound(iobinding)  # its error says what does not fit
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Feeds = Mapping[str, Any]
 Runtime = Callable[[Sequence[str], Feeds], list[Any]]
 """Runs in ONNX Runtime: names of outputs and inputs to outputs."""
+Find = Callable[[Feeds], object]
+"""Finds the sizes of a call, as a session does before each: a timed call does so, too."""
 _SOON = 2
 """The least power of two that is no number of a trial: the first inputs were compared before."""
 _EVERY = 1000
@@ -74,22 +76,22 @@ class Takeover:
 
     def check(self, runtime: Runtime, feeds: Feeds) -> None:
         """Run a first time, while no caller waits. Raises GivenUpError."""
-        self._try(runtime, self._outputs, feeds, is_timed=False)
+        self._try(runtime, self._outputs, feeds)
 
-    def run(self, runtime: Runtime, names: Sequence[str], feeds: Feeds) -> list[Any]:
+    def run(self, runtime: Runtime, names: Sequence[str], feeds: Feeds, find: Find) -> list[Any]:
         """The outputs of these names. Raises GivenUpError, and what ONNX Runtime raises for inputs that it refuses."""
         self.calls = number = next(self._numbers)
         is_due = number == 1 or (number & (number - 1) == 0 and number != _SOON) or number % _EVERY == 0
         if is_due or not self._is_within_ranges(feeds):
-            return self._try(runtime, names, feeds)
+            return self._try(runtime, names, feeds, find)
         try:
             results = self._model.run(feeds)
         except (EqfuseError, MemoryError) as error:
             raise GivenUpError(f"failed: {error}", runtime(names, feeds), is_wrong=False) from None
         return [results[name] for name in names]
 
-    def _try(self, runtime: Runtime, names: Sequence[str], feeds: Feeds, is_timed: bool = True) -> list[Any]:
-        """Run in both, compare, and time them."""
+    def _try(self, runtime: Runtime, names: Sequence[str], feeds: Feeds, find: Find | None = None) -> list[Any]:
+        """Run in both and compare; with `find`, also time them, compiled code with all that the session does for it."""
         begin = self._clock()
         expected = dict(zip(self._outputs, runtime(self._outputs, feeds), strict=True))
         middle = self._clock()
@@ -98,14 +100,15 @@ class Takeover:
             computed = self._model.run(feeds)
             seconds = middle - begin, self._clock() - middle
             require_equal(expected, computed)
-            if is_timed and max(seconds) < _LONG_SECONDS:
-                calls = (lambda: runtime(self._outputs, feeds)), (lambda: self._model.run(feeds))
+            if find and max(seconds) < _LONG_SECONDS:
+                compiled = lambda: (find(feeds), self._is_within_ranges(feeds), self._model.run(feeds))  # noqa: E731
+                calls = (lambda: runtime(self._outputs, feeds)), compiled
                 seconds = time_warm_calls(*calls, clock=self._clock, blocks=_BLOCKS)
         except (EqfuseError, MemoryError) as error:
             raise GivenUpError(str(error), results, is_wrong=not isinstance(error, MemoryError)) from None
         self._extend_ranges(feeds)
         with self._lock:
-            if is_timed:
+            if find:
                 self.trials += 1
                 self._speeds.append(seconds[0] / max(seconds[1], 1e-9))
         if len(self._speeds) >= _ENOUGH and self.speed < 1.0:
@@ -166,16 +169,16 @@ class SizeGroup:
         self._takeover: Takeover | None = None
         self._key = ""
 
-    def run(self, runtime: Runtime, names: Sequence[str], feeds: Feeds, all_calls: int) -> list[Any]:
+    def run(self, runtime: Runtime, names: Sequence[str], feeds: Feeds, find: Find, all_calls: int) -> list[Any]:
         """The outputs of these names; `all_calls` counts those of the session. Raises what ONNX Runtime raises.
 
-        The runtime is given for each call: a group that kept it would keep its session from being freed.
+        The session's functions are given for each call: a group that kept them would keep it from being freed.
         """
         self._calls += 1
         takeover = self._takeover
         if takeover is not None:
             try:
-                return takeover.run(runtime, names, feeds)
+                return takeover.run(runtime, names, feeds, find)
             except GivenUpError as error:
                 self._give_up(error)
                 return error.results
