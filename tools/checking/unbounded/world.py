@@ -240,8 +240,10 @@ class World:
             self._use_facts(depth)
             if depth == _DEPTHS[0] or len(self._uses) > before:
                 answer = self.solver.check()
-                if answer != z3.sat:  # if z3 gives up, more facts would not help it
-                    return bool(answer == z3.unknown)
+                if answer == z3.unsat:
+                    return False
+                if answer == z3.unknown and depth > _DEPTHS[0]:  # still more facts would not help it
+                    return True
         return True
 
     def follows(self, goal: Truth) -> bool:
