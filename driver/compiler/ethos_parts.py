@@ -52,9 +52,7 @@ class Parts:
         """What the manifest says of the part behind."""
         if self.border is None:
             return None
-        return ProcessorPart(
-            PROCESSOR, self.border.operators, self.border.read, self.border.left, self.border.reason
-        )
+        return ProcessorPart(PROCESSOR, self.border.operators, self.border.read, self.border.left, self.border.reason)
 
     def build(self, compilation: Compilation, folder: Path) -> tuple[tuple[Port, ...], tuple[str, ...]]:
         """Write the parts and their C projects; the outputs of the whole model, and the verdicts on the projects."""

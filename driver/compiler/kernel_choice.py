@@ -66,8 +66,9 @@ class BundleBuilder(Protocol):
         """The time of a call of each step, in turns, by its symbol. Raises EqfuseError."""
         ...
 
-    def find_wrong(self, attempt: Attempt, symbols: Collection[str]) -> Mapping[str, str]:
-        """The wrong kernels, each with how its results differ from those of its operators, in words."""
+    def find_wrong(self, attempt: Attempt, symbols: Collection[str], strict: Collection[str]) -> Mapping[str, str]:
+        """The wrong kernels, each with how its results differ from those of its operators, in words; `strict` ones must
+        not round more than these."""
         ...
 
 
@@ -164,7 +165,9 @@ def _compare(
     """Note the results of an attempt for its variants. One that has a wrong kernel is not timed: it may crash."""
     affected = {each.suspect: each.suspect.affected_by(variant, base.prepared) for each, variant in wanted}
     names = {suspect: _names(attempt, members) for suspect, members in affected.items()}
-    wrong = builder.find_wrong(attempt, {name for each in names.values() for name in each}) if checks else {}
+    every = {name for each in names.values() for name in each}
+    strict = {name for suspect, own in names.items() if suspect.problem for name in own}
+    wrong = builder.find_wrong(attempt, every, strict) if checks else {}
     is_base_right = not any(each.suspect.problem for each, _ in wanted)
     measured: Sequence[Mapping[str, CallTime]] = ()
     if times and not wrong:

@@ -392,12 +392,13 @@ class ProcessorBundleBuilder:
         threads = self.processor.target.threads
         return call_isolated(RUN_SECONDS, call_times, folders, inputs, threads, self.seconds, self.rounds)
 
-    def find_wrong(self, attempt: Attempt, symbols: Collection[str]) -> Mapping[str, str]:
-        """The wrong kernels, each with how its results differ from those of its operators, in words."""
+    def find_wrong(self, attempt: Attempt, symbols: Collection[str], strict: Collection[str]) -> Mapping[str, str]:
+        """The wrong kernels, each with how its results differ from those of its operators, in words; `strict` ones must
+        not round more than these."""
         from ...lowering.running.blame import suspects
 
         library, threads = attempt.folder / LIBRARY, self.processor.target.threads
-        return {s.symbol: str(s) for s in suspects(attempt.prepared, library, threads, among=symbols)}
+        return {s.symbol: str(s) for s in suspects(attempt.prepared, library, threads, among=symbols, strict=strict)}
 
     def tell(self, line: str) -> None:
         """Tell the observer."""

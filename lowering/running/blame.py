@@ -51,13 +51,15 @@ def suspects(
     threads: int,
     crashed_in: str = "",
     among: Collection[str] | None = None,
+    strict: Collection[str] = (),
 ) -> Iterator[Suspect]:
     """The kernels of a library that are wrong, in running order, each distinct one once, only those `among` these if
     some are given. Slow: for explanations.
 
     The kernel in which the model crashed is one, whatever it does by itself. A kernel for certain sizes is tried at
     these, and blamed by the name of the one for all sizes in whose place it runs. If each kernel by itself is right,
-    those that round more than their operators are to blame: several in a row add up.
+    those that round more than their operators are to blame: several in a row add up. Those that are `strict` are wrong
+    if they do: they stand where such a kernel was wrong.
     """
     kernels = IsolatedKernels(library, threads, KERNEL_SECONDS)
     generator = np.random.default_rng(0)
@@ -76,6 +78,8 @@ def suspects(
             if difference is None and call.symbol == crashed_in:
                 difference = "crashed inside the model"
             rule = version.answers[call.symbol].rule.partition(" ")[0]
+            if difference is None and call.symbol in strict:
+                difference = _ROUNDING.get(rule)
             if difference is not None:
                 is_explained = True
                 yield Suspect(step.symbol, rule, difference + at_sizes)

@@ -142,9 +142,7 @@ def _run_noting(key: _Key, inputs: Mapping[str, Any], note: Path) -> None:
         context.run_bound()
 
 
-def _times(
-    keys: Mapping[str, _Key], inputs: Mapping[str, Any], repeat: int, original: Path | None
-) -> dict[str, Runs]:
+def _times(keys: Mapping[str, _Key], inputs: Mapping[str, Any], repeat: int, original: Path | None) -> dict[str, Runs]:
     models = {name: _model(key) for name, key in keys.items()}
     contestants = {name: model.bind_inputs(inputs) for name, model in models.items()}
     if original is not None:

@@ -133,6 +133,7 @@ class CompiledModel(LoadedModel):
             text = " ".join(str(error).split())[:200]
             raise BundleError(f"{path}: ONNX Runtime cannot run {', '.join(entry.operators)}: {text}") from None
         names = [value.name for value in session.get_inputs()]
+
         def call(inputs: list[Array], outputs: list[Array]) -> None:
             results = run_on_arrays(session, dict(zip(names, inputs, strict=True)))
             for output, result in zip(outputs, results, strict=True):

@@ -44,9 +44,7 @@ class Throughput:
         return Throughput(Middle.of([service.rate for service in services]), median(calls), quantile(calls, 0.99))
 
 
-def serve_in_turns(
-    contestants: Mapping[str, Callable[[], Any]], clients: int, slices: int
-) -> dict[str, list[Service]]:
+def serve_in_turns(contestants: Mapping[str, Callable[[], Any]], clients: int, slices: int) -> dict[str, list[Service]]:
     """The services of each contestant to this number of clients, in slices that take turns. The order is reversed every
     other time, so that other work on the machine meets all alike."""
     order = list(contestants.items())

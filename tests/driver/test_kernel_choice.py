@@ -52,6 +52,8 @@ class Table:
     apart: float = 0.0
     without: float = 1.0
     wrong: Collection[Members] = ()
+    rounding: Collection[Members] = ()
+    """Those that are right by themselves, and round more than their operators."""
     built: list[KernelPartition] = field(default_factory=list)
     spoiled: Collection[Members] = ()
     plain: Mapping[Members, float] = field(default_factory=dict)
@@ -94,8 +96,10 @@ class Table:
             times[name] = CallTime(seconds, 0.0, 5)
         return times
 
-    def find_wrong(self, attempt: Attempt, symbols: Collection[str]) -> Mapping[str, str]:
-        return {name_of(members): "is off" for members in self.wrong if name_of(members) in symbols}
+    def find_wrong(self, attempt: Attempt, symbols: Collection[str], strict: Collection[str]) -> Mapping[str, str]:
+        wrong = [name_of(members) for members in self.wrong if name_of(members) in symbols]
+        rounding = [name_of(members) for members in self.rounding if name_of(members) in strict]
+        return dict.fromkeys([*wrong, *rounding], "is off")
 
 
 def name_of(kernel: Members) -> str:
@@ -265,6 +269,14 @@ def test_a_wrong_kernel_gets_a_variant_that_is_right(memory: Callable[[], Memory
     assert (partition.choices.runtime != {}) == measures
 
 
+def test_in_the_place_of_a_wrong_kernel_stands_none_that_rounds_more(memory: Callable[[], Memory]) -> None:
+    """Parts of a kernel that rounded too much are right by themselves, and would make the model wrong again."""
+    seconds = {(0, 1): SLOW, (0,): FAST, (1,): FAST, (2, 3): FAST}
+    table = Table(seconds, by_runtime=SLOW, without=2 * FAST, rounding=[(0,)])
+    assert choose(table, memory())[1] == ["cut into 2 kernels"]
+    assert choose(table, memory(), {"kernel_0_1": "rounds more"})[1][0] == "without contraction"
+
+
 # --- bundles
 
 
@@ -330,7 +342,7 @@ def test_a_wrong_kernel_of_a_bundle_is_replaced(tmp_path: Path, monkeypatch: pyt
             return Verification("failed", (), None, "output 'y' differs", 0.0), model
         return verify(original, model, *rest)
 
-    def blame_first(prepared: CompiledKernels, *_: Any, among: object = None) -> Iterator[blame.Suspect]:
+    def blame_first(prepared: CompiledKernels, *_: Any, among: object = None, **__: Any) -> Iterator[blame.Suspect]:
         if among is None:
             yield blame.Suspect(prepared.calls[0].symbol, "contraction", "value 'b' is off by 1")
 

@@ -51,6 +51,14 @@ def test_a_kernel_that_is_asked_about_is_right_by_itself(convolution: CompiledKe
     assert not list(suspects(convolution, folder / "model.so", 1, among={convolution.calls[0].symbol}))
 
 
+def test_what_replaces_a_kernel_that_rounds_more_must_not_round_more_itself(
+    convolution: CompiledKernels, folder: Path
+) -> None:
+    symbols = {call.symbol for call in convolution.calls}
+    (suspect,) = suspects(convolution, folder / "model.so", 1, among=symbols, strict=symbols)
+    assert (suspect.rule, suspect.symbol) == ("winograd", convolution.calls[0].symbol)
+
+
 def test_operators_whose_sizes_follow_from_computed_shapes_are_tried_by_themselves(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Neg", ["x"], ["a"]),
