@@ -8,8 +8,8 @@ Products keep their sums of 32 bits, to which a bias of 32 bits is added before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,127 +19,22 @@ from onnx import helper
 
 from ...ir.operators.quantization import QUANTIZED
 from ...ir.types import BYTES, TensorType
-from ..onnx.nodes import attribute_of, constant_node, is_standard, stored_input
+from ..onnx.nodes import is_standard, stored_input
+from .contributed_functions import FLOATS, attend_packed, masking
+from .function_builder import FunctionBuilder, UnknownForm
 
 _MICROSOFT = "com.microsoft"
 _OLDEST = 10
 """The opset since which there are conversions."""
-_AXES_AS_INPUT = 13
-"""The opset since which a conversion takes scales along an axis and Unsqueeze its axes as an input."""
+_LAST_AXIS = 13
+"""The opset since which a Softmax takes one axis."""
 _ROUND_SINCE = 11
 """The opset since which there is a Round."""
 _SHORT_SINCE = 21
 """The opset since which a conversion of ONNX takes integers of 16 bits."""
 
 
-@dataclass
-class _Function:
-    """A function in the making: its node, the types around it, and the nodes so far."""
-
-    node: ir.Node
-    types: Mapping[str, TensorType]
-    opset: int
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
-    prefix: str = "v"
-    """The names of the values that nodes compute begin with it: those of a body differ from those around it."""
-
-    def name(self, place: int) -> str:
-        """The name of an input in the function; "" if it is absent."""
-        inputs = self.node.inputs
-        return f"x{place}" if place < len(inputs) and inputs[place] is not None else ""
-
-    def type_of(self, place: int) -> TensorType:
-        """The type of an input. Raises _Unknown."""
-        value = self.node.inputs[place] if self.name(place) else None
-        type_ = None if value is None else self.types.get(value.name or "")
-        if type_ is None or type_.shape is None:
-            raise _Unknown
-        return type_
-
-    def rank(self, place: int) -> int:
-        """The number of axes of an input. Raises _Unknown."""
-        return len(self.type_of(place).shape or ())
-
-    def attribute(self, name: str, default: Any) -> Any:
-        """An attribute of the node."""
-        return attribute_of(self.node, name, default)
-
-    def require_attributes(self, **expected: Any) -> None:
-        """Raise _Unknown if the node has other values for these attributes."""
-        if any(self.attribute(name, value) != value for name, value in expected.items()):
-            raise _Unknown
-
-    def attributes(self, *names: str) -> dict[str, Any]:
-        """Those of these attributes that the node gives."""
-        return {name: self.node.attributes[name].value for name in names if name in self.node.attributes}
-
-    def add(self, operator: str, *inputs: str, result: str = "", **attributes: Any) -> str:
-        """A node more; returns the name of its result."""
-        given = list(inputs)
-        while given and not given[-1]:
-            given.pop()
-        result = result or f"{self.prefix}{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, given, [result], **attributes))
-        return result
-
-    def constant(self, value: Any, dtype: str) -> str:
-        """The name of a constant."""
-        name = f"{self.prefix}{len(self.nodes)}"
-        self.nodes.append(constant_node(name, value, dtype))
-        return name
-
-    def zero_point(self, place: int) -> str:
-        """The name of a zero point; "" if it is 0 everywhere."""
-        array = stored_input(self.node, place)
-        return "" if array is not None and not np.any(array) else self.name(place)
-
-    def dequantise(self, place: int) -> str:
-        """The numbers that an input stands for; behind it stand its scale and its zero point."""
-        return self.add("DequantizeLinear", *(self.name(place + i) for i in range(3)))
-
-    def quantise(self, number: str, scale: str, zero: str) -> None:
-        """The first result of the function."""
-        self.add("QuantizeLinear", number, scale, zero, result="y0")
-
-    def quantise_with_offset(self, number: str, scale_place: int) -> None:
-        """The first result of the function: the zero point is added before rounding, as some kernels of ONNX Runtime
-        do. That differs from QuantizeLinear halfway between two integers, if the zero point is odd."""
-        scale, zero = self.name(scale_place), self.name(scale_place + 1)
-        array = stored_input(self.node, scale_place + 1) if zero else None
-        if not zero or (array is not None and not np.any(array % 2)):
-            self.quantise(number, scale, zero)
-            return
-        offset = self.add("Cast", zero, to=onnx.TensorProto.FLOAT)
-        moved = self.add("Add", self.add("Div", number, scale), offset)
-        self.quantise(moved, self.constant(1, "float32"), self.constant(0, self.type_of(0).dtype))
-
-    def spread(self, listed: str, place: int, axes: int) -> str:
-        """An input that may have a value for each channel, with axes of one element behind it."""
-        if self.rank(place) != 1 or not axes:
-            return listed
-        return self.spread_at(listed, range(1, 1 + axes))
-
-    def spread_at(self, name: str, places: Sequence[int]) -> str:
-        """A value with axes of one element at these places."""
-        if self.opset < _AXES_AS_INPUT:
-            return self.add("Unsqueeze", name, axes=list(places))
-        return self.add("Unsqueeze", name, self.constant(places, "int64"))
-
-    def scale(self, total: str, factors: list[str], divisor: str = "") -> str:
-        """A sum of 32 bits times scales, which are multiplied first."""
-        factor = factors[0]
-        for other in factors[1:]:
-            factor = self.add("Mul", factor, other)
-        if divisor:
-            factor = self.add("Div", factor, divisor)
-        return self.add("Mul", self.add("Cast", total, to=onnx.TensorProto.FLOAT), factor)
-
-
-class _Unknown(Exception):
-    """There is no function for a form of an operator, or not enough is known of its operands."""
-
-
-def _convolution(function: _Function) -> None:
+def _convolution(function: FunctionBuilder) -> None:
     function.require_attributes(channels_last=0)
     spatial = function.rank(3) - 2
     settings = function.attributes("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
@@ -151,13 +46,13 @@ def _convolution(function: _Function) -> None:
     function.quantise(function.scale(total, scales, function.name(6)), one, function.name(7))
 
 
-def _matrix_product(function: _Function) -> None:
+def _matrix_product(function: FunctionBuilder) -> None:
     total = function.add("MatMulInteger", "x0", "x3", function.name(2), function.zero_point(5))
     scaled = function.scale(total, [function.name(1), function.name(4)], function.name(6))
     function.quantise(scaled, function.constant(1, "float32"), function.name(7))
 
 
-def _general_product(function: _Function) -> None:
+def _general_product(function: FunctionBuilder) -> None:
     """Without a scale of the result it is a number."""
     sides = [function.name(0), function.name(3)]
     for place, name in enumerate(("transA", "transB")):
@@ -174,23 +69,23 @@ def _general_product(function: _Function) -> None:
     function.quantise(function.scale(total, scales, function.name(7)), one, function.name(8))
 
 
-def _of_two(operator: str) -> Callable[[_Function], None]:
-    def write(function: _Function) -> None:
+def _of_two(operator: str) -> Callable[[FunctionBuilder], None]:
+    def write(function: FunctionBuilder) -> None:
         result = function.add(operator, function.dequantise(0), function.dequantise(3))
         function.quantise_with_offset(result, 6)
 
     return write
 
 
-def _average(function: _Function) -> None:
+def _average(function: FunctionBuilder) -> None:
     function.require_attributes(channels_last=0)
     window = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
     result = function.add("AveragePool", function.dequantise(0), **function.attributes(*window))
     function.quantise_with_offset(result, 3)
 
 
-def _of_one(operator: str, *names: str) -> Callable[[_Function], None]:
-    def write(function: _Function) -> None:
+def _of_one(operator: str, *names: str) -> Callable[[FunctionBuilder], None]:
+    def write(function: FunctionBuilder) -> None:
         function.require_attributes(channels_last=0)
         result = function.add(operator, function.dequantise(0), **function.attributes(*names))
         function.quantise(result, function.name(3), function.name(4))
@@ -198,98 +93,68 @@ def _of_one(operator: str, *names: str) -> Callable[[_Function], None]:
     return write
 
 
-def _softmax(function: _Function) -> None:
+def _softmax(function: FunctionBuilder) -> None:
     """The version of Softmax is an attribute: before 13 it flattens the axes from its own on."""
     rank, axis = function.rank(0), function.attribute("axis", -1)
-    if function.attribute("opset", _AXES_AS_INPUT) < _AXES_AS_INPUT and axis not in (-1, rank - 1):
-        raise _Unknown
+    if function.attribute("opset", _LAST_AXIS) < _LAST_AXIS and axis not in (-1, rank - 1):
+        raise UnknownForm
     result = function.add("Softmax", function.dequantise(0), axis=axis)
     function.quantise(result, function.name(3), function.name(4))
 
 
-def _choice(function: _Function) -> None:
+def _choice(function: FunctionBuilder) -> None:
     result = function.add("Where", function.name(0), function.dequantise(1), function.dequantise(4))
     function.quantise(result, function.name(7), function.name(8))
 
 
-def _joined(function: _Function) -> None:
+def _joined(function: FunctionBuilder) -> None:
     """Scale and zero point of the result come first."""
     parts = [function.dequantise(place) for place in range(2, len(function.node.inputs), 3)]
     result = function.add("Concat", *parts, axis=function.attribute("axis", 0))
     function.quantise(result, function.name(0), function.name(1))
 
 
-def _product_of_integers(function: _Function) -> None:
+def _product_of_integers(function: FunctionBuilder) -> None:
     """A product of integers as a number, with a bias of numbers."""
     total = function.add("MatMulInteger", "x0", "x1", function.name(4), function.zero_point(5))
     _add_bias(function, function.scale(total, [function.name(2), function.name(3)]), 6)
 
 
-def _product_of_rounded(function: _Function) -> None:
+def _product_of_rounded(function: FunctionBuilder) -> None:
     """The product of numbers, rounded to integers first, and integers."""
     integers, scale, zero = _round_dynamically(function, "x0")
     total = function.add("MatMulInteger", integers, function.name(1), zero, function.zero_point(3))
     _add_bias(function, function.scale(total, [scale, function.name(2)]), 4)
 
 
-def _add_bias(function: _Function, number: str, place: int) -> None:
+def _add_bias(function: FunctionBuilder, number: str, place: int) -> None:
     bias = function.name(place)
     function.add("Add" if bias else "Identity", number, *([bias] if bias else []), result="y0")
 
 
-def _attention(function: _Function) -> None:
+def _attention(function: FunctionBuilder) -> None:
     """Attention with one product for queries, keys and values; masks of single positions, no past."""
-    function.require_attributes(unidirectional=0, do_rotary=0, past_present_share_buffer=0)
-    if function.name(8) or len(function.node.outputs) > 1 or function.rank(0) != 3:
-        raise _Unknown
-    heads, width = function.attribute("num_heads", 0), (function.type_of(1).shape or (0,))[-1]
-    if not isinstance(width, int) or width % 3 or not heads or width // 3 % heads:
-        raise _Unknown
-    size = width // 3 // heads
+    if function.name(8):
+        raise UnknownForm
     total = function.add("MatMulInteger", "x0", "x1", function.name(6), function.zero_point(7))
     number = function.add("Add", function.scale(total, [function.name(3), function.name(4)]), function.name(2))
-    shape = function.constant([0, 0, 3 * heads, size], "int64")
-    number = function.add("Transpose", function.add("Reshape", number, shape), perm=[0, 2, 1, 3])
-    parts = [
-        function.add(
-            "Slice", number, *(function.constant([place], "int64") for place in (part * heads, part * heads + heads, 1))
-        )
-        for part in range(3)
-    ]  # fmt: skip
-    factor = function.constant(function.attribute("scale", 0.0) or size**-0.5, "float32")
-    keys = function.add("Transpose", parts[1], perm=[0, 1, 3, 2])
-    scores = function.add("Mul", function.add("MatMul", parts[0], keys), factor)
-    if function.name(5):
-        scores = function.add("Add", scores, _masking(function))
-    mixed = function.add("MatMul", function.add("Softmax", scores, axis=-1), parts[2])
-    mixed = function.add("Transpose", mixed, perm=[0, 2, 1, 3])
-    function.add("Reshape", mixed, function.constant([0, 0, width // 3], "int64"), result="y0")
+    attend_packed(function, number, masking(function, 5, function.name(0)) if function.name(5) else "")
 
 
-def _masking(function: _Function) -> str:
-    """What is added to scores: 0 at positions whose mask is 1."""
-    if function.rank(5) != 2:
-        raise _Unknown
-    mask = function.add("Cast", function.name(5), to=onnx.TensorProto.FLOAT)
-    hidden = function.add("Sub", function.constant(1, "float32"), mask)
-    value = function.constant(function.attribute("mask_filter_value", -10000.0), "float32")
-    return function.spread_at(function.add("Mul", hidden, value), [1, 2])
-
-
-def _product_of_blocks(function: _Function) -> None:
+def _product_of_blocks(function: FunctionBuilder) -> None:
     """A product by stored weights of few bits with a scale for each block of a column; they become numbers now."""
     bits, size = function.attribute("bits", 4), function.attribute("block_size", 0)
     depth, columns = function.attribute("K", 0), function.attribute("N", 0)
     packed, scales = (stored_input(function.node, place) for place in (1, 2))
     if bits not in (2, 4, 8) or function.name(4) or packed is None or scales is None:
-        raise _Unknown
+        raise UnknownForm
     blocks = -(-depth // size)
     values = _unpacked(packed.reshape(columns, blocks, -1), bits)[..., :size].astype(np.float32)
     zeros: np.ndarray[Any, Any] = np.full((columns, blocks), 2.0 ** (bits - 1), np.float32)
     if function.name(3):
         given = stored_input(function.node, 3)
         if given is None:
-            raise _Unknown
+            raise UnknownForm
         is_packed = given.dtype == np.uint8
         zeros = _unpacked(given.reshape(columns, -1), bits)[:, :blocks] if is_packed else given.reshape(columns, blocks)
     factors = scales.reshape(columns, blocks, 1).astype(np.float32)
@@ -305,7 +170,7 @@ def _unpacked(array: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
     return np.stack(parts, axis=-1).reshape(*array.shape[:-1], -1)
 
 
-def _round_dynamically(function: _Function, number: str) -> tuple[str, str, str]:
+def _round_dynamically(function: FunctionBuilder, number: str) -> tuple[str, str, str]:
     """The integers of a value, their scale and their zero point: zero is one of the numbers that they stand for."""
     nothing, steps, one = (function.constant(value, "float32") for value in (0, 255, 1))
     ends = [function.add(f"Reduce{name}", number, keepdims=0) for name in ("Max", "Min")]
@@ -319,25 +184,25 @@ def _round_dynamically(function: _Function, number: str) -> tuple[str, str, str]
     return function.add("QuantizeLinear", number, scale, zero), scale, zero
 
 
-def _dynamic(function: _Function) -> None:
+def _dynamic(function: FunctionBuilder) -> None:
     for number, name in enumerate(_round_dynamically(function, "x0")):
         function.add("Identity", name, result=f"y{number}")
 
 
-def _recurrence(function: _Function) -> None:
+def _recurrence(function: FunctionBuilder) -> None:
     """An LSTM whose products have rounded operands: the inputs of all steps together, the states of each step anew.
 
     One with weights of int8 has no function, for a kernel computes it.
     """
     if {function.type_of(1).dtype, function.type_of(2).dtype} == {"int8"}:
-        raise _Unknown
+        raise UnknownForm
     usual = ["Sigmoid", "Tanh", "Tanh"]
     ways = {"forward": [0], "reverse": [1], "bidirectional": [0, 1]}.get(function.attribute("direction", "forward"))
     if ways is None or function.name(4) or function.name(7):
-        raise _Unknown  # sequences of several lengths, and gates that see the cell
+        raise UnknownForm  # sequences of several lengths, and gates that see the cell
     function.require_attributes(clip=0.0, input_forget=0)
     if list(function.attribute("activations", usual * len(ways))) != usual * len(ways):
-        raise _Unknown
+        raise UnknownForm
     rounded = _round_dynamically(function, "x0")
     steps = [_steps(function, place, is_reverse, rounded) for place, is_reverse in enumerate(ways)]
     places = ([1], [0], [0])
@@ -346,7 +211,9 @@ def _recurrence(function: _Function) -> None:
         function.add("Concat", *parts, axis=places[number][0], result=f"y{number}")
 
 
-def _steps(function: _Function, place: int, is_reverse: int, rounded: tuple[str, str, str]) -> tuple[str, str, str]:
+def _steps(
+    function: FunctionBuilder, place: int, is_reverse: int, rounded: tuple[str, str, str]
+) -> tuple[str, str, str]:
     """All hidden states of a direction, the last one, and the last cell."""
     size = function.attribute("hidden_size", 0)
 
@@ -375,7 +242,7 @@ def _steps(function: _Function, place: int, is_reverse: int, rounded: tuple[str,
     return results[2], results[0], results[1]
 
 
-def _step(function: _Function, prefix: str, size: int, weights: tuple[str, str, str]) -> onnx.GraphProto:
+def _step(function: FunctionBuilder, prefix: str, size: int, weights: tuple[str, str, str]) -> onnx.GraphProto:
     """One step of an LSTM: from its hidden state, its cell and the sums of its inputs to the next states."""
     body = replace(function, nodes=[], prefix=prefix)
     hidden, memory, sums = (f"{prefix}_{name}" for name in ("h", "c", "z"))
@@ -399,13 +266,13 @@ def _step(function: _Function, prefix: str, size: int, weights: tuple[str, str, 
     return helper.make_graph(body.nodes, prefix, operands, [described(name, size) for name in (output, after, again)])
 
 
-def _columns(function: _Function, name: str, number: int, size: int, axis: int) -> str:
+def _columns(function: FunctionBuilder, name: str, number: int, size: int, axis: int) -> str:
     """One of the parts of equal size along an axis."""
     ends = (function.constant([end], "int64") for end in (number * size, number * size + size, axis))
     return function.add("Slice", name, *ends)
 
 
-def _no_state(function: _Function, size: int) -> str:
+def _no_state(function: FunctionBuilder, size: int) -> str:
     """The state before the first step, of zeros: [batch, units]."""
     batch = (function.type_of(0).shape or ())[1]
     if isinstance(batch, int):
@@ -416,13 +283,13 @@ def _no_state(function: _Function, size: int) -> str:
     return function.add("Expand", function.constant(0, "float32"), shape)
 
 
-def _converted(operator: str) -> Callable[[_Function], None]:
+def _converted(operator: str) -> Callable[[FunctionBuilder], None]:
     """Conversions of the runtime's own domain take integers of more kinds; those of ONNX's are the same."""
 
-    def write(function: _Function) -> None:
+    def write(function: FunctionBuilder) -> None:
         dtype = function.type_of(2).dtype if function.name(2) else ""
         if dtype not in QUANTIZED:
-            raise _Unknown
+            raise UnknownForm
         if dtype not in BYTES and function.opset < _SHORT_SINCE:
             _convert_short(function, operator, dtype)
             return
@@ -432,10 +299,10 @@ def _converted(operator: str) -> Callable[[_Function], None]:
     return write
 
 
-def _convert_short(function: _Function, operator: str, dtype: str) -> None:
+def _convert_short(function: FunctionBuilder, operator: str, dtype: str) -> None:
     """A conversion of integers of 16 bits by operators on numbers, of one scale."""
     if function.rank(1) or function.rank(2) or function.opset < _ROUND_SINCE:
-        raise _Unknown
+        raise UnknownForm
     scale, zero = function.name(1), function.name(2)
     if operator == "DequantizeLinear":
         number, offset = (function.add("Cast", name, to=onnx.TensorProto.FLOAT) for name in ("x0", zero))
@@ -449,43 +316,43 @@ def _convert_short(function: _Function, operator: str, dtype: str) -> None:
     function.add("Cast", number, result="y0", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
-_STANDARD: Mapping[str, Callable[[_Function], None]] = {
+_STANDARD: Mapping[str, Callable[[FunctionBuilder], None]] = {
     "QLinearConv": _convolution, "QLinearMatMul": _matrix_product, "DynamicQuantizeLinear": _dynamic,
 }  # fmt: skip
-_CONTRIBUTED: Mapping[str, Callable[[_Function], None]] = {
+_CONTRIBUTED: Mapping[str, Callable[[FunctionBuilder], None]] = {
     "QLinearConv": _convolution, "QGemm": _general_product, "QLinearAdd": _of_two("Add"), "QLinearMul": _of_two("Mul"),
     "QLinearSigmoid": _of_one("Sigmoid"), "QLinearLeakyRelu": _of_one("LeakyRelu", "alpha"),
     "QLinearAveragePool": _average, "QLinearGlobalAveragePool": _of_one("GlobalAveragePool"),
     "QLinearSoftmax": _softmax, "QLinearConcat": _joined, "QLinearWhere": _choice,
     "QAttention": _attention, "MatMulNBits": _product_of_blocks,
     "MatMulIntegerToFloat": _product_of_integers, "DynamicQuantizeMatMul": _product_of_rounded,
-    "DynamicQuantizeLSTM": _recurrence,
+    "DynamicQuantizeLSTM": _recurrence, **FLOATS,
     "QuantizeLinear": _converted("QuantizeLinear"), "DequantizeLinear": _converted("DequantizeLinear"),
 }  # fmt: skip
 
 
-def is_quantised(node: ir.Node) -> bool:
-    """Whether a node may be a function of conversions and products of integers."""
+def is_compound(node: ir.Node) -> bool:
+    """Whether a node may be a function of conversions, of products of integers, or of what a runtime fuses."""
     return _writer_of(node) is not None
 
 
-def _writer_of(node: ir.Node) -> Callable[[_Function], None] | None:
+def _writer_of(node: ir.Node) -> Callable[[FunctionBuilder], None] | None:
     rows = _STANDARD if is_standard(node) else _CONTRIBUTED if node.domain == _MICROSOFT else {}
     return rows.get(node.op_type)
 
 
-def quantised_function(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
+def compound_function(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
     """The function of a node; None for a form that has none, and if the ranks of its operands are not known."""
     write = _writer_of(node)
     if opset < _OLDEST or write is None:
         return None
-    function = _Function(node, types, opset)
+    function = FunctionBuilder(node, types, opset)
     try:
         write(function)
-    except _Unknown:
+    except UnknownForm:
         return None
     inputs = [f"x{number}" for number in range(len(node.inputs))]
     outputs = [f"y{number}" for number in range(len(node.outputs))]
     return helper.make_function(
-        "eqfuse.quantised", node.op_type, inputs, outputs, function.nodes, [helper.make_opsetid("", opset)]
+        "eqfuse.compound", node.op_type, inputs, outputs, function.nodes, [helper.make_opsetid("", opset)]
     )

@@ -39,7 +39,7 @@ from ..onnx.nodes import RANDOM_OPERATORS, attribute_of, constant_node, is_stand
 from ..onnx.typing import type_proto
 from ..shapes.other_domains import is_classical
 from .fourier import dft_function, stft_function
-from .quantised_functions import is_quantised, quantised_function
+from .quantised_functions import compound_function, is_compound
 
 _FREE = 32
 """The size of a dynamic dimension for the order of the products."""
@@ -210,6 +210,11 @@ class _Parts:
 
 _LEAST_OPSET = 13
 """The version since which axes of Unsqueeze and ReduceSum are inputs."""
+_OF_ANY_RANK = frozenset({"ArrayFeatureExtractor", "LabelEncoder"})
+_TYPES = {"Imputer": "float32", "LabelEncoder": "int64"}
+"""The only element type of an operand that is taken, by operator."""
+_LONGEST_TABLE = 1 << 16
+"""Integers between the smallest and the largest key of a table of labels."""
 _TRANSFORMS = {"NONE": "Identity", "LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
 """Transforms of scores."""
 
@@ -223,9 +228,9 @@ def classical_function(node: ir.Node, opset: int, type_: TensorType | None) -> o
     """The function of a node whose first input has that type; None if there is none of its rank."""
     if type_ is None or type_.shape is None or opset < _LEAST_OPSET:
         return None
-    if len(type_.shape) != 2 and node.op_type != "ArrayFeatureExtractor":
+    if len(type_.shape) != 2 and node.op_type not in _OF_ANY_RANK:
         return None
-    if node.op_type == "Imputer" and type_.dtype != "float32":
+    if type_.dtype != _TYPES.get(node.op_type, type_.dtype):
         return None
     nodes = _WRITERS[node.op_type](node, len(type_.shape))
     if nodes is None:
@@ -321,9 +326,35 @@ def _impute(node: ir.Node, rank: int) -> Nodes | None:
     ]
 
 
+def _relabel(node: ir.Node, rank: int) -> Nodes | None:
+    """The values from the smallest key to the largest, and the default in the gaps between them and at both ends."""
+    del rank
+    keys = attribute_of(node, "keys_int64s", ())
+    name, dtype = ("float", "float32") if "values_floats" in node.attributes else ("int64", "int64")
+    values = attribute_of(node, f"values_{name}s", ())
+    if not len(keys) or len(keys) != len(values) or max(keys) - min(keys) > _LONGEST_TABLE:
+        return None
+    low, high = min(keys) - 1, max(keys) + 1
+    ends = np.iinfo("int64")
+    if low < ends.min or high > ends.max:
+        return None
+    table = np.full(high - low + 1, attribute_of(node, f"default_{name}", -0.0 if name == "float" else -1), dtype)
+    for key, value in zip(reversed(keys), reversed(values), strict=True):  # the first of equal keys counts
+        table[key - low] = value
+    return [
+        constant_node("low", low, "int64"),
+        constant_node("high", high, "int64"),
+        helper.make_node("Max", ["x0", "low"], ["above"]),
+        helper.make_node("Min", ["above", "high"], ["inside"]),
+        helper.make_node("Sub", ["inside", "low"], ["place"]),
+        constant_node("table", table, dtype),
+        helper.make_node("Gather", ["table", "place"], ["y0"]),
+    ]
+
+
 _WRITERS: dict[str, Callable[[ir.Node, int], Nodes | None]] = {
     "ArrayFeatureExtractor": _extract, "LinearRegressor": _regress, "LinearClassifier": _classify,
-    "OneHotEncoder": _encode, "Imputer": _impute,
+    "OneHotEncoder": _encode, "Imputer": _impute, "LabelEncoder": _relabel,
 }  # fmt: skip
 
 
@@ -372,7 +403,7 @@ def expand_operators(model: Model, types: Mapping[str, TensorType]) -> Model:
 
 
 def _is_expandable(node: ir.Node) -> bool:
-    if is_expandable_classical(node) or is_quantised(node):
+    if is_expandable_classical(node) or is_compound(node):
         return True
     if is_standard(node) and node.op_type in (EINSUM, NORMALIZATION, *_FOURIER):
         return True
@@ -388,8 +419,8 @@ def _function_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> 
     """The function of a node, for the model's version; None if ONNX has none for it."""
     if is_classical(node):
         return classical_function(node, opset, types.get(node.inputs[0].name or "") if node.inputs[0] else None)
-    if is_quantised(node):
-        return quantised_function(node, opset, types)
+    if is_compound(node):
+        return compound_function(node, opset, types)
     if node.op_type == EINSUM:
         return _einsum_of(node, opset, types)
     if node.op_type in _FOURIER:
@@ -468,14 +499,23 @@ def _fits(function: onnx.FunctionProto, opset: int) -> bool:
     for entry in function.opset_import:
         if entry.domain:
             continue
-        for node in function.node:
-            if node.domain == "" and (
-                defs.get_schema(node.op_type, entry.version).since_version
-                != defs.get_schema(node.op_type, opset).since_version
-            ):
-                return False
+        if not all(_means_the_same(node, entry.version, opset) for node in function.node if node.domain == ""):
+            return False
         entry.version = opset
     return True
+
+
+def _means_the_same(node: onnx.NodeProto, written: int, opset: int) -> bool:
+    """Whether a node of one version is one of another: a version that adds types, attributes or inputs changes none."""
+    old, new = (defs.get_schema(node.op_type, version) for version in (written, opset))
+    if old.since_version == new.since_version:
+        return True
+    names = [port.name for port in old.inputs]
+    has_inputs = [port.name for port in new.inputs][: len(names)] == names
+    return has_inputs and all(
+        name in new.attributes and new.attributes[name].default_value == attribute.default_value
+        for name, attribute in old.attributes.items()
+    )
 
 
 def _type(value: ir.Value | None, types: Mapping[str, TensorType]) -> onnx.TypeProto | None:

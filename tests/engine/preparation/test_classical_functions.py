@@ -18,6 +18,7 @@ from ...onnx_runtime import outputs_of
 
 X = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
 WEIGHTS = [0.5, -1.0, 2.0, 0.25, 1.5, -0.75]
+KEYS = np.array([[3, -2, 5, 4], [-9, 2**60, 0, -(2**63)]])
 HOLES = np.where(X > 1, np.float32(np.nan), X)
 
 
@@ -27,8 +28,9 @@ def model_of(operator: str, inputs: list[np.ndarray[Any, Any]], **attributes: An
     outputs = ["label", "y"] if operator.endswith("Classifier") else ["y"]
     names = [f"x{number}" for number in range(len(others))]
     node = helper.make_node(operator, ["x", *names], outputs, domain="ai.onnx.ml", **attributes)
+    integers = "label", *(["y"] if "values_int64s" in attributes else [])
     results = [
-        helper.make_tensor_value_info(name, TensorProto.INT64 if name == "label" else TensorProto.FLOAT, None)
+        helper.make_tensor_value_info(name, TensorProto.INT64 if name in integers else TensorProto.FLOAT, None)
         for name in outputs
     ]
     stored = [numpy_helper.from_array(array, name) for array, name in zip(others, names, strict=True)]
@@ -55,6 +57,9 @@ def model_of(operator: str, inputs: list[np.ndarray[Any, Any]], **attributes: An
         ("OneHotEncoder", [np.round(X)], {"cats_int64s": [-1, 0, 1]}),
         ("Imputer", [HOLES], {"imputed_value_floats": [9.0, 8.0, 7.0], "replaced_value_float": float("nan")}),
         ("Imputer", [np.round(X)], {"imputed_value_floats": [9.0], "replaced_value_float": 1.0}),
+        ("LabelEncoder", [KEYS], {"keys_int64s": [3, -2, 5, 3], "values_floats": [0.5, 1.5, 2.5, 3.5]}),
+        ("LabelEncoder", [KEYS[0]], {"keys_int64s": [0, 1], "values_floats": [7.0, 8.0], "default_float": 9.0}),
+        ("LabelEncoder", [KEYS], {"keys_int64s": [3, 4], "values_int64s": [10, 20]}),
     ],
 )  # fmt: skip
 def test_the_parts_compute_the_same(operator: str, inputs: Any, attributes: Any) -> None:
@@ -78,6 +83,7 @@ def test_the_parts_compute_the_same(operator: str, inputs: Any, attributes: Any)
         ("OneHotEncoder", {"cats_strings": ["a"]}),
         ("OneHotEncoder", {"cats_int64s": [1], "zeros": 0}),
         ("Imputer", {"imputed_value_int64s": [1]}),
+        ("LabelEncoder", {"keys_int64s": [0, 2**40], "values_floats": [1.0, 2.0]}),
     ],
 )
 def test_what_has_a_meaning_of_its_own_stays(operator: str, attributes: Any) -> None:

@@ -41,6 +41,8 @@ X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
         ("NegativeLogLikelihoodLoss", 13, [X[..., 0], np.array([2, 0])], {"reduction": "sum"}),
         ("SoftmaxCrossEntropyLoss", 13, [X[..., 0], np.array([1, 2])], {}),
         ("Shrink", 18, [X], {"lambd": 0.4, "bias": 0.2}),
+        ("CenterCropPad", 18, [X, np.array([5, 2])], {"axes": [1, 2]}),
+        ("CenterCropPad", 21, [X, np.array([1, 6])], {"axes": [0, 2]}),
         ("CastLike", 19, [X, np.zeros(1, np.int64)], {}),
     ],
 )

@@ -1,0 +1,79 @@
+"""Operators that ONNX Runtime fuses compute the same taken apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx_ir import serde
+
+from eqfuse.engine.onnx.model import read
+from eqfuse.engine.preparation.schema_functions import expand_operators, list_expandable
+from eqfuse.engine.shapes.inference import infer
+from eqfuse.extract.partition.annotations.local_functions import inline_functions
+
+from .test_quantised_functions import Call, floats, run, with_types
+
+ROWS, TABLE = floats(2, 5, 16), floats(20, 16)
+SKIPPED = ROWS, floats(2, 5, 16), floats(16)
+PACKED = ROWS, floats(16, 48) / 4, floats(48)
+THREE = ROWS, floats(2, 7, 16), floats(2, 7, 24)
+RAW = np.array([[1, 1, 0, 1, 1], [1, 0, 0, 0, 1]], np.int32)
+WORDS = np.array([[3, 1, 4], [1, 5, 9]], np.int32)
+EMBEDDED = WORDS, WORDS % 2, TABLE, floats(8, 16), floats(2, 16), floats(16), floats(16)
+WINDOWS = {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1], "group": 2}
+CONVOLUTION = floats(2, 4, 6, 7), floats(6, 2, 3, 2), floats(6)
+CALLS = [
+    Call("Gelu", (ROWS,)),
+    Call("BiasGelu", (ROWS, floats(16))),
+    Call("FastGelu", (ROWS,)),
+    Call("FastGelu", (ROWS, floats(16))),
+    Call("QuickGelu", (ROWS,), {"alpha": 0.75}),
+    Call("SkipLayerNormalization", (*SKIPPED, floats(16), floats(16)), {"epsilon": 1e-3}),
+    Call("SkipLayerNormalization", (*SKIPPED, floats(16)), {"epsilon": 1e-3}, opset=13),
+    Call("SkipLayerNormalization", SKIPPED, {"epsilon": 1e-5}),
+    Call("SkipSimplifiedLayerNormalization", (*SKIPPED, floats(16)), {"epsilon": 1e-3}),
+    Call("SkipSimplifiedLayerNormalization", SKIPPED, {"epsilon": 1e-3}, opset=18),
+    Call("EmbedLayerNormalization", EMBEDDED, {"epsilon": 1e-5}, fed=(0, 1), outputs=2),
+    Call("EmbedLayerNormalization", (*EMBEDDED, RAW[:, :3], WORDS % 8), {"epsilon": 1e-5}, fed=(0, 1, 7, 8), outputs=3),
+    Call("FusedMatMul", (floats(2, 4, 3), floats(5, 4)), {"alpha": 0.25, "transA": 1, "transB": 1}),
+    Call("FusedMatMul", (floats(3, 4), floats(4, 5)), {"alpha": 0.5}),
+    *(Call("FusedConv", CONVOLUTION, {"activation": name, **WINDOWS}) for name in ("Relu", "Sigmoid", "Tanh")),
+    Call("FusedConv", CONVOLUTION, {"activation": "LeakyRelu", "activation_params": [0.125], **WINDOWS}),
+    Call("FusedConv", (*CONVOLUTION, floats(2, 6, 3, 7)), {"activation": "Relu", **WINDOWS}, fed=(0, 3)),
+    Call("Attention", PACKED, {"num_heads": 4}),
+    Call("Attention", PACKED, {"num_heads": 2, "scale": 0.5}, opset=11),
+    Call("Attention", (*PACKED, RAW), {"num_heads": 4}, fed=(0, 3)),
+    Call("Attention", (*PACKED, np.array([5, 2], np.int32)), {"num_heads": 4}, fed=(0, 3)),
+    Call("Attention", (*PACKED, None, None, floats(2, 4, 5, 5)), {"num_heads": 4}, fed=(0, 5)),
+    Call("MultiHeadAttention", THREE, {"num_heads": 4}, fed=(0, 1, 2)),
+    Call("MultiHeadAttention", (*THREE, floats(56)), {"num_heads": 2, "scale": 0.3}, fed=(0, 1, 2)),
+    Call("MultiHeadAttention", (*THREE, None, np.array([7, 3], np.int32)), {"num_heads": 4}, fed=(0, 1, 2, 4)),
+    Call("MultiHeadAttention", (*THREE, None, None, floats(1, 1, 5, 7)), {"num_heads": 4}, fed=(0, 1, 2, 5)),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.op)
+def test_the_parts_give_what_the_kernel_gives(call: Call) -> None:
+    whole = call.model()
+    expected = run(whole, call.feeds())
+    model = read(with_types(whole, expected))
+    assert list_expandable(model)
+    model = inline_functions(expand_operators(model, infer(model).types))
+    assert not list_expandable(model)
+    for found, wanted in zip(run(serde.serialize_model(model.ir), call.feeds()), expected, strict=True):
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("Attention", PACKED, {"num_heads": 4, "unidirectional": 1}),
+        Call("FusedConv", CONVOLUTION, {"activation": "Clip", "activation_params": [0.0, 6.0], **WINDOWS}),
+    ],
+    ids=lambda call: call.op,
+)
+def test_other_forms_stay(call: Call) -> None:
+    whole = call.model()
+    model = read(with_types(whole, run(whole, call.feeds())))
+    assert [node.op_type for node in expand_operators(model, infer(model).types).ir.graph] == [call.op]
