@@ -74,9 +74,12 @@ def _window_operands(graph: OperatorGraph, kernel: Members) -> Iterator[int]:
 
 
 def _is_compiled(graph: OperatorGraph, kernels: Iterable[Members], number: int) -> bool:
-    """Whether all kernels that make or read a value have a lowering: ONNX Runtime knows values by their names."""
-    from ..compute import lowerable  # which imports TVM
+    """Whether all kernels that make or read a value have a lowering, for ONNX Runtime knows values by their names, and
+    a copy has one, too."""
+    from ..compute import has_lowering, lowerable  # which import TVM
 
+    if not has_lowering(_make_copy(graph.values[number], number, number), graph):
+        return False
     producer = graph.values[number].producer
     touching = {*graph.consumers[number], *(() if producer is None else (producer,))}
     members = (member for kernel in kernels if not touching.isdisjoint(kernel) for member in kernel)

@@ -69,6 +69,14 @@ def test_copies_of_inputs_and_outputs_of_windows(nodes: list[onnx.NodeProto], op
     assert [value.name for value in after.values if value.is_output] == ["y"]
 
 
+@pytest.mark.parametrize(("dtype", "copies"), [(onnx.TensorProto.FLOAT, 1), (onnx.TensorProto.FLOAT16, 0)])
+def test_an_output_of_a_type_that_kernels_only_convert_is_not_copied(dtype: int, copies: int) -> None:
+    proto = model_of(depthwise("x", "a"), helper.make_node("Cast", ["a"], ["y"], to=dtype))
+    proto.graph.output[0].type.tensor_type.elem_type = dtype
+    after, _ = copy_maps(graph_of(proto), [(0, 1)])
+    assert [operator.op for operator in after.operators][-1:] == (["Concat"] if copies else ["Cast"])
+
+
 def test_operators_stay_in_an_order_in_which_they_can_run() -> None:
     after, _ = copy(graph_of(model_of(depthwise("x", "a"), depthwise("a", "y"))))
     for number, operator in enumerate(after.operators):
