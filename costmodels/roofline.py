@@ -142,10 +142,22 @@ def _sign_variant(*types: TensorType | None) -> str:
 
 
 def _reduce_variant(operation: Operation) -> str:
-    rank = len(operation.operand(0).dimensions)
-    axes = operation.integers("axes")
-    last = rank - 1 in axes or -1 in axes
-    return "strided" if axes and rank and not last else ""
+    """By whether the last axis stays. ONNX Runtime adds rows up as vectors, if neighbouring axes are reduced between
+    others."""
+    dimensions = operation.operand(0).dimensions
+    rank = len(dimensions)
+    axes = sorted(axis % rank for axis in operation.integers("axes")) if rank else []
+    if not axes or axes[-1] == rank - 1:
+        return ""
+    groups, row = prod(dimensions[: axes[0]]), prod(dimensions[axes[-1] + 1 :])
+    are_neighbours = axes == list(range(axes[0], axes[-1] + 1))
+    by_rows = operation.op in _BY_ROWS and are_neighbours and min(groups, row) >= _LEAST_ROWS
+    return "grouped" if by_rows else "strided"
+
+
+_BY_ROWS = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin"})
+_LEAST_ROWS = 8
+"""Groups, and elements of a row, from which on that is so."""
 
 
 def _softmax_variant(operation: Operation) -> str:

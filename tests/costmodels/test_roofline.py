@@ -78,6 +78,14 @@ def test_a_transpose_of_axes_of_size_one_is_a_copy(device: Device) -> None:
     assert time(device, "Transpose", [x], y, perm=(1, 0, 2)) == pytest.approx(copy, rel=0.01)
 
 
+def test_rows_of_many_groups_are_added_up_faster_than_those_of_one(device: Device) -> None:
+    groups = time(device, "ReduceSum", [f32(128, 128, 24)], f32(128, 24), axes=(1,), keepdims=0)
+    one = time(device, "ReduceSum", [f32(1, 128 * 128, 24)], f32(1, 24), axes=(1,), keepdims=0)
+    apart = time(device, "ReduceSum", [f32(128, 8, 16, 24)], f32(8, 24), axes=(0, 2), keepdims=0)
+    assert groups < 0.6 * one
+    assert apart == pytest.approx(one, rel=0.1)
+
+
 def test_gathering_columns_costs_more_than_rows(device: Device) -> None:
     data, picks = f32(128, 128), TensorType("int64", (128,))
     rows = time(device, "Gather", [data, picks], data, axis=0)
