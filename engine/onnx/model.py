@@ -227,8 +227,53 @@ def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model | Model) ->
         else:
             _protect_names(model)
     has_moved = sort_nodes(model.ir, model.label)
+    _define_normalizations(model)
     _check_external_files(model)
     return replace(model, is_changed=has_moved or model.is_changed)
+
+
+def _define_normalizations(model: Model) -> None:
+    """Make nodes of an operator that only ONNX Runtime has in ONNX's domain those of ONNX 23, or local functions:
+
+        SimplifiedLayerNormalization(x, scale) = x / sqrt(mean(x * x) + epsilon) * scale
+
+    Tools that prepare models for it write them. Nodes of other forms stay, and the ONNX checker refuses them.
+    """
+    for node in [n for n in model.ir.graph.all_nodes() if n.domain == "" and n.op_type == _ONLY_IN_RUNTIME]:
+        scale = node.inputs[1].const_value if len(node.inputs) > 1 and node.inputs[1] is not None else None
+        if scale is None or len(node.outputs) != 1 or node.attributes.get_int("axis", -1) != -1:
+            continue
+        if model.opset >= _ROOT_MEAN_SQUARE_SINCE:
+            node.op_type = "RMSNormalization"
+            continue
+        mean = "ReduceMean (square, last)" if model.opset >= _MEAN_AXES_INPUT else "ReduceMean <axes = [-1]> (square)"
+        epsilon = node.attributes.get_float("epsilon", 1e-5)
+        name = f"{_ONLY_IN_RUNTIME}_{int(scale.dtype)}_{epsilon}".replace(".", "_").replace("-", "_").replace("+", "_")
+        function = onnx.parser.parse_function(f"""<opset_import: ["" : {model.opset}], domain: "{_OWN_DOMAIN}">
+            {name} (x, scale) => (y) {{
+                square = Mul (x, x)
+                last = Constant <value = int64[1] {{-1}}> ()
+                mean = {mean}
+                wide = Constant <value = float {{{epsilon:.9e}}}> ()
+                epsilon = Cast <to = {int(scale.dtype)}> (wide)
+                sum = Add (mean, epsilon)
+                root = Sqrt (sum)
+                share = Div (x, root)
+                y = Mul (share, scale)
+            }}""")
+        defined = serde.deserialize_function(function)
+        model.ir.functions[defined.identifier()] = defined
+        model.ir.opset_imports.setdefault(_OWN_DOMAIN, 1)
+        node.domain, node.op_type = _OWN_DOMAIN, name
+        node.attributes.clear()
+
+
+_ONLY_IN_RUNTIME = "SimplifiedLayerNormalization"
+_OWN_DOMAIN = "eqfuse.runtime"
+_ROOT_MEAN_SQUARE_SINCE = 23
+"""The opset since which there is an RMSNormalization."""
+_MEAN_AXES_INPUT = 18
+"""The opset since which the axes of ReduceMean are an input."""
 
 
 def is_same_graph(one: ir.Model, other: ir.Model) -> bool:

@@ -399,6 +399,8 @@ def expand_operators(model: Model, types: Mapping[str, TensorType]) -> Model:
         for name in [name for name in node.attributes if name not in defined.attributes]:
             del node.attributes[name]
         node.domain, node.op_type = DOMAIN, defined.name
+        for place, output in enumerate(node.outputs):  # a result that nothing reads needs a name once it is inlined
+            output.name = output.name or f"{DOMAIN}.{defined.name}.{place}"
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from onnx_ir import serde
 
@@ -77,3 +78,18 @@ def test_other_forms_stay(call: Call) -> None:
     whole = call.model()
     model = read(with_types(whole, run(whole, call.feeds())))
     assert [node.op_type for node in expand_operators(model, infer(model).types).ir.graph] == [call.op]
+
+
+def test_a_sum_beside_results_that_nothing_reads() -> None:
+    """Tools write the sum as the fourth result, and leave the names of the second and third out."""
+    whole = Call("SkipSimplifiedLayerNormalization", SKIPPED, {"epsilon": 1e-3}, outputs=4).model()
+    node = whole.graph.node[0]
+    node.output[1] = node.output[2] = ""
+    del whole.graph.output[1:3]
+    feeds = {"x0": ROWS}
+    expected = run(whole, feeds)
+    model = read(with_types(whole, expected))
+    parts = serde.serialize_model(inline_functions(expand_operators(model, infer(model).types)).ir)
+    onnx.checker.check_model(parts)
+    for found, wanted in zip(run(parts, feeds), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=2e-6)
