@@ -207,7 +207,10 @@ def _number_of_scores(function: FunctionBuilder, value: float) -> str:
 
 
 def masking(function: FunctionBuilder, place: int, keys: str) -> str:
-    """What is added to scores: 0 at positions whose mask is 1, or before the length of a sample. Raises UnknownForm."""
+    """What is added to scores: 0 at positions whose mask is not 0, or before the length of a sample.
+
+    Raises UnknownForm.
+    """
     mask = function.name(place)
     if function.rank(place) == 1:
         if (function.type_of(place).shape or ())[0] != (function.type_of(0).shape or ())[0]:
@@ -216,7 +219,9 @@ def masking(function: FunctionBuilder, place: int, keys: str) -> str:
         positions = function.add("Range", *ends, function.constant(1, "int64"))
         lengths = function.spread_at(function.add("Cast", mask, to=onnx.TensorProto.INT64), [1])
         mask = function.add("Less", positions, lengths)
-    elif function.rank(place) != len(("batch", "positions")):
+    elif function.rank(place) == len(("batch", "positions")):
+        mask = function.add("Cast", mask, to=onnx.TensorProto.BOOL)
+    else:
         raise UnknownForm
     one = _number_of_scores(function, 1.0)
     shown = function.add("Cast", mask, to=int(dtype_of(_type_of_scores(function))))

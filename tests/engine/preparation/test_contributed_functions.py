@@ -44,6 +44,7 @@ CALLS = [
     Call("Attention", PACKED, {"num_heads": 4}),
     Call("Attention", PACKED, {"num_heads": 2, "scale": 0.5}, opset=11),
     Call("Attention", (*PACKED, RAW), {"num_heads": 4}, fed=(0, 3)),
+    Call("Attention", (*PACKED, 3 * RAW), {"num_heads": 4}, fed=(0, 3)),
     Call("Attention", (*PACKED, np.array([5, 2], np.int32)), {"num_heads": 4}, fed=(0, 3)),
     Call("Attention", (*PACKED, None, None, floats(2, 4, 5, 5)), {"num_heads": 4}, fed=(0, 5)),
     Call("MultiHeadAttention", THREE, {"num_heads": 4}, fed=(0, 1, 2)),
