@@ -57,9 +57,14 @@ class RuleSet:
 @cache
 def prelude() -> str:
     """The egglog program before any rule: sorts, constructors, and the analyses with their rules."""
-    files = analysis_files()
-    declared = [d.text for file in files for d in file.declarations]
-    return "\n".join((sorts(), *declared, *(rule.text for file in files for rule in file.rules), freezing_rules(), ""))
+    rules = (rule.text for file in analysis_files() for rule in file.rules)
+    return "\n".join((declarations(), *rules, freezing_rules(), ""))
+
+
+@cache
+def declarations() -> str:
+    """The beginning of `prelude()`, without the rules of the analyses."""
+    return "\n".join((sorts(), *(declared.text for file in analysis_files() for declared in file.declarations)))
 
 
 def load_rules(

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from ....rules.egglog_bindings import execute, load
+from ....rules.loader import declarations as declarations_of_analyses
 from ....rules.loader import prelude
 from .conditions import Environment, Value
 from .samples import Sample
@@ -117,23 +118,31 @@ class Scratch:
 
     def __init__(self, declarations: str = "") -> None:
         self.program = "\n".join((prelude(), declarations, _ROOT))
+        self._declared = "\n".join((declarations_of_analyses(), declarations))
         self._load()
 
     def _load(self) -> None:
         self.egraph = load().EGraph()
         execute(self.egraph, self.program)
 
+    @cached_property
+    def _reader(self) -> Any:
+        """An e-graph without the rules of the analyses, which each push would copy: it reads rules and runs none."""
+        reader = load().EGraph()
+        execute(reader, self._declared)
+        return reader
+
     def complaint(self, rules: str) -> str:
         """Why egglog does not take rules, such as a number in the place of a tensor; "" if it takes them."""
-        execute(self.egraph, "(push 1)")
+        execute(self._reader, "(push 1)")
         try:
-            execute(self.egraph, rules)
+            execute(self._reader, rules)
         except BaseException as error:
             if not is_of_egglog(error):
                 raise
-            self._load()
+            del self._reader
             return _last_line(error).strip()
-        execute(self.egraph, "(pop 1)")
+        execute(self._reader, "(pop 1)")
         return ""
 
     def run(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
