@@ -43,7 +43,7 @@ static const char *LOCAL(prepare)(LOCAL(axis) * axis, float scale, int64_t size,
                                   float to) {
     const bool nearest = strcmp(A_mode, "nearest") == 0, crops = strcmp(COORDINATES, "tf_crop_and_resize") == 0;
     const double narrow = A_antialias && scale < 1 ? (double)scale : 1, reach = (strcmp(A_mode, "cubic") == 0 ? 2 : 1) / narrow;
-    axis->taps = nearest ? 1 : 2 * (int64_t)ceil(reach) + 1;
+    axis->taps = nearest ? 1 : 2 * (int64_t)ceil(reach) + (reach == ceil(reach) ? 0 : 1);
     axis->places = malloc((size_t)(axis->taps * results + 1) * sizeof *axis->places);
     axis->weights = malloc((size_t)(axis->taps * results + 1) * sizeof *axis->weights);
     axis->outside = calloc((size_t)results + 1, sizeof *axis->outside);
@@ -71,7 +71,7 @@ static const char *LOCAL(prepare)(LOCAL(axis) * axis, float scale, int64_t size,
             sum += weights[t];
         }
         for (int64_t t = 0; t < axis->taps; ++t) weights[t] /= sum;
-        if (WHOLE && LINEAR && axis->taps == 3 && x == (float)(size - 1)) weights[0] = weights[1] = 0.5;
+        if (WHOLE && LINEAR && axis->taps == 2 && x == (float)(size - 1)) weights[0] = weights[1] = 0.5;
     }
     return NULL;
 }
