@@ -256,7 +256,7 @@ class World:
 
     def follows_all(self, count: Number, goal: Property) -> bool:
         """Whether a goal follows for all of the first `count`."""
-        one = z3.Int(f"one!{self._witnesses}")  # no fact beyond this question knows it: a later question has it again
+        one = z3.Int(f"axis {self._witnesses}")  # no fact beyond this question knows it: a later one has it again
         self._witnesses += 1
         try:
             with self.supposing(one >= 0, one < count):
