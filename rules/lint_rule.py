@@ -265,14 +265,17 @@ def _unbound(node: Node, bound: set[str]) -> Iterator[Finding]:
 
 def _check_failure(form: Form) -> Iterator[Finding]:
     """vec-set and vec-remove abort the process on an index out of range, as does vec-get on the right: ask before."""
-    additions = {id(node) for part in _additions(form) for node in walk(part)}
+    sides = [(node, False) for fact in _facts(form) for node in walk(fact)]
+    sides += [(node, True) for addition in _additions(form) for node in walk(addition)]
+    if form.head == "birewrite":  # each side is made from the other and the conditions
+        sides += [(node, True) for node in walk(form.items[1])]
     seen = ""
-    for node in walk(form):
+    for node, is_made in sides:
         if not isinstance(node, Form) or len(node.items) < 3:
             continue
         vector, index = node.items[1], node.items[2]
         looked = f"(vec-get {vector} {index})" in seen or f"(vec-length {vector})" in seen
-        fails = node.head in ABORTING or (node.head == "vec-get" and id(node) in additions)
+        fails = node.head in ABORTING or (node.head == "vec-get" and is_made)
         if fails and not looked:
             message = f"{node.head} aborts on an index out of range: ask (vec-get {vector} {index}) before"
             yield Finding(node.start, message)

@@ -21,7 +21,7 @@ from .by_key import name_operators
 from .conditions import Value
 from .coverage import choose_various, settings
 from .elements import Range, draw
-from .evaluation import Evaluation, is_float
+from .evaluation import Evaluation, MeaninglessError, is_float
 from .left_side import Contradiction, LeftSide, directions, names_operators, rename
 from .near_ties import decides_about_rounded
 from .samples import SAMPLES_PER_DIRECTION, Sample, draw_sample, left_sides
@@ -139,7 +139,7 @@ def _hits(
 
 def _suspects(every: Sequence[Hit], chosen: Sequence[Hit], random: Random) -> list[Hit]:
     """A few of the hits that were not chosen, although their two sides differ for a draw of usual numbers, as numpy
-    computes them."""
+    computes them, or although the right side cannot be computed for their types or ranks."""
     known, generator = set(map(id, chosen)), np.random.default_rng(random.getrandbits(32))
     others = (hit for hit in every if id(hit) not in known and not (hit.sample.is_empty or hit.sample.outgrows))
     fired = ((hit, hit.outcome) for hit in others if isinstance(hit.outcome, Fired))
@@ -152,6 +152,8 @@ def _differ(sample: Sample, fired: Fired, random: np.random.Generator) -> bool:
         try:
             with np.errstate(all="ignore"):
                 pairs = [pair for pair in evaluation.comparisons() if not pair.is_of_one]
+        except MeaninglessError:
+            return True
         except Unsupported:
             return False
         if any(_are_apart(pair.left, pair.right) for pair in pairs):

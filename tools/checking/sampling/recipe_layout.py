@@ -165,6 +165,8 @@ def _gather_operand(draft: OperatorDraft, name: str) -> Choice:
     if name == "data":
         shape = draft.wish.shape if draft.chance(0.3) else tuple(max(d, 2) for d in draft.wish.shape)
         shape = shape or (3, 2)
+        if draft.chance(0.15):  # indices of rank 2 make up for the missing axis
+            shape = shape[: max(1, len(shape) - 1)]
         if draft.chance(0.2):  # as an Unsqueeze makes it
             unit = draft.random.choice((0, draft.random.randrange(len(shape))))
             shape = (*shape[:unit], 1, *shape[unit + 1 :])
@@ -193,9 +195,13 @@ def _blocks_operand(draft: OperatorDraft, name: str) -> Choice:
     if not isinstance(block, int) or block < 1:
         raise Misfit
     channels, height, width = (random.choice((1, 2)) for _ in range(3))
+    batch, height = random.choice((1, 2)), height + 1
+    if len(draft.wish.shape) == 4 and draft.chance(0.5):  # what other blocks are made from
+        batch, channels, height, width = draft.wish.shape
+        height, width = (height, width) if draft.head == "SpaceToDepth" else (-(-height // block), -(-width // block))
     if draft.head == "DepthToSpace":
-        return Type((random.choice((1, 2)), block**2 * channels, 1 + height, width), draft.wish.dtype)
-    return Type((random.choice((1, 2)), channels, block * (1 + height), block * width), draft.wish.dtype)
+        return Type((batch, block**2 * channels, height, width), draft.wish.dtype)
+    return Type((batch, channels, block * height, block * width), draft.wish.dtype)
 
 
 def _blocksize(draft: OperatorDraft, name: str) -> Choice:
