@@ -205,7 +205,7 @@ def _blocks_operand(draft: OperatorDraft, name: str) -> Choice:
 
 
 def _blocksize(draft: OperatorDraft, name: str) -> Choice:
-    return draft.random.choice((2, 2, 3, 1)) if name == "blocksize" else draft.random.choice(("DCR", "CRD"))
+    return draft.random.choice((2, 2, 2, 3, 1, 4)) if name == "blocksize" else draft.random.choice(("DCR", "CRD"))
 
 
 def _concat_operand(draft: OperatorDraft, name: str) -> Choice:
