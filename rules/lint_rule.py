@@ -265,10 +265,11 @@ def _unbound(node: Node, bound: set[str]) -> Iterator[Finding]:
 
 def _check_failure(form: Form) -> Iterator[Finding]:
     """vec-set and vec-remove abort the process on an index out of range, as does vec-get on the right: ask before."""
-    sides = [(node, False) for fact in _facts(form) for node in walk(fact)]
-    sides += [(node, True) for addition in _additions(form) for node in walk(addition)]
+    facts, made = _facts(form), _additions(form)
     if form.head == "birewrite":  # each side is made from the other and the conditions
-        sides += [(node, True) for node in walk(form.items[1])]
+        facts, made = facts[1:], [facts[0], *made]
+    sides = [(node, False) for fact in facts for node in walk(fact)]
+    sides += [(node, True) for addition in made for node in walk(addition)]
     seen = ""
     for node, is_made in sides:
         if not isinstance(node, Form) or len(node.items) < 3:
