@@ -43,6 +43,7 @@ from .base.packing import Packing, Repack
 from .base.rewriting import with_body
 from .estimate import estimate_cycles
 from .passes.tails import separate_scopes
+from .rules.contraction import MANY_ROWS
 from .tiling.tiles import FLOAT_BYTES
 
 STAGES = "stages"
@@ -324,7 +325,8 @@ def split_sum(draft: Draft, scheduled: Scheduled) -> Draft | None:
         return None
     needed = tile / (NEAR_WEIGHTS * cache)
     parts = next(number for number in range(1, steps + 1) if steps % number == 0 and number >= min(needed, steps))
-    result = FLOAT_BYTES * prod(number_of(extent) for extent in anchor.write.shape)
+    extents = anchor.write.shape
+    result = FLOAT_BYTES * prod(max(number_of(e), MANY_ROWS) if is_symbolic(e) else e for e in extents)
     rounds = result // (FLOAT_BYTES * columns * ROUND)
     if rounds * size < CLEARLY_MORE * 2 * parts * result:
         return None

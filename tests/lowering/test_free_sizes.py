@@ -59,6 +59,15 @@ def maps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     return bundle_of(feature_maps(), tmp_path_factory.mktemp("maps"), typical=("H=48", "W=64"))
 
 
+@pytest.mark.conformance
+def test_deep_products_of_any_number_of_rows(tmp_path: Path) -> None:
+    """The sum is added up in parts where the weights of a tile do not fit the second cache, as of most processors."""
+    proto = model([node("MatMul", ["x", "w"], ["y"])], {"x": ("N", 8192)}, {"y": ("N", 100)}, w=weights(8192, 100))
+    runs = bundle_of(proto, tmp_path)
+    for rows in (0, 1, 3, 16, 41):
+        check(runs, {"x": np.random.default_rng(rows).standard_normal((rows, 8192)).astype(np.float32)})
+
+
 LENGTHS = st.one_of(st.integers(0, 70), st.sampled_from((0, 1, 48, 64)))
 
 

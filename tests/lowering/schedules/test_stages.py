@@ -148,15 +148,29 @@ def test_a_convolution_whose_outputs_fill_a_vector_reads_its_map_as_it_is() -> N
     check(colours(12, 20, 16, 16, 5), "contraction", SERVER)
 
 
+def deep_product(rows: Any) -> Any:
+    """A product of a depth of 640 by constants, and Relu."""
+    a, w = te.placeholder((rows, 640), name="a"), te.placeholder((640, 64), name="w")
+    k = te.reduce_axis((0, 640), name="k")
+    product = te.compute((rows, 64), lambda i, j: te.sum(a(i, k) * w(k, j), axis=k), name="product")
+    return mark_constants(te.create_prim_func([a, w, topi.nn.relu(product)]), (1,))
+
+
+def with_second_cache(kilobytes: int) -> Any:
+    first, second, *others = HOST.caches
+    return replace(HOST, caches=(first, replace(second, size=kilobytes << 10), *others))
+
+
 @pytest.mark.parametrize(("kilobytes", "rule"), [(64, "stages (contraction + channels)"), (4096, "contraction")])
 def test_a_deep_sum_is_added_up_in_parts_whose_weights_stay_near(kilobytes: int, rule: str) -> None:
-    a, w = te.placeholder((96, 640), name="a"), te.placeholder((640, 64), name="w")
-    k = te.reduce_axis((0, 640), name="k")
-    product = te.compute((96, 64), lambda i, j: te.sum(a(i, k) * w(k, j), axis=k), name="product")
-    function = mark_constants(te.create_prim_func([a, w, topi.nn.relu(product)]), (1,))
-    first, second, *others = HOST.caches
-    device = replace(HOST, caches=(first, replace(second, size=kilobytes << 10), *others))
-    check(function, rule, device)
+    check(deep_product(96), rule, with_second_cache(kilobytes))
+
+
+def test_a_deep_sum_of_free_rows_is_added_up_in_parts() -> None:
+    function = deep_product(te.var("n")).with_attr(TYPICAL, {"n": 1})
+    best = next(iter(list_candidates(function, with_second_cache(64), 1, with_rules=True)))(Trace())
+    assert best is not None
+    assert best.rule.startswith("stages (contraction + ")
 
 
 @pytest.mark.parametrize("between", [[], [0]])
