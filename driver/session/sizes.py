@@ -101,8 +101,10 @@ class Takeover:
             seconds = middle - begin, self._clock() - middle
             require_equal(expected, computed)
             if find and max(seconds) < _LONG_SECONDS:
-                compiled = lambda: (find(feeds), self._is_within_ranges(feeds), self._model.run(feeds))  # noqa: E731
-                calls = (lambda: runtime(self._outputs, feeds)), compiled
+                calls = (
+                    lambda: runtime(self._outputs, feeds),
+                    lambda: (find(feeds), self._is_within_ranges(feeds), self._model.run(feeds)),
+                )
                 seconds = time_warm_calls(*calls, clock=self._clock, blocks=_BLOCKS)
         except (EqfuseError, MemoryError) as error:
             raise GivenUpError(str(error), results, is_wrong=not isinstance(error, MemoryError)) from None
