@@ -117,7 +117,8 @@ def window(draft: OperatorDraft, name: str) -> Value:
         kernel = draft.integers("kernel_shape")
         half = tuple(k // 2 for k in kernel)
         same = half + half
-        some = tuple(random.choice((0, 1, 2)) for _ in range(2 * spatial))
+        most = [k if draft.head in POOLS else 3 for k in kernel]  # ONNX Runtime wants a pool's below its kernel
+        some = tuple(random.choice((0, 1, 2)[: most[i % spatial]]) for i in range(2 * spatial))
         return random.choice(((0,) * (2 * spatial), (0,) * (2 * spatial), same, some))
     if name in ("strides", "dilations"):
         usual = (1,) * spatial
