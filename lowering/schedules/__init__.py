@@ -143,7 +143,7 @@ def _schedule_best(
                 chosen = staged if staged is not None and CLEARLY * staged.cycles < chosen.cycles else chosen
     if may_cut and not is_cut:
         with suppress(*REFUSALS):
-            deep = split_sum(Draft.of(function, device, threads, inspected=inspected), chosen.scheduled)
+            deep = split_sum(draft, chosen.scheduled)
             chosen = (None if deep is None else schedule_stages(deep, schedule_whole)) or chosen
     trace.sites.extend(chosen.sites)
     return chosen.scheduled

@@ -309,19 +309,23 @@ def _is_narrow(draft: Draft, anchor: BlockInfo, read: BufferAccess) -> bool:
 def split_sum(draft: Draft, scheduled: Scheduled) -> Draft | None:
     """A draft whose product sum is added up in parts, the weights of which stay in the second cache while all rows use
     them; None if those of its schedule stay there as it is, or are brought too rarely to be worth it."""
-    sums = [block for block in draft.blocks() if block.reduced]
     packings = [each for each in scheduled.repack if isinstance(each, Repack) and each.word is None]
-    if len(sums) != 1 or not sums[0].is_product_sum() or len(packings) != 1:
+    if len(packings) != 1:
         return None
-    (anchor,), (packing,) = sums, packings
+    (packing,) = packings
     weights = draft.function.params[packing.parameter]
     size = FLOAT_BYTES * prod(int(extent) for extent in weights.shape)
     columns = int(weights.shape[packing.axis])
-    cache = draft.device.second_cache
+    tile, cache = size * packing.factor / columns, draft.device.second_cache
+    if tile <= FAR_WEIGHTS * cache:
+        return None
+    sums = [block for block in draft.blocks() if block.reduced]
+    if len(sums) != 1 or not sums[0].is_product_sum():
+        return None
+    (anchor,) = sums
     deepest = max(anchor.reduced, key=lambda iterator: number_of(anchor.extents[iterator]))
     steps = anchor.extents[deepest]
-    tile = size * packing.factor / columns
-    if is_symbolic(steps) or tile <= FAR_WEIGHTS * cache:
+    if is_symbolic(steps):
         return None
     needed = tile / (NEAR_WEIGHTS * cache)
     parts = next(number for number in range(1, steps + 1) if steps % number == 0 and number >= min(needed, steps))
