@@ -94,6 +94,8 @@ def _are_within(indices: np.ndarray[tuple[int, ...], np.dtype[np.int64]], size: 
     return bool(((indices >= 0) & (indices < size)).all())
 
 
+MEAN_AXES_INPUT = 18
+"""The opset since which the axes of ReduceMean are an input."""
 ONNX_DOMAINS = ("", "ai.onnx")
 _PROTOBUF_LIMIT = 1_900_000_000
 """Bytes of weights above which a file needs external data (protobuf ends at 2 GiB)."""
@@ -246,7 +248,7 @@ def _define_normalizations(model: Model) -> None:
         if model.opset >= _ROOT_MEAN_SQUARE_SINCE:
             node.op_type = "RMSNormalization"
             continue
-        mean = "ReduceMean (square, last)" if model.opset >= _MEAN_AXES_INPUT else "ReduceMean <axes = [-1]> (square)"
+        mean = "ReduceMean (square, last)" if model.opset >= MEAN_AXES_INPUT else "ReduceMean <axes = [-1]> (square)"
         epsilon = node.attributes.get_float("epsilon", 1e-5)
         name = f"{_ONLY_IN_RUNTIME}_{int(scale.dtype)}_{epsilon}".replace(".", "_").replace("-", "_").replace("+", "_")
         function = onnx.parser.parse_function(f"""<opset_import: ["" : {model.opset}], domain: "{_OWN_DOMAIN}">
@@ -272,8 +274,6 @@ _ONLY_IN_RUNTIME = "SimplifiedLayerNormalization"
 _OWN_DOMAIN = "eqfuse.runtime"
 _ROOT_MEAN_SQUARE_SINCE = 23
 """The opset since which there is an RMSNormalization."""
-_MEAN_AXES_INPUT = 18
-"""The opset since which the axes of ReduceMean are an input."""
 
 
 def is_same_graph(one: ir.Model, other: ir.Model) -> bool:

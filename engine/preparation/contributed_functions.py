@@ -14,13 +14,12 @@ from functools import partial
 
 import onnx
 
+from ..onnx.model import MEAN_AXES_INPUT
 from ..onnx.typing import dtype_of
 from .function_builder import FunctionBuilder, UnknownForm
 
 _LAYER_NORMALIZATION_SINCE = 17
 """The opset since which there is a LayerNormalization."""
-_MEAN_AXES_INPUT = 18
-"""The opset since which the axes of ReduceMean are an input."""
 _HIDDEN = -10000.0
 """What is added to the scores of hidden positions if a node does not say it."""
 _SUM_OF_EMBEDDINGS = 2
@@ -65,7 +64,7 @@ def _plus(function: FunctionBuilder, value: str, place: int) -> str:
 
 
 def _mean(function: FunctionBuilder, value: str) -> str:
-    if function.opset < _MEAN_AXES_INPUT:
+    if function.opset < MEAN_AXES_INPUT:
         return function.add("ReduceMean", value, axes=[-1])
     return function.add("ReduceMean", value, function.constant([-1], "int64"))
 

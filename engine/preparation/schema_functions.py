@@ -34,7 +34,7 @@ from onnx_ir import serde
 
 from ...ir.operators import OPERATORS
 from ...ir.types import Dimension, TensorType
-from ..onnx.model import Model
+from ..onnx.model import MEAN_AXES_INPUT, Model
 from ..onnx.nodes import RANDOM_OPERATORS, attribute_of, constant_node, is_standard
 from ..onnx.typing import type_proto
 from ..shapes.other_domains import is_classical
@@ -365,8 +365,6 @@ _BOUNDS = (("Max", "min"), ("Min", "max"))
 """The operators that a Clip before opset 11 stands for, each with its attribute."""
 _BROADCASTING = 8
 """The opset since which Max and Min repeat a number."""
-_MEAN_AXES_INPUT = 18
-"""The opset since which the axes of ReduceMean are an input."""
 _KEPT = RANDOM_OPERATORS | {"Range", "SequenceMap"}
 """Operators that stay: their parts are of no use."""
 
@@ -462,7 +460,7 @@ def _normalization_of(node: ir.Node, opset: int) -> onnx.FunctionProto:
     axes = list(node.attributes["axes"].as_ints()) if "axes" in node.attributes else list(_NORMALIZED_AXES)
     make, mean_inputs, attributes = onnx.helper.make_node, ["axes"], dict[str, Any]()
     steps = [make("Constant", [], ["axes"], value=onnx.numpy_helper.from_array(np.asarray(axes, np.int64)))]
-    if opset < _MEAN_AXES_INPUT:
+    if opset < MEAN_AXES_INPUT:
         steps, mean_inputs, attributes = [], [], {"axes": axes}
     steps += [
         make("ReduceMean", ["x", *mean_inputs], ["mean"], **attributes),

@@ -8,11 +8,11 @@ import pytest
 from onnx_ir import serde
 
 from eqfuse.engine.onnx.model import read
-from eqfuse.engine.preparation.schema_functions import expand_operators, list_expandable
+from eqfuse.engine.preparation.schema_functions import expand_operators
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.annotations.local_functions import inline_functions
 
-from .test_quantised_functions import Call, floats, run, with_types
+from .test_quantised_functions import Call, floats, run, run_taken_apart, with_types
 
 ROWS, TABLE = floats(2, 5, 16), floats(20, 16)
 SKIPPED = ROWS, floats(2, 5, 16), floats(16)
@@ -56,14 +56,7 @@ CALLS = [
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.op)
 def test_the_parts_give_what_the_kernel_gives(call: Call) -> None:
-    whole = call.model()
-    expected = run(whole, call.feeds())
-    model = read(with_types(whole, expected))
-    assert list_expandable(model)
-    model = inline_functions(expand_operators(model, infer(model).types))
-    assert not list_expandable(model)
-    for found, wanted in zip(run(serde.serialize_model(model.ir), call.feeds()), expected, strict=True):
-        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+    for found, wanted in run_taken_apart(call):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=2e-6)
 
 
