@@ -104,6 +104,8 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
         render.table("kernels that took longest to compile", ("kernel", "time"), times, left=1)
     if not manifest.back_end:
         write(fallback_line(manifest))
+    for text in origin.dictionaries:
+        write(f"output {text}")
     for text in origin.replaced:
         write(f"replaced: {text}")
     for line in render.trusted_lines(origin.trusted_rules):

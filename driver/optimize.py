@@ -18,6 +18,7 @@ from ..engine.egraph.collector import pause_collection
 from ..engine.egraph.graph import Saturation, Selection
 from ..engine.egraph.loops import Acyclicity
 from ..engine.egraph.worker import Worker
+from ..engine.onnx.map_outputs import to_message
 from ..engine.onnx.model import Model, is_same_graph, write
 from ..engine.onnx.provenance import ACYCLIC_KEY, forget_partition, stamp
 from ..engine.onnx.typing import drop_annotations, keep_declared_shapes
@@ -96,7 +97,7 @@ class Result:
     @property
     def proto(self) -> onnx.ModelProto:
         """The model as a message. Weights in external data stay there, at the location that the original names."""
-        return ir.to_proto(self.model)
+        return to_message(self.model)
 
     @property
     def proof(self) -> str:

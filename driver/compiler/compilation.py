@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...engine.bodies.resolve import resolve_bodies
 from ...engine.egraph.graph import Saturation, Selection
+from ...engine.onnx.map_outputs import map_outputs
 from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import is_flattened
 from ...engine.onnx.provenance import METHOD_KEY
@@ -196,9 +197,13 @@ class Compilation:
     def relabel(self, folder: Path) -> Built:
         """The bundle of an equal model in a folder, with this one's path."""
         manifest = bundle.read_manifest(folder)
-        manifest = replace(manifest, provenance=replace(manifest.provenance, model=self.label))
+        origin = replace(manifest.provenance, model=self.label, dictionaries=self._dictionaries())
+        manifest = replace(manifest, provenance=origin)
         bundle.write_manifest(folder, manifest)
         return Built(manifest)
+
+    def _dictionaries(self) -> tuple[str, ...]:
+        return tuple(map(str, map_outputs(self.model.graph)))
 
     def provenance(
         self, result: Result, kernels: int, distinct: int, copies: int = 0, replaced: tuple[str, ...] = ()
@@ -223,6 +228,7 @@ class Compilation:
             trusted_rules=result.trusted,
             certificate=str(made.proof or "") if made is not None else "",
             unrounded=str(result.unrounded or ""),
+            dictionaries=self._dictionaries(),
             copies=copies,
             groups=made.drawn.count if made is not None and made.drawn is not None else 0,
             as_drawn=made.as_drawn if made is not None and made.drawn is not None else 0,

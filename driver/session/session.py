@@ -263,8 +263,10 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             return "its operators are profiled"
         if getattr(self._sess_options_initial, "gives_weights", False):
             return "its options give weights that are not the model's"
-        unusual = [each for each in self.get_inputs() if each.type not in DTYPES]
-        return f"input {unusual[0].name!r} is a {unusual[0].type}" if unusual else ""
+        unusual = [f"input {each.name!r} is a {each.type}" for each in self.get_inputs() if each.type not in DTYPES]
+        outputs = [each for each in self.get_outputs() if not each.type.startswith("tensor(")]
+        unusual += [f"output {each.name!r} is a {each.type}" for each in outputs]
+        return unusual[0] if unusual else ""
 
     def _group(self, feeds: Any) -> SizeGroup | None:
         """The group of a call; None for one that only ONNX Runtime can take."""

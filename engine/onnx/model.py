@@ -26,6 +26,7 @@ from onnx_ir import external_data, serde
 from ...support.errors import ModelError
 from ...support.files import check_destination
 from ...support.scratch import staging_folder
+from .map_outputs import map_outputs, note_map_outputs, return_maps, take_map_outputs
 from .wellformed import UNKNOWN_SIZE, check_well_formed, sort_nodes
 
 _MOST_ELEMENTS = 1 << 29
@@ -129,7 +130,8 @@ class Model:
         """The model for a runtime: its file, unless that holds another model."""
         if self.executed is not None:
             return self.executed
-        return self.ir if self.path is None or self.is_changed else self.path
+        is_another = self.is_changed or bool(map_outputs(self.graph))
+        return self.ir if self.path is None or is_another else self.path
 
     @property
     def graph(self) -> onnx_ir.Graph:
@@ -213,6 +215,7 @@ def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model | Model) ->
         model = Model(source.clone())
     else:
         proto, path = _load(source)
+        proto, maps = take_map_outputs(proto)
         label = str(path) if path is not None else proto.graph.name or "model"
         check_well_formed(proto, label)
         try:
@@ -221,6 +224,7 @@ def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model | Model) ->
             raise
         except Exception as error:  # onnx-ir raises many kinds on malformed graphs
             raise ModelError(f"{label}: malformed ONNX graph: {first_line(error)}") from error
+        note_map_outputs(model.graph, maps)
         has_types = _unite_declarations(model.graph, proto.graph)
         model = replace(model, is_changed=_infer_outputs(model.graph, proto) or has_types)
         _forget_unknown_sizes(model)
@@ -487,11 +491,16 @@ def write(model: Model, path: str | os.PathLike[str], *, external: bool = False)
     external = external or model.has_external_data or model.weight_bytes > _PROTOBUF_LIMIT
     try:
         with staging_folder(path) as folder:
-            ir.save(model.ir, folder / path.name, external_data=external_name(path) if external else None)
+            staged = folder / path.name
+            ir.save(model.ir, staged, external_data=external_name(path) if external else None)
+            if maps := map_outputs(model.graph):
+                message = onnx.load(staged, load_external_data=False)
+                return_maps(message, maps)
+                onnx.save(message, staged)
             staged_data = folder / external_name(path)
             if external and staged_data.exists() and staged_data.stat().st_size:
                 os.replace(staged_data, path.with_name(staged_data.name))
-            os.replace(folder / path.name, path)
+            os.replace(staged, path)
     except OSError as error:
         raise ModelError(f"{path}: cannot be written: {error.strerror or error}") from None
     except (EncodeError, ValueError) as error:

@@ -222,7 +222,8 @@ class _Check:
         elif kind in ("sequence_type", "optional_type"):
             self.type(getattr(type_, kind).elem_type, where)
         elif kind == "map_type":
-            self.fail(where, "is a map, and maps are not read; skl2onnx writes tensors with options={'zipmap': False}")
+            advice = "skl2onnx writes tensors with options={'zipmap': False}"
+            self.fail(where, f"is a map, and only outputs that a ZipMap makes may be; {advice}")
 
     def _sizes(self, sizes: list[int], where: str, element_type: int) -> None:
         negative = next((size for size in sizes if size < 0), None)

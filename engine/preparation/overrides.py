@@ -17,6 +17,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from ...ir.sizes import declared_sizes, number, parse_size, symbol
 from ...support.errors import EqfuseError, UsageError, VerificationError
+from ..onnx.map_outputs import map_outputs
 from ..onnx.model import Model, first_line, read
 from ..onnx.typing import NAMELESS, declare_type
 from ..shapes.inference import infer
@@ -186,6 +187,8 @@ def keep_outputs(model: Model, names: Sequence[str]) -> Model:
     clone = model.ir.clone()
     graph = clone.graph
     computed = {output.name: output for node in graph for output in node.outputs if output.name}
+    tensors = {each.declared.name: each.tensor for each in map_outputs(graph)}
+    names = [tensors.get(name, name) for name in names]
     for name in names:
         if name not in computed:
             outputs = [output.name or "" for output in graph.outputs]

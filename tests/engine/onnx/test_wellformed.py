@@ -137,7 +137,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "map": (
         lambda m: m.graph.output[0].type.sequence_type.elem_type.map_type.SetInParent(),
-        "output 'y': is a map, and maps are not read; skl2onnx writes tensors with options={'zipmap': False}",
+        "output 'y': is a map, and only outputs that a ZipMap makes may be; skl2onnx writes tensors ",
     ),
     "cycle": (
         lambda m: m.graph.node[0].input.append("y"),
