@@ -22,6 +22,7 @@ def _name(call: Call) -> str:
     return f"{call.op}-{'-'.join('x'.join(map(str, shape)) or 'scalar' for shape in call.shapes)}"
 
 
+@pytest.mark.representatives(70)
 @pytest.mark.parametrize("call", CALLS, ids=_name)
 def test_no_element_is_read_that_the_maps_leave_out(call: Call) -> None:
     graph = call.graph()

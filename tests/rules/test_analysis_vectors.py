@@ -23,11 +23,11 @@ def literal(vector: object) -> str:
 
 
 @pytest.mark.parametrize("function", ["vector-sum", "vector-difference", "vector-product", "vector-maximum"])
-@pytest.mark.parametrize(("u", "v"), PAIRS)
-def test_element_by_element(function: str, u: str, v: str, analyses: Analyses) -> None:
-    call = f"({function} {u} {v})"
-    analyses.run(f"(vectors-demand {u} {v})")
-    assert analyses.holds(f"(= {literal(evaluate(sexpr.read(call).forms[0], Environment()))} {call})")
+def test_element_by_element(function: str, analyses: Analyses) -> None:
+    for u, v in PAIRS:
+        call = f"({function} {u} {v})"
+        analyses.run(f"(vectors-demand {u} {v})")
+        assert analyses.holds(f"(= {literal(evaluate(sexpr.read(call).forms[0], Environment()))} {call})")
 
 
 @pytest.mark.parametrize(("u", "v"), PAIRS)

@@ -112,13 +112,6 @@ def test_verification_may_be_left_out(eqfuse: CommandLine) -> None:
     assert "verification: none (--no-verify)" in outcome.out
 
 
-def test_a_dynamic_shape_for_an_accelerator_gets_its_typical_size(eqfuse: CommandLine) -> None:
-    eqfuse.model("in.onnx", [helper.make_node("Relu", ["x"], ["y"])], ("N", 3))
-    assert eqfuse.run("compile", "in.onnx", "-o", "build", "--target", "dsa-edge-npu").code == 0
-    ports = json.loads((eqfuse.folder / "build" / "manifest.json").read_text(encoding="utf-8"))["inputs"]
-    assert [(port["name"], port["shape"]) for port in ports] == [("x", [1, 3])]
-
-
 @pytest.mark.conformance
 def test_a_fixed_shape_helps(eqfuse: CommandLine) -> None:
     path = eqfuse.model("in.onnx", [helper.make_node("Softplus", ["x"], ["y"])], ("N", 3))

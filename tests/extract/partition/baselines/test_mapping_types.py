@@ -144,6 +144,7 @@ def _assert_as_observed(call: Call, runs: int = 8) -> None:
     assert found == [observed(call, position, runs) for position in range(len(call.shapes))]
 
 
+@pytest.mark.representatives(70)
 @pytest.mark.parametrize("call", CALLS, ids=_name)
 def test_each_pair_has_the_type_that_the_numbers_show(call: Call) -> None:
     _assert_as_observed(call)
