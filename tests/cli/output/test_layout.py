@@ -81,6 +81,7 @@ def test_columns_that_do_not_fit_follow_below() -> None:
 NAME = "/model/encoder/layer.0/attention/self/query/a_very_long_name_of_a_value_in_a_model"
 
 
+@pytest.mark.representatives(13)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -45,7 +45,7 @@ def gated_product(rows: int, depth: int, columns: int) -> Any:
 
 @pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.conformance), 2])
 def test_what_precedes_and_follows_is_moved_in_stages_of_its_own(threads: int) -> None:
-    scheduled = check(exchanged_sum((4, 48, 128)), "stages (transposition + rows + transposition)", threads=threads)
+    scheduled = check(exchanged_sum((2, 32, 64)), "stages (transposition + rows + transposition)", threads=threads)
     assert not scheduled.repack
 
 
@@ -71,7 +71,7 @@ def test_a_function_that_a_rule_does_well_is_not_cut() -> None:
 
 
 def test_rules_that_are_not_wanted_are_left_out() -> None:
-    function = exchanged_sum((4, 48, 128))
+    function = exchanged_sum((2, 32, 64))
     found = []
     for without in ((), ("stages",), ("stages", "pointwise"), ("rows",)):
         best = next(list_candidates(function, HOST, 1, with_rules=True, without=without))(Trace())

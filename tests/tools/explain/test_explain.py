@@ -38,39 +38,39 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Observation:
 
 
 @pytest.fixture(scope="module")
-def product(mixed: Observation) -> Explanation:
-    """The explanation of b = 0.3 * (x w)."""
-    return explain_rewritten(mixed, "b")
+def explained(mixed: Observation) -> dict[str, Explanation]:
+    """The explanations of b = 0.3 * (x w), v and f."""
+    return {name: explain_rewritten(mixed, name) for name in ("b", "v", "f")}
 
 
-def test_the_steps_come_in_the_order_of_rewriting(product: Explanation) -> None:
-    assert steps(product) == [
+def test_the_steps_come_in_the_order_of_rewriting(explained: dict[str, Explanation]) -> None:
+    assert steps(explained["b"]) == [
         ("own-constant-right", "Mul(0.3, a)", "Mul(a, 0.3)"),
         ("own-scale", "Mul(MatMul(x, w), 0.3)", "MatMul(x, Mul(w, 0.3))"),
     ]
 
 
-def test_both_forms_and_the_names_in_them(product: Explanation) -> None:
+def test_both_forms_and_the_names_in_them(explained: dict[str, Explanation]) -> None:
+    product = explained["b"]
     assert [(line.name, line.text) for line in product.before] == [("a", "MatMul(x, w)"), ("b", "Mul(0.3, a)")]
     assert lines(product) == ["b = MatMul(x, Mul(w, 0.3))"]
     types = {name.full: name.type.shape for name in product.names if name.type}
     assert types == {"x": ("batch", 64), "w": (64, 64), "a": ("batch", 64)}
 
 
-def test_what_both_forms_share_is_not_explained(mixed: Observation) -> None:
-    explanation = explain_rewritten(mixed, "v")
-    assert [line.name for line in explanation.before] == ["u", "v"]
-    assert steps(explanation) == [("own-relu-twice", "Relu(Relu(t))", "Relu(t)")]
+def test_what_both_forms_share_is_not_explained(explained: dict[str, Explanation]) -> None:
+    assert [line.name for line in explained["v"].before] == ["u", "v"]
+    assert steps(explained["v"]) == [("own-relu-twice", "Relu(Relu(t))", "Relu(t)")]
 
 
-def test_a_birewrite_from_right_to_left(mixed: Observation) -> None:
-    assert steps(explain_rewritten(mixed, "f")) == [("own-exp-of-sum", "Mul(Exp(x), Exp(n))", "Exp(Add(x, n))")]
+def test_a_birewrite_from_right_to_left(explained: dict[str, Explanation]) -> None:
+    assert steps(explained["f"]) == [("own-exp-of-sum", "Mul(Exp(x), Exp(n))", "Exp(Add(x, n))")]
 
 
-@pytest.mark.parametrize("name", ["b", "v", "f"])
-def test_rules_of_a_report_are_those_of_the_explanation(mixed: Observation, name: str) -> None:
-    rules = rules_on_the_way(mixed.rewriting.rewritten_values[name], mixed.rewriting, 300.0)
-    assert list(rules) == [step.rule.base for step in explain_rewritten(mixed, name).steps]
+def test_rules_of_a_report_are_those_of_the_explanation(mixed: Observation, explained: dict[str, Explanation]) -> None:
+    for name, explanation in explained.items():
+        rules = rules_on_the_way(mixed.rewriting.rewritten_values[name], mixed.rewriting, 300.0)
+        assert list(rules) == [step.rule.base for step in explanation.steps]
 
 
 def test_a_value_that_turns_out_constant(tmp_path: Path) -> None:
