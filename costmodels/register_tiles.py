@@ -23,6 +23,9 @@ MISS = 0.2
 """Cycles that a load costs beyond its port, on average: it prefers large tiles, which load less per product."""
 ELEMENT_BITS = 128
 """The most bits of vectors for which a multiplication takes one operand as an element of a vector (fmla by element)."""
+FLOAT_BYTES = 4
+NEAR_COLUMNS = 0.75
+"""The part of the first cache that the columns of a tile may take and still be there for the next rows."""
 SCALAR_STORE = 1.5
 """Cycles for taking one element out of a vector and storing it."""
 EVICTED_STORE = 10.0
@@ -58,16 +61,21 @@ class Tile:
         accumulators = self.rows * self.vectors
         return {"rows": self.rows, "vectors": self.vectors, "lanes": self.lanes, "accumulators": accumulators}
 
-    def step_cycles(self, device: Device, *, widened: bool = False) -> float:
+    def step_cycles(self, device: Device, *, depth: int = 1, widened: bool = False) -> float:
         """Cycles of a step of the reduction: the scarcest of arithmetic, loads and latency, and loads that miss.
 
-        If bytes are `widened`, which each vector of weights takes one instruction for, products are added by another.
+        The columns of all `depth` steps are read again by each tile of rows, from the second cache if the first does
+        not hold them. If bytes are `widened`, which each vector of weights takes one instruction for, products are
+        added by another.
         """
         products, loads = self.rows * self.vectors, self.rows + self.vectors
         busy = products / device.fma_ports
         if widened:
             busy = max(busy, (2 * products + self.vectors) / (device.fma_ports + ADDERS))
-        return max(busy, loads / device.load_ports, float(LATENCY)) + MISS * loads
+        line = FLOAT_BYTES * self.columns
+        near = device.caches[0].size * NEAR_COLUMNS
+        brought = 0.0 if depth * line <= near else line / device.bandwidth(device.second_cache) * device.clock
+        return max(busy, loads / device.load_ports, float(LATENCY), brought) + MISS * loads
 
     def fits(self, device: Device, *, window: bool = False, widened: bool = False) -> bool:
         """Whether accumulators, loaded vectors and broadcasts stay in the vector registers.
@@ -110,7 +118,7 @@ def tile_cycles(
     each = 1.0
     if stride is not None:
         each = tile.lanes * (SCALAR_STORE if device.caches[0].holds(tile.columns, stride) else EVICTED_STORE)
-    return count * (depth * tile.step_cycles(device, widened=widened) + tile.rows * tile.vectors * each)
+    return count * (depth * tile.step_cycles(device, depth=depth, widened=widened) + tile.rows * tile.vectors * each)
 
 
 @lru_cache(maxsize=1 << 12)

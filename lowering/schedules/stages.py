@@ -315,14 +315,16 @@ def split_sum(draft: Draft, scheduled: Scheduled) -> Draft | None:
     (packing,) = packings
     weights = draft.function.params[packing.parameter]
     size = FLOAT_BYTES * prod(int(extent) for extent in weights.shape)
-    columns = int(weights.shape[packing.axis])
-    tile, cache = size * packing.factor / columns, draft.device.second_cache
-    if tile <= FAR_WEIGHTS * cache:
+    columns, cache = int(weights.shape[packing.axis]), draft.device.second_cache
+    if size * packing.factor / columns <= FAR_WEIGHTS * cache:
         return None
     sums = [block for block in draft.blocks() if block.reduced]
     if len(sums) != 1 or not sums[0].is_product_sum():
         return None
     (anchor,) = sums
+    tile = FLOAT_BYTES * number_of(anchor.depth) * packing.factor  # of one phase of a transposed convolution
+    if tile <= FAR_WEIGHTS * cache:
+        return None
     deepest = max(anchor.reduced, key=lambda iterator: number_of(anchor.extents[iterator]))
     steps = anchor.extents[deepest]
     if is_symbolic(steps):

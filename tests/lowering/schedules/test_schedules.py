@@ -13,7 +13,7 @@ import pytest
 from tvm import te, tirx, topi
 
 from eqfuse.costmodels.device import Device, load_device
-from eqfuse.costmodels.register_tiles import register_tiles, tile_cycles
+from eqfuse.costmodels.register_tiles import Tile, register_tiles, tile_cycles
 from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.compute import elementary
 from eqfuse.lowering.schedules import (
@@ -26,7 +26,10 @@ from eqfuse.lowering.schedules import (
     mark_constants,
     schedule,
 )
+from eqfuse.lowering.schedules.base.blocks import BlockInfo
 from eqfuse.lowering.schedules.base.extents import TYPICAL
+from eqfuse.lowering.schedules.base.preparation import find_anchor
+from eqfuse.lowering.schedules.rules.contraction import list_plans
 from eqfuse.support.processor import X86
 
 from .functions import (
@@ -296,6 +299,28 @@ def test_columns_of_a_result_whose_lines_evict_each_other_have_narrower_tiles() 
         return min(tiles, key=lambda tile: tile_cycles(tile, 64, 64, 32, device, stride)).columns
 
     assert columns(4096) <= cache.ways < columns(4096 + cache.line)
+
+
+def test_columns_that_the_first_cache_does_not_hold_are_used_by_more_rows() -> None:
+    def best(depth: int) -> Tile:
+        tiles = register_tiles(32, 256, SERVER, window=False)
+        return min(tiles, key=lambda tile: tile_cycles(tile, 32, 256, depth, SERVER))
+
+    near, far = best(16), best(4096)
+    assert far.vectors / (far.rows * far.vectors) < near.vectors / (near.rows * near.vectors)
+
+
+def test_rows_are_pixels_that_share_cache_lines() -> None:
+    """Eight rows along the depth of a map with channels first would fill a tile, but lie on eight lines."""
+    x, w = te.placeholder((12, 8, 16, 16), name="x"), te.placeholder((64, 12, 3, 3), name="w")
+    c, i, j = (te.reduce_axis((0, size), name=name) for size, name in ((12, "c"), (3, "i"), (3, "j")))
+    y = te.compute((8, 14, 14, 64), lambda *p: te.sum(x(c, p[0], p[1] + i, p[2] + j) * w(p[3], c, i, j), [c, i, j]))
+    draft = Draft.of(mark_constants(te.create_prim_func([x, w, topi.nn.relu(y)]), (1,)), SERVER)
+    pair = find_anchor(draft, BlockInfo.is_product_sum)
+    assert pair is not None
+    width, columns = 2, 3
+    best = min(list_plans(draft, *pair), key=lambda plan: plan.cycles)
+    assert (best.row, best.column) == (width, columns)
 
 
 def test_a_tail_that_overlaps_is_not_computed_in_place() -> None:

@@ -173,6 +173,18 @@ def test_a_deep_sum_of_free_rows_is_added_up_in_parts() -> None:
     assert best.rule.startswith("stages (contraction + ")
 
 
+@pytest.mark.parametrize(("phases", "rule"), [(1, "stages (contraction + channels)"), (4, "contraction")])
+def test_weights_of_one_phase_are_those_that_have_to_stay_near(phases: int, rule: str) -> None:
+    """A transposed convolution has sums for each phase of its stride, which read a part of the weights each."""
+    depth = 640 // phases
+    a, w = te.placeholder((96 + phases, depth), name="a"), te.placeholder((640, 32), name="w")
+    k = te.reduce_axis((0, depth), name="k")
+    product = te.compute(
+        (phases, 96, 32), lambda p, i, j: te.sum(a(i + p, k) * w(p * depth + k, j), axis=k), name="product"
+    )
+    check(mark_constants(te.create_prim_func([a, w, topi.nn.relu(product)]), (1,)), rule, with_second_cache(80))
+
+
 @pytest.mark.parametrize("between", [[], [0]])
 def test_a_stage_behind_another_divides_no_place_by_a_width_of_free_size(between: list[int]) -> None:
     """What it reads is allocated inside of the function: there rows and columns as one loop are not joined again."""
