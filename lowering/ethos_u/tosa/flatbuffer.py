@@ -6,6 +6,7 @@ A table is written by the places of its fields in the schema: nothing is generat
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ IDENTIFIER = b"TOSA"
 _ALIGNMENT = 8
 """Bytes at whose multiples the contents of constants begin, and to which they are filled up."""
 
+_LONGEST_LIST = 64
+"""The most tensors that are concatenated at once (MAX_TENSOR_LIST_SIZE of the specification, for its level 8K)."""
 _OPERATORS = (
     "UNKNOWN", "ARGMAX", "AVG_POOL2D", "CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "FFT2D", "MATMUL", "MAX_POOL2D",
     "RFFT2D", "TRANSPOSE_CONV2D", "CLAMP", "ERF", "SIGMOID", "TANH", "ADD", "ARITHMETIC_RIGHT_SHIFT", "BITWISE_AND",
@@ -55,10 +58,31 @@ _ATTRIBUTES: dict[str, tuple[str, ...]] = {
 """The fields of the table of an operator's attributes, in the order of the schema."""
 
 
+def _with_short_lists(graph: Graph) -> Graph:
+    """The graph with concatenations of concatenations in place of those of more tensors than a file may have."""
+    tensors, operators = dict(graph.tensors), []
+    for operator in graph.operators:
+        names, level = operator.inputs, 0
+        while operator.op == "CONCAT" and len(names) > _LONGEST_LIST:
+            level += 1
+            lists = [names[start : start + _LONGEST_LIST] for start in range(0, len(names), _LONGEST_LIST)]
+            names = tuple(f"{operator.output}, list {level}.{number}" for number in range(len(lists)))
+            axis = operator.attributes["axis"]
+            assert isinstance(axis, int)
+            for name, parts in zip(names, lists, strict=True):
+                shape = list(graph.tensors[operator.output].shape)
+                shape[axis] = sum(tensors[part].shape[axis] for part in parts)
+                tensors[name] = Tensor(name, tensors[operator.output].dtype, tuple(shape))
+                operators.append(replace(operator, inputs=tuple(parts), output=name))
+        operators.append(replace(operator, inputs=names))
+    return replace(graph, operators=tuple(operators), tensors=tensors)
+
+
 def to_bytes(graph: Graph) -> bytes:
     """The content of a file `NAME.tosa`. Raises ModuleNotFoundError without the package `flatbuffers`."""
     import flatbuffers
 
+    graph = _with_short_lists(graph)
     builder = flatbuffers.Builder(1 << 20)
     text: Callable[[str], int] = builder.CreateSharedString
     constants = [tensor for tensor in graph.tensors.values() if tensor.data is not None]
