@@ -21,7 +21,7 @@ from itertools import product
 
 from ...costmodels.ethos_device import EthosDevice
 from ..base.errors import LoweringError
-from .alternatives import Alternative, alternatives
+from .alternatives import Alternative, alternatives, rows_in_parts
 from .neighbourhood import around
 from .tosa.flatbuffer import to_bytes
 from .tosa.graph import Graph
@@ -115,6 +115,8 @@ class _Search:
                 pass
             self._improve_graph()
         self._wants_cycles = self._device.arena is not None
+        if not self._wants_cycles:
+            self._improve_memory()
         before = None
         while self._chosen != before:
             before = self._chosen
@@ -193,6 +195,13 @@ class _Search:
             return False
         first = self._take(base, others[:half])
         return self._take(self._chosen if first else base, others[half:]) or first
+
+    def _improve_memory(self) -> None:
+        """Fewer integers of 32 bits at a time. The peak is that of all places, so one alone would not be better."""
+        base = self._chosen
+        for other in rows_in_parts(base.graph):
+            if other.graph is not None:
+                self._try(replace(base, graph=other.graph, changes=(*base.changes, other.label)))
 
     def _improve_setting(self) -> None:
         """Where memory is shared, the limit with which Vela uses least is bisected; else limits are tried in turn."""

@@ -86,7 +86,7 @@ def _swap(graph: Graph, sums: Sequence[Operator]) -> Graph:
     return edit.finish()
 
 
-_COPIES: Mapping[str, Mapping[str, Attribute]] = {
+COPIES: Mapping[str, Mapping[str, Attribute]] = {
     "CLAMP": {"min_val": -128, "max_val": 127, "nan_mode": "PROPAGATE"},
     "MAX_POOL2D": {"kernel": (1, 1), "stride": (1, 1), "pad": (0, 0, 0, 0), "nan_mode": "PROPAGATE"},
 }
@@ -118,7 +118,7 @@ def copied_inputs(graph: Graph) -> Iterator[Alternative]:
 
 def _is_copy(graph: Graph, reader: Operator) -> bool:
     """Whether an input is copied already, by an operator behind a view."""
-    return any(dict(each.attributes) == _COPIES.get(each.op) for each in graph.readers[reader.output])
+    return any(dict(each.attributes) == COPIES.get(each.op) for each in graph.readers[reader.output])
 
 
 def _copy(graph: Graph, name: str, op: str, view: Sequence[int]) -> Graph:
@@ -127,7 +127,7 @@ def _copy(graph: Graph, name: str, op: str, view: Sequence[int]) -> Graph:
     source, copied, whole = (edit.tensor(name, each) for each in (view, view, shape))
     operators = [
         Operator("RESHAPE", (name, edit.sizes(*view)), source),
-        Operator(op, (source,), copied, _COPIES[op]),
+        Operator(op, (source,), copied, COPIES[op]),
         Operator("RESHAPE", (copied, edit.sizes(*shape)), whole),
     ]
     for reader in graph.readers[name]:

@@ -125,6 +125,9 @@ def test_parts_of_normalisations_have_other_ways(tmp_path: Path) -> None:
     made, _ = emitted(quantised(float_model(text, (1, 5, 16), weights), tmp_path))
     found = same_results(made.graph)
     assert {each.label.partition(" by ")[2] for each in found} >= {"a convolution", "halves"}
+    parts = [each.label for each in found if "in parts of" in each.label]
+    assert any(label.endswith(", copied") for label in parts)
+    assert any(not label.endswith(", copied") for label in parts)
 
 
 def test_a_map_that_is_cut_for_strides_is_read_whole(tmp_path: Path) -> None:
