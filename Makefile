@@ -47,6 +47,9 @@ tools: ## Install the Arm cross compiler and emulators, and clang, where apt-get
 		apt-get install -y -qq --no-install-recommends $(TOOL_PACKAGES); } >/dev/null 2>&1 || \
 		echo "Tests for Arm and with clang will skip; to run them, as root: apt-get install $(TOOL_PACKAGES)"
 
+conformance: TOOLS += arm-none-eabi-gcc qemu-system-arm
+conformance: TOOL_PACKAGES += gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm
+
 lint: $(VENV)/.stamp-test ## Check style (ruff) and types (mypy --strict)
 	$(BIN)/ruff check .
 	cd $(VENV)/source && ../bin/mypy --config-file ../../pyproject.toml -p eqfuse

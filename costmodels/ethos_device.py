@@ -18,7 +18,7 @@ class EthosDevice:
     """One configuration: `macs` multiply-accumulates a cycle in each of its `cores`.
 
     `system` and `memory_mode` name sections of Vela's configuration file; `arena` are the bytes of fast memory of this
-    mode, None if it names none.
+    mode, None if it names none. `processor` is the device for what the NPU does not compute.
     """
 
     name: str
@@ -26,6 +26,7 @@ class EthosDevice:
     macs: int
     system: str
     memory_mode: str
+    processor: str
     cores: int = 1
     arena: int | None = None
 

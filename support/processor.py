@@ -17,6 +17,8 @@ from archspec.cpu import TARGETS, detect
 
 X86 = "x86_64"
 ARM = "aarch64"
+CORTEX_M = "thumb"
+"""The beginning of the architectures of Arm's microcontrollers, which run without an operating system."""
 LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
 """The psABI's levels of x86-64, richest first, as LLVM and the device files call them."""
 _CAPABILITIES = {

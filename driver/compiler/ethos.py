@@ -20,7 +20,7 @@ from ..optimize import Result
 from ..options import VERIFICATION_SECONDS, Options
 from .accelerator import AcceleratorKernels
 from .compilation import Built, Compilation
-from .ethos_parts import PROCESSOR, Parts, parts_of
+from .ethos_parts import Parts, parts_of
 
 _SEARCH_SECONDS = 20.0
 """Seconds for Vela to make programs with other settings, without a limit of the user's."""
@@ -79,8 +79,8 @@ class Ethos:
             try:
                 forms = self._forms(compilation, result)
             except LoweringError as error:
-                parts = parts_of(compilation, error)
-                clock.tell("schedule", f"{error}; this part goes to a processor, as a C project for {PROCESSOR}")
+                parts = parts_of(compilation, self.device.processor, error)
+                clock.tell("schedule", f"{error}; {_behind(self.device)}")
                 forms = [parts.form]
             try:
                 made = make_program(forms, self.device, seconds, lambda line: clock.tell("schedule", line))
@@ -88,9 +88,9 @@ class Ethos:
                 avoided = refused_nodes(forms[0], self.device)
                 if not avoided or parts is not None:
                     raise
-                parts = parts_of(compilation, error, avoided)
+                parts = parts_of(compilation, self.device.processor, error, avoided)
                 reason = parts.behind_summary.reason if parts.behind_summary is not None else error
-                clock.tell("schedule", f"{reason}; this part goes to a processor, as a C project for {PROCESSOR}")
+                clock.tell("schedule", f"{reason}; {_behind(self.device)}")
                 made = make_program([parts.form], self.device, seconds, lambda line: clock.tell("schedule", line))
         verdict = ""
         if options.verify:
@@ -133,3 +133,7 @@ class Ethos:
         if not forms:
             raise problems[0]
         return forms
+
+
+def _behind(device: EthosDevice) -> str:
+    return f"this part goes to a processor, as a C project for {device.processor}"

@@ -26,15 +26,13 @@ from ..parts import Front, cut_out, front_of
 from .compilation import Compilation
 from .processor import CrossProject
 
-PROCESSOR = "armv8-neon"
-"""The device that computes what the NPU does not: any Arm processor of 64 bits."""
-
 
 @dataclass(frozen=True)
 class Parts:
-    """A model in parts: `form` is what the NPU computes, `front` and `border` say what a processor computes before and
-    after it."""
+    """A model in parts: `form` is what the NPU computes, `front` and `border` say what the `processor` computes before
+    and after it."""
 
+    processor: str
     form: Translation
     front: Front | None
     border: Border | None
@@ -45,14 +43,15 @@ class Parts:
         if self.front is None:
             return None
         reason = "the model computes with floats there, in front of the first QuantizeLinear"
-        return ProcessorPart(PROCESSOR, self.front.operators, self.front.read, self.front.made, reason)
+        return ProcessorPart(self.processor, self.front.operators, self.front.read, self.front.made, reason)
 
     @property
     def behind_summary(self) -> ProcessorPart | None:
         """What the manifest says of the part behind."""
         if self.border is None:
             return None
-        return ProcessorPart(PROCESSOR, self.border.operators, self.border.read, self.border.left, self.border.reason)
+        border = self.border
+        return ProcessorPart(self.processor, border.operators, border.read, border.left, border.reason)
 
     def build(self, compilation: Compilation, folder: Path) -> tuple[tuple[Port, ...], tuple[str, ...]]:
         """Write the parts and their C projects; the outputs of the whole model, and the verdicts on the projects."""
@@ -73,7 +72,9 @@ class Parts:
         return compilation.model if self.front is None else self.front.model
 
 
-def parts_of(compilation: Compilation, refusal: LoweringError, avoided: Mapping[str, str] | None = None) -> Parts:
+def parts_of(
+    compilation: Compilation, processor: str, refusal: LoweringError, avoided: Mapping[str, str] | None = None
+) -> Parts:
     """The parts of a model that the NPU does not take whole, without nodes that are `avoided`, each for a reason.
 
     Raises the refusal if the NPU computes nothing.
@@ -84,7 +85,7 @@ def parts_of(compilation: Compilation, refusal: LoweringError, avoided: Mapping[
     if front is not None and not avoided:
         try:
             label = f"as exported, from {', '.join(front.made)}"
-            return Parts(translate(label, model, infer(model), ports), front, None)
+            return Parts(processor, translate(label, model, infer(model), ports), front, None)
         except LoweringError as error:
             refusal = error
     border = border_of(model, infer(model), ports, avoided or {})
@@ -92,7 +93,7 @@ def parts_of(compilation: Compilation, refusal: LoweringError, avoided: Mapping[
         raise refusal
     middle = keep_outputs(model, border.outputs)
     label = f"as exported, up to {', '.join(border.outputs)}"
-    return Parts(translate(label, middle, infer(middle), inputs_of(middle)), front, border)
+    return Parts(processor, translate(label, middle, infer(middle), inputs_of(middle)), front, border)
 
 
 def _build_project(
@@ -100,9 +101,9 @@ def _build_project(
 ) -> tuple[tuple[Port, ...], str]:
     """Write a part of a model, and its C project to a folder beside it: its outputs, and the verdict on the project."""
     write(cut_out(model, part.read, part.outputs), path)
-    options = replace(compilation.options, device=PROCESSOR, input_shapes={}, outputs=(), dim=(), skip=())
+    options = replace(compilation.options, device=part.target, input_shapes={}, outputs=(), dim=(), skip=())
     own = Compilation.of(read(path), options, compilation.clock)
-    backend = CrossProject(target_of(PROCESSOR), measure=False, prefix=name)
+    backend = CrossProject(target_of(part.target), measure=False, prefix=name)
     project = path.parent / name
     project.mkdir()
     built = backend.build(own, own.optimize(backend), project)

@@ -22,7 +22,7 @@ from ...lowering.base.interface import outputs_of
 from ...lowering.base.linking import Linker
 from ...lowering.base.ports import random_inputs
 from ...lowering.base.target import Target, check_runs_here
-from ...lowering.base.toolchain import Tool, missing, versions
+from ...lowering.base.toolchain import missing, tools_for, versions
 from ...lowering.base.weights import Weights
 from ...lowering.bundle import bundle, isolation
 from ...lowering.bundle.isolation import call_isolated
@@ -456,7 +456,8 @@ class CrossProject(Processor):
         pool.prepare()
 
     def _why_not_measured(self) -> str:
-        return "the kernels are for another processor; `eqfuse bench --emulate` counts them"
+        counted = "; `eqfuse bench --emulate` counts them" if self.target.architecture == ARM else ""
+        return f"the kernels are for another processor{counted}"
 
     def _link(self, prepared: CompiledKernels, folder: Path) -> None:
         from ...lowering.program.planning import plan_program
@@ -483,6 +484,7 @@ class CrossProject(Processor):
 
     def _missing_tools(self) -> str:
         """The tools that are missing to build and emulate a C project, in one line; "" if all are there."""
-        if self.target.architecture != ARM:
+        tools = tools_for(self.target.architecture)
+        if tools is None:
             return f"there is no emulator for {self.target.architecture}; run its example there"
-        return missing(Tool.CROSS_COMPILER, Tool.EMULATOR)
+        return missing(*tools)

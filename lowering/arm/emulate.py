@@ -17,6 +17,7 @@ from ...costmodels.device import Cache, Device
 from ...support.errors import UsageError
 from ...support.files import cache_folder
 from ...support.processes.program import ToolError, run_program
+from ...support.processor import CORTEX_M
 from ...support.scratch import scratch_folder, staging_folder
 from ..base.toolchain import LIBRARIES, Tool, compile_there, emulate, find
 from ..plan.names import EXAMPLE
@@ -32,6 +33,8 @@ NEWEST_PROCESSOR = "max,sve=off"
 """QEMU's name for a processor with every extension: stands for the ones it has no model of."""
 BASELINE_PROCESSOR = "cortex-a53"
 """QEMU's name for a processor with nothing but Armv8.0-A."""
+_BOARD = ("-M", "mps3-an547", "-display", "none", "-serial", "none", "-monitor", "none")
+"""QEMU's board with a Cortex-M55, whose memory board.ld knows."""
 _ANSWER_SECONDS = 60.0
 """Seconds that QEMU may take to list its processors."""
 WITHOUT_DC_ZVA = "GLIBC_TUNABLES=glibc.cpu.name=kunpeng920"
@@ -48,10 +51,15 @@ def run_example(
     """
     with scratch_folder("arm") as scratch:
         folder = Path(scratch)
-        emulator = find(Tool.EMULATOR)
-        command = _prepare(folder, executable, plan, inputs, 1)
+        arguments = _prepare(folder, executable, plan, inputs, 1)
+        if device.mtriple.startswith(CORTEX_M):
+            options = [*_BOARD, "-semihosting-config", _semihosting(arguments), "-kernel", arguments[0]]
+            command: list[str | Path] = [find(Tool.BARE_EMULATOR), *options]
+        else:
+            emulator = find(Tool.EMULATOR)
+            command = [emulator, "-cpu", processor_of(emulator, device), *arguments]
         try:
-            emulate([emulator, "-cpu", processor_of(emulator, device), *command], folder)
+            emulate(command, folder)
         except ToolError as error:
             raise UsageError(error.complaint) if error.status == REFUSED else error from None
         return [np.load(folder / name) for name in _outputs(plan)]
@@ -143,6 +151,11 @@ def _prepare(
         np.save(folder / f"in{i}.npy", np.asarray(array, order="C"))
     files = [*(f"in{i}.npy" for i in range(len(inputs))), *_outputs(plan)]
     return [f"./{EXAMPLE}", *files, "--repeat", str(repeat)]
+
+
+def _semihosting(arguments: Sequence[str]) -> str:
+    """The value of QEMU's option by which a program without an operating system gets arguments and files."""
+    return ",".join(("enable=on", "target=native", *(f"arg={argument}" for argument in arguments)))
 
 
 def _outputs(plan: Plan) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -16,7 +16,7 @@ from ...support.scratch import scratch_folder
 from ...support.store import Store, source_digest
 from .errors import LoweringError
 from .target import check_linker
-from .toolchain import Tool, find
+from .toolchain import find, tools_for
 
 RUNTIME = Path(__file__).with_name("runtime")
 """The folder of the runtime's sources."""
@@ -49,16 +49,17 @@ class Linker:
     program: str
 
     @staticmethod
-    def of(architecture: str) -> Linker:
-        """The linker for processors whose triples begin with that architecture. Raises UsageError, ToolError or
-        LoweringError without a tool."""
+    def of(architecture: str, options: Sequence[str] = ()) -> Linker:
+        """The linker for processors whose triples begin with that architecture, and what a cross compiler is told of
+        them. Raises UsageError, ToolError or LoweringError without a tool."""
         if architecture == platform.machine():
             check_linker()
             named = os.environ.get("CC") or os.environ.get("CXX")
             return Linker(named or next(filter(None, map(shutil.which, _COMPILERS))))
-        if architecture == "aarch64":
-            return Linker(str(find(Tool.CROSS_COMPILER)))
-        raise LoweringError(f"no linker for {architecture}; kernels are measured on {platform.machine()} and aarch64")
+        tools = tools_for(architecture)
+        if tools is None:
+            raise LoweringError(f"no linker for {architecture}; there are some for {platform.machine()} and Arm")
+        return Linker(" ".join((str(find(tools[0])), *options)))
 
     def link(self, objects: tuple[Path, ...], library: Path) -> None:
         """Write the shared library of these objects. Raises LoweringError with the linker's complaint.
@@ -117,7 +118,9 @@ def rename_symbols(architecture: str, source: Path, renamed: Path, symbols: Mapp
 
     Raises LoweringError without a tool for it.
     """
-    names = ("objcopy" if architecture == platform.machine() else f"{architecture}-linux-gnu-objcopy", "llvm-objcopy")
+    tools = None if architecture == platform.machine() else tools_for(architecture)
+    own = "objcopy" if tools is None else tools[0].program.replace("gcc", "objcopy")
+    names = (own, "llvm-objcopy")
     program = next(filter(None, map(shutil.which, names)), None)
     if program is None:
         raise LoweringError(f"{names[0]}: not found, and --prefix needs it; install binutils for {architecture}")

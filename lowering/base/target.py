@@ -142,7 +142,8 @@ class Target:
     def description(self) -> dict[str, Any]:
         """The target as TVM takes it."""
         words: dict[str, Any] = {"kind": "llvm", "mtriple": self.triple, "mcpu": self.cpu, "num-cores": self.threads}
-        return {**words, "mattr": list(self.attributes)} if self.attributes else words
+        words |= {"mattr": list(self.attributes)} if self.attributes else {}
+        return {**words, "mfloat-abi": "hard"} if self.triple.endswith("hf") else words
 
 
 def target_names() -> list[str]:

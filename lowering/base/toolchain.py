@@ -1,4 +1,4 @@
-"""The cross tools: GNU's C compiler for 64-bit Arm, and QEMU's user emulation of it; versions of all software."""
+"""The cross tools: GNU's C compilers for Arm, and QEMU, which emulates it; versions of all software."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ...support.processes.program import ToolError, run_program
+from ...support.processor import ARM, CORTEX_M
 from ...support.scratch import scratch_root
 from ...support.version import __version__
 
@@ -42,6 +43,8 @@ class Tool(Enum):
     CROSS_COMPILER = ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross")
     EMULATOR = ("qemu-aarch64-static", "qemu-user-static")
     COUNTING_EMULATOR = ("qemu-aarch64", "qemu-user")
+    BARE_COMPILER = ("arm-none-eabi-gcc", "gcc-arm-none-eabi libnewlib-arm-none-eabi")
+    BARE_EMULATOR = ("qemu-system-arm", "qemu-system-arm")
     HOST_COMPILER = ("gcc", "gcc libc6-dev")
 
     @property
@@ -55,15 +58,30 @@ class Tool(Enum):
         return self.value[1]
 
 
+def tools_for(architecture: str) -> tuple[Tool, Tool] | None:
+    """What compiles for a processor that is not this machine, and what emulates it; None if nothing does."""
+    if architecture.startswith(CORTEX_M):
+        return Tool.BARE_COMPILER, Tool.BARE_EMULATOR
+    return (Tool.CROSS_COMPILER, Tool.EMULATOR) if architecture == ARM else None
+
+
+def machine_options(triple: str, cpu: str) -> list[str]:
+    """What GNU's C compiler is told of a processor that LLVM calls so."""
+    named = [f"-mcpu={cpu}"] if cpu not in ("", "generic") else []
+    floats = "hard" if triple.endswith("hf") else "soft"
+    return [*named, f"-mfloat-abi={floats}"] if triple.startswith(CORTEX_M) else named
+
+
 def find(tool: Tool) -> Path:
     """Where the program is. Raises ToolError with the package to install."""
     path = shutil.which(tool.program)
     if path is None:
         raise ToolError(f"{tool.program}: not found; on Debian or Ubuntu: apt-get install {tool.packages}")
     # Of a compiler that knows no libc.a, the answer is the bare name.
-    query = [path, "-print-file-name=libc.a"] if tool is Tool.CROSS_COMPILER else None
+    query = [path, "-print-file-name=libc.a"] if tool in (Tool.CROSS_COMPILER, Tool.BARE_COMPILER) else None
     if query and run_program(query, _SECONDS, may_fail=True).strip() in ("", "libc.a"):
-        raise ToolError(f"{tool.program}: has no C library to link; on Debian: apt-get install libc6-dev-arm64-cross")
+        library = tool.packages.split()[-1]
+        raise ToolError(f"{tool.program}: has no C library to link; on Debian: apt-get install {library}")
     return Path(path)
 
 

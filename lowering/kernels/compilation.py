@@ -30,7 +30,7 @@ from ..base.errors import LoweringError
 from ..base.interface import known_type
 from ..base.linking import Linker
 from ..base.target import Target
-from ..base.toolchain import versions
+from ..base.toolchain import machine_options, versions
 from ..base.weights import Weights
 from ..plan.plan import CALLBACK
 from .bodies import call_kernels, find_kernels
@@ -255,7 +255,7 @@ def _compile_loops(steps: Iterable[LoweredStep], target: Target, folder: Path) -
     programs = {step.symbol: step.program for step in steps if isinstance(step, LoopCall)}
     if not programs:
         return {}
-    linker = Linker.of(target.architecture)
+    linker = Linker.of(target.architecture, machine_options(target.triple, target.cpu))
     return {name: program.compile(linker, folder / f"{name}.o") for name, program in programs.items()}
 
 

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...costmodels.device import Device
-from ...support.errors import EqfuseError
+from ...support.errors import EqfuseError, UsageError
+from ...support.processor import CORTEX_M
 from ...support.scratch import scratch_folder
 from ..base.linking import RUNTIME, RUNTIME_SOURCES, Linker, rename_symbols
-from ..base.toolchain import Tool, compile_there, find
+from ..base.toolchain import Tool, compile_there, find, machine_options, tools_for
 from ..plan.manifest import PLAN, WEIGHTS
 from ..plan.names import DEFAULT_PREFIX, EXAMPLE, add_prefix, renamed_symbols
 from ..plan.plan import Callback, Plan, PlanError
@@ -22,6 +23,7 @@ from ..plan.templates import WEIGHTS_STUB
 from .c_source import header, source, write_weights
 
 _PROJECT_FILES = ("main.c", "CMakeLists.txt", "exports.map")
+_BOARD_FILES = ("board.c", "board.ld")
 _FUNCTION = """\
 /* The model as a function of TVM's foreign function interface: inputs, then outputs, as tensors. */
 #include "eqfuse_model.h"
@@ -94,7 +96,8 @@ def write_project(
     if any(isinstance(step, Callback) for step in plan.steps):
         raise PlanError("plan: a C project has no other runtime to call")
     prefix = naming.prefix
-    texts = {name: (RUNTIME / name).read_text(encoding="utf-8") for name in (*RUNTIME_SOURCES, *_PROJECT_FILES)}
+    names = (*RUNTIME_SOURCES, *_PROJECT_FILES, *(_BOARD_FILES if naming.architecture.startswith(CORTEX_M) else ()))
+    texts = {name: (RUNTIME / name).read_text(encoding="utf-8") for name in names}
     texts |= {"eqfuse_model.h": header(plan), "eqfuse_model.c": source(plan), "eqfuse_weights.S": WEIGHTS_STUB}
     try:
         (folder / "kernels").mkdir(parents=True, exist_ok=True)
@@ -126,13 +129,19 @@ def _unwritable(folder: Path, error: OSError) -> EqfuseError:
 def build_example(folder: Path, executable: Path, device: Device, *, emulation: bool = False) -> None:
     """Cross-compile the project in `folder` to a static executable; with `emulation`, one that marks its kernels.
 
-    Raises ToolError if the cross compiler is missing or refuses.
+    Raises ToolError if the cross compiler is missing or refuses, UsageError if there is none for the device.
     """
+    architecture = device.mtriple.partition("-")[0]
+    tools = tools_for(architecture)
+    if tools is None:
+        raise UsageError(f"there is no cross compiler for {architecture}")
+    is_bare = tools[0] is Tool.BARE_COMPILER
     with scratch_folder("arm") as scratch:
         built = Path(scratch) / EXAMPLE
         options = [*_compiler_options(device), "-static", *[f"-D{_prefix_of(folder).upper()}_EMULATION"] * emulation]
+        options += ["-T", "board.ld", "--specs=rdimon.specs"] if is_bare else []
         sources = ["main.c", *_model_files(folder)]
-        compile_there([find(Tool.CROSS_COMPILER), *options, *sources, "-lm", "-o", built], folder)
+        compile_there([find(tools[0]), *options, *sources, "-lm", "-o", built], folder)
         shutil.copyfile(built, executable)
     executable.chmod(0o755)
 
@@ -154,8 +163,7 @@ def build_object(folder: Path, object_file: Path, device: Device, symbol: str, t
 
 
 def _compiler_options(device: Device) -> list[str]:
-    options = ["-std=gnu11", "-O2", "-I."]
-    return [*options, f"-mcpu={device.mcpu}"] if device.mcpu and device.mcpu != "generic" else options
+    return ["-std=gnu11", "-O2", "-I.", *machine_options(device.mtriple, device.mcpu)]
 
 
 def _prefix_of(folder: Path) -> str:

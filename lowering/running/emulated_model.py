@@ -78,7 +78,8 @@ def open_emulated(folder: Path) -> Iterator[EmulatedModel]:
             "compile the model with --target arm-cortex-a76 or another Arm device"
         )
     if manifest.platform.architecture != ARM:
-        raise UsageError(f"{folder}: is a C project for {manifest.platform.name}, and only Arm's are emulated")
+        name = manifest.platform.name
+        raise UsageError(f"{folder}: is a C project for {name}, and only those for 64-bit Arm are counted")
     absent = missing(Tool.CROSS_COMPILER, Tool.COUNTING_EMULATOR, Tool.HOST_COMPILER)
     if absent:
         raise ToolError(absent)

@@ -3,12 +3,17 @@
 #define _GNU_SOURCE
 #include "eqfuse_runtime.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef __linux__
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#else
+#include <malloc.h>
+#endif
 
 #define MOST_ELEMENTS INT32_MAX /* of a tensor: kernels count them in 32 bits */
 #define MOST_COUNT ((int64_t)1 << 56) /* of a product of sizes: sums of some stay below 2^63, and no tensor is so large */
@@ -24,6 +29,7 @@ static int is_growing(const eqfuse_model *model, int port) {
 
 static size_t align(size_t bytes) { return (bytes + EQFUSE_ALIGNMENT - 1) / EQFUSE_ALIGNMENT * EQFUSE_ALIGNMENT; }
 
+#ifdef __linux__
 static void *allocate(size_t bytes) {
     size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : EQFUSE_ALIGNMENT;
     void *memory = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment + (bytes ? 0 : alignment));
@@ -45,6 +51,23 @@ const void *eqfuse_map(const char *path, size_t bytes) {
 void eqfuse_unmap(const void *content, size_t bytes) {
     if (content) munmap((void *)content, bytes);
 }
+#else
+/* aligned_alloc of newlib calls it, and some releases have none. */
+__attribute__((weak)) int posix_memalign(void **memory, size_t alignment, size_t bytes) {
+    *memory = memalign(alignment, bytes);
+    return !*memory;
+}
+
+static void *allocate(size_t bytes) { return aligned_alloc(EQFUSE_ALIGNMENT, align(bytes ? bytes : 1)); }
+
+const void *eqfuse_map(const char *path, size_t bytes) {
+    (void)bytes;
+    eqfuse_fail("%s: cannot be mapped without an operating system", path);
+    return NULL;
+}
+
+void eqfuse_unmap(const void *content, size_t bytes) { (void)content, (void)bytes; }
+#endif
 
 /* --- sizes that are known at the call */
 
@@ -68,13 +91,13 @@ int eqfuse_solve(const char *name, int64_t value, int64_t factor, int64_t *size)
 
 int eqfuse_demand(const char *name, int axis, int64_t extent, int64_t demanded) {
     if (extent == demanded) return 0;
-    return eqfuse_fail("input %s: axis %d is %lld long, and must be %lld", name, axis, (long long)extent, (long long)demanded);
+    return eqfuse_fail("input %s: axis %d is %ld long, and must be %ld", name, axis, (long)extent, (long)demanded);
 }
 
 int eqfuse_measure(const char *name, int64_t value, int64_t bound, int64_t *size) {
     *size = value;
     if (value >= 0 && value <= bound) return 0;
-    return eqfuse_fail("the size %s is %lld, which is not from 0 to %lld", name, (long long)value, (long long)bound);
+    return eqfuse_fail("the size %s is %ld, which is not from 0 to %ld", name, (long)value, (long)bound);
 }
 
 /* The bytes of a tensor; SIZE_MAX if it has more elements than kernels count. */
@@ -136,7 +159,7 @@ static int lay_out(eqfuse_context *context) {
             free(context->arena);
             context->arena = allocate(bytes);
             context->arena_bytes = context->arena ? bytes : 0;
-            if (!context->arena) status = eqfuse_fail("there is no memory for an arena of %zu bytes", bytes);
+            if (!context->arena) status = eqfuse_fail("there is no memory for an arena of %lu bytes", (unsigned long)bytes);
         }
     }
     for (int i = 0; i < model->life_count && !status; ++i)
@@ -240,7 +263,7 @@ eqfuse_context *eqfuse_create(const eqfuse_model *model, const void *weights, in
     if (context) context->model = model, context->weights = weights, context->threads = threads;
     if (!context || allocate_context(context)) {
         eqfuse_destroy(context);
-        eqfuse_fail("there is no memory for a context of %zu bytes", model->arena_bytes);
+        eqfuse_fail("there is no memory for a context of %lu bytes", (unsigned long)model->arena_bytes);
         return NULL;
     }
     for (int b = 0; b < model->buffer_count; ++b) {
@@ -284,7 +307,7 @@ static int bind_port(eqfuse_context *context, int port, void *data) {
     if ((uintptr_t)data % EQFUSE_ALIGNMENT == 0) return 0;
     if (!context->copies[port]) context->copies[port] = allocate(context->port_bytes[port]);
     context->ports[port] = context->copies[port];
-    return context->copies[port] ? 0 : eqfuse_fail("there is no memory for a copy of %zu bytes", context->port_bytes[port]);
+    return context->copies[port] ? 0 : eqfuse_fail("there is no memory for a copy of %lu bytes", (unsigned long)context->port_bytes[port]);
 }
 
 /* Takes over the memory of an output that grew in a run; 0 if it is as large as the model says. */

@@ -1,4 +1,5 @@
-/* A compiled model, and what runs it. Plain C11 for Linux, no other library than the C library's.
+/* A compiled model, and what runs it. Plain C11 for Linux, or, on one thread, for no operating system; no other library
+ * than the C library's.
  *
  *   eqfuse_context *context = eqfuse_create(&MODEL, WEIGHTS, threads);
  *   if (!context || eqfuse_run(context, inputs, outputs)) fputs(eqfuse_message(), stderr);
@@ -59,12 +60,18 @@ EQFUSE_API int eqfuse_run(eqfuse_context *context, const void *const *inputs, vo
 /* Why the last call in this thread failed. */
 EQFUSE_API const char *eqfuse_message(void);
 
-/* A file's content, which is shared with other processes that map it; NULL if it has not this size. The bytes stay
- * readable until eqfuse_unmap. */
+/* A file's content, which is shared with other processes that map it; NULL if it has not this size, and always without
+ * Linux. The bytes stay readable until eqfuse_unmap. */
 EQFUSE_API const void *eqfuse_map(const char *path, size_t bytes);
 EQFUSE_API void eqfuse_unmap(const void *content, size_t bytes);
 
 /* --- what generated models are made of */
+
+#ifdef __linux__
+#define EQFUSE_OF_THREAD _Thread_local
+#else
+#define EQFUSE_OF_THREAD /* there is one */
+#endif
 
 typedef struct {
     void *data;
@@ -83,7 +90,7 @@ typedef struct {
 typedef struct {
     int32_t type_index;
     uint32_t padding;
-    void *pointer;
+    void *pointer __attribute__((aligned(8))); /* an argument takes 16 bytes, however long a pointer is */
 } eqfuse_argument;
 
 /* A tensor that grows: `capacity` bytes are at `data`. What fills it may replace them by others, which are owned then. */

@@ -52,7 +52,7 @@ static size_t bytes_of(const eqfuse_tensor_info *info, const int64_t *shape) {
 static int write_header(char *text, size_t size, const eqfuse_tensor_info *info, const int64_t *shape) {
     int used = snprintf(text, size, "{'descr': '%s', 'fortran_order': False, 'shape': (", info->dtype);
     for (size_t i = 0; i < info->rank; i++)
-        used += snprintf(text + used, size - (size_t)used, "%lld,%s", (long long)shape[i], i + 1 < info->rank ? " " : "");
+        used += snprintf(text + used, size - (size_t)used, "%ld,%s", (long)shape[i], i + 1 < info->rank ? " " : "");
     used += snprintf(text + used, size - (size_t)used, "), }");
     int padded = (10 + used + 1 + 63) / 64 * 64 - 10;
     memset(text + used, ' ', (size_t)(padded - used));

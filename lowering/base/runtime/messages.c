@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static _Thread_local char message[512];
+static EQFUSE_OF_THREAD char message[512];
 
 const char *eqfuse_message(void) { return message; }
 

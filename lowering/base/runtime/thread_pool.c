@@ -8,6 +8,14 @@
 #define _GNU_SOURCE
 #include "eqfuse_runtime.h"
 
+typedef struct {
+  void *sync_handle;
+  int32_t num_task;
+} Environment; /* TVMParallelGroupEnv */
+
+typedef int (*Loop)(int part, Environment *environment, void *closure);
+
+#ifdef __linux__
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -24,13 +32,6 @@
 #define FIRST_PAUSE_NS TIME_SLICE_NS
 #define LONGEST_PAUSE_NS (64 * TIME_SLICE_NS) /* trying a helper that has no core costs a slice or two */
 #define POLLS 32 /* between two looks at the clock */
-
-typedef struct {
-  void *sync_handle;
-  int32_t num_task;
-} Environment; /* TVMParallelGroupEnv */
-
-typedef int (*Loop)(int part, Environment *environment, void *closure);
 
 /* The gate: whether helpers may begin with the current loop, how many more may, and how many are at it. */
 #define OPEN 0x80000000u
@@ -278,3 +279,14 @@ static __attribute__((destructor)) void end_helpers(void) {
   wake(&job.number, MOST_THREADS);
   while (pool.helpers > 0) pthread_join(pool.handles[--pool.helpers], NULL);
 }
+#else
+static int launch(Loop loop, void *closure, int tasks) {
+  Environment alone = {NULL, 1};
+  (void)tasks;
+  return loop(0, &alone, closure);
+}
+
+EQFUSE_SERVICE int (*__TVMBackendParallelLaunch)(Loop, void *, int) = launch;
+
+void eqfuse_use_threads(int threads) { (void)threads; }
+#endif

@@ -3,8 +3,11 @@
  * large enough. */
 #include "eqfuse_runtime.h"
 
-#include <pthread.h>
 #include <stdlib.h>
+
+#ifdef __linux__
+#include <pthread.h>
+#endif
 
 typedef struct {
     void *memory;
@@ -13,7 +16,9 @@ typedef struct {
 } block;
 
 enum { BLOCKS = 64 };
-static _Thread_local block blocks[BLOCKS];
+static EQFUSE_OF_THREAD block blocks[BLOCKS];
+
+#ifdef __linux__
 static _Thread_local int keeps_blocks;
 static pthread_key_t at_exit; /* of a thread */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -33,6 +38,14 @@ static __attribute__((destructor(101))) void delete_key(void) {
     free_blocks(blocks);
 }
 
+static void keep_blocks(void) {
+    if (!keeps_blocks) keeps_blocks = 1, eqfuse_prepare_workspaces(), pthread_setspecific(at_exit, blocks);
+}
+#else
+void eqfuse_prepare_workspaces(void) {}
+static void keep_blocks(void) {} /* the one thread does not end */
+#endif
+
 static void *take(block *chosen, uint64_t bytes) {
     if (chosen->bytes < bytes) {
         free(chosen->memory);
@@ -47,7 +60,7 @@ static void *take(block *chosen, uint64_t bytes) {
 static void *allocate_workspace(int device, int index, uint64_t bytes, int type_code, int type_bits) {
     (void)device, (void)index, (void)type_code, (void)type_bits;
     block *spare = NULL;
-    if (!keeps_blocks) keeps_blocks = 1, eqfuse_prepare_workspaces(), pthread_setspecific(at_exit, blocks);
+    keep_blocks();
     for (block *each = blocks; each < blocks + BLOCKS; each++) {
         if (each->taken) continue;
         if (each->bytes >= bytes && each->bytes) return take(each, bytes);

@@ -20,7 +20,7 @@ typedef struct {
 typedef struct {
     int32_t type_index;
     uint32_t padding;
-    void *pointer;
+    void *pointer __attribute__((aligned(8))); /* an argument takes 16 bytes, however long a pointer is */
 } packed_argument;
 
 typedef int packed_function(void *self, const packed_argument *arguments, int32_t count, packed_argument *result);

@@ -18,6 +18,11 @@ from eqfuse.driver.html_report.bundle import write_bundle_report
 from eqfuse.driver.html_report.ethos import layers_of
 from eqfuse.driver.options import BenchOptions
 from eqfuse.lowering.base.errors import BundleError
+from eqfuse.lowering.base.toolchain import Tool, missing
+from eqfuse.lowering.ethos_u.tosa.evaluation import evaluate_graph
+from eqfuse.lowering.ethos_u.tosa.flatbuffer import to_bytes
+from eqfuse.lowering.ethos_u.tosa.graph import Array, Builder
+from eqfuse.lowering.ethos_u.verification import run_reference
 from eqfuse.lowering.running.runner import load
 from eqfuse.support.errors import UsageError
 
@@ -117,7 +122,11 @@ def test_a_processor_computes_what_the_npu_has_not(tmp_path: Path) -> None:
     np.testing.assert_allclose(results["z"], expected[1], atol=0.1)
     assert np.ptp(expected[1]) > 0.5
     assert (made.path / "cpu" / "cpu_model.h").is_file()
-    assert "; processor: " in made.manifest.provenance.verification
+    section = bundle.manifest.ethos_u
+    assert section is not None
+    assert section["processor"]["target"] == "arm-cortex-m55"
+    absent = missing(Tool.BARE_COMPILER, Tool.BARE_EMULATOR)
+    assert f"; processor: {'none' if absent else 'passed'}" in made.manifest.provenance.verification
     assert isinstance(bench_model(made.path, BenchOptions(against="vela")), Estimation)
 
 
@@ -161,3 +170,20 @@ def test_a_processor_computes_what_stands_in_front(tmp_path: Path, *, has_tail: 
     assert (made.path / "cpu").is_dir() == has_tail
     assert "; in front: " in made.manifest.provenance.verification
     assert isinstance(bench_model(made.path, BenchOptions(against="vela")), Estimation)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("count", [64, 65, 4100])
+def test_any_number_of_maps_is_concatenated(count: int) -> None:
+    """The reference model refuses lists of more than 64."""
+    pytest.importorskip("ethosu.regor", reason="pip install 'eqfuse[ethos-u]'")
+    builder = Builder()
+    x, y = (builder.input(name, "int8", (1, 1, 1, 3)) for name in "xy")
+    parts = [x if number % 3 else y for number in range(count)]
+    graph = builder.finish([builder.add("CONCAT", parts, "int8", (1, 1, count, 3), axis=2)])
+    feed: dict[str, Array] = {
+        name: np.array(each, np.int8).reshape(1, 1, 1, 3) for name, each in {"x": [1, 2, 3], "y": [-4, 5, 6]}.items()
+    }
+    (made,) = run_reference(to_bytes(graph), graph, [feed], 60.0)
+    (name,) = graph.outputs
+    np.testing.assert_array_equal(made[name], evaluate_graph(graph, feed)[name])
