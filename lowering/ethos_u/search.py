@@ -21,7 +21,7 @@ from itertools import product
 
 from ...costmodels.ethos_device import EthosDevice
 from ..base.errors import LoweringError
-from .alternatives import Alternative, alternatives, rows_in_parts
+from .alternatives import Alternative, alternatives, products_in_parts, rows_in_parts
 from .neighbourhood import around
 from .tosa.flatbuffer import to_bytes
 from .tosa.graph import Graph
@@ -198,10 +198,11 @@ class _Search:
 
     def _improve_memory(self) -> None:
         """Fewer integers of 32 bits at a time. The peak is that of all places, so one alone would not be better."""
-        base = self._chosen
-        for other in rows_in_parts(base.graph):
-            if other.graph is not None:
-                self._try(replace(base, graph=other.graph, changes=(*base.changes, other.label)))
+        for kind in (rows_in_parts, products_in_parts):
+            base = self._chosen
+            for other in kind(base.graph):
+                if other.graph is not None:
+                    self._try(replace(base, graph=other.graph, changes=(*base.changes, other.label)))
 
     def _improve_setting(self) -> None:
         """Where memory is shared, the limit with which Vela uses least is bisected; else limits are tried in turn."""

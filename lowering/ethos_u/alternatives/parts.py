@@ -2,6 +2,7 @@
 
 Vela computes whole maps of a Softmax or a LayerNormalization, one operator after the other: its cascades end at
 reductions. Each row has its own reductions, so a few rows can go through all the operators before the next ones do.
+A product of two maps, too, is by rows of the first: U55 and U65 keep the sums of all the rows that one product has.
 """
 
 from __future__ import annotations
@@ -9,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from math import prod
 
-import numpy as np
-
 from ..tosa.graph import Graph, Operator
-from .edit import Alternative, Edit, data_of
+from .edit import Alternative, Chain, Edit, chain_of, data_of
 from .orders import COPIES
 
 _BY_ELEMENT = frozenset({
@@ -22,6 +22,7 @@ _BY_ELEMENT = frozenset({
     "LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT",
 })  # fmt: skip
 _REDUCTIONS = frozenset({"REDUCE_SUM", "REDUCE_MAX", "REDUCE_MIN"})
+_PRODUCT_PARTS = (2, 4)
 _HALVINGS = 5
 """How often the largest tensor of 32 bits is halved."""
 
@@ -130,8 +131,7 @@ def _split(graph: Graph, edit: Edit, region: _Region, count: int, *, copies: boo
         return False
     made: list[Operator] = []
     parts: dict[str, list[str]] = {name: [] for name in results}
-    bounds = np.linspace(0, region.extent, count + 1).astype(int)
-    for start, end in zip(map(int, bounds), map(int, bounds[1:]), strict=False):
+    for start, end in pairwise(region.extent * number // count for number in range(count + 1)):
         names: dict[str, str] = {}
         for operator in region.operators:
             for name in operator.inputs:
@@ -171,3 +171,34 @@ def _part(
     made.append(Operator("CLAMP", (part,), copied, COPIES["CLAMP"]))
     return copied
 
+
+def products_in_parts(graph: Graph) -> Iterator[Alternative]:
+    """All products of two maps in so many parts."""
+    products = [operator for operator in graph.operators if operator.op == "MATMUL"]
+    chains = [chain for chain in (chain_of(graph, each) for each in products) if chain is not None]
+    for count in _PRODUCT_PARTS:
+        if fitting := [chain for chain in chains if graph.tensors[chain.product.output].shape[1] >= count]:
+            label = f"{len(fitting)} products of maps in {count} parts"
+            yield Alternative(label, "products of maps", partial(_split_products, graph, fitting, count))
+
+
+def _split_products(graph: Graph, chains: Sequence[Chain], count: int) -> Graph:
+    edit = Edit(graph)
+    for chain in chains:
+        left, *others = chain.product.inputs
+        batch, rows, depth = graph.tensors[left].shape
+        operators = [each for each in (chain.product, chain.rescale, chain.clamp) if each is not None]
+        made, parts = [], []
+        for start, end in pairwise(rows * number // count for number in range(count + 1)):
+            part = edit.tensor(left, (batch, end - start, depth))
+            sizes = (edit.sizes(0, start, 0), edit.sizes(batch, end - start, depth))
+            made.append(Operator("SLICE", (left, *sizes), part))
+            for operator in operators:
+                inputs = (part, *(others if operator is chain.product else operator.inputs[1:]))
+                part = edit.tensor(operator.output, (batch, end - start, graph.tensors[operator.output].shape[2]))
+                made.append(replace(operator, inputs=inputs, output=part))
+            parts.append(part)
+        for operator in operators:
+            edit.put(operator.output)
+        edit.put(chain.result, *made, Operator("CONCAT", tuple(parts), chain.result, {"axis": 1}))
+    return edit.finish()
