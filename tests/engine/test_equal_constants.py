@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -83,8 +84,9 @@ def value_of(text: str) -> Array | None:
     return value if bool(np.all(np.isfinite(value))) else None
 
 
-def are_united(first: str, second: str) -> bool:
-    """Whether the two constants end up in one class."""
+@cache
+def constants() -> Any:
+    """An e-graph of the rule and the stored constants."""
     egraph = load().EGraph()
     execute(egraph, prelude())
     execute(egraph, load_rules(only=("equal-constants",)).program)
@@ -92,13 +94,20 @@ def are_united(first: str, second: str) -> bool:
         one, two = tokens(f"weight {name}")
         execute(egraph, f'(let $w{name} (Weight "{name}")) (set (shape $w{name}) {vector(shape)})')
         execute(egraph, f'(set (dtype $w{name}) "float64") (set (token $w{name}) (vec-of {one} {two}))')
-    execute(egraph, f"(let $first {first}) (let $second {second})")
-    for _ in range(4):
-        execute(egraph, ITERATION)
+    return egraph
+
+
+def are_united(first: str, second: str) -> bool:
+    """Whether the two constants end up in one class."""
+    execute(constants(), f"(push) (let $first {first}) (let $second {second})")
     try:
-        execute(egraph, "(check (= $first $second))")
+        for _ in range(4):
+            execute(constants(), ITERATION)
+        execute(constants(), "(check (= $first $second))")
     except load().EggSmolError:
         return False
+    finally:
+        execute(constants(), "(pop)")
     return True
 
 

@@ -36,7 +36,6 @@ def test_a_part_goes_through_a_pipe(eqfuse: CommandLine) -> None:
 
 def test_the_file_that_stands_for_a_stream_is_not_shown(eqfuse: CommandLine) -> None:
     model = eqfuse.small().read_bytes()
-    assert piped(eqfuse, model, "inspect", "-").stdout.startswith(b"standard input\n")
     assert json.loads(piped(eqfuse, model, "inspect", "-", "--json").stdout)["model"] == "standard input"
     assert piped(eqfuse, b"(rewrite", "rules", "check", "-").stderr.startswith(b"standard input:1:")
 
@@ -47,9 +46,8 @@ def test_one_of_several_models_may_be_in_a_pipe(eqfuse: CommandLine) -> None:
 
 
 def test_a_report_goes_into_a_pipe(eqfuse: CommandLine) -> None:
-    eqfuse.small()
-    assert piped(eqfuse, b"", "optimize", "in.onnx", "--report", "-").stdout.startswith(b"<!doctype html>")
     page = piped(eqfuse, eqfuse.small().read_bytes(), "optimize", "-", "--report", "-").stdout
+    assert page.startswith(b"<!doctype html>")
     assert b"<h1>standard input</h1>" in page
     assert b"/pipes" not in page  # the folder of the files that stand for streams
     assert eqfuse.files() == ["in.onnx"]

@@ -155,7 +155,7 @@ MEASUREMENTS = st.builds(
 )
 
 
-@examples(8)  # each makes two databases
+@examples(4)  # each makes two databases
 @given(st.lists(MEASUREMENTS, max_size=6))
 def test_export_and_load_keep_everything(measurements: list[Measurement]) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -74,6 +74,7 @@ def test_what_is_let_through_has_a_kernel(op: str) -> None:
                     raise AssertionError(f"{op} of {dtype} at opset {opset}: {error}") from error
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("element_type", ["INT4", "UINT4", "FLOAT8E4M3FN", "BFLOAT16", "STRING", "INT64"])
 def test_an_output_that_becomes_an_input_is_copied_by_what_the_runtime_has(element_type: str) -> None:
     kind: Any = getattr(onnx.TensorProto, element_type)

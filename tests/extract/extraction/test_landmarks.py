@@ -8,12 +8,14 @@ from eqfuse.extract.extraction.cores import Choice, Core
 from eqfuse.extract.extraction.milp import find_landmarks
 from eqfuse.extract.extraction.problem import Problem
 
+from ...properties import examples
 from .graphs import all_extractions, solvable_problems
 from .test_solvers import core_of
 
 MATRIX, TENSOR, USE = Choice(0, 9.0, ()), Choice(0, 8.0, ()), Choice(0, 5.0, (1,))
 
 
+@examples(10)  # each is extracted in all ways
 @given(solvable_problems())
 def test_every_selection_has_a_choice_of_each_landmark(problem: Problem) -> None:
     core = core_of(problem)

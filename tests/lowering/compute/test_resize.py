@@ -15,8 +15,8 @@ from ...ir.operators.test_resize import COORDINATES, SIZES
 from ..in_tvm import Call, assert_as_onnx_runtime, single
 
 REGION = [0.0, 0.0, 0.25, 0.25, 1.0, 1.0, 0.75, 1.0]
-EVERY = 7
-"""One call in seven is in `make test`; seven divides none of the numbers of coordinates, sizes and roundings."""
+EVERY = 11
+"""One call in eleven is in `make test`; eleven divides none of the numbers of coordinates, sizes and roundings."""
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 

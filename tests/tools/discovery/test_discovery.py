@@ -152,8 +152,8 @@ def test_the_result_is_the_same_every_time() -> None:
 
 
 def test_rules_of_truth_values() -> None:
-    result = discover_rules("And", "Or", size=1)
-    assert {"a and b = b and a", "a and a = a", "a or a = a"} <= set(formulas(result))
+    result = discover_rules("And", size=1)
+    assert set(formulas(result)) == {"a and b = b and a", "a and a = a"}
     assert result.refuted == 0
 
 
