@@ -27,8 +27,8 @@ from .tosa.flatbuffer import to_bytes
 from .tosa.graph import Graph
 from .vela import Program, Setting, compile_by_vela
 
-_SLACK = 1.02
-"""The factor of cycles that less SRAM may cost, where SRAM is shared."""
+_SLACK, _PLENTY = 1.02, 256 * 1024
+"""The factor of cycles that less SRAM may cost, where SRAM is shared; with so many bytes or fewer, it may cost none."""
 _FEATURES: tuple[tuple[str, ...], ...] = ((), ("WeightBuffering",), ("Grouping",), ("Grouping", "WeightBuffering"))
 _DEDICATED_PARTS = (0.75, 0.67, 0.85, 0.58, 0.5, 0.92, 0.42, 0.33)
 """Parts of the memory that there is, which Vela is given; those that helped most networks first."""
@@ -277,7 +277,8 @@ class _Search:
         estimate = program.estimate
         if self._wants_cycles:
             return (estimate.cpu_operators, estimate.cycles, estimate.sram)
-        is_slow = estimate.cycles > _SLACK * self._plain.estimate.cycles
+        plain = self._plain.estimate
+        is_slow = estimate.cycles > plain.cycles * (_SLACK if plain.sram > _PLENTY else 1.0)
         return (estimate.cpu_operators, is_slow, estimate.sram, estimate.cycles)
 
 
