@@ -22,7 +22,7 @@ def list_devices(arguments: argparse.Namespace) -> int:
             (
                 device.name, str(device.cores), f"{device.vector_bits} bit", str(device.vector_registers),
                 f"{device.clock / 1e9:.3g} GHz", f"{device.peak_flops / 1e9:.4g} GFLOP/s",
-                ", ".join(units.figure(cache.size, "B") for cache in device.caches), device.digest,
+                ", ".join(units.memory(cache.size) for cache in device.caches), device.digest,
             )
             for device in devices
         ]  # fmt: skip

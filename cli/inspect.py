@@ -60,8 +60,8 @@ def _print_side_by_side(inspected: Mapping[Path, Inspection]) -> None:
         ("nodes", *(str(each.nodes) for each in summaries)),
         ("layers", *(str(each.layers) for each in summaries)),
         ("FLOPs", *(units.figure(each.flops) for each in summaries)),
-        ("intermediate bytes", *(units.figure(each.intermediate_bytes, "B") for each in summaries)),
-        ("weight bytes", *(units.figure(each.weight_bytes, "B") for each in summaries)),
+        ("intermediate bytes", *(units.memory(each.intermediate_bytes) for each in summaries)),
+        ("weight bytes", *(units.memory(each.weight_bytes) for each in summaries)),
         (cost_name(summaries[0]), *map(predicted_cost, summaries)),
     ]
     found = [each.partition.partitioned if each.partition is not None else None for each in inspected.values()]
@@ -110,7 +110,7 @@ def _print_partition(path: Path, report: PartitionReport) -> None:
     for name in ("groups", "kernels", "intermediate values"):
         count, new = (getattr(figures, name.replace(" ", "_")) for figures in (before, after))
         rows.append((name, str(count), str(new), units.change(count, new)))
-    size = [units.figure(f.intermediate_bytes, "B") for f in (before, after)]
+    size = [units.memory(f.intermediate_bytes) for f in (before, after)]
     rows.append(("intermediate bytes", *size, units.change(before.intermediate_bytes, after.intermediate_bytes)))
     latency = [units.seconds(f.predicted_seconds) for f in (before, after)]
     rows.append(("predicted when compiled", *latency, units.change(before.predicted_seconds, after.predicted_seconds)))

@@ -100,13 +100,13 @@ def _print_partition(partition: Partitioned) -> None:
         "rewritten": "intermediate_bytes_unfused",
         "fused": "intermediate_bytes",
     }
-    moved = units.figure(figures["index_map_bytes"], "B")
+    moved = units.memory(figures["index_map_bytes"])
     rows: list[tuple[str, ...]] = [
         ("operators", f"{figures['operators']:.0f}"),
         ("fused kernels", f"{figures['kernels']:.0f}, and {figures['views']:.0f} views"),
         *([("groups kept whole", f"{partition.as_drawn} of {partition.drawn.count}")] if partition.drawn else []),
         ("values that need no memory", f"{figures['removed_values']:.0f}"),
-        *((f"intermediate bytes, {name}", units.figure(figures[key], "B")) for name, key in sizes.items()),
+        *((f"intermediate bytes, {name}", units.memory(figures[key])) for name, key in sizes.items()),
         ("data movement as index maps", f"{figures['index_maps']:.0f} operators, {moved}"),
         ("predicted when compiled", units.seconds(partition.seconds)),
     ]

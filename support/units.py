@@ -13,6 +13,11 @@ def figure(value: float, unit: str = "") -> str:
     return f"{value:.4g} {unit}".rstrip()
 
 
+def memory(number: float) -> str:
+    """A number of bytes."""
+    return figure(number, "B")
+
+
 def seconds(value: float) -> str:
     """A duration."""
     if value < 1e-3:

@@ -21,7 +21,8 @@ def list_rules(arguments: argparse.Namespace) -> int:
     """All rules, or those that pass every filter."""
     paths = options_of(RuleOptions, arguments).rules
     tagged = rule_catalogue.list_rules(paths, (arguments.tag,) if arguments.tag else ())
-    if arguments.topic and arguments.topic not in {rule.topic for rule in rule_catalogue.list_rules(paths, ())}:
+    every = rule_catalogue.list_rules(paths, ()) if arguments.tag and arguments.topic else tagged
+    if arguments.topic and arguments.topic not in {rule.topic for rule in every}:
         raise UsageError(f"--topic {arguments.topic}: no rule has it; `eqfuse rules list` ends with all topics")
     rules = [
         rule

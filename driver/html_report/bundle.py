@@ -62,7 +62,8 @@ class Executed:
         """The step in a few lines."""
         nodes = ", ".join(self.nodes)
         nodes = nodes if len(nodes) <= _LONGEST_TEXT else nodes[: _LONGEST_TEXT - 1] + "\u2026"
-        lines = (self.name, " ".join(self.operators), nodes, units.seconds(self.seconds), f"memory {_bytes(self.live)}")
+        figures = units.seconds(self.seconds), f"memory {units.memory(self.live)}"
+        lines = (self.name, " ".join(self.operators), nodes, *figures)
         return "\n".join(filter(None, lines))
 
 
@@ -223,13 +224,11 @@ def _cards(run: BundleRun) -> Iterator[str]:
     yield card("arithmetic", units.figure(floating, "FLOP"), f"{units.figure(floating / whole, 'FLOP/s')}, {run.word}")
     kernels = sum(each.calls for each in run.facts)
     yield card("kernels", str(kernels), f"{len(run.facts)} distinct; the roofline allows {units.seconds(bound)}")
-    arena = f"of an arena of {_bytes(plan_arena(run.plan).size)}" if run.plan.is_static else "at these input shapes"
+    room = "at these input shapes"
+    if run.plan.is_static:
+        room = f"of an arena of {units.memory(plan_arena(run.plan).size)}"
     most = max((step.live for step in run.steps), default=0)
-    yield card("intermediates at once", _bytes(most), f"{arena}; weights {_bytes(weight_bytes(run.plan))}")
-
-
-def _bytes(number: int) -> str:
-    return units.figure(number, "B")
+    yield card("intermediates at once", units.memory(most), f"{room}; weights {units.memory(weight_bytes(run.plan))}")
 
 
 def _over_time(run: BundleRun) -> str:
@@ -245,13 +244,13 @@ def _over_time(run: BundleRun) -> str:
     else:
         between = run.breakdown.whole - run.seconds
         note += f"The median of each step; {units.seconds(max(0.0, between))} between steps are left out."
-    most = max((step.live for step in run.steps), default=0)
+    most = units.memory(max((step.live for step in run.steps), default=0))
     legend = "".join(element("span", f'<i class="swatch c{n}"></i>{kind}') for n, kind in enumerate(KINDS))
     return section(
         "A run over time",
         note,
         lane("steps", spans, run.seconds),
-        lane(f"memory of intermediates, up to {_bytes(most)}", spans, run.seconds, [step.live for step in run.steps]),
+        lane(f"memory of intermediates, up to {most}", spans, run.seconds, [step.live for step in run.steps]),
         scale(run.seconds, units.seconds),
         element("div", legend, class_="legend"),
     )

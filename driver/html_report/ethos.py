@@ -52,12 +52,8 @@ class Layer:
         memories = [f"{name}: {cycles:,} cycles" for name, cycles in self.memory_cycles.items() if cycles]
         return "\n".join((
             self.name, self.operator, f"{self.cycles:,} cycles", f"arithmetic: {self.npu_cycles:,} cycles", *memories,
-            f"SRAM in use: {_bytes(self.sram)}",
+            f"SRAM in use: {units.memory(self.sram)}",
         ))  # fmt: skip
-
-
-def _bytes(number: int) -> str:
-    return units.figure(number, "B")
 
 
 def layers_of(table_of_vela: Mapping[str, Any]) -> tuple[Layer, ...]:
@@ -100,7 +96,7 @@ def _header(title: str, date: str, manifest: Manifest) -> str:
     others = f"{len(processor.operators)} on the processor" if processor is not None else "none elsewhere"
     cards = (
         card("cycles, estimated", f"{part.chosen.cycles:,}", f"{part.plain.cycles:,} by Vela's defaults"),
-        card("SRAM, estimated", _bytes(part.chosen.sram), f"{_bytes(part.plain.sram)} by Vela's defaults"),
+        card("SRAM, estimated", units.memory(part.chosen.sram), f"{units.memory(part.plain.sram)} by Vela's defaults"),
         card("operators on the NPU", str(part.chosen.npu_operators), escape_html(others)),
     )
     status = f"verification: {origin.verification or 'not asked for'}"
@@ -119,7 +115,7 @@ def _over_time(layers: Sequence[Layer]) -> str:
         Span(*borders, f"c{layer.kind}", layer.tip, number)
         for number, (borders, layer) in enumerate(zip(pairwise(ends), layers, strict=True))
     ]
-    most = _bytes(max((layer.sram for layer in layers), default=0))
+    most = units.memory(max((layer.sram for layer in layers), default=0))
     legend = "".join(element("span", f'<i class="swatch c{n}"></i>waits for {kind}') for n, kind in enumerate(_KINDS))
     return section(
         "A run over time",
@@ -150,7 +146,7 @@ def _table(layers: Sequence[Layer]) -> str:
         rate = layer.macs / layer.cycles if layer.cycles else 0.0
         yield Cell(units.figure(layer.macs, "") if layer.macs else "", layer.macs)
         yield Cell(f"{rate:.1f}" if layer.macs else "", rate)
-        yield Cell(_bytes(layer.sram), layer.sram)
+        yield Cell(units.memory(layer.sram), layer.sram)
 
     note = "Arithmetic and each memory work side by side; a layer takes about as long as the longest of them."
     rows = [[*cells(layers[number])] for number in order]

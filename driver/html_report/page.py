@@ -57,7 +57,7 @@ def _cards(result: Result, before: GraphCosts, after: GraphCosts) -> Iterator[st
         figures = result.partition.figures()
         first, last = figures["intermediate_bytes_original"], figures["intermediate_bytes"]
         yield _change(
-            "intermediate bytes, fused", units.figure(first, "B"), units.figure(last, "B"), units.change(first, last)
+            "intermediate bytes, fused", units.memory(first), units.memory(last), units.change(first, last)
         )
     rows = summary_rows(result.before, result.after)
     for name, *figures_ in rows if after.partition is None else rows[1:]:
@@ -174,7 +174,7 @@ def _subgraph(after: GraphCosts, partition: Partition, number: int) -> list[Cell
 
 def _bytes(sizes: Iterable[int]) -> Cell:
     total = sum(sizes)
-    return Cell(units.figure(total, "B"), total)
+    return Cell(units.memory(total), total)
 
 
 def kernels(after: GraphCosts) -> str:

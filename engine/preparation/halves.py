@@ -9,7 +9,7 @@ in the same way, but rounds the result of each operator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -42,18 +42,7 @@ def widen_halves(model: Model) -> Model:
     graph = result.graph
     given = [value for value in graph.inputs if value.name in kept and _is_half(value)]
     ends = {place: value for place, value in enumerate(graph.outputs) if _is_half(value) and value not in given}
-    for value in _values(graph):
-        if _is_half(value) and value not in given:
-            value.type = ir.TensorType(_SINGLE)  # setting its dtype would change the type that clones share
-            if value.const_value is not None:
-                numbers = value.const_value.numpy().astype(np.float32)
-                value.const_value = ir.tensor(numbers, name=value.name)
-    for node in graph.all_nodes():
-        for name, attribute in list(node.attributes.items()):
-            if attribute.type == ir.AttributeType.TENSOR and attribute.value.dtype == _HALF:
-                node.attributes[name] = ir.AttrTensor(name, ir.tensor(attribute.value.numpy().astype(np.float32)))
-            elif name in _TYPES and attribute.value == _HALF:
-                node.attributes[name] = ir.AttrInt64(name, int(_SINGLE))
+    _widen_numbers(graph, given)
     first = next(iter(graph), None)
     for value in given:
         returned = [place for place, output in enumerate(graph.outputs) if output is value]
@@ -69,6 +58,22 @@ def widen_halves(model: Model) -> Model:
         graph.append(_cast(value, half))
         graph.outputs[place] = half
     return replace(model, ir=result)
+
+
+def _widen_numbers(graph: ir.Graph, given: Sequence[ir.Value]) -> None:
+    """Make values, stored tensors and attributes of float16 those of float32, but for `given` inputs."""
+    for value in _values(graph):
+        if _is_half(value) and value not in given:
+            value.type = ir.TensorType(_SINGLE)  # setting its dtype would change the type that clones share
+            if value.const_value is not None:
+                numbers = value.const_value.numpy().astype(np.float32)
+                value.const_value = ir.tensor(numbers, name=value.name)
+    for node in graph.all_nodes():
+        for name, attribute in list(node.attributes.items()):
+            if attribute.type == ir.AttributeType.TENSOR and attribute.value.dtype == _HALF:
+                node.attributes[name] = ir.AttrTensor(name, ir.tensor(attribute.value.numpy().astype(np.float32)))
+            elif name in _TYPES and attribute.value == _HALF:
+                node.attributes[name] = ir.AttrInt64(name, int(_SINGLE))
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:
