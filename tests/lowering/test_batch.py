@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,26 +41,31 @@ def compile_with(proto: onnx.ModelProto, folder: Path, **options: Any) -> Path:
     return folder / "bundle"
 
 
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int | str], Path]:
+    """The classifier of one sample or of N, compiled for batches of 1 and 4."""
+    return cache(lambda batch: compile_with(classifier(batch), tmp_path_factory.mktemp("batch"), batch=[1, 4]))
+
+
 @pytest.mark.parametrize("batch", [1, "N"])
-def test_kernels_of_their_own_for_each_batch(batch: int | str, tmp_path: Path) -> None:
-    compiled = eqfuse.load(compile_with(classifier(batch), tmp_path, batch=[1, 4]))
+def test_kernels_of_their_own_for_each_batch(bundles: Callable[[int | str], Path], batch: int | str) -> None:
+    compiled = eqfuse.load(bundles(batch))
     name = "batch" if batch == 1 else "N"
     assert compiled.manifest.sizes is not None
     assert compiled.manifest.sizes.special == ({name: 1}, {name: 4})
     assert compiled.manifest.sizes.batch == (name,)
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(bundles(batch).with_name("model.onnx"), providers=["CPUExecutionProvider"])
     for count in (1, 4, 3, 0):
         x = weights(count, 3, 8, 8) if count else np.zeros((0, 3, 8, 8), np.float32)
         expected = [session.run(None, {"x": x[n : n + 1]})[0] for n in range(count)]
         np.testing.assert_allclose(compiled(x), np.reshape(expected, (count, 5)), rtol=1e-4, atol=1e-6)
 
 
-def test_a_measurement_has_the_batch_that_is_asked_for(tmp_path: Path) -> None:
-    bundle = compile_with(classifier("N"), tmp_path, batch=4, verify=False)
-    assert isinstance(eqfuse.bench(bundle, batch=2, repeat=2), Latency)
-    fixed = compile_with(classifier(1), tmp_path, verify=False)
+def test_a_measurement_has_the_batch_that_is_asked_for(bundles: Callable[[int | str], Path], tmp_path: Path) -> None:
+    assert isinstance(eqfuse.bench(bundles("N"), batch=2, repeat=2), Latency)
+    relu = model([node("Relu", ["x"], ["y"])], {"x": [1, 8]}, {"y": [1, 8]})
     with pytest.raises(UsageError, match="no dynamic batch"):
-        eqfuse.bench(fixed, batch=2)
+        eqfuse.bench(compile_with(relu, tmp_path, verify=False), batch=2)
 
 
 def test_samples_that_depend_on_each_other_are_refused(tmp_path: Path) -> None:
