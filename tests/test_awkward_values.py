@@ -136,7 +136,7 @@ def outputs(model: onnx.ModelProto, x: np.ndarray) -> Sequence[np.ndarray]:
     return outputs_of(model, {"x": x}, as_written=True)
 
 
-@pytest.mark.representatives(9)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("name", CASES)
 def test_result_is_bit_identical(name: str, tmp_path: Path) -> None:
     precision, text, values = CASES[name]

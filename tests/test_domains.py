@@ -92,7 +92,7 @@ def operators(given: onnx.ModelProto, domains: Sequence[str] = (MICROSOFT,)) -> 
     return [node.op_type for node in nodes]
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -108,6 +108,7 @@ def test_kernels_of_the_runtime_take_the_place_of_several_nodes(given: onnx.Mode
     assert sorted(operators(given)) == sorted(expected)
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("given", [residual(), attention(2, 32), convolutions(), perceptron()])
 def test_results_are_portable_unless_a_domain_is_asked_for(given: onnx.ModelProto) -> None:
     assert {node.domain for node in eqfuse.optimize(given).graph.node} == {""}

@@ -92,7 +92,7 @@ def assert_same(
         np.testing.assert_allclose(given[name], array, rtol=1e-6, err_msg=name)
 
 
-@pytest.mark.representatives(10)
+@pytest.mark.representatives(5)
 @pytest.mark.parametrize("kind", MODELS)
 def test_optimised(kind: str) -> None:
     proto = parse(MODELS[kind])
@@ -143,7 +143,7 @@ def test_in_a_session(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert_same(proto, dict(zip(names, session.run(None, feeds_of(proto)), strict=True)), feeds_of(proto))
 
 
-@pytest.mark.representatives(7)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("partition", ["none", "joint"])
 @pytest.mark.parametrize("kind", NAMED)
 def test_dimensions_keep_their_names(kind: str, partition: Literal["none", "joint"]) -> None:

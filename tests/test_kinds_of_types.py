@@ -65,7 +65,7 @@ def loads(proto: onnx.ModelProto) -> bool:
     return True
 
 
-@pytest.mark.representatives(6)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_the_runtime_loads_it_loads_still(kind: str, place: str) -> None:
@@ -75,6 +75,7 @@ def test_what_the_runtime_loads_it_loads_still(kind: str, place: str) -> None:
         assert loads(eqfuse.optimize(proto)) or not runs
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     ("kind", "place"),
     [

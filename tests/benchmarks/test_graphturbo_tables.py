@@ -45,6 +45,7 @@ def output(label: str, batch: int, given: dict[str, Array]) -> Array:
     return outputs_of(built(label, batch), given)[0]
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("label", ALL)
 def test_model_is_valid_and_its_shapes_fit(label: str) -> None:
     onnx.checker.check_model(built(label, 2), full_check=True)

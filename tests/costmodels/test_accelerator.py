@@ -59,6 +59,7 @@ def test_levels_go_from_the_fastest_to_the_slowest(name: str) -> None:
     assert device.dram_bandwidth == device.cluster.ddr_bandwidth
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("partition", ["none", "joint", "fuseops"])
 @pytest.mark.parametrize(("device", "products"), [("x86-64-v4", 2), ("dsa-stcp920", 1)])
 def test_narrow_products_become_one_where_an_array_would_be_empty(

@@ -27,6 +27,7 @@ def two_branches() -> onnx.ModelProto:
     return model(nodes, inputs, [value(name, ["batch", 3]) for name in "yz"])
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     ("outputs", "inputs", "nodes"),
     [

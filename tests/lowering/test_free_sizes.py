@@ -222,6 +222,7 @@ def padded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Ru
     return compiled
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("case", ["products", pytest.param("all", marks=pytest.mark.conformance)])
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (8, 5), (9, 14), (33, 40)])
 def test_borders_that_depend_on_the_size(
@@ -323,6 +324,7 @@ def branched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     return bundle_of(branches(), tmp_path_factory.mktemp("branches"))
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(("columns", "t"), [(5, 1.0), (8, 1.0), (1, -1.0)])
 def test_a_branch_that_is_not_taken_refuses_no_sizes(branched: tuple[Run, Run], columns: int, t: float) -> None:
     feeds = {"x": weights(2, 3, columns), "t": np.array(t, np.float32)}

@@ -174,6 +174,7 @@ PAIRS = np.stack([ENDS, ENDS[::-1]], axis=1)
 MATRIX = np.random.default_rng(0).choice(ENDS, (2, 5))
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     ("op", "operand", "expected"),
     [

@@ -49,6 +49,7 @@ def in_the_runtime(
 Run = Callable[[Sequence[QuantisedGraph], Path], Mapping[str, Array]]
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_optimised_graphs_have_the_runtimes_results(kind: str, tmp_path: Path) -> None:
     graphs = draw_graphs(kind, 0, 3)

@@ -31,6 +31,7 @@ def test_silence_elsewhere_while_it_is_short(eqfuse: CommandLine) -> None:
     assert eqfuse.run("optimize", "in.onnx").err == ""
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(("flags", "says"), [((), True), (("--json",), True), (("-q",), False)])
 def test_lines_from_time_to_time_elsewhere(
     eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], says: bool

@@ -30,6 +30,7 @@ def two_sums(dtype: str, number: float, first: str, second: str) -> onnx.ModelPr
     )  # fmt: skip
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
     ("first", "second"),

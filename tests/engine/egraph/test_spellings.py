@@ -103,6 +103,7 @@ def residual(*shape: int) -> onnx.ModelProto:
     return model(nodes, inputs, [value("n", [2, 4, 64])], {"scale": normal(64), "shift": normal(64, seed=1)})
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     ("shape", "runtime", "sum_", "kernel"),
     [

@@ -26,6 +26,7 @@ def test_multiples_come_out_even() -> None:
     assert [str(d) for d in stated.graph.inputs[0].shape or ()] == ["4", "3", "32*k", "8*k + 1"]
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(("facts", "is_constant"), [([], True), (["N>=1"], True), (["N>=0"], False), (["N>=2"], True)])
 def test_empty_batches_keep_the_computed_target_of_a_reshape(facts: list[str], is_constant: bool) -> None:
     nodes = [

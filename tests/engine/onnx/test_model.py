@@ -45,6 +45,7 @@ def in_a_branch(tensor: onnx.SparseTensorProto) -> onnx.ModelProto:
     return model(nodes, [value("x", [2, 3]), value("c", [], onnx.TensorProto.BOOL)], ["y"])
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("indices", [FLAT, COORDINATES], ids=["flat", "coordinates"])
 @pytest.mark.parametrize("build", [with_initializer, with_node, in_a_branch])
 def test_it_is_kept(build: Any, indices: Any) -> None:

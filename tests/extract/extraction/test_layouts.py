@@ -35,6 +35,7 @@ def test_a_mean_is_taken_where_it_leaves_no_layout(pool: str) -> None:
     assert operators(eqfuse.optimize(mean_of_a_map(pool)))["GlobalAveragePool"] == 1
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("options", [{"device": "arm64"}, {"runtime": "none"}, {"cost": "flops"}])
 def test_where_nothing_runs_in_blocks_no_layout_is_left(options: dict[str, Any]) -> None:
     assert operators(eqfuse.optimize(mean_of_a_map("ReduceMean"), **options))["GlobalAveragePool"] == 0

@@ -93,6 +93,7 @@ def test_activations_that_are_moved_keep_their_sign_where_products_saturate() ->
     assert zero_points(result, "QuantizeLinear") == {"int8"}
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     ("largest", "runtime", "expected"),
     [(64, "onnxruntime", "uint8"), (127, "onnxruntime", "int8"), (127, "onnxruntime-vnni", "uint8")],
@@ -243,6 +244,7 @@ def test_integers_are_moved_instead_of_numbers(kind: str) -> None:
     assert [node.op_type for node in result.graph.node].count("QuantizeLinear") == 1
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(("factor", "expected"), [(0.5, 0), (0.50001, 0), (0.6, 1)])
 def test_a_factor_that_the_scales_undo_vanishes(factor: float, expected: int) -> None:
     parts = [

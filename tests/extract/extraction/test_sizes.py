@@ -39,6 +39,7 @@ def squeeze_and_excite() -> onnx.ModelProto:
     return model(nodes, [value("x", IMAGE)], ["y"], {"w": normal(8, 3, 3, 3), "v": normal(8, 8, 1, 1)})
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     ("name", "shape"),
     [

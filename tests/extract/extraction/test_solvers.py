@@ -100,6 +100,7 @@ ONE_HUGE_COST = Problem(
 )
 
 
+@pytest.mark.representatives(2)
 @PROVERS
 @examples(20)
 @given(problem=solvable_problems(WIDE_COSTS))

@@ -60,6 +60,7 @@ def test_a_view_keeps_the_order_of_elements(head: str) -> None:
     check()
 
 
+@pytest.mark.representatives(6)
 @pytest.mark.parametrize("head", CASES)
 def test_moves_elements(head: str) -> None:
     @quick

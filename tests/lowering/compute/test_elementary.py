@@ -99,7 +99,7 @@ def ulps(computed: Array, expected: Array, flushes: bool) -> Array:
     return np.asarray(np.where(same, 0, np.abs(computed - expected) / unit))
 
 
-@pytest.mark.representatives(7)
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("target", [HOST, WITHOUT_FUSED], ids=["host", "without fused instructions"])
 @functions
 def test_right_to_the_last_places(function: Accuracy, target: Mapping[str, Any]) -> None:
@@ -109,6 +109,7 @@ def test_right_to_the_last_places(function: Accuracy, target: Mapping[str, Any])
     assert distances.max() <= function.ulps, f"at {x[distances.argmax()]}"
 
 
+@pytest.mark.representatives(6)
 @functions
 def test_in_double_precision(function: Accuracy) -> None:
     x = np.linspace(0.01, 50, 5001)
@@ -116,6 +117,7 @@ def test_in_double_precision(function: Accuracy) -> None:
         np.testing.assert_allclose(values(function.ours, x), function.reference(x), 1e-13, 1e-300)
 
 
+@pytest.mark.representatives(6)
 @functions
 def test_what_is_no_number_and_what_is_infinite(function: Accuracy) -> None:
     computed = values(function.ours, np.array([-INFINITY, INFINITY, NAN], np.float32))
@@ -148,6 +150,7 @@ def test_mish_right_to_the_last_places() -> None:
     assert ulps(values(elementary.mish, x), mish(x.astype(np.float64)), True).max() <= 6
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("name", VECTOR_TARGETS)
 def test_no_calls_of_a_library(name: str) -> None:
     target, lanes = VECTOR_TARGETS[name]

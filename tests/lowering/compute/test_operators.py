@@ -70,7 +70,7 @@ def test_every_operator_of_the_rules_is_lowered_or_not_for_a_reason() -> None:
     assert STANDARD.keys() - LOWERINGS.keys() == NOT_LOWERED.keys()
 
 
-@pytest.mark.representatives(7)
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("op", sorted(STANDARD.keys() - BY_THEMSELVES.keys() - NOT_LOWERED.keys()))
 def test_random_calls(op: str) -> None:
     calls = [c for c in map(call, draw_cases(op, 18)) if is_plain(c)][:6]

@@ -129,6 +129,7 @@ def free_recurrence() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(("steps", "batch"), [(1, 1), (3, 5), (7, 2), (2, 40)])
 def test_kernels_of_bodies_take_free_sizes(
     of_free_sizes: tuple[CompiledKernels, Context], steps: int, batch: int

@@ -113,6 +113,7 @@ def test_many_sums_of_bytes_are_exact(target: Target, case: Sum, seed: int) -> N
     case.check(target, seed)
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     ("device", "description", "instruction", "data"),
     [
@@ -140,6 +141,7 @@ def test_avx2_adds_up_bytes_in_16_bits_for_small_weights() -> None:
     assert len(re.findall("\tvpmaddubsw\t", code)) >= 16
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("target", HERE, ids=lambda target: target.name)
 def test_the_largest_pairs_do_not_saturate(target: Target) -> None:
     """Most of the products are 255 * 64 + 255 * 64 = 32640, or that below zero."""

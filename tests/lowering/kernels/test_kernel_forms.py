@@ -54,6 +54,7 @@ def test_a_mean_over_axes_of_one_element_or_apart_is_by_rows(name: str) -> None:
     assert [scheduled.rule for scheduled in check(FORMS[name])] == ["rows"]
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("name", ["product of pages > masked", "product > compared", "layer norm > compared"])
 def test_booleans_keep_no_loop_from_vectors(name: str) -> None:
     schedules = check(FORMS[name])

@@ -105,7 +105,7 @@ def split_and_join() -> Call:
 BLOCKS = (residual_block, attention, layer_normalisation, split_and_join)
 
 
-@pytest.mark.representatives(3)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("immediates", [False, True], ids=["as inputs", "as immediates"])
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda b: b.__name__)
 def test_as_onnx_runtime(block: Any, immediates: bool) -> None:

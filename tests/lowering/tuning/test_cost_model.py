@@ -87,6 +87,7 @@ def test_analytic_model_believes_the_product_of_estimates() -> None:
     assert AnalyticModel().score(rows) == pytest.approx([0.0, -math.log(1.5), -2 * math.log(1.5)])
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_learned_model_ranks_better_than_misleading_estimates(seed: int) -> None:
     world = landscape(seed, error=0.9, clashes=6, noise=0.03)

@@ -52,7 +52,7 @@ def diagnose(result: Observation, name: str, at: str) -> Verdict:
     return diagnose_rule(result, find_variants(name, result.options), at)
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     ("name", "at", "met", "failure"),
     [

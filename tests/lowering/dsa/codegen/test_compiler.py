@@ -146,7 +146,7 @@ def moved(program: Program, buffer: Buffer, address: int) -> Program:
 # --- programs
 
 
-@pytest.mark.representatives(3)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("variant", sorted(VARIANTS))
 def test_every_variant_gives_a_valid_program(variant: str) -> None:
     made = Made(cnn(), 1, VARIANTS[variant])

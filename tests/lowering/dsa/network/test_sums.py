@@ -66,6 +66,7 @@ def network_of(layer: Layer) -> Network:
     return Network(OperatorGraph(graph.operators, values), element_size=4)
 
 
+@pytest.mark.representatives(3)
 @settings(max_examples=10)
 @given(st.data(), st.sampled_from([1, 2, 3, 4, 12]))
 @pytest.mark.parametrize("name", PRODUCTS)

@@ -89,6 +89,7 @@ def test_operands_may_have_strides(kernels: dict[str, Kernel]) -> None:
     assert (target[..., ::2].max(), target[..., 1::2].min()) == (0, 7)
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("name", OLD)
 def test_old_forms_run_by_their_opset(name: str) -> None:
     layer, tile = LAYERS[name], middle(LAYERS[name])

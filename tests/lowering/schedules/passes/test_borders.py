@@ -50,7 +50,7 @@ def count_copies(scheduled: Any) -> int:
     return str(scheduled.schedule.mod["main"].script()).count("alloc_buffer(")
 
 
-@pytest.mark.representatives(3)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     ("shape", "kernel", "stride", "pads"),
     [

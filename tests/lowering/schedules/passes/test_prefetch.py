@@ -35,6 +35,7 @@ def test_a_single_row_waits_for_its_weights_whatever_is_fetched() -> None:
     assert schedule(1, 512, 1024)[1].get("prefetch", "0") == "0"
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(16, 192, 1152), (49, 96, 208), (7, 160, 1000)])
 def test_the_numbers_are_the_same(rows: int, depth: int, columns: int) -> None:
     random = np.random.default_rng(0)

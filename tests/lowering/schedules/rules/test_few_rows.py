@@ -46,7 +46,7 @@ def compiled(product: Scheduled) -> Any:
     return tvm.compile(product.schedule.mod, target=tvm.target.Target(TARGET))["main"]
 
 
-@pytest.mark.representatives(5)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("width", range(1, 36))
 def test_every_number_of_rows(product: Scheduled, compiled: Any, width: int) -> None:
     generator = np.random.default_rng(width)

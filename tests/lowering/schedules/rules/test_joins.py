@@ -64,7 +64,7 @@ def script(scheduled: Scheduled) -> str:
     return str(scheduled.schedule.mod["main"].script())
 
 
-@pytest.mark.representatives(3)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     ("shapes", "axis"),
@@ -104,6 +104,7 @@ def concat_of_concat() -> Any:
     return te.create_prim_func([x, y, join([y, join([x, y], 1), x], 1)])
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     ("function", "absent"),
     [
@@ -128,6 +129,7 @@ def test_booleans_are_joined_by_vectors_of_bytes() -> None:
     assert "vectorized" in script(check(te.create_prim_func([x, *masks, chosen]), "joins"))
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("device", [ARM, HOST], ids=lambda device: device.name)
 @pytest.mark.parametrize("low", [3, 29])
 def test_slice(low: int, device: Any) -> None:

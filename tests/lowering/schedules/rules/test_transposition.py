@@ -60,6 +60,7 @@ def test_any_order_of_axes(drawn: tuple[Shape, tuple[int, ...]]) -> None:
     np.testing.assert_array_equal(computed, moved)
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     "function",
     [
