@@ -36,9 +36,9 @@ _SPAN, _HALVINGS = 16, 6
 """How often the least limit that is tried fits in the memory in use, and how many limits between them are tried."""
 _REFINEMENTS = (0.97, 1.03, 0.94, 1.06, 0.985, 1.015)
 """Factors of the best limit that are tried at the end: estimates jump where one more cascade fits."""
-_FOR_GRAPHS, _FOR_SETTINGS, _FOR_PRICES = 0.5, 0.65, 0.5
-"""Parts of the time that is left for graphs under Vela's defaults, of the rest for settings, and of the time for
-graphs for their prices."""
+_FOR_GRAPHS, _FOR_GRAPHS_FIRST, _FOR_SETTINGS, _FOR_PRICES = 0.5, 0.25, 0.65, 0.5
+"""Parts of the time that is left for graphs under Vela's defaults (the lesser one where cycles are not what is wanted
+most), of the rest for settings, and of the time for graphs for their prices."""
 _PLACES, _NEXT_BEST, _CLEARLY_LESS = 2, 3, 0.8
 """Of so many places that matter most, so many alternatives that are not the cheapest there are tried, too. Each
 saves at most this part of what the one before does."""
@@ -110,7 +110,8 @@ class _Search:
         the best of these, and limits near the best one."""
         for number, (label, graph) in enumerate(forms, 1):
             self._try(Choice(label, graph, form=number))
-        with self._share_of_time(_FOR_GRAPHS):
+        is_scarce = self._device.arena is None and self._plain.estimate.sram > _PLENTY
+        with self._share_of_time(_FOR_GRAPHS_FIRST if is_scarce else _FOR_GRAPHS):
             while self._improve_priced():
                 pass
             self._improve_graph()
