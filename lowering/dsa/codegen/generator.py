@@ -35,7 +35,7 @@ from ..program.instructions import (
 from ..schedule.instances import Part
 from ..schedule.scheduler import Schedule
 from ..schedule.variants import Variant
-from ..tiles.core_parts import CorePart, LayerParts, Sharing, read_of, tile_of_operands
+from ..tiles.core_parts import CorePart, LayerParts, Sharing, layer_outputs, read_of, tile_of_operands
 from ..tiles.kernels import TileKernels
 from ..tiles.tiling import Tiling
 from .addresses import MemoryMap, PartSlot, SlotKind, StepsFullError, TileSlot, memory_map
@@ -89,14 +89,21 @@ def plan_program(schedule: Schedule, variant: Variant) -> Plan:
 
 
 def running_order(schedule: Schedule, variant: Variant) -> Iterator[tuple[int, Layer]]:
-    """Instances one after another; those of one sub-graph that follow each other abreast, if they may."""
-    runs = groupby(schedule.order, key=lambda instance: schedule.graph.instances[instance].subgraph)
+    """Instances one after another; those of one sub-graph that follow each other abreast, if they may.
+
+    A layer of which an instance needs nothing does not run for it.
+    """
+    graph = schedule.graph
+    runs = groupby(schedule.order, key=lambda instance: graph.instances[instance].subgraph)
     for subgraph, run in runs:
-        layers, instances = schedule.graph.groups[subgraph].subgraph.layers, list(run)
+        layers, instances = graph.groups[subgraph].subgraph.layers, list(run)
         if variant.abreast:
-            yield from ((instance, layer) for layer in layers for instance in instances)
+            pairs = ((instance, layer) for layer in layers for instance in instances)
         else:
-            yield from ((instance, layer) for instance in instances for layer in layers)
+            pairs = ((instance, layer) for instance in instances for layer in layers)
+        for instance, layer in pairs:
+            if layer_outputs(graph.network, layer, graph.instances[instance].needed):
+                yield instance, layer
 
 
 def write_program(plan: Plan, batch: int, name: str = "network") -> Generated:

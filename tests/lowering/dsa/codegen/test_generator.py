@@ -25,16 +25,25 @@ from eqfuse.lowering.dsa.codegen.compiler import (
     program_for,
 )
 from eqfuse.lowering.dsa.codegen.generated import program_kernels
+from eqfuse.lowering.dsa.codegen.generator import running_order
+from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.network.storage import plain_array, stored_array
+from eqfuse.lowering.dsa.network.subgraphs import sub_graph
 from eqfuse.lowering.dsa.program.instructions import Compute, Level
 from eqfuse.lowering.dsa.program.validate import validate
 from eqfuse.lowering.dsa.schedule.clusters import Allocation
+from eqfuse.lowering.dsa.schedule.grouping import Group, Split
+from eqfuse.lowering.dsa.schedule.instances import instance_graph
+from eqfuse.lowering.dsa.schedule.scheduler import Bindings, Schedule
 from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, TVM, Variant
 from eqfuse.lowering.dsa.simulate.function import simulate_function
 from eqfuse.lowering.dsa.simulate.timing import simulate_time
 from eqfuse.lowering.dsa.tiles.compiled_kernels import compiled_kernels
+from eqfuse.lowering.dsa.tiles.core_parts import Sharing
+from eqfuse.lowering.dsa.tiles.kernels import TileKernels
 
 from ...small_models import model
+from ..graphs import Builder
 from ..small_networks import by_sample, cnn, scheduled_parts
 
 Array = np.ndarray[Any, Any]
@@ -246,3 +255,22 @@ def test_all_that_finds_no_room_is_named_at_once() -> None:
     with pytest.raises(NoRoomError, match="no 65 bytes in one piece at time 0") as caught:
         assign_addresses(requests, 64, 1)
     assert [each.key for each in caught.value.requests] == ["a", "c"]
+
+
+@pytest.mark.parametrize("abreast", [False, True])
+def test_a_layer_of_which_an_instance_needs_nothing_does_not_run(*, abreast: bool) -> None:
+    """The sum of all rows cannot be cut as the rows are: the first instance makes it."""
+    builder = Builder()
+    x = builder.relu(builder.value((12, 8)))
+    total = builder.add("ReduceSum", [x], (1, 8), axes=(0,), keepdims=1)
+    rows = builder.relu(x)
+    network = Network(builder.graph(total, rows))
+    own = sub_graph(network, builder.layers)
+    graph = instance_graph(network, [Group(own, Split(Level.LB, (0,), (4, 1), 0), ())])
+    made = Schedule(single_cluster(ROOMY), graph, tuple(range(4)), Bindings({}, {}))
+    order = [*running_order(made, replace(ALTERNATIVES[0], abreast=abreast))]
+    summing = builder.layers[1]
+    assert [instance for instance, layer in order if layer == summing] == [0]
+    assert len(order) == 4 * 3 - 3
+    sharing = Sharing(graph, ROOMY, TileKernels(network, ROOMY), {})
+    assert all(any(part is not None for part in sharing.layer(*step).cores) for step in order)
