@@ -104,7 +104,7 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
         render.table("kernels that took longest to compile", ("kernel", "time"), times, left=1)
     if not manifest.back_end:
         write(fallback_line(manifest))
-    for text in origin.dictionaries:
+    for text in origin.stand_ins:
         write(f"output {text}")
     for text in origin.replaced:
         write(f"replaced: {text}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..costmodels.device import Device
 from ..engine.onnx.model import read
+from ..engine.preparation.texts import number_texts
 from ..engine.shapes.inference import infer
 from ..ir.sizes import NO_SIZES
 from ..lowering.arm.counts import SINGLES, Counts, KernelCounts, ModelCounts, by_kernel, estimate_cycles, total
@@ -445,7 +446,8 @@ def _estimate(bundle: Path, options: BenchOptions, manifest: Manifest) -> Estima
             )
         shapes = {port.name: port.shape for port in manifest.inputs}
         outputs = [wire.port for wire in section.outputs]  # without those of a processor behind the NPU
-        model = prepare_model(read(_find_original(bundle, options, manifest)), (), shapes, outputs)
+        original = number_texts(read(_find_original(bundle, options, manifest)))
+        model = prepare_model(original, (), shapes, outputs)
         front = front_of(model) if section.front is not None else None
         model = model if front is None else front.model
         form = translate("as exported", model, infer(model), inputs_of(model))

@@ -18,6 +18,7 @@ from ...engine.onnx.provenance import METHOD_KEY
 from ...engine.operator_graph import operator_graph
 from ...engine.preparation.batches import BATCH, find_batches, free_batch
 from ...engine.preparation.overrides import override_shapes
+from ...engine.preparation.texts import number_texts, text_outputs
 from ...engine.shapes.inference import infer
 from ...engine.summary import knowledge_of_result, summarize
 from ...extract.partition.annotations.annotate import read_partition
@@ -118,7 +119,7 @@ class Compilation:
         `widens`: the target has kernels of float32 for numbers of float16, unless every bit has to stay.
         """
         widens = widens and options.precision != "exact"
-        model = prepare_model(original, options.dim, options.input_shapes, options.outputs, widens=widens)
+        model = prepare_model(number_texts(original), options.dim, options.input_shapes, options.outputs, widens=widens)
         if batch:
             model, options = _take_batch(model, options, batch)
         check_sizes(model, options.sizes)
@@ -197,13 +198,13 @@ class Compilation:
     def relabel(self, folder: Path) -> Built:
         """The bundle of an equal model in a folder, with this one's path."""
         manifest = bundle.read_manifest(folder)
-        origin = replace(manifest.provenance, model=self.label, dictionaries=self._dictionaries())
+        origin = replace(manifest.provenance, model=self.label, stand_ins=self._other_outputs())
         manifest = replace(manifest, provenance=origin)
         bundle.write_manifest(folder, manifest)
         return Built(manifest)
 
-    def _dictionaries(self) -> tuple[str, ...]:
-        return tuple(map(str, map_outputs(self.model.graph)))
+    def _other_outputs(self) -> tuple[str, ...]:
+        return (*map(str, map_outputs(self.model.graph)), *text_outputs(self.model.graph))
 
     def provenance(
         self, result: Result, kernels: int, distinct: int, copies: int = 0, replaced: tuple[str, ...] = ()
@@ -228,7 +229,7 @@ class Compilation:
             trusted_rules=result.trusted,
             certificate=str(made.proof or "") if made is not None else "",
             unrounded=str(result.unrounded or ""),
-            dictionaries=self._dictionaries(),
+            stand_ins=self._other_outputs(),
             copies=copies,
             groups=made.drawn.count if made is not None and made.drawn is not None else 0,
             as_drawn=made.as_drawn if made is not None and made.drawn is not None else 0,

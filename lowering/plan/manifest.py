@@ -62,8 +62,8 @@ class Provenance:
     ended the search for a cheaper graph; `trusted_rules` are the rule files that were used without a check, by name.
     `copies` are kernels beside those of the partition, which copy feature maps at the ends of the model; of the
     `groups` that a method drew without asking what a kernel can be, `as_drawn` are one kernel each. `unrounded` says
-    what ``--precision fast`` may gain for a quantised model, "" for nothing. `dictionaries` says of each output that
-    the model gives as a list of dictionaries which tensor compiled code gives in its place.
+    what ``--precision fast`` may gain for a quantised model, "" for nothing. `stand_ins` says of each output that
+    the model gives as a list of dictionaries, or as text, which numbers compiled code gives in its place.
     """
 
     model: str
@@ -83,7 +83,7 @@ class Provenance:
     groups: Count = 0
     as_drawn: Count = 0
     unrounded: str = ""
-    dictionaries: tuple[str, ...] = ()
+    stand_ins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
