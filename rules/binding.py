@@ -28,7 +28,10 @@ def place_of_conditions(rule: Form) -> int | None:
 
 def in_order_of_binding(rule: Form, preference: Preference = lambda ordered, condition: 0) -> Form:
     """The rule with its conditions in an order in which each finds its variables bound; the rule itself if they
-    stand so. Of those that can be next the first is, or the one that is preferred."""
+    stand so. Of those that can be next the first is, or the one that is preferred.
+
+    What a side computes from variables that only conditions bind becomes the last condition, for egglog computes the
+    sides first."""
     place = place_of_conditions(rule)
     if place is None:
         return rule
@@ -37,7 +40,10 @@ def in_order_of_binding(rule: Form, preference: Preference = lambda ordered, con
     bound = set[str]().union(*map(bound_by_tables, written.items))
     if sides:
         bound |= set.intersection(*(set(bound_by_tables(side)) for side in sides))
-    rest: list[Node] = list(written.items)
+    moved: dict[str, Form] = {}
+    patterns = [_move_computed(side, bound, moved) for side in sides]
+    computed = (Form((Atom("="), Atom(name), form)) for name, form in moved.items())
+    rest: list[Node] = [*written.items, *computed]
     ordered: list[Node] = []
     while rest:
         ready = [fact for fact in rest if not any(True for _ in unbound_in(fact, bound))]
@@ -49,7 +55,21 @@ def in_order_of_binding(rule: Form, preference: Preference = lambda ordered, con
     if tuple(ordered) == written.items:
         return rule
     facts = Form(tuple(ordered), written.start, written.end)
-    return Form((*rule.items[:place], facts, *rule.items[place + 1 :]), rule.start, rule.end)
+    after = rule.items[1 + len(patterns) : place]
+    items = (rule.items[0], *patterns, *after, facts, *rule.items[place + 1 :])
+    return Form(items, rule.start, rule.end)
+
+
+def _move_computed(side: Node, bound: Collection[str], moved: dict[str, Form]) -> Node:
+    """The side with a name in the place of each form that computes with variables that are not `bound`."""
+    if isinstance(side, Atom):
+        return side
+    if side.head in PRIMITIVES and any(v.text not in bound for v in variables(side)):
+        name = next((n for n, form in moved.items() if str(form) == str(side)), f"computed-{len(moved) + 1}")
+        moved[name] = side
+        return Atom(name, side.start)
+    items = tuple(_move_computed(item, bound, moved) for item in side.items)
+    return Form(items, side.start, side.end)
 
 
 def bound_by_tables(node: Node) -> Iterator[str]:

@@ -74,8 +74,11 @@ def _fused_conv(
 
 
 def _total(arithmetic: Arithmetic, x: Array, skip: Array, bias: Array | None) -> Array:
-    if x.shape != skip.shape or x.ndim not in (2, 3):
-        raise Unsupported("both operands have the same shape, of rank 2 or 3")
+    shapes = (x.shape, (1, *x.shape[1:]), x.shape[1:])
+    if x.ndim not in (2, 3) or skip.shape not in shapes[: 3 if x.ndim == 3 else 1]:
+        raise Unsupported(
+            "both operands have the same shape, of rank 2 or 3; the second may have no batch, or one of 1"
+        )
     return _add_bias(arithmetic, arithmetic.apply("add", x, skip), bias)
 
 

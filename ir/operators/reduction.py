@@ -25,6 +25,22 @@ def _plain(function: Reduction) -> Callable[..., Array]:
     return lambda arithmetic, x, axes, keepdims: arithmetic.reduce(function, x, _axes(x, axes), bool(keepdims))
 
 
+def _extreme(function: Reduction, sign: int) -> Callable[..., Array]:
+    """The largest or the least element; of no numbers it is the end of their type. Raises Unsupported for that of no
+    truth values, which ONNX Runtime does not have."""
+
+    def apply(arithmetic: Arithmetic, x: Array, axes: Ints, keepdims: int) -> Array:
+        if x.dtype.kind in "Ob" or all(x.shape[axis] for axis in _axes(x, axes)):
+            return arithmetic.reduce(function, x, _axes(x, axes), bool(keepdims))
+        shape = np.sum(np.empty(x.shape, bool), axis=axes, keepdims=bool(keepdims)).shape
+        if x.dtype.kind in "iu":
+            limits = np.iinfo(x.dtype)
+            return np.full(shape, limits.min if sign < 0 else limits.max, x.dtype)
+        return np.full(shape, sign * np.inf, x.dtype)
+
+    return apply
+
+
 def total(arithmetic: Arithmetic, x: Array, axes: Ints, keepdims: int) -> Array:
     """The sum along axes."""
     return arithmetic.reduce("add", x, _axes(x, axes), bool(keepdims))
@@ -118,8 +134,8 @@ _argument = Family("reduction", _argument_maps, per_input(1))
 OPERATORS = (
     _reduction("ReduceSum", "data axes:Ints@13 | keepdims:i64=1", _plain("add")),
     _reduction("ReduceMean", "data axes:Ints@18 | keepdims:i64=1", mean),
-    _reduction("ReduceMax", "data axes:Ints@18 | keepdims:i64=1", _plain("maximum")),
-    _reduction("ReduceMin", "data axes:Ints@18 | keepdims:i64=1", _plain("minimum")),
+    _reduction("ReduceMax", "data axes:Ints@18 | keepdims:i64=1", _extreme("maximum", -1)),
+    _reduction("ReduceMin", "data axes:Ints@18 | keepdims:i64=1", _extreme("minimum", 1)),
     _reduction("ReduceProd", "data axes:Ints@18 | keepdims:i64=1", _plain("multiply")),
     _reduction("ReduceL1", "data axes:Ints@18 | keepdims:i64=1", _after("", "absolute"), flops=per_input(2)),
     _reduction("ReduceL2", "data axes:Ints@18 | keepdims:i64=1", _after("sqrt", "square"), flops=per_input(2)),

@@ -23,7 +23,6 @@ from ...ir.operators.numbers import element_type
 from ...rules import sexpr
 from ...rules.binding import in_order_of_binding
 from ...rules.commute import variables
-from ...rules.loader import prelude
 from ...rules.places import ANALYSIS, DIRECTORY
 from ...rules.records import Rule, RuleFile, conditions, own_example, parse_example, variants
 from ...rules.sexpr import Atom, Form, Node
@@ -49,6 +48,7 @@ from .sampling.scratch import EGGLOG_ADVICE, Conflict, EgglogPanicError, Fired, 
 from .sampling.symbolic_sizes import runs_at_other_sizes
 from .sampling.terms import readable
 from .sampling.types import TYPES
+from .sampling.unmet import describe_unmet
 from .unbounded.rule_proof import EVERY_SHAPE, prove_rule
 from .verdict import KINDS, Kind, Verdict
 
@@ -144,9 +144,8 @@ def _check(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> V
         return Verdict(rule.name, "idle", example=False, reason=f"nothing says what {', '.join(keys)} computes")
     by_direction = hits(rule, scratch, samples)
     example = example_hits(rule, scratch)
-    declarations = scratch.program.removeprefix(prelude())
     try:
-        expansions = expand_derived_facts(rule, declarations)
+        expansions = expand_derived_facts(rule, scratch.declarations)
     except TooManyDerivations:
         reason = "the facts that it asks for are derived in more ways than can be checked"
         return Verdict(rule.name, "idle", example=bool(example), reason=reason)
@@ -177,7 +176,7 @@ def _check(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> V
         return replace(blank, kind="refuted", reason=counterexample.reason, counterexample=counterexample)
     foreign = _foreign_keys(every)
     fired = any(by_direction) or any(derived.values())
-    idle = _why_idle(rule, by_direction, example, fired, tested or len(foreign), declarations)
+    idle = _why_idle(rule, by_direction, example, fired, tested or len(foreign), scratch)
     idle = idle or next(filter(None, (key_problem(key) or key_misfit(key) for key in foreign)), "")
     if not idle and (unused := _unused_derivation(derived)):
         idle = f"no sample made it fire on what {unused} derives"
@@ -226,20 +225,24 @@ def _why_idle(
     example: Sequence[Hit],
     fired: bool,
     tested: int,
-    declarations: str,
+    scratch: Scratch,
 ) -> str:
     if not fired and (head := operator_of_constants(rule)):
         return f"it looks into a {head} of constants alone, and no rule sees what makes a constant: ask for a constant"
-    if not fired and (missing := describe_missing_demand(rule, declarations)):
+    if not fired and (missing := describe_missing_demand(rule, scratch.declarations)):
         return f"no sample made the rule fire: {missing}"
     if len(by_direction) == 2 and not all(by_direction):
         side = "right side, read backwards," if by_direction[0] else "left side"
         return f"no sample of the {side} made the rule fire: its conditions may contradict each other"
     if not fired and not example:
-        return "no sample of the left side made the rule fire: its conditions may contradict each other"
+        reason = describe_unmet(rule, scratch, of_example=False) or "its conditions may contradict each other"
+        return f"no sample of the left side made the rule fire: {reason}"
     if not tested:
         return "an operator of the rule has no meaning for any sample"
-    return "" if example else "the rule does not fire on its example (its own left side if it has none)"
+    if example:
+        return ""
+    reason = describe_unmet(rule, scratch, of_example=True)
+    return ": ".join(filter(None, ("the rule does not fire on its example (its own left side if it has none)", reason)))
 
 
 def _endless_sample(rule: Rule, every: Sequence[Hit], scratch: Scratch) -> Sample | None:

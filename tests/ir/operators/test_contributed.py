@@ -31,6 +31,8 @@ CALLS: list[tuple[str, tuple[tuple[int, ...] | None, ...], dict[str, Value]]] = 
     ("FusedConv", (*CONV, MAP), {"activation": "Relu", **WINDOWS}),
     ("SkipLayerNormalization", ((2, 3, 4), (2, 3, 4), (4,), (4,), (4,)), {"epsilon": 1e-3}),
     ("SkipLayerNormalization", ((3, 4), (3, 4), (4,), None, None), {"epsilon": 1e-5}),
+    ("SkipLayerNormalization", ((2, 3, 4), (1, 3, 4), (4,), None, None), {"epsilon": 1e-5}),
+    ("SkipLayerNormalization", ((2, 3, 4), (3, 4), (4,), None, None), {"epsilon": 1e-5}),
     ("SkipSimplifiedLayerNormalization", ((2, 3, 4), (2, 3, 4), (4,), (4,)), {"epsilon": 1e-3}),
     ("MultiHeadAttention", ((2, 3, 8), (2, 5, 8), (2, 5, 8), None, None, (1, 1, 3, 5)), {"num_heads": 2, "scale": 0.5}),
     ("MultiHeadAttention", ((2, 3, 8), (2, 5, 8), (2, 5, 8), None, None, None), {"num_heads": 2, "scale": 0.5}),

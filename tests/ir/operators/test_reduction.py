@@ -43,6 +43,13 @@ def test_nothing_is_summed_to_the_neutral_element(head: str) -> None:
     assert_as_onnx(head, random_array((2, 0, 3)), (1,), 1)
 
 
+@pytest.mark.parametrize("head", ["ReduceMax", "ReduceMin"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "int64", "uint8"])
+def test_the_extreme_of_nothing_is_the_end_of_the_type(head: str, dtype: str) -> None:
+    for keepdims in (0, 1):
+        assert_as_onnx(head, random_array((2, 0, 3), dtype), (1,), keepdims)
+
+
 @pytest.mark.parametrize("head", ["ReduceL2", "ReduceLogSum"])
 def test_integers_lose_their_fraction(head: str) -> None:
     assert_as_onnx(head, np.asarray([[1, 2, 3], [7, 8, 9]], np.int32), (1,), 1)
@@ -72,7 +79,7 @@ def test_running_sums(dtype: str, exclusive: int, reverse: int) -> None:
         ("ReduceSum", (np.ones((2, 3)), (-1,), 1)),
         ("ReduceSum", (np.ones((2, 3)), (1, 1), 1)),
         ("ReduceSum", (np.ones((2, 3), bool), (1,), 1)),
-        ("ReduceMax", (np.ones((2, 0)), (1,), 1)),
+        ("ReduceMax", (np.ones((2, 0), bool), (1,), 1)),
         ("ReduceMean", (np.ones((2, 0)), (1,), 1)),
         ("CumSum", (np.ones((2, 3)), (2,), 0, 0)),
         ("CumSum", (np.ones((2, 3)), (0, 1), 0, 0)),

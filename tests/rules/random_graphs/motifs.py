@@ -51,7 +51,7 @@ def place_left_side(b: Builder, rule: Rule) -> None:
     ways = _left_sides(rule)
     random = Random(b.random.getrandbits(32))
     for _ in range(_ATTEMPTS if ways else 0):
-        sample = draw_sample(random.choice(ways), random, floating=b.chance(0.8))
+        sample = draw_sample(random.choice(ways), random, "float32" if b.chance(0.8) else "")
         if sample is not None:
             _Placing(b, sample).roots()
             return

@@ -106,7 +106,7 @@ def drawn_terms(head: str) -> tuple[Term, ...]:
     pattern = f"({head} {' '.join(f'v{i}' for i, _ in enumerate(arguments))})"
     pattern = f"(Out {pattern} i)" if OPERATORS[head].sort == "N" else pattern
     (left,) = left_sides(read(pattern).forms, random, 1)
-    samples = (draw_sample(left, random, floating=i % 2 == 0) for i in range(SAMPLES))
+    samples = (draw_sample(left, random, "float32" if i % 2 == 0 else "") for i in range(SAMPLES))
     terms = (term for s in samples if s for term in s.terms.values())
     return tuple(term for term in terms if isinstance(term, Term) and term.head == head)
 

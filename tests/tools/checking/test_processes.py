@@ -64,6 +64,17 @@ def test_a_variable_may_be_bound_late(tmp_path: Path) -> None:
     assert verdict.kind == "refuted"
 
 
+def test_a_side_may_compute_with_what_a_condition_binds(tmp_path: Path) -> None:
+    """egglog would panic at the left side, which it looks for before it computes conditions."""
+    path = tmp_path / "own.egg"
+    conditions = "(= p (vec-of 1 0)) (= a (vec-get p 0)) (= (vec-length p) (vec-length (shape x)))"
+    sides = "(ReduceSum (Transpose x p) (vec-of a) 0) (ReduceSum x (vec-of 0) 0)"
+    record = RULE.partition("(rewrite")[0].format("Abs", "abs").replace("@example", "@example (Relu x) => x\n;")
+    path.write_text(f'{record}(rewrite {sides} :when ({conditions}) :ruleset explore :name "own-sum")\n')
+    (verdict,) = check_files([read_file(path)], use_cache=False, workers=1)
+    assert (verdict.kind, verdict.samples > 0) == ("refuted", True)
+
+
 def test_a_check_that_fails_is_no_verdict_for_the_rule(file: RuleFile) -> None:
     """A judge that raises stands for what the checker does not expect."""
     verdicts = list(check_files([file], judge=operator.truediv, use_cache=False, workers=2))

@@ -37,7 +37,7 @@ def _draw_samples(text: str, count: int = 300) -> list[Sample]:
     """Samples of a left side, as rule files write it."""
     random = Random(0)
     ways = left_sides(read(text).forms, random)
-    samples = (draw_sample(random.choice(ways), random, floating=i % 2 == 0) for i in range(count))
+    samples = (draw_sample(random.choice(ways), random, "float32" if i % 2 == 0 else "") for i in range(count))
     return [sample for sample in samples if sample is not None]
 
 
@@ -266,7 +266,7 @@ def test_constants_take_all_digits() -> None:
     """Few of them are written with few digits in the binary system, as 0.5 and 2.5 are."""
     random = Random(0)
     (way, *_) = left_sides(read("(Less (Mul x c) d) (= (value c) v) (= (value d) u)").forms, random)
-    drawn = (draw_sample(way, random, floating=True, has_digits=True) for _ in range(60))
+    drawn = (draw_sample(way, random, "float32", has_digits=True) for _ in range(60))
     numbers = [number for sample in drawn if sample is not None for number in sample.numbers]
     assert len(numbers) > 20
     assert sum(float(np.float32(number) * 2**10).is_integer() for number in numbers) < len(numbers) / 2

@@ -126,7 +126,8 @@ def test_settings_without_a_sample_are_listed(verdict: Check) -> None:
 def test_rule_that_never_fires_is_idle(verdict: Check) -> None:
     """Conditions that contradict each other are a mistake."""
     conditions = ("(nonneg x)", "(= (shape x) (vec-of 2))", "(= (shape x) (vec-of 3))")
-    assert verdict("(Relu x)", "x", *conditions).kind == "idle"
+    idle = verdict("(Relu x)", "x", *conditions)
+    assert (idle.kind, idle.reason.rpartition(": ")[2]) == ("idle", "(= (shape x) (vec-of 3)) does not hold")
 
 
 def test_a_product_of_constants_is_noticed(tmp_path: Path) -> None:
@@ -185,6 +186,20 @@ def test_example_of_another_rule_is_idle(verdict: Check) -> None:
     """The example has to make its rule fire."""
     idle = verdict("(Relu (Relu x))", "(Relu x)", example="(Relu (Sigmoid x)) => (Relu x)")
     assert (idle.kind, idle.example) == ("idle", False)
+
+
+@pytest.mark.parametrize(
+    ("left", "reason"),
+    [
+        ("(Relu (Exp x))", "(finite x) does not hold"),
+        ("(Neg (Exp x))", "there is no (Relu x)"),
+        ('(Relu (Abs (Weight "w")))', "Abs of constants is a constant, and no rule sees what makes one"),
+    ],
+)
+def test_what_an_example_lacks_is_named(left: str, reason: str, verdict: Check) -> None:
+    """The first condition that does not hold, or the left side."""
+    idle = verdict("(Relu x)", "x", "(nonneg x)", "(finite x)", example=f"{left} => x")
+    assert (idle.kind, idle.reason.rpartition(": ")[2]) == ("idle", reason)
 
 
 @pytest.mark.representatives(1)

@@ -16,10 +16,10 @@ import numpy as np
 
 from ....ir.operators import Array, Unsupported
 from ..sampling.conditions import Value
-from ..sampling.elements import draw, satisfy_facts
+from ..sampling.elements import SIGNS, draw, pick, satisfy_facts
 from ..sampling.evaluation import Elements, Evaluation, is_float
 from ..sampling.hits import Hit
-from ..sampling.near_ties import rounds
+from ..sampling.near_ties import computes_more, rounds
 from ..sampling.samples import Sample
 from ..sampling.scratch import Fired
 from .extremes import HeldEvaluation, smallest_and_largest
@@ -69,7 +69,7 @@ class _RoundedEvaluation(Evaluation):
     def _round(self, array: Any) -> Any:
         if array is None or not is_float(array):
             return array
-        share = self.random.choice((-1.0, 1.0), array.shape) * self.random.uniform(*_ROUNDINGS, array.shape)
+        share = pick(SIGNS, array.shape, self.random) * self.random.uniform(*_ROUNDINGS, array.shape)
         return array * (1 + np.finfo(np.float32).eps * share)
 
 
@@ -81,7 +81,7 @@ def find_cancellation(hits: Sequence[Hit], sound: str, random: np.random.Generat
     a kernel, numpy alone decides.
     """
     for hit in smallest_and_largest(hits):
-        if not isinstance(hit.outcome, Fired):
+        if not isinstance(hit.outcome, Fired) or not computes_more(hit.sample, hit.outcome):
             continue
         for number in range(_DRAWS):
             elements = _elements(hit.sample, random, _SPREADS[number % len(_SPREADS)])
@@ -118,7 +118,7 @@ def _elements(sample: Sample, random: np.random.Generator, spread: _Spread) -> d
                 elif spread == "of one magnitude":
                     low = random.uniform(low, high)
                     high = low + _SPREAD
-                signs = random.choice((-1.0, 1.0), leaf.type.shape)
+                signs = pick(SIGNS, leaf.type.shape, random)
                 numbers = signs * 2.0 ** random.uniform(low, high, leaf.type.shape)
             elements[leaf.name] = satisfy_facts(np.asarray(numbers, np.float32), leaf)
     return elements

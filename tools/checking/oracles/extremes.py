@@ -17,9 +17,10 @@ import numpy as np
 
 from ....ir.operators import Array, Unsupported
 from ..sampling.conditions import Value
-from ..sampling.elements import draw, satisfy_facts
+from ..sampling.elements import SIGNS, draw, pick, satisfy_facts
 from ..sampling.evaluation import Elements, Evaluation, is_float
 from ..sampling.hits import Hit
+from ..sampling.near_ties import computes_more
 from ..sampling.samples import Sample
 from ..sampling.scratch import Fired
 from .numeric import Counterexample, blank_counterexample
@@ -129,15 +130,16 @@ def find_lost_number(
 
     ONNX Runtime has to lose it, too; if that has no kernel, numpy alone decides.
     """
-    chosen = smallest_and_largest(hits)
+    fired = ((hit.sample, hit.outcome) for hit in smallest_and_largest(hits) if isinstance(hit.outcome, Fired))
+    chosen = [(sample, outcome) for sample, outcome in fired if computes_more(sample, outcome)]
     for bounds in ranges:
-        for hit in chosen:
-            if not (isinstance(hit.outcome, Fired) and _has_constants_within(hit.sample, bounds)):
+        for sample, outcome in chosen:
+            if not _has_constants_within(sample, bounds):
                 continue
             for number in range(_DRAWS):
-                elements = _elements(hit.sample, bounds, random, apart=number % 2 == 0)
+                elements = _elements(sample, bounds, random, apart=number % 2 == 0)
                 with np.errstate(all="ignore"):
-                    found = _compare(hit.sample, hit.outcome, elements, bounds)
+                    found = _compare(sample, outcome, elements, bounds)
                 if found is not None:
                     return found
     return None
@@ -189,7 +191,7 @@ def _elements(sample: Sample, bounds: FloatRange, random: np.random.Generator, a
             extremes += 1
             side = sides[random.integers(len(sides))]
         exponents = random.uniform(*side, leaf.type.shape if apart else ())
-        signs = random.choice((-1.0, 1.0), leaf.type.shape)
+        signs = pick(SIGNS, leaf.type.shape, random)
         numbers = (signs * 2.0**exponents * random.uniform(0.75, 1.25, leaf.type.shape)).astype(bounds.dtype)
         elements[leaf.name] = satisfy_facts(numbers.astype(np.longdouble), leaf)
     return elements

@@ -11,7 +11,7 @@ import numpy as np
 
 from ....ir.operators import NUMBERS, OPERATORS, Arithmetic, Array, Unsupported
 from ....ir.operators.numbers import FIRST_ZERO, element_type
-from ..sampling.elements import Range, draw, satisfy_facts
+from ..sampling.elements import Range, draw, pick, satisfy_facts
 from ..sampling.evaluation import Comparison, Evaluation, MeaninglessError, is_float, is_identical
 from ..sampling.near_ties import applications, decides, jumps, near_ties
 from ..sampling.placement import Placement
@@ -221,7 +221,7 @@ def _zeros_in_maxima(sample: Sample, fired: Fired, random: np.random.Generator) 
         for leaf in sample.named_leaves:
             if is_float(elements[leaf.name]):
                 zeros = np.array([0.0, -0.0, -1.0 if number % 2 else 1.0], elements[leaf.name].dtype)
-                elements[leaf.name] = satisfy_facts(random.choice(zeros, leaf.type.shape), leaf)
+                elements[leaf.name] = satisfy_facts(pick(zeros, leaf.type.shape, random), leaf)
         yield Evaluation(sample, fired, elements, {})
 
 
@@ -291,7 +291,10 @@ def _first_difference(
         if np.all(is_identical(pair.left, pair.right)):
             continue
         limits = limits or _limits(evaluation, sound, drawn, underflows)
-        wrong = _is_wrong(pair.left, pair.right, sound, drawn, *limits)
+        scale, calm = limits
+        if sound == "real" and calm and pair.root >= 0 and not evaluation.is_finite:
+            scale = _scale([pair.left])  # what follows from a number that overflowed has no rounding error of its own
+        wrong = _is_wrong(pair.left, pair.right, sound, drawn, scale, calm)
         if sound == "real" and pair.node.head == "QuantizeLinear":
             wrong &= _is_beyond_a_step(pair.left, pair.right)
         if sound == "step":

@@ -183,7 +183,7 @@ class Oracle:
         is_narrow = left.dtype.itemsize == 2 and not both_sides
         standard = _compute(term, evaluation, by_standard=True) if term is not None else None
         if standard is not None and standard.shape == left.shape and is_float(left) and (sound == "exact" or is_narrow):
-            differs = _is_rounded_apart if sound == "exact" else _overflows
+            differs = _is_rounded_apart if sound == "exact" else _is_lost
             apart = [at for at in agreed if differs(left[at], standard[at])]
             if apart:
                 return apart[0]
@@ -283,9 +283,9 @@ def _is_rounded_apart(one: np.generic, other: np.generic) -> bool:
     return bool(np.isfinite(one) and np.isfinite(other) and one != other)
 
 
-def _overflows(one: np.generic, other: np.generic) -> bool:
-    """Whether the second number, and not the first, is infinite or NaN."""
-    return bool(np.isfinite(one) and not np.isfinite(other))
+def _is_lost(one: np.generic, other: np.generic) -> bool:
+    """Whether the second number, and not the first, is infinite or NaN, or zero, as quotients by infinite ones are."""
+    return bool(np.isfinite(one) and (not np.isfinite(other) or (other == 0 and one != 0)))
 
 
 # --- terms as models

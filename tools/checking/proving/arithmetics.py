@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial, reduce
+from functools import lru_cache, partial, reduce
 from math import isfinite, prod
 from typing import Any
 
@@ -125,7 +125,7 @@ class Bits:
     def __init__(self, bits: int = 8, signed: bool = True) -> None:
         self.bits = bits
         self.signed = signed
-        self._functions = _word_functions(bits, signed)
+        self._functions = _word_functions(bits, signed, z3.main_ctx())
 
     def leaf(self, name: str, dtype: str = "int32") -> Word:
         """A variable."""
@@ -206,9 +206,9 @@ def _floor_remainder(x: Any, y: Any) -> Any:
     return z3.If(z3.And(rest != 0, (rest < 0) != (y < 0)), rest + y, rest)
 
 
-@cache
-def _word_functions(bits: int, signed: bool) -> dict[str, Callable[..., Word]]:
-    """The functions of `Arithmetic.apply` by name, and those that casts need."""
+@lru_cache(maxsize=4)
+def _word_functions(bits: int, signed: bool, context: z3.Context) -> dict[str, Callable[..., Word]]:
+    """The functions of `Arithmetic.apply` by name, and those that casts need, for the terms of a context."""
     zero, one = z3.BitVecVal(0, bits), z3.BitVecVal(1, bits)
     less: Callable[[Any, Any], Any] = (lambda x, y: x < y) if signed else z3.ULT
     at_most: Callable[[Any, Any], Any] = (lambda x, y: x <= y) if signed else z3.ULE

@@ -20,6 +20,7 @@ from ..sampling.scratch import Fired
 from ..sampling.terms import Leaf, readable
 from .arithmetics import Bits, Reals
 from .equality import Assumption, EqualityProof, leaf_array, number_text, prove_equal
+from .solver import forget_past
 
 SAMPLES = 3
 """Small samples that are proved for each kind of numbers: a proof takes far longer than a test in numbers."""
@@ -42,6 +43,7 @@ class SampleProofs:
 
 def prove_samples(hits: Sequence[Hit], sound: str) -> SampleProofs:
     """Prove the smallest samples of a rule, or as scalars a rule of element-wise operators."""
+    forget_past()
     conditions: dict[str, None] = {}
     proved, scalar, reason = 0, False, "no sample is small enough for a proof"
     ranks: set[int] = set()

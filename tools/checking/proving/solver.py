@@ -206,6 +206,12 @@ def _components(x: Polynomial) -> list[Polynomial]:
 # --- questions
 
 
+def forget_past() -> None:
+    """Give z3 a new context for the next proof. How far z3 comes depends on the numbers that it gave to terms before,
+    so a proof near its limit of steps would depend on those before it. No term of another proof may be used."""
+    z3.z3._main_ctx = z3.Context()
+
+
 def limited_solver(patience_ms: int = _PATIENCE_MS) -> Any:
     """A solver that gives up a question after a fixed number of steps, or after a time by the clock."""
     solver = z3.Solver()

@@ -128,8 +128,12 @@ class Evaluation:
     @property
     def is_calm(self) -> bool:
         """Whether everything computed stays far from the ends of the range of numbers."""
-        arrays = list(filter(is_float, self.intermediate))
-        return all(_is_calm(a) and bool(np.all(np.isfinite(a))) for a in arrays)
+        return self.is_finite and all(map(_is_calm, filter(is_float, self.intermediate)))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether everything computed is finite."""
+        return _is_finite(*self.intermediate)
 
     def _compare_nodes(self) -> Iterator[Comparison]:
         """Compute all e-nodes that can be computed."""

@@ -18,15 +18,16 @@ from ....rules.commute import orders, variables
 from ....rules.records import Rule, parse_example
 from ....rules.sexpr import Atom, Form, Node
 from .by_key import name_operators
-from .conditions import Value
+from .conditions import Type, Value
 from .coverage import choose_various, settings
 from .elements import Range, draw
 from .evaluation import Evaluation, MeaninglessError, is_float
 from .left_side import Contradiction, LeftSide, directions, names_operators, rename
 from .near_ties import decides_about_rounded
-from .samples import SAMPLES_PER_DIRECTION, Sample, draw_sample, left_sides
-from .scratch import Conflict, Fired, Scratch
+from .samples import SAMPLES_PER_DIRECTION, Sample, draw_sample, left_sides, possible_types
+from .scratch import Conflict, Fired, Scratch, ScratchNode
 from .symbolic_sizes import instances, symbolic_variants, with_symbols
+from .types import admits
 
 _ENOUGH = 4
 """Samples after which a direction of a rule stops looking if more are hard to find."""
@@ -96,8 +97,7 @@ def hits(rule: Rule, scratch: Scratch, wanted: int = SAMPLES_PER_DIRECTION) -> l
         random = Random(seed(rule) + i)
         found = _hits(rule, facts, scratch, random, wanted)
         if found:
-            found += _empty_hits(rule, facts, scratch, random, found)
-            found = [*found, *_long_hits(rule, facts, scratch, random), *_outgrowing_hits(rule, facts, scratch, random)]
+            found += _special_hits(rule, facts, scratch, random, found)
         every.append(found)
     return every
 
@@ -115,7 +115,7 @@ def _hits(
     every: list[Hit] = []
     ways = left_sides(facts, random)
     for attempt in range(_ROUNDS if ways else 0):
-        samples = _candidates(ways, random, min(max(_BATCH, 2 * wanted), (4 * wanted) << attempt), symbolic)
+        samples = candidates(ways, random, min(max(_BATCH, 2 * wanted), (4 * wanted) << attempt), symbolic=symbolic)
         every += _run(rule, scratch, samples)
         enough = wanted if attempt < 1 else min(wanted, _ENOUGH) if attempt < 6 else 1
         if len(every) >= enough or _conflicts(every):
@@ -127,7 +127,7 @@ def _hits(
         return chosen
     bases = [hit.sample for hit in chosen if not hit.sample.symbols][:_MOST_BASES]
     unbounded = [way for each in ways if (way := each.without_bounds_of_sizes()) is not None]
-    bases += _candidates(unbounded, random, _MOST_UNBOUNDED_BASES, symbolic=False) if unbounded else []
+    bases += candidates(unbounded, random, _MOST_UNBOUNDED_BASES) if unbounded else []
     variants = list({variant.roots: variant for base in bases for variant in symbolic_variants(base)}.values())
     various = choose_various(variants, list(map(settings, variants)), _MOST_VARIANTS)
     at_sizes = _run(rule, scratch, various)
@@ -139,7 +139,7 @@ def _hits(
 
 def _suspects(every: Sequence[Hit], chosen: Sequence[Hit], random: Random) -> list[Hit]:
     """A few of the hits that were not chosen, although their two sides differ for a draw of usual numbers, as numpy
-    computes them, or although the right side cannot be computed for their types or ranks."""
+    computes them, or although the right side cannot be computed, or is not defined, for their types or ranks."""
     known, generator = set(map(id, chosen)), np.random.default_rng(random.getrandbits(32))
     others = (hit for hit in every if id(hit) not in known and not (hit.sample.is_empty or hit.sample.outgrows))
     fired = ((hit, hit.outcome) for hit in others if isinstance(hit.outcome, Fired))
@@ -156,9 +156,19 @@ def _differ(sample: Sample, fired: Fired, random: np.random.Generator) -> bool:
             return True
         except Unsupported:
             return False
-        if any(_are_apart(pair.left, pair.right) for pair in pairs):
+        if any(_are_apart(pair.left, pair.right) for pair in pairs) or not all(
+            _is_defined(step.node, evaluation) for step in fired.steps
+        ):
             return True
     return False
+
+
+def _is_defined(node: ScratchNode, evaluation: Evaluation) -> bool:
+    """Whether ONNX defines an operator for the element types of its operands, of which all are computed."""
+    if node.head not in OPERATORS:
+        return True
+    values = zip(OPERATORS[node.head].arguments, map(evaluation.classes.get, node.arguments), strict=True)  # type: ignore[arg-type]
+    return admits(node.head, {a.name: Type(v.shape, v.dtype.name) for a, v in values if isinstance(v, np.ndarray)})
 
 
 def _are_apart(left: Any, right: Any) -> bool:
@@ -189,28 +199,44 @@ def _run(rule: Rule, scratch: Scratch, samples: Sequence[Sample]) -> list[Hit]:
     return result
 
 
-def _empty_hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, found: Sequence[Hit]) -> list[Hit]:
-    """A few samples without elements, which need not fit where the sizes of others have to, if few of those `found`
-    are such."""
+def _special_hits(
+    rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, found: Sequence[Hit]
+) -> list[Hit]:
+    """A few samples without elements, if few of those `found` are such, with a long axis, and with an axis that a type
+    has to outgrow."""
     ways = left_sides(facts, random)
-    missing = _EMPTY - sum(hit.sample.is_empty for hit in found)
+    missing = max(_EMPTY - sum(hit.sample.is_empty for hit in found), 0)
+    kinds = (
+        (_empty_samples(ways, random, missing), missing),
+        (_long_samples(rule, ways, random), _LONG),
+        (_outgrowing_samples(rule, ways, random), len(_sizes_to_outgrow(rule)) * _OUTGROWING),
+    )
+    every = _run(rule, scratch, [sample for samples, _ in kinds for sample in samples])
+    result: list[Hit] = []
+    for samples, most in kinds:
+        own = set(map(id, samples))
+        result += [hit for hit in every if id(hit.sample) in own][:most]
+    return result
+
+
+def _empty_samples(ways: Sequence[LeftSide], random: Random, missing: int) -> list[Sample]:
+    """Samples without elements, which need not fit where the sizes of others have to."""
     samples: dict[object, Sample] = {}
-    for attempt in range(_EMPTY_ATTEMPTS if ways and missing > 0 else 0):
-        sample = draw_sample(ways[attempt % len(ways)], random, floating=attempt % 2 == 0, empty=True)
+    for attempt in range(_EMPTY_ATTEMPTS if ways and missing else 0):
+        sample = draw_sample(ways[attempt % len(ways)], random, "float32" if attempt % 2 == 0 else "", empty=True)
         if sample is not None and sample.is_empty:
             samples.setdefault(sample.roots, sample)
             if len(samples) == 2 * missing:
                 break
-    return _run(rule, scratch, list(samples.values()))[:missing] if samples else []
+    return list(samples.values())
 
 
-def _long_hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random) -> list[Hit]:
-    """A few samples with a long axis.
+def _long_samples(rule: Rule, ways: Sequence[LeftSide], random: Random) -> list[Sample]:
+    """Samples with a long axis.
 
     They are of float32 for a rule that claims equal bits, because runtimes add long axes up in parts. For other rules
     with operators that combine elements they are of float16, because their sums may overflow.
     """
-    ways = left_sides(facts, random)
     dtype = {"exact": "float32", "real": "float16"}.get(rule.sound, "")
     if not dtype or (dtype == "float16" and not _adds(rule)):
         return []
@@ -221,21 +247,17 @@ def _long_hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Rand
             samples.setdefault(sample.roots, sample)
             if sum(each.shortens for each in samples.values()) == 2 * _LONG:
                 break
-    likely = sorted(samples.values(), key=lambda each: not each.shortens)[: 3 * _LONG]
-    outcomes = scratch.run(rule.text, rule.ruleset, likely) if likely else []
-    return [Hit(s, outcome) for s, outcome in zip(likely, outcomes, strict=True) if outcome is not None][:_LONG]
+    return sorted(samples.values(), key=lambda each: not each.shortens)[: 3 * _LONG]
 
 
-def _outgrowing_hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random) -> list[Hit]:
+def _outgrowing_samples(rule: Rule, ways: Sequence[LeftSide], random: Random) -> list[Sample]:
     """Samples with an axis whose positions a narrow type does not hold, if the rule casts places or counts to one."""
-    ways = left_sides(facts, random)
     samples: list[Sample] = []
     for size in _sizes_to_outgrow(rule) if ways else ():
         drawn = (draw_sample(ways[i % len(ways)], random, long_in="float32", size=size) for i in range(_LONG_ATTEMPTS))
         fitting = islice((s for s in drawn if s is not None and _has_axis(s, size)), 4 * _OUTGROWING)
         samples += sorted(fitting, key=lambda each: not each.shortens)[:_OUTGROWING]
-    outcomes = scratch.run(rule.text, rule.ruleset, samples) if samples else []
-    return [Hit(s, outcome) for s, outcome in zip(samples, outcomes, strict=True) if outcome is not None]
+    return samples
 
 
 def hits_of_many_constants(rule: Rule, scratch: Scratch, found: Sequence[Hit]) -> list[Hit]:
@@ -249,7 +271,7 @@ def hits_of_many_constants(rule: Rule, scratch: Scratch, found: Sequence[Hit]) -
         ways = left_sides(facts, random)
         samples: dict[tuple[Value, ...], Sample] = {}
         for attempt in range(_ATTEMPTS if ways else 0):
-            sample = draw_sample(ways[attempt % len(ways)], random, floating=True, has_digits=True)
+            sample = draw_sample(ways[attempt % len(ways)], random, "float32", has_digits=True)
             if sample is not None and 0 < sum(prod(leaf.type.shape) for leaf in sample.leaves) <= _MOST_IN_A_CHOICE:
                 samples.setdefault(sample.numbers, sample)
                 if len(samples) == _CONSTANTS:
@@ -305,17 +327,21 @@ def _choose_hits(every: Sequence[Hit], wanted: int) -> list[Hit]:
     return [*first, *choose_various(rest, [settings(hit.sample) for hit in rest], wanted - len(first))]
 
 
-def _candidates(ways: Sequence[LeftSide], random: Random, most: int, symbolic: bool) -> list[Sample]:
-    candidates: dict[object, Sample] = {}
+def candidates(ways: Sequence[LeftSide], random: Random, most: int, *, symbolic: bool = False) -> list[Sample]:
+    """Up to `most` samples of left sides, in all element types; some of `symbolic` sizes."""
+    found: dict[object, Sample] = {}
+    types = [possible_types(way) for way in ways]
     for attempt in range(_ATTEMPTS):
-        sample = draw_sample(ways[attempt % len(ways)], random, floating=attempt % 2 == 0)
+        turn, way = divmod(attempt // 2, len(ways))
+        dtype = "float32" if attempt % 2 == 0 else types[way][(turn + way) % len(types[way])]
+        sample = draw_sample(ways[way], random, dtype)
         if sample is not None and symbolic and attempt % 5 == 4:
             sample = with_symbols(sample, random)
         if sample is not None:
-            candidates.setdefault(sample.roots, sample)
-            if len(candidates) >= most:
+            found.setdefault(sample.roots, sample)
+            if len(found) >= most:
                 break
-    return list(candidates.values())
+    return list(found.values())
 
 
 def example_facts(rule: Rule) -> Iterator[tuple[Node, ...]]:
@@ -324,10 +350,10 @@ def example_facts(rule: Rule) -> Iterator[tuple[Node, ...]]:
     A rule without operators has to unite both sides of its example by facts of the analyses alone.
     """
     example = parse_example(rule.example)
-    lefts = [_rename_apart(left) for left in example.lefts]
+    lefts = [rename_apart(left) for left in example.lefts]
     for facts in directions(rule):
         if not names_operators(facts):
-            yield (*lefts, _rename_apart(example.right))
+            yield (*lefts, rename_apart(example.right))
             continue
         for with_example in _equate_example(rule, facts, lefts):
             try:
@@ -337,7 +363,7 @@ def example_facts(rule: Rule) -> Iterator[tuple[Node, ...]]:
             yield with_example
 
 
-def _rename_apart(node: Node) -> Node:
+def rename_apart(node: Node) -> Node:
     """The example with variables of its own, because its ``x`` is not the rule's."""
     return rename(node, {v.text: f"{v.text}'" for v in variables(node)})
 

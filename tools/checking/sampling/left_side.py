@@ -13,6 +13,7 @@ from ....rules.commute import is_variable, variables
 from ....rules.places import analysis_files
 from ....rules.records import Rule, conditions, option
 from ....rules.sexpr import Atom, Form, Node
+from ....rules.vocabulary import PRIMITIVES
 from .conditions import Equation, Expression, Test, compile_tests, expression, is_of_table
 
 # Sorts of the arguments of constructors that are no operators, by head.
@@ -26,6 +27,8 @@ LEAVES: dict[str, tuple[str, ...]] = {
 TENSOR_SORTS = ("T", "N")
 ASSERTED = frozenset({"const", "nonneg", "nonzero", "finite", "floating", "scalar", "aged"})
 """Relations that can be asserted of a leaf; the others are traced back to the rules that derive them."""
+FACTS_OF_ELEMENTS = ("nonneg", "nonzero", "finite")
+"""Those that bound the elements of a leaf."""
 
 
 @cache
@@ -143,6 +146,16 @@ class LeftSide:
             if isinstance(condition, Form) and len(condition.items) == 2:
                 relations.setdefault(str(condition.items[1]), set()).add(condition.head)
         return relations
+
+    @cached_property
+    def facts_of_terms(self) -> tuple[str, ...]:
+        """The facts about elements that hold of results of operators, which the analyses derive from those of leaves;
+        all, if a relation is asked for that a file of rules declares itself."""
+        heads = {condition.head for condition in self.conditions if isinstance(condition, Form)}
+        if heads - PRIMITIVES - ASSERTED - _sorts_of_relations().keys():
+            return FACTS_OF_ELEMENTS
+        about = set[str]().union(*(self.assertions.get(variable, ()) for variable in self.applications))
+        return tuple(fact for fact in FACTS_OF_ELEMENTS if fact in about)
 
     def is_constant(self, leaf: str) -> bool:
         """Whether conditions ask that a leaf depends on no input of a model."""

@@ -16,7 +16,8 @@ import numpy as np
 
 from ....ir.operators import OPERATORS, Array
 from ....ir.operators.numbers import element_type
-from .elements import index_bounds, satisfy_facts
+from .elements import index_bounds, pick, satisfy_facts
+from .placement import Placement
 from .samples import Sample
 from .scratch import EClass, Fired, ScratchNode
 from .terms import Leaf, Term
@@ -109,6 +110,13 @@ def rounds(head: str) -> bool:
     return known and OPERATORS[head].category != "layout"
 
 
+def computes_more(sample: Sample, fired: Fired) -> bool:
+    """Whether a rule made an operator whose results are rounded. If it did not, its right side only moves, compares and
+    chooses numbers of the left side, and keeps those that the left side keeps."""
+    written = set(map(Placement(sample, fired).node_of, sample.subterms))
+    return any(rounds(node.head) and node not in written for nodes in fired.classes.values() for node in nodes)
+
+
 def near_ties(sample: Sample, fired: Fired, random: np.random.Generator) -> Iterator[dict[str, Array]]:
     """Elements for every leaf, all near a few numbers: in turn the usual ones, and those that follow from the numbers
     of the rule. Elements of integers and truth values are ordinary ones."""
@@ -144,10 +152,10 @@ def _near(
         low, high = bounds.get(leaf.name, (0, 4))
         low = 0 if leaf.nonneg else low
         return satisfy_facts(random.integers(low, max(high, low + 1), shape).astype(dtype), leaf)
-    distances = random.choice(mode.distances, shape)
-    numbers = np.asarray(random.choice(mode.signs, shape) * (number * random.choice(mode.multiples) + distances))
+    distances = pick(mode.distances, shape, random)
+    numbers = np.asarray(pick(mode.signs, shape, random) * (number * random.choice(mode.multiples) + distances))
     numbers = numbers.astype(dtype)
-    step = np.spacing(np.abs(numbers)) * random.choice(_NEIGHBOURS, shape).astype(dtype)
+    step = np.spacing(np.abs(numbers)) * pick(_NEIGHBOURS, shape, random).astype(dtype)
     return satisfy_facts(np.asarray(numbers + np.where(numbers == 0, np.zeros_like(step), step)), leaf)
 
 

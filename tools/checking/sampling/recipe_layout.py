@@ -17,8 +17,12 @@ from .operator_draft import (
     Recipe,
     image,
     one_axis,
+    random_shape,
     some_axes,
 )
+
+EMPTYING = frozenset({"Expand", "Slice", "Tile"})
+"""Operators that may leave no element of a tensor that has some."""
 
 
 def _reshape(draft: OperatorDraft, name: str) -> Choice:
@@ -64,6 +68,8 @@ def layout(draft: OperatorDraft, name: str) -> Choice:
 
 
 def _some_operand(draft: OperatorDraft, name: str) -> Choice:
+    if 0 in draft.wish.shape and draft.head in EMPTYING and draft.chance(0.5):
+        return Type(random_shape(draft.random), draft.wish.dtype)
     shape = draft.wish.shape if draft.wish.shape and draft.chance(0.7) else draft.random_shape()
     return Type(shape, draft.wish.dtype)
 
@@ -119,12 +125,17 @@ def _transpose(draft: OperatorDraft, name: str) -> Choice:
 
 
 def _expand(draft: OperatorDraft, name: str) -> Choice:
-    shape = tuple(draft.random.choice((1, 2, 3)) if d == 1 else d for d in draft.shape)
+    sizes = (0, 1) if draft.has_to_empty else (1, 2, 3)
+    shape = tuple(draft.random.choice(sizes) if d == 1 else d for d in draft.shape)
     return (draft.random.choice((1, 2, 3, *shape[:1])), *shape) if draft.chance(0.4) and len(shape) < 5 else shape
 
 
 def _tile(draft: OperatorDraft, name: str) -> Choice:
-    return tuple(draft.random.choice((1, 1, 2, 3, 0) if draft.chance(0.2) else (1, 1, 2, 3)) for _ in range(draft.rank))
+    usual = (0, 2, 3) if draft.has_to_empty else (1, 1, 2, 3)
+    if draft.rank and draft.chance(0.5):  # along one axis only
+        along = draft.random.randrange(draft.rank)
+        return tuple(draft.random.choice(usual) if axis == along else 1 for axis in range(draft.rank))
+    return tuple(draft.random.choice(usual) for _ in range(draft.rank))
 
 
 def _slice(draft: OperatorDraft, name: str) -> Choice:
@@ -142,6 +153,8 @@ def _slice(draft: OperatorDraft, name: str) -> Choice:
         return tuple(random.choice((-d - 1, -d - 1, 0, d // 2 - 1)) for d in dims)
     if name == "ends":
         begins = draft.integers("starts")
+        if draft.has_to_empty:
+            return begins
         return tuple(
             random.choice((d, d, b + 1, (d + 1) // 2, d + 3, random.randint(min(b + 1, d), d)))
             for d, b in zip(dims, begins, strict=True)

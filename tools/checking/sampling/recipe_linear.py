@@ -122,7 +122,9 @@ def window(draft: OperatorDraft, name: str) -> Value:
         return random.choice(((0,) * (2 * spatial), (0,) * (2 * spatial), same, some))
     if name in ("strides", "dilations"):
         usual = (1,) * spatial
-        return usual if draft.chance(0.6) else tuple(random.choice((1, 2, 3)) for _ in range(spatial))
+        # a rule that forgets one of kernel, stride and dilation is seen only where all are above 1
+        moves = any(v != usual for n in ("strides", "dilations") if (v := draft.attributes.get(n)))
+        return usual if draft.chance(0.3 if moves else 0.6) else tuple(random.choice((1, 2, 3)) for _ in range(spatial))
     return (0,) * spatial if draft.chance(0.7) else tuple(random.choice((0, 1)) for _ in range(spatial))
 
 
@@ -185,7 +187,8 @@ def _with_bias(draft: OperatorDraft, name: str) -> Choice:
         rank = random.choice((2, 3, 3)) if is_skip else random.choice((1, 2, 3, 4))
         return Type(draft.wish.shape if len(draft.wish.shape) == rank else random_shape(random, rank), draft.wish.dtype)
     if name == "skip":
-        return Type(draft.shape, draft.wish.dtype)
+        alike = draft.rank != 3 or draft.chance(0.6)
+        return Type(draft.shape if alike else random.choice(((1, *draft.shape[1:]), draft.shape[1:])), draft.wish.dtype)
     if name in ("beta", "bias") and draft.chance(0.4):
         return None
     return Type(draft.shape[-1:], draft.wish.dtype)

@@ -28,7 +28,7 @@ from .recipe_linear import (
     recurrence,
     window,
 )
-from .types import TYPES
+from .types import TYPES, operand_types
 
 ORDER_OF_QUANTIZATION: dict[str, tuple[str, ...]] = {
     "QuantizeLinear": ("x", "axis", "y_scale", "y_zero_point"),
@@ -172,18 +172,10 @@ def _elementwise(draft: OperatorDraft, name: str) -> Choice:
     return Type(shape, _operand_dtype(draft.head, name, dtype))
 
 
-_LOGICAL = frozenset({"And", "Or", "Xor", "Not"})
-_INTEGER = frozenset({"BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"})
-
-
 def _operand_dtype(head: str, name: str, dtype: str) -> str:
-    if head in _LOGICAL or (head == "Where" and name == "condition"):
-        return "bool"
-    if head == "BitShift":
-        return dtype if dtype.startswith("uint") else "uint8"
-    if head in _INTEGER:
-        return dtype if "int" in dtype else "int32"
-    return "float32" if dtype == "bool" else dtype
+    """The type if ONNX has the operator for it, else a usual one that it has."""
+    allowed = operand_types(head, name)
+    return dtype if dtype in allowed else next(d for d in ("float32", "int32", "uint8", "bool") if d in allowed)
 
 
 def _where(draft: OperatorDraft, name: str) -> Choice:
@@ -191,7 +183,7 @@ def _where(draft: OperatorDraft, name: str) -> Choice:
     base = np.broadcast_shapes(*(t.shape for t in draft.operands.values())) if draft.operands else draft.wish.shape
     if name == "condition":
         return Type(_broadcast_shape(base, draft.random), "bool")
-    dtype = values[0].dtype if values else ("float32" if draft.wish.dtype == "bool" else draft.wish.dtype)
+    dtype = values[0].dtype if values else draft.wish.dtype
     return Type(base if draft.chance(0.5) else _broadcast_shape(base, draft.random), dtype)
 
 

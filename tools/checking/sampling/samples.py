@@ -30,7 +30,7 @@ from .conditions import (
     propagate,
     table_rows,
 )
-from .left_side import LEAVES, Application, Contradiction, LeftSide, trace_facts
+from .left_side import FACTS_OF_ELEMENTS, LEAVES, Application, Contradiction, LeftSide, trace_facts
 from .operator_draft import LONG, Choice, Misfit, OperatorDraft, empty_shape, long_shape, random_shape
 from .recipes import order, recipe
 from .terms import Argument, Leaf, Term, leaves, subterms
@@ -51,6 +51,8 @@ _DIGITS_SHARE = 0.75
 """Share of the floats that take all digits of their type, in samples drawn with `has_digits`."""
 _INVERSE_SHARE = 0.2
 """Share of the permutations that undo another one of the sample."""
+_INHERITED_SHARE = 0.6
+"""Share of the leaves of which a fact holds that the rule asks of the result of an operator."""
 _TRIES = 12
 """Choices in turn for one leaf, as long as a condition is false."""
 MAX_ELEMENTS = 1024
@@ -231,8 +233,14 @@ class _SampleBuilder:
         if "scalar" in assertions:
             type_ = Type((), type_.dtype)
         kind = "Weight" if constant or self.random.random() < 0.1 else "Var"
-        facts = ("nonneg" in assertions, "nonzero" in assertions, "finite" in assertions)
-        self._set(variable, Leaf(kind, variable, type_, *facts), type_)
+        self._set(variable, Leaf(kind, variable, type_, *self._facts_of_leaf(variable)), type_)
+
+    def _facts_of_leaf(self, variable: str) -> Iterator[bool]:
+        """For each fact about elements whether it holds of a leaf: if the rule asks for it, and sometimes if it asks
+        for it of what may be made from the leaf."""
+        asserted = self.left_side.assertions.get(variable, ())
+        inherited = {fact for fact in self.left_side.facts_of_terms if self.random.random() < _INHERITED_SHARE}
+        return (fact in asserted or fact in inherited for fact in FACTS_OF_ELEMENTS)
 
     def _build_constant(self, variable: str, type_: Type) -> None:
         """Make a constant of one number, from the rule or any other."""
@@ -285,7 +293,7 @@ class _SampleBuilder:
         elif head == "Out":
             self._build_output(variable, arguments[0], arguments[1], wish)
         else:
-            self._set(variable, Leaf(head, str(arguments[0]).strip('"'), wish), wish)
+            self._set(variable, Leaf(head, str(arguments[0]).strip('"'), wish, *self._facts_of_leaf(variable)), wish)
 
     def _build_output(self, variable: str, node: str | Node, index: str | Node, wish: Type) -> None:
         if not isinstance(node, str):
@@ -461,22 +469,22 @@ def left_sides(facts: Sequence[Node], random: Random, count: int = 8) -> list[Le
 def draw_sample(
     left_side: LeftSide,
     random: Random,
-    floating: bool = False,
+    dtype: str = "",
     *,
     has_digits: bool = False,
     long_in: str = "",
     size: int = 0,
     empty: bool = False,
 ) -> Sample | None:
-    """One attempt at a sample of a left side, in any type, or with `floating` in float32; None if the choices do not
-    fit together.
+    """One attempt at a sample of a left side, in an element type, by default in any; None if the choices do not fit
+    together.
 
     With `has_digits`, most floats among its constants and attributes take all digits of their type. With `long_in`, an
     element type, the wished results have that type and a long axis; with `size` in addition, this axis has that size,
     and all others size 1. With `empty`, the wished results have no element.
     """
     try:
-        dtype = long_in or ("float32" if floating else random.choice(_possible_types(left_side)))
+        dtype = long_in or dtype or random.choice(possible_types(left_side))
         most = max(MAX_LONG_ELEMENTS, size) if long_in else MAX_ELEMENTS
         is_extreme = random.random() < _EXTREME_SHARE
         builder = _SampleBuilder(left_side, random, dtype, most, is_extreme, has_digits)
@@ -495,7 +503,7 @@ def draw_sample(
     return Sample(roots, dict(builder.terms), builder.environment, builder.types) if roots else None
 
 
-def _possible_types(left_side: LeftSide) -> list[str]:
+def possible_types(left_side: LeftSide) -> list[str]:
     """The types admitted by all those operators of the left side whose results have the type of their operands."""
     every = [types for a in left_side.applications.values() if (types := result_types(a.head))]
     return [t for t in TYPES if all(t in types for types in every)] or list(TYPES)

@@ -117,7 +117,8 @@ class Scratch:
     """An e-graph with the shipped declarations and analyses, and with `declarations` that the rules to be run need."""
 
     def __init__(self, declarations: str = "") -> None:
-        self.program = "\n".join((prelude(), declarations, _ROOT))
+        self.declarations = f"{declarations}\n{_ROOT}"
+        self.program = f"{prelude()}\n{self.declarations}"
         self._declared = "\n".join((declarations_of_analyses(), declarations))
         self._load()
 

@@ -57,6 +57,11 @@ def admits(head: str, operands: Mapping[str, Type]) -> bool:
     return True
 
 
+def operand_types(head: str, name: str) -> frozenset[str]:
+    """The types that ONNX allows for an operand of an operator."""
+    return _operands(head)[name][1]
+
+
 @cache
 def result_types(head: str) -> frozenset[str]:
     """The types that the operator's result can have, if it has the type of an operand; else empty."""

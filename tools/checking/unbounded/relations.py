@@ -33,7 +33,8 @@ class Reader(Protocol):
         """Bind a variable to a value."""
 
 
-_TRUE = z3.BoolVal(True)
+def _true() -> Any:
+    return z3.BoolVal(True)
 
 
 # --- functions of tensors
@@ -63,9 +64,9 @@ def _arithmetic(head: str, whole: Callable[[Number, Number], Number]) -> Callabl
 
     def compute(reading: Reader, *items: Any) -> Any:
         if all(map(z3.is_expr, items)):
-            return _TRUE, reduce(whole, items)
+            return _true(), reduce(whole, items)
         if all(isinstance(i, (Parameter, Applied)) for i in items):
-            return _TRUE, reduce(lambda x, y: Applied(head, (x, y)), items)
+            return _true(), reduce(lambda x, y: Applied(head, (x, y)), items)
         return NotImplemented
 
     return compute
@@ -98,7 +99,7 @@ def _inverse(reading: Reader, perm: Vector) -> Any:
     back = layout.inverse(Side(reading.world), perm)
     result = from_front(perm.length, back)
     result.memory.inverse = perm.get
-    return _TRUE, result
+    return _true(), result
 
 
 def _pick(reading: Reader, vector: Vector, places: Vector) -> Any:
@@ -116,14 +117,14 @@ def _pick(reading: Reader, vector: Vector, places: Vector) -> Any:
 def _broadcast(reading: Reader, s: Vector, t: Vector) -> Any:
     tensors = [Tensor(v.length, v.tail, lambda index: Parameter(0.0)) for v in (s, t)]
     rank, size = broadcast(Side(reading.world), *tensors)
-    return _TRUE, from_back(rank, size)
+    return _true(), from_back(rank, size)
 
 
 def _half(second: bool) -> Callable[..., Any]:
     def compute(reading: Reader, vector: Vector) -> Any:
         half = reading.side.name("half", vector.length / 2)
         start, count = (half, vector.length - half) if second else (z3.IntVal(0), half)
-        return _TRUE, from_front(count, lambda at: vector.get(at + start))
+        return _true(), from_front(count, lambda at: vector.get(at + start))
 
     return compute
 
@@ -148,19 +149,19 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "max": _arithmetic("Max", lambda a, b: z3.If(a < b, b, a)),
     "/": _divide,
     "%": _remainder,
-    "neg": lambda reading, a: (_TRUE, -a if z3.is_expr(a) else Applied("Neg", (a,))),
-    "abs": lambda reading, a: (_TRUE, z3.If(a < 0, -a, a) if z3.is_expr(a) else Applied("Abs", (a,))),
+    "neg": lambda reading, a: (_true(), -a if z3.is_expr(a) else Applied("Neg", (a,))),
+    "abs": lambda reading, a: (_true(), z3.If(a < 0, -a, a) if z3.is_expr(a) else Applied("Abs", (a,))),
     "vec-of": lambda reading, *items: (
-        (_TRUE, vector_of(items, reading.world)) if all(map(z3.is_expr, items)) else NotImplemented
+        (_true(), vector_of(items, reading.world)) if all(map(z3.is_expr, items)) else NotImplemented
     ),
-    "vec-empty": lambda reading: (_TRUE, vector_of((), reading.world)),
+    "vec-empty": lambda reading: (_true(), vector_of((), reading.world)),
     "vec-append": _on_vectors(vectors.append),
     "vec-pop": _on_vectors(vectors.pop),
     "vec-push": _on_vectors(vectors.push),
     "vec-set": _on_vectors(vectors.replace),
     "vec-remove": _on_vectors(vectors.remove),
     "vec-get": _on_vectors(vectors.get),
-    "vec-length": _on_vectors(lambda world, vector: (_TRUE, vector.length)),
+    "vec-length": _on_vectors(lambda world, vector: (_true(), vector.length)),
     "vec-range": _on_vectors(vectors.count_up),
     "ones": _on_vectors(lambda world, count: vectors.repeat(world, 1, count)),
     "zeros": _on_vectors(lambda world, count: vectors.repeat(world, 0, count)),

@@ -14,6 +14,7 @@ from ....rules import sexpr
 from ....rules.commute import is_variable, variables
 from ....rules.records import Rule, conditions
 from ....rules.sexpr import Atom, Form, Node
+from ..proving.solver import forget_past
 from ..sampling.left_side import derivations, substitute
 from .comparison import ElementComparison
 from .reading import Reading, UnknownVariable
@@ -53,12 +54,13 @@ class Claim:
 
 def prove_rule(rule: Rule) -> RuleProof:
     """Try to prove a rule for every rank and all sizes."""
+    forget_past()
     ignored: dict[str, None] = {}
     try:
         for claim in claims(rule):
             proofs = [
                 _prove(Claim(facts, claim.pairs), flags)
-                for facts in _alternatives(claim.facts, _DEPTH)
+                for facts in _alternatives(claim.facts, _DEPTH, count())
                 for flags in _flags((*facts, *(n for pair in claim.pairs for n in pair)))
             ]
             possible = [proof for proof in proofs if proof is not None]
@@ -173,16 +175,15 @@ def _prove_equal(reading: Reading, left: Any, right: Any) -> None:
 
 # --- relations that the analyses derive, replaced by their premises
 
-_suffixes = count()
 
-
-def _alternatives(facts: Sequence[Node], depth: int) -> Iterator[tuple[Node, ...]]:
-    """The facts with each derived one replaced by its premises: once for every combination of derivations."""
-    for choice in product(*[list(_derivations_of(fact, depth)) for fact in facts]):
+def _alternatives(facts: Sequence[Node], depth: int, suffixes: Iterator[int]) -> Iterator[tuple[Node, ...]]:
+    """The facts with each derived one replaced by its premises: once for every combination of derivations. Variables of
+    premises get names by the `suffixes`."""
+    for choice in product(*[list(_derivations_of(fact, depth, suffixes)) for fact in facts]):
         yield tuple(fact for part in choice for fact in part)
 
 
-def _derivations_of(fact: Node, depth: int) -> Iterator[tuple[Node, ...]]:
+def _derivations_of(fact: Node, depth: int, suffixes: Iterator[int]) -> Iterator[tuple[Node, ...]]:
     if (
         not isinstance(fact, Form)
         or fact.head in RELATIONS
@@ -193,7 +194,7 @@ def _derivations_of(fact: Node, depth: int) -> Iterator[tuple[Node, ...]]:
         yield (fact,)
         return
     for derivation in derivations()[fact.head]:
-        suffix = next(_suffixes)
+        suffix = next(suffixes)
         nodes = (*derivation.premises, derivation.conclusion)
         names: dict[str, Node] = {v.text: Atom(f"{v.text}.{suffix}") for node in nodes for v in variables(node)}
         equations = [
@@ -201,4 +202,4 @@ def _derivations_of(fact: Node, depth: int) -> Iterator[tuple[Node, ...]]:
             for own, item in zip(derivation.conclusion.items[1:], fact.items[1:], strict=True)
         ]
         premises = [substitute(premise, names) for premise in derivation.premises]
-        yield from _alternatives((*equations, *premises), depth - 1)
+        yield from _alternatives((*equations, *premises), depth - 1, suffixes)
