@@ -16,11 +16,13 @@ class Misfit(Exception):
 
 @dataclass
 class OperatorDraft:
-    """An operator in the making: types of the operands and values of the attributes chosen so far."""
+    """An operator in the making: types of the operands and values of the attributes chosen so far. `dtype` is the
+    element type of operands whose type does not follow from the wished result."""
 
     head: str
     wish: Type
     random: Random
+    dtype: str = "float32"
     operands: dict[str, Type] = field(default_factory=dict)
     attributes: dict[str, Value] = field(default_factory=dict)
 

@@ -28,7 +28,7 @@ from .recipe_linear import (
     recurrence,
     window,
 )
-from .types import TYPES, operand_types
+from .types import TYPES, operand_types, result_types
 
 ORDER_OF_QUANTIZATION: dict[str, tuple[str, ...]] = {
     "QuantizeLinear": ("x", "axis", "y_scale", "y_zero_point"),
@@ -165,17 +165,14 @@ def _unwiden(draft: OperatorDraft) -> tuple[int, ...]:
 
 def _elementwise(draft: OperatorDraft, name: str) -> Choice:
     others = [t.shape for t in draft.operands.values()]
-    dtype = next((t.dtype for t in draft.operands.values()), draft.wish.dtype)
+    wished = draft.wish.dtype if result_types(draft.head) else draft.dtype
+    dtype = next((t.dtype for t in draft.operands.values()), wished)
     shape = _broadcast_shape(np.broadcast_shapes(*others), draft.random) if others else _unwiden(draft)
     if draft.head == "Cast" and draft.chance(0.5):  # from any type, whatever the wished one is
         return Type(shape, draft.random.choice(TYPES))
-    return Type(shape, _operand_dtype(draft.head, name, dtype))
-
-
-def _operand_dtype(head: str, name: str, dtype: str) -> str:
-    """The type if ONNX has the operator for it, else a usual one that it has."""
-    allowed = operand_types(head, name)
-    return dtype if dtype in allowed else next(d for d in ("float32", "int32", "uint8", "bool") if d in allowed)
+    allowed = operand_types(draft.head, name)
+    usual = (dtype, draft.dtype, "float32", "int32", "uint8", "bool")
+    return Type(shape, next(each for each in usual if each in allowed))
 
 
 def _where(draft: OperatorDraft, name: str) -> Choice:

@@ -314,7 +314,7 @@ class _SampleBuilder:
         head = application.head
         arguments = dict(zip((a.name for a in OPERATORS[head].arguments), application.arguments, strict=True))
         attributes = {a.name for a in OPERATORS[head].attributes}
-        draft = OperatorDraft(head, wish, self.random)
+        draft = OperatorDraft(head, wish, self.random, self.dtype)
         for name, argument in arguments.items():  # arguments with a value already count more than any wish
             if name in attributes:
                 with suppress(Unbound):
