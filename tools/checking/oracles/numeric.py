@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations, product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ....ir.operators import NUMBERS, OPERATORS, Arithmetic, Array, Unsupported
 from ....ir.operators.numbers import FIRST_ZERO, element_type
 from ..sampling.elements import Range, draw, pick, satisfy_facts
 from ..sampling.evaluation import Comparison, Evaluation, MeaninglessError, is_float, is_identical
-from ..sampling.near_ties import applications, decides, jumps, near_ties
+from ..sampling.near_ties import applications, decides, is_float_type, jumps, near_ties
 from ..sampling.placement import Placement
 from ..sampling.samples import Sample
 from ..sampling.scratch import Fired
@@ -232,7 +233,7 @@ def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:
         # a factor below one may change its place in a sum, and the sum overflow before it
         factors = [leaf.type.value for leaf in sample.leaves if leaf.kind == "Full"]
         if sound == "real" and main[1] == "float16" and all(abs(factor or 0.0) >= 1 for factor in factors):
-            yield from (_Draw("raised", *main), _Draw("high", *main))
+            yield from (_Draw("raised", *main), _Draw("high", *main), _Draw("apart", *main))
         return
     kinds: tuple[Range, ...] = ("ordinary", "special", "tiny", "large")
     if sound == "real" and sample.is_empty:  # no number of the left side tells that products of weights overflow
@@ -241,8 +242,11 @@ def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:
         yield _Draw(kind, dtypes, precision)
     if sound in ("approx", "step") or (sound == "real" and sample.is_empty):
         return
-    sizes = [int(np.prod(leaf.type.shape)) for leaf in sample.leaves]
+    sizes = [prod(leaf.type.shape) for leaf in sample.leaves]
     times = _REPETITIONS if min(sizes, default=1) < _FEW else 1
+    if not any(is_float_type(leaf.type.dtype) for leaf in sample.leaves if leaf.kind != "Absent"):
+        yield from [_Draw("limits")] * (times if sound == "exact" else 0)
+        return
     for _ in range(times):
         if sound == "exact":
             yield from (_Draw(kind) for kind in ("zeros", "undefined", "limits"))
@@ -299,7 +303,7 @@ def _first_difference(
             wrong &= _is_beyond_a_step(pair.left, pair.right)
         if sound == "step":
             wrong &= ~(np.abs(pair.left - pair.right) <= _half_steps(evaluation))
-        if drawn.kind in ("raised", "high"):
+        if drawn.kind in ("raised", "high", "apart"):
             wrong &= pair.left != 0  # zero is a quotient by a number that overflowed on the left, too
         if wrong.any():
             return _Difference(pair, [tuple(map(int, at)) for at in np.argwhere(wrong)], "values differ")

@@ -14,14 +14,15 @@ from .samples import Sample
 from .terms import Leaf, Term, leaves
 
 Range = Literal[
-    "ordinary", "special", "tiny", "large", "raised", "high", "zeros", "undefined", "limits", "ends", "near"
+    "ordinary", "special", "tiny", "large", "raised", "high", "apart", "zeros", "undefined", "limits", "ends", "near"
 ]  # fmt: skip
 """Ordinary: between -2 and 2. Special: small whole numbers and odd halves, which repeat. Tiny: down to 1e-6. Large: up
 to 1000, in float16 to 128, and for integers the ends of their range. Raised and high: between 20 and 30, or 500 and
-1000, so that long sums of squares, or of numbers, overflow in float16. Zeros: both, and numbers that round to them.
-Undefined: special numbers among NaN, infinities and both zeros. Limits: these, subnormal numbers, the largest ones,
-those next to 1, and those that narrower types round or cannot hold. Ends: numbers near the largest ones, whose sums and
-small multiples are all infinite, and the least ones, whose halves are all zero. Near: see `near_ties`."""
+1000, so that long sums of squares, or of numbers, overflow in float16. Apart: the same with either sign, so that
+squares of differences do. Zeros: both, and numbers that round to them. Undefined: special numbers among NaN, infinities
+and both zeros. Limits: these, subnormal numbers, the largest ones, those next to 1, and those that narrower types round
+or cannot hold. Ends: numbers near the largest ones, whose sums and small multiples are all infinite, and the least
+ones, whose halves are all zero. Near: see `near_ties`."""
 
 _BOUNDS: dict[Range, tuple[float, float]] = {"ordinary": (-2.0, 2.0), "raised": (20.0, 30.0), "high": (500.0, 1000.0)}
 _SPECIAL = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 1.5, -1.5, 2.5, 3.0, -3.0])
@@ -151,6 +152,8 @@ def _floats(shape: tuple[int, ...], kind: Range, dtype: np.dtype[np.generic], ra
         return _near_ends(shape, dtype, random)
     if kind in ("special", "zeros"):
         return pick(_SPECIAL if kind == "special" else _ZEROS, shape, random)
+    if kind == "apart":
+        return pick(SIGNS, shape, random) * random.uniform(*_BOUNDS["high"], shape)
     if kind in _BOUNDS:
         return np.asarray(random.uniform(*_BOUNDS[kind], shape))
     least = -4.0 if dtype.itemsize == 2 else -6.0  # the reciprocals of smaller ones are infinite in float16

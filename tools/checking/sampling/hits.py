@@ -24,6 +24,7 @@ from .elements import Range, draw
 from .evaluation import Evaluation, MeaninglessError, is_float
 from .left_side import Contradiction, LeftSide, directions, names_operators, rename
 from .near_ties import decides_about_rounded
+from .recipe_layout import EMPTYING
 from .samples import SAMPLES_PER_DIRECTION, Sample, draw_sample, left_sides, possible_types
 from .scratch import Conflict, Fired, Scratch, ScratchNode
 from .symbolic_sizes import instances, symbolic_variants, with_symbols
@@ -55,6 +56,8 @@ _LONG_ATTEMPTS = 120
 """Attempts at samples with a long axis: fewer than at others, as few such samples are kept."""
 _EMPTY = 6
 """Samples without elements, if there are as many."""
+_EMPTIED = 4
+"""Samples of inputs that have elements, of which an operator leaves none."""
 _EMPTY_ATTEMPTS = 240
 """Attempts at samples without elements."""
 _MOST_SUSPECTS = 2
@@ -207,7 +210,7 @@ def _special_hits(
     ways = left_sides(facts, random)
     missing = max(_EMPTY - sum(hit.sample.is_empty for hit in found), 0)
     kinds = (
-        (_empty_samples(ways, random, missing), missing),
+        (_empty_samples(ways, random, missing), missing + _EMPTIED),
         (_long_samples(rule, ways, random), _LONG),
         (_outgrowing_samples(rule, ways, random), len(_sizes_to_outgrow(rule)) * _OUTGROWING),
     )
@@ -220,15 +223,20 @@ def _special_hits(
 
 
 def _empty_samples(ways: Sequence[LeftSide], random: Random, missing: int) -> list[Sample]:
-    """Samples without elements, which need not fit where the sizes of others have to."""
-    samples: dict[object, Sample] = {}
-    for attempt in range(_EMPTY_ATTEMPTS if ways and missing else 0):
+    """Samples without elements, which need not fit where the sizes of others have to. If an operator of the left side
+    can leave no elements of some, a few have inputs with elements."""
+    empties = {each.head for way in ways for each in way.applications.values()} & EMPTYING
+    most = {True: 2 * missing, False: _EMPTIED if empties else 0}
+    kinds: dict[bool, dict[object, Sample]] = {True: {}, False: {}}
+    for attempt in range(_EMPTY_ATTEMPTS if ways and (missing or empties) else 0):
         sample = draw_sample(ways[attempt % len(ways)], random, "float32" if attempt % 2 == 0 else "", empty=True)
         if sample is not None and sample.is_empty:
-            samples.setdefault(sample.roots, sample)
-            if len(samples) == 2 * missing:
+            kind = any(0 in leaf.type.shape for leaf in sample.leaves)
+            if len(kinds[kind]) < most[kind]:
+                kinds[kind].setdefault(sample.roots, sample)
+            if all(len(kinds[each]) == most[each] for each in kinds):
                 break
-    return list(samples.values())
+    return [*kinds[False].values(), *kinds[True].values()]
 
 
 def _long_samples(rule: Rule, ways: Sequence[LeftSide], random: Random) -> list[Sample]:

@@ -69,7 +69,7 @@ _FEW = 6
 
 def decides(sample: Sample, fired: Fired) -> bool:
     """Whether an operator of either side decides about floats."""
-    has_floats = any(_is_float(leaf.type.dtype) for leaf in sample.leaves if leaf.kind != "Absent")
+    has_floats = any(is_float_type(leaf.type.dtype) for leaf in sample.leaves if leaf.kind != "Absent")
     return has_floats and any(jumps(part.head, part.arguments) for part in applications(sample, fired))
 
 
@@ -159,5 +159,6 @@ def _near(
     return satisfy_facts(np.asarray(numbers + np.where(numbers == 0, np.zeros_like(step), step)), leaf)
 
 
-def _is_float(dtype: str) -> bool:
+def is_float_type(dtype: str) -> bool:
+    """Whether numpy's name is that of a type of floats."""
     return element_type(dtype).kind in "fV"

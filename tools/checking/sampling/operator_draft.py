@@ -141,6 +141,8 @@ def some_axes(draft: OperatorDraft) -> tuple[int, ...]:
         return ()
     lengths = [len(v) for n, v in draft.attributes.items() if n in ("starts", "ends", "steps") and isinstance(v, tuple)]
     count = lengths[0] if lengths else draft.random.choice([c for c in (1, 1, 2, 2, 3, 4) if c <= draft.rank])
+    if 0 in draft.shape and count == 1 and draft.chance(0.5):
+        return (draft.shape.index(0),)
     if draft.rank - 2 == count and draft.chance(0.3):
         return tuple(range(2, draft.rank))
     return tuple(sorted(draft.random.sample(range(draft.rank), count)))
