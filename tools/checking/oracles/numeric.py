@@ -296,7 +296,7 @@ def _first_difference(
             continue
         limits = limits or _limits(evaluation, sound, drawn, underflows)
         scale, calm = limits
-        if sound == "real" and calm and pair.root >= 0 and not evaluation.is_finite:
+        if sound == "real" and calm and pair.root >= 0 and evaluation.overflows_on_the_right:
             scale = _scale([pair.left])  # what follows from a number that overflowed has no rounding error of its own
         wrong = _is_wrong(pair.left, pair.right, sound, drawn, scale, calm)
         if sound == "real" and pair.node.head == "QuantizeLinear":

@@ -128,12 +128,12 @@ class Evaluation:
     @property
     def is_calm(self) -> bool:
         """Whether everything computed stays far from the ends of the range of numbers."""
-        return self.is_finite and all(map(_is_calm, filter(is_float, self.intermediate)))
+        return _is_finite(*self.intermediate) and all(map(_is_calm, filter(is_float, self.intermediate)))
 
     @property
-    def is_finite(self) -> bool:
-        """Whether everything computed is finite."""
-        return _is_finite(*self.intermediate)
+    def overflows_on_the_right(self) -> bool:
+        """Whether numbers that are not of the left side, and only such, are infinite or NaN."""
+        return _is_finite(*self.left) and not _is_finite(*self.intermediate)
 
     def _compare_nodes(self) -> Iterator[Comparison]:
         """Compute all e-nodes that can be computed."""
