@@ -17,7 +17,7 @@ from tvm import s_tir, tirx
 from ...extract.partition.feature_maps import FeatureMaps
 from ...ir.graph import OperatorGraph, Value
 from ...ir.operators import RECURRENT
-from ..schedules.base.blocks import FUNCTION, BlockInfo, find_blocks, index_map, parameter_index
+from ..schedules.base.blocks import FUNCTION, BlockInfo, BufferAccess, find_blocks, index_map, parameter_index
 from .steps import Step, View
 
 D = TypeVar("D")
@@ -80,7 +80,7 @@ def channels_last(function: tirx.PrimFunc, parameters: Collection[int]) -> tirx.
     ends_in_moved = any(block.name in moved for block in blocks)
     for block in blocks:
         rank = len(block.write.shape)
-        alike = any(read.name in moved and len(read.shape) == rank for read in block.reads)
+        alike = any(read.name in moved and rank in (len(read.shape), _rank_of_images(read)) for read in block.reads)
         follows = alike and any(extent != 1 for extent in block.write.shape[2:])  # one pixel is the same both ways
         if block.name in internal and rank in _RANKS and (follows or (ends_in_moved and (alike or block.reduced))):
             moved.add(block.name)
@@ -99,6 +99,11 @@ def channels_last(function: tirx.PrimFunc, parameters: Collection[int]) -> tirx.
     for block in find_blocks(schedule):
         _reorder(schedule, block, moved)
     return schedule.mod[FUNCTION].with_attrs(dict(function.attrs.items()))
+
+
+def _rank_of_images(read: BufferAccess) -> int:
+    """The rank of a map without its samples, if it has one: images along the depth take their place."""
+    return len(read.shape) - 1 if read.shape[0] == 1 and not read.iterators[0] else len(read.shape)
 
 
 def _reorder(schedule: s_tir.Schedule, block: BlockInfo, moved: set[str]) -> None:

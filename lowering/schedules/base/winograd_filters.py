@@ -99,8 +99,9 @@ def transform_tile(matrix: Sequence[Sequence[Any]], transform: Transform, keep: 
 class WinogradWeights:
     """Transform the weights of parameter `parameter` for tiles of `size`, `columns` outputs at a time.
 
-    W of shape [O, C, 3, 3] becomes (G g G^T)[o // columns * places + place, c, o % columns] with (size + 2)^2 places;
-    `columns` divides the outputs. `with_direct`: behind them are the weights themselves, with 9 places.
+    W of shape [O, C, 3, 3] or [O, C, 1, 3, 3] becomes (G g G^T)[o // columns * places + place, c, o % columns] with
+    (size + 2)^2 places; `columns` divides the outputs. `with_direct`: behind them are the weights themselves, with 9
+    places.
     Calling it with the array returns the transformed one.
     """
 
@@ -115,7 +116,8 @@ class WinogradWeights:
         return np.concatenate([transformed, self._place(np.eye(TAPS), array)]) if self.with_direct else transformed
 
     def _place(self, left: NDArray[Any], array: NDArray[Any]) -> NDArray[Any]:
-        both = np.einsum("xh,ochw,yw->xyco", left, array.astype(np.float64), left, optimize=True)
+        weights = array.astype(np.float64).reshape(*array.shape[:2], TAPS, TAPS)
+        both = np.einsum("xh,ochw,yw->xyco", left, weights, left, optimize=True)
         places = both.reshape(left.shape[0] ** 2, array.shape[1], -1, self.columns).transpose(2, 0, 1, 3)
         return np.ascontiguousarray(places.reshape(-1, array.shape[1], self.columns).astype(array.dtype))
 

@@ -339,8 +339,9 @@ class _WinogradBlocks:
         conv = self._conv
         read = conv.anchor if conv.pooling is None else conv.pooling.block
         body = _replace_loads(conv.epilogue.value, {read.name: value})
-        indices = [substitute(index, conv.variables, place) for index in conv.epilogue.write.indices]
-        return tirx.BufferStore(conv.epilogue.write.buffer, substitute(body, conv.variables, place), indices)
+        variables, at = (*conv.variables, *conv.single), (*place, *(tirx.const(0, "int32") for _ in conv.single))
+        indices = [substitute(index, variables, at) for index in conv.epilogue.write.indices]
+        return tirx.BufferStore(conv.epilogue.write.buffer, substitute(body, variables, at), indices)
 
     def _find_place(self, steps: _Statements, slab: Any, tile: Any) -> _TilePlace:
         """The place of a tile; those after the last are the last."""

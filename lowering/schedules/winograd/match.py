@@ -19,6 +19,9 @@ from ..base.tiled import PaddedMap
 from ..base.winograd_filters import TAPS
 from ..tiling.padding import find_padding
 
+_WINDOWS = ((TAPS, TAPS), (1, TAPS, TAPS))
+"""The last sizes of weights that filters are made of."""
+
 
 class PlaneAxes(NamedTuple):
     """Iterators of a block for image, row, column and output channel."""
@@ -52,7 +55,8 @@ class FilteredConvolution:
 
     `padding` is the name of the output of a block that only pads for the sum, `weights` the parameter with the weights.
     `outputs` are the images, rows, columns and channels that it computes, and `variables` the iterators of the block
-    after it in that order. Between the two may stand a `pooling`, which reads no rows and columns beyond its windows.
+    after it in that order; those that take one step besides are `single`. Between the two may stand a `pooling`, which
+    reads no rows and columns beyond its windows.
     """
 
     anchor: BlockInfo
@@ -63,6 +67,7 @@ class FilteredConvolution:
     variables: tuple[Variable, ...]
     outputs: tuple[Any, ...]
     pooling: Pooling | None = None
+    single: tuple[Variable, ...] = ()
 
     @property
     def channels(self) -> int:
@@ -78,9 +83,9 @@ class FilteredConvolution:
 def find_convolution(
     draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, pool: BlockInfo | None = None
 ) -> FilteredConvolution | None:
-    """The convolution, if the sum is one with weights [O, C, 3, 3], stride and dilation 1, and one group; with `pool`
-    between the two, if that reduces windows of rows and columns that touch."""
-    weights = next((r for r in anchor.reads if r.shape[2:] == (TAPS, TAPS) and draft.is_constant(r)), None)
+    """The convolution, if the sum is one with weights [O, C, 3, 3] or [O, C, 1, 3, 3], stride and dilation 1, and one
+    group; with `pool` between the two, if that reduces windows of rows and columns that touch."""
+    weights = next((r for r in anchor.reads if r.shape[2:] in _WINDOWS and draft.is_constant(r)), None)
     data = next((r for r in anchor.reads if r is not weights), None)
     accesses = (*anchor.reads, *(pool.reads if pool is not None else ()), *epilogue.reads, epilogue.write)
     if weights is None or data is None or any(str(access.buffer.dtype) != "float32" for access in accesses):
@@ -102,11 +107,12 @@ def find_convolution(
         return None
     padding = find_padding(draft, data)
     variables = tuple(epilogue.variables[i] for i in after)
+    single = tuple(v for i, v in enumerate(epilogue.variables) if i not in after)
     if padding is not None:
-        return FilteredConvolution(anchor, epilogue, padding, data.name, index, variables, outputs, pooling)
+        return FilteredConvolution(anchor, epilogue, padding, data.name, index, variables, outputs, pooling, single)
     places = tuple(tirx.Var(name, "int32") for name in ("n", "h", "w", "c"))
     unpadded = PaddedMap(data.name, places, tirx.BufferLoad(data.buffer, places), (), (), (data.buffer,), data.shape)
-    return FilteredConvolution(anchor, epilogue, unpadded, None, index, variables, outputs, pooling)
+    return FilteredConvolution(anchor, epilogue, unpadded, None, index, variables, outputs, pooling, single)
 
 
 def find_pooled_convolution(draft: Draft) -> FilteredConvolution | None:
@@ -153,10 +159,10 @@ def _find_pooling(draft: Draft, anchor: BlockInfo, pool: BlockInfo, axes: PlaneA
 
 def _find_axes(anchor: BlockInfo, data: BufferAccess, weights: BufferAccess) -> PlaneAxes | None:
     """The axes of the output, if Y[n, h, w, o] += X[n, h + i, w + j, c] * W[o, c, i, j]."""
-    plain = (*weights.indices, *anchor.write.indices, data.indices[0], data.indices[-1])
+    plain = (*weights.indices[:2], *weights.indices[-2:], *anchor.write.indices, data.indices[0], data.indices[-1])
     if len(anchor.spatial) != 4 or len(data.shape) != 4 or not all(isinstance(index, tirx.Var) for index in plain):
         return None
-    o, c, i, j = (next(iter(used)) for used in weights.iterators)
+    o, c, i, j = (next(iter(used)) for used in (*weights.iterators[:2], *weights.iterators[-2:]))
     if not {c, i, j} <= anchor.reduced or o in anchor.reduced or data.shape[3] != anchor.extents[c]:
         return None
     if len({c, i, j}) != 3 or any(anchor.extents[other] > 1 for other in anchor.reduced - {c, i, j}):
@@ -171,7 +177,9 @@ def _find_axes(anchor: BlockInfo, data: BufferAccess, weights: BufferAccess) -> 
 def _find_epilogue_axes(anchor: BlockInfo, epilogue: BlockInfo, axes: PlaneAxes) -> list[int] | None:
     """The iterators of the block after the sum in that order, if it writes vectors of channels."""
     read = epilogue.read_of(anchor)
-    if len(epilogue.extents) != 4 or not all(isinstance(index, tirx.Var) for index in read.indices):
+    if len(read.indices) != 4 or not all(isinstance(index, tirx.Var) for index in read.indices):
+        return None
+    if any(extent != 1 for i, extent in enumerate(epilogue.extents) if i not in read.used):
         return None
     after = [next(iter(read.iterators[anchor.write.dimension_of(axis)])) for axis in axes]
     return after if epilogue.write.is_unit_stride(after[3]) else None
