@@ -55,11 +55,19 @@ def _along(parameter: Array, x: Array, axis: int) -> Array:
     return parameter.reshape((-1, *(1,) * (x.ndim - 1 - axis % x.ndim)))
 
 
+def _require_zero_of(scale: Array, zero: Array | None) -> None:
+    """ONNX wants zero points of the shape of their scales; runtimes take a list of one for a scalar."""
+    if zero is not None and zero.size > scale.size:
+        raise Unsupported("one scale has one zero point")
+
+
 def _quantize(arithmetic: Arithmetic, x: Array, scale: Array | None, zero: Array | None, axis: int) -> Array:
     """Without a scale it is 1, which ONNX writes as a constant: costs then know that nothing is divided."""
     target = "uint8" if zero is None else zero.dtype.name
     if target not in QUANTIZED or x.dtype.kind != "f":
         raise Unsupported(f"QuantizeLinear of {x.dtype} to {target}")
+    if scale is not None:
+        _require_zero_of(scale, zero)
     quotient = x if scale is None else arithmetic.apply("divide", x, _along(scale, x, axis))
     quotient = arithmetic.apply("round", quotient)
     offset = arithmetic.cast(full((), 0, target) if zero is None else _along(zero, x, axis), x.dtype.name)
@@ -76,6 +84,7 @@ def _quantize(arithmetic: Arithmetic, x: Array, scale: Array | None, zero: Array
 def _dequantize(arithmetic: Arithmetic, x: Array, scale: Array, zero: Array | None, axis: int) -> Array:
     if x.dtype != object and x.dtype.name not in DEQUANTIZED:
         raise Unsupported(f"DequantizeLinear of {x.dtype}")
+    _require_zero_of(scale, zero)
     number = arithmetic.cast(x, "int32")
     if zero is not None:
         number = arithmetic.apply("subtract", number, arithmetic.cast(_along(zero, x, axis), "int32"))

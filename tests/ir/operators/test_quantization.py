@@ -117,3 +117,11 @@ BYTES = np.ones((1, 2, 3), np.uint8)
 def test_operands_that_do_not_fit_are_unsupported(head: str, arguments: tuple[Any, ...]) -> None:
     with pytest.raises(Unsupported):
         evaluate(head, arguments)
+
+
+@pytest.mark.parametrize("op", sorted(CONVERSIONS))
+def test_one_scale_has_one_zero_point(op: str) -> None:
+    """ONNX refuses others, so that no rule can be wrong about them."""
+    x = np.ones((2, 3), np.float32 if op == "QuantizeLinear" else np.uint8)
+    with pytest.raises(Unsupported):
+        evaluate(op, (x, np.ones(1, np.float32), np.array([8, 6, 7], np.uint8), 1))
