@@ -23,9 +23,11 @@ MISS = 0.2
 """Cycles that a load costs beyond its port, on average: it prefers large tiles, which load less per product."""
 ELEMENT_BITS = 128
 """The most bits of vectors for which a multiplication takes one operand as an element of a vector (fmla by element)."""
-FLOAT_BYTES = 4
+STEP_BYTES = 4
+"""Bytes of a column of a step: a number of float32, or the bytes whose products an instruction adds up."""
 NEAR_COLUMNS = 0.75
-"""The part of the first cache that the columns of a tile may take and still be there for the next rows."""
+"""The part of the first cache that the columns of a tile, such as weights, may take and still be there for the next
+rows."""
 SCALAR_STORE = 1.5
 """Cycles for taking one element out of a vector and storing it."""
 EVICTED_STORE = 10.0
@@ -72,7 +74,7 @@ class Tile:
         busy = products / device.fma_ports
         if widened:
             busy = max(busy, (2 * products + self.vectors) / (device.fma_ports + ADDERS))
-        line = FLOAT_BYTES * self.columns
+        line = STEP_BYTES * self.columns
         near = device.caches[0].size * NEAR_COLUMNS
         brought = 0.0 if depth * line <= near else line / device.bandwidth(device.second_cache) * device.clock
         return max(busy, loads / device.load_ports, float(LATENCY), brought) + MISS * loads

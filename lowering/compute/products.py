@@ -88,8 +88,11 @@ def _convolve_images(call: TensorCall, windows: Windows) -> te.Tensor:
     Schedules then find a convolution of two dimensions, which may be one for Winograd's filters.
     """
     x, weights, bias = call.source(0), call.source(1), call.optional(2)
-    _, channels, depth, *plane = sizes(x)
-    _, outputs, _, *positions = call.shape
+    _, given, depth, *plane = sizes(x)
+    outputs, channels, *_ = call.numbers(1)
+    if are_unequal(given, channels):
+        raise NotLowered("weights that do not fit the tensor")
+    positions = call.shape[3:]
     own = (windows.kernel, windows.before, windows.after, windows.strides, windows.dilations)
     flat = Windows(*(each[1:] for each in own))
     shape = flat.padded_shape((depth, channels, *plane), (depth, outputs, *positions))

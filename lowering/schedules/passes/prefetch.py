@@ -20,6 +20,7 @@ from tvm.s_tir import stmt as s_stmt
 
 from ....costmodels.device import Device
 from ....costmodels.device_file import CACHE_LINE
+from ....costmodels.register_tiles import NEAR_COLUMNS
 from ..base.blocks import REDUCTION, element_bytes, walk
 from ..base.draft import Draft
 from ..base.extents import estimate_extent
@@ -34,8 +35,6 @@ MOST_LINES = 64
 """Cache lines that a step may fetch; more would keep it from anything else."""
 LINE_CYCLES = 2.0
 """Cycles for a line from the second cache to the first, which prefetches share; measured on the device `host`."""
-NEAR_SHARE = 0.75
-"""The part of the first cache that weights may take which stay there while a tile of columns is computed."""
 SLACK = 0.05
 """The part of the arithmetic that waiting for weights does not hide."""
 _INDEX = "int32"
@@ -59,7 +58,7 @@ class Weights:
 
     def ahead_cycles(self, computing: float, device: Device) -> float:
         """Cycles of a product that fetches them ahead: once to the second cache, and to the first for each use."""
-        again = self.rounds if self.tile > NEAR_SHARE * device.caches[0].size else 1
+        again = self.rounds if self.tile > NEAR_COLUMNS * device.caches[0].size else 1
         near = LINE_CYCLES * (self.size // CACHE_LINE) * (again + 1)
         return SLACK * computing + max(computing, self.far_cycles(device), near)
 
