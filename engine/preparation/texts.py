@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -18,6 +19,7 @@ from ..onnx.map_outputs import ML_DOMAIN
 from ..onnx.model import ONNX_DOMAINS, Model, elements
 from ..shapes.inference import infer
 
+Array = np.ndarray[Any, Any]
 _TEXT = ir.DataType.STRING
 _MOVERS = frozenset({
     "Concat", "Constant", "Equal", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile",
@@ -61,9 +63,7 @@ def number_texts(model: Model) -> Model:
             _number_attributes(node, number)
     for value in clone.graph.initializers.values():
         if value.name in texts and value.const_value is not None:
-            words = elements(value.const_value)
-            taken = np.array(number([_word(each) for each in words.ravel()]), np.int64).reshape(words.shape)
-            value.const_value = ir.tensor(taken, name=value.name)
+            value.const_value = ir.tensor(_number_tensor(value.const_value, number), name=value.name)
     for value in _values(clone.graph):
         if value.name in texts:
             value.type = ir.TensorType(ir.DataType.INT64)
@@ -114,17 +114,17 @@ def _number_attributes(node: ir.Node, number: Callable[[Sequence[str]], list[int
         attribute = node.attributes.pop(name)
         renamed = {**_CONSTANTS, **_LABELS.get(node.op_type, {})}.get(name, name)
         if attribute.type == ir.AttributeType.TENSOR:
-            words = elements(attribute.value)
-            numbers = np.array(number([_word(each) for each in words.ravel()]), np.int64).reshape(words.shape)
-            node.attributes[name] = ir.AttrTensor(name, ir.tensor(numbers))
+            node.attributes[name] = ir.AttrTensor(name, ir.tensor(_number_tensor(attribute.value, number)))
         elif attribute.type == ir.AttributeType.STRINGS:
             node.attributes[renamed] = ir.AttrInt64s(renamed, number(attribute.value))
         else:
             node.attributes[renamed] = ir.AttrInt64(renamed, number([attribute.value])[0])
 
 
-def _word(element: str | bytes) -> str:
-    return element.decode() if isinstance(element, bytes) else element
+def _number_tensor(tensor: ir.TensorProtocol, number: Callable[[Sequence[str]], list[int]]) -> Array:
+    texts = elements(tensor)
+    words = [text.decode() if isinstance(text, bytes) else text for text in texts.ravel()]
+    return np.array(number(words), np.int64).reshape(texts.shape)
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:

@@ -55,9 +55,9 @@ def _along(parameter: Array, x: Array, axis: int) -> Array:
     return parameter.reshape((-1, *(1,) * (x.ndim - 1 - axis % x.ndim)))
 
 
-def _require_zero_of(scale: Array, zero: Array | None) -> None:
+def _require_zero_of(scale: Array | None, zero: Array | None) -> None:
     """ONNX wants zero points of the shape of their scales; runtimes take a list of one for a scalar."""
-    if zero is not None and zero.size > scale.size:
+    if scale is not None and zero is not None and zero.size > scale.size:
         raise Unsupported("one scale has one zero point")
 
 
@@ -66,8 +66,7 @@ def _quantize(arithmetic: Arithmetic, x: Array, scale: Array | None, zero: Array
     target = "uint8" if zero is None else zero.dtype.name
     if target not in QUANTIZED or x.dtype.kind != "f":
         raise Unsupported(f"QuantizeLinear of {x.dtype} to {target}")
-    if scale is not None:
-        _require_zero_of(scale, zero)
+    _require_zero_of(scale, zero)
     quotient = x if scale is None else arithmetic.apply("divide", x, _along(scale, x, axis))
     quotient = arithmetic.apply("round", quotient)
     offset = arithmetic.cast(full((), 0, target) if zero is None else _along(zero, x, axis), x.dtype.name)

@@ -114,9 +114,11 @@ def _convolve_images(call: TensorCall, windows: Windows) -> te.Tensor:
         return te.sum(value * weights(o, inner, 0, *kernel), axis=[inner, *kernel])
 
     result = call.stage((depth, outputs, *positions), element, "images", anchor=True)
-    if bias is None:
-        return call.stage(call.shape, lambda _, o, *places: result(places[0], o, *places[1:]))
-    return call.stage(call.shape, lambda _, o, *places: result(places[0], o, *places[1:]) + bias(o))
+
+    def pixel(_: Expr, o: Expr, d: Expr, h: Expr, w: Expr) -> Expr:
+        return result(d, o, h, w) if bias is None else result(d, o, h, w) + bias(o)
+
+    return call.stage(call.shape, pixel)
 
 
 def _conv_transpose(call: TensorCall) -> te.Tensor:

@@ -317,7 +317,7 @@ def split_sum(draft: Draft, scheduled: Scheduled) -> Draft | None:
     size = FLOAT_BYTES * prod(int(extent) for extent in weights.shape)
     columns, cache = int(weights.shape[packing.axis]), draft.device.second_cache
     if size * packing.factor / columns <= FAR_WEIGHTS * cache:
-        return None
+        return None  # told without a look into blocks, which takes longer
     sums = [block for block in draft.blocks() if block.reduced]
     if len(sums) != 1 or not sums[0].is_product_sum():
         return None

@@ -105,14 +105,15 @@ def find_convolution(
     after = _find_epilogue_axes(last, epilogue, read)
     if after is None:
         return None
-    padding = find_padding(draft, data)
+    source = find_padding(draft, data)
+    padding = data.name if source is not None else None
+    if source is None:
+        places = tuple(tirx.Var(name, "int32") for name in ("n", "h", "w", "c"))
+        value = tirx.BufferLoad(data.buffer, places)
+        source = PaddedMap(data.name, places, value, (), (), (data.buffer,), data.shape)
     variables = tuple(epilogue.variables[i] for i in after)
     single = tuple(v for i, v in enumerate(epilogue.variables) if i not in after)
-    if padding is not None:
-        return FilteredConvolution(anchor, epilogue, padding, data.name, index, variables, outputs, pooling, single)
-    places = tuple(tirx.Var(name, "int32") for name in ("n", "h", "w", "c"))
-    unpadded = PaddedMap(data.name, places, tirx.BufferLoad(data.buffer, places), (), (), (data.buffer,), data.shape)
-    return FilteredConvolution(anchor, epilogue, unpadded, None, index, variables, outputs, pooling, single)
+    return FilteredConvolution(anchor, epilogue, source, padding, index, variables, outputs, pooling, single)
 
 
 def find_pooled_convolution(draft: Draft) -> FilteredConvolution | None:
