@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import accumulate, pairwise
+from math import gcd
 from typing import Any
 
 import numpy as np
 
+from ...base.errors import DsaError
 from ..codegen.generated import Generated
 from ..codegen.weights import pack_blob
-from ..network.boxes import Box
+from ..network.boxes import Box, Shape
 from ..network.rewriting import ConstantSlice
 from ..network.storage import cast_array
 from ..program.instructions import Buffer, Program, Role
@@ -32,8 +34,9 @@ def constant_contents(
 
     def part(value: int, box: Box | None) -> Array:
         if value not in arrays:
-            array = cast_array(whole(network.graph.values[value].name), network.dtype(value))
-            arrays[value] = array.reshape(network.shapes[value])
+            name = network.graph.values[value].name
+            array = cast_array(whole(name), network.dtype(value))
+            arrays[value] = _for_samples(name, array, network.shapes[value])
         return arrays[value] if box is None else arrays[value][tuple(slice(*interval) for interval in box)]
 
     contents = {name: part(value, None) for name, value in generated.tables.items()}
@@ -44,6 +47,21 @@ def constant_contents(
             content = np.frombuffer(np.ascontiguousarray(part(value, box)).tobytes(), np.uint8)
             contents[name][offset : offset + content.size] = content
     return contents
+
+
+def _for_samples(name: str, array: Array, shape: Shape) -> Array:
+    """A constant in the shape that it has in a program: what it has for each sample is repeated for other batches.
+
+    Raises DsaError if it differs from sample to sample, so that runs of a cluster would need different ones.
+    """
+    axis = next((axis for axis, (n, m) in enumerate(zip(array.shape, shape, strict=False)) if n != m), None)
+    if axis is None or array.ndim != len(shape):
+        return array.reshape(shape)
+    length = gcd(array.shape[axis], shape[axis])
+    first, *others = np.split(array, array.shape[axis] // length, axis)
+    if any(not np.array_equal(first, other) for other in others):
+        raise DsaError(f"constant {name!r} differs from sample to sample; compile for the batch of the model")
+    return np.concatenate([first] * (shape[axis] // length), axis)
 
 
 def _constant_buffers(program: Program) -> list[Buffer]:

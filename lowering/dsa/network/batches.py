@@ -48,7 +48,7 @@ def is_batch_outermost(graph: OperatorGraph) -> bool:
 
 
 def with_batch(graph: OperatorGraph, batch: int, axis: int = 0) -> OperatorGraph:
-    """The graph for inputs of `batch` samples, along `axis`. A constant operand of a Concat counts as repeated.
+    """The graph for inputs of `batch` samples, along `axis`. A constant that has rows for the samples is repeated.
 
     Raises DsaError if shapes are not static, if `batch` does not fit, or if the batch cannot be followed.
     """
@@ -61,6 +61,8 @@ class _Batched:
     def __init__(self, graph: OperatorGraph, batch: int, axis: int) -> None:
         self.graph, self.batch, self.axis = graph, batch, axis
         self.axes: dict[int, int] = {}
+        self.fixed: set[int] = set()
+        """Values without samples that stay as they are."""
 
     def result(self) -> OperatorGraph:
         """The graph with larger types, and Reshapes and Expands to larger shapes."""
@@ -103,9 +105,26 @@ class _Batched:
                     "the model with the batch that it is to have"
                 )
             self.axes[result] = axis
-        if operator.op == "Concat":
-            axis = self.axes[operator.outputs[0]]
-            self.axes |= {v: axis for v in operator.inputs if v is not None and v not in self.axes}
+        self._repeat_constants(operator)
+
+    def _repeat_constants(self, operator: Operator) -> None:
+        """Operands without samples that are read along the batch get rows for each sample, unless they are broadcast.
+
+        A single row is broadcast by all operators but Concat. Raises DsaError for one that was read otherwise before.
+        """
+        result = operator.outputs[0]
+        axis, maps = self.axes[result], index_maps_of(self.graph, operator, 0)
+        along = Axis(axis, self._shape(result)[axis])
+        for value, operand in zip(operator.inputs, maps.operands if maps is not None else (), strict=False):
+            if value is None or value in self.axes:
+                continue
+            if operand is None or along not in operand or (along.extent == 1 and operator.op != "Concat"):
+                self.fixed.add(value)
+            elif value in self.fixed:
+                name = self.graph.values[value].name
+                raise DsaError(f"tensor {name!r}: operators read it both with and without rows for each sample")
+            else:
+                self.axes[value] = operand.index(along)
 
     def _moved(self, operator: Operator, place: int, source: int, result: int) -> int | None:
         """Which axis of the result is the batch of this operand; None if none of them is all of it and nothing else.

@@ -85,6 +85,23 @@ def transformer(batch: int = 1, length: int = 8, width: int = 16) -> onnx.ModelP
     return model(nodes, {"ids": (batch, length)}, {"y": (batch, length, width)}, ["ids"], **stored)
 
 
+def class_token(batch: int = 2, *, alike: bool = True) -> onnx.ModelProto:
+    """A token before the rows of each sample, and queries: constants with rows for each sample, `alike` or not."""
+    nodes = [
+        helper.make_node("Concat", ["token", "x"], ["rows"], axis=1),
+        helper.make_node("MatMul", ["rows", "w"], ["keys"]),
+        helper.make_node("Transpose", ["keys"], ["turned"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["queries", "turned"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["shares"], axis=-1),
+        helper.make_node("MatMul", ["shares", "keys"], ["y"]),
+    ]
+    stored = {"w": _weights(8, 8, seed=1)}
+    for seed, (name, rows) in enumerate({"token": 1, "queries": 3}.items()):
+        own = _weights(batch, rows, 8, seed=seed)
+        stored[name] = np.repeat(own[:1], batch, axis=0) if alike else own
+    return model(nodes, {"x": (batch, 4, 8)}, {"y": (batch, 3, 8)}, **stored)
+
+
 def scheduled_parts(source: onnx.ModelProto) -> tuple[Any, Any, Weights]:
     """The graph and fused layers of a model that the rules were not applied to, and its constants."""
     options = Options(verify=False, iterations=1, partition="fuseops", intensive=False)

@@ -44,7 +44,7 @@ from eqfuse.lowering.dsa.simulate.function import simulate_function
 from eqfuse.lowering.dsa.tiles.compiled_kernels import compiled_kernels
 
 from ..graphs import Builder
-from ..small_networks import by_sample, cnn, scheduled_parts, transformer
+from ..small_networks import by_sample, class_token, cnn, scheduled_parts, transformer
 
 DEVICE = load_dsa_device("stcp920-1mb")
 Array = np.ndarray[Any, Any]
@@ -100,6 +100,21 @@ def test_a_transformer_at_another_batch_computes_what_onnx_runtime_does() -> Non
     feeds = {"ids": np.random.default_rng(0).integers(0, 32, (2, 8))}
     found = made.run(made.program.generated.program, feeds, made.kernels())
     np.testing.assert_allclose(found, by_sample(transformer(), feeds, 1)[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("samples", [1, 4])
+def test_constants_with_rows_for_each_sample_fit_another_batch(samples: int) -> None:
+    made = Made(class_token(2), samples)
+    feeds = {"x": np.random.default_rng(0).standard_normal((samples, 4, 8)).astype(np.float32)}
+    found = made.run(made.program.generated.program, feeds, made.kernels())
+    np.testing.assert_allclose(found, by_sample(class_token(1), feeds, 1)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_constant_that_differs_from_sample_to_sample_fits_whole_batches_of_the_model_only() -> None:
+    assert Made(class_token(2, alike=False), 4).constants
+    with pytest.raises(DsaError, match=r"constant '.*' differs from sample to sample; compile for the batch of the"):
+        Made(class_token(2, alike=False), 1)
 
 
 def test_a_live_buffer_that_is_overwritten_is_refused_and_gives_other_numbers(

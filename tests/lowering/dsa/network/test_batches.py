@@ -57,6 +57,32 @@ def test_a_constant_that_is_joined_to_the_batch_is_repeated() -> None:
     assert found.values[token].type == TensorType("float32", (3, 1, 8))
 
 
+def with_constants(batch: int, queries: int) -> OperatorGraph:
+    """Queries of their own for each sample, or the same for all, and positions added to the rows of all samples."""
+    builder = Builder()
+    x, left = builder.value((batch, 4, 8)), builder.value((queries, 3, 8), constant=True)
+    right = builder.add("Transpose", [x], (batch, 8, 4), perm=(0, 2, 1))
+    scores = builder.add("MatMul", [left, right], (batch, 3, 4))
+    rows = builder.add("Reshape", [scores], (batch * 3, 4), shape=(batch * 3, 4))
+    positions, bias = builder.value((batch * 3, 4), constant=True), builder.value((1, 4), constant=True)
+    return builder.graph(builder.sum(builder.sum(rows, positions), bias))
+
+
+@pytest.mark.parametrize(("own", "batch"), [(1, 4), (2, 1), (2, 6), (4, 2)])
+def test_a_constant_has_rows_for_each_sample(own: int, batch: int) -> None:
+    """Without them operands would not fit each other, and tiles would read all of them."""
+    queries = batch if own > 1 else 1
+    assert with_batch(with_constants(own, own), batch) == with_constants(batch, queries)
+
+
+def test_a_constant_in_two_roles_is_refused() -> None:
+    builder = Builder()
+    x, both = builder.value((2, 2)), builder.value((2, 2), constant=True)
+    y = builder.sum(builder.add("MatMul", [x, both], (2, 2)), both)
+    with pytest.raises(DsaError, match="tensor 'w1': operators read it both with and without rows for each sample"):
+        with_batch(builder.graph(y), 3)
+
+
 @pytest.mark.parametrize(
     ("op", "shape", "attributes"),
     [
