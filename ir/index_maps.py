@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import count
 from math import prod
+from operator import itemgetter
 
 from .operation import Attributes
 
@@ -286,30 +287,54 @@ def axis_groups(source: Sequence[int], target: Sequence[int]) -> Iterator[tuple[
         yield (a, i), (c, j)
 
 
-def interval(index: Index, intervals: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """The first position and the one past the last, each axis of the result running over such an interval."""
+IntervalOf = Callable[[Sequence[tuple[int, int]]], tuple[int, int]]
+"""The first position and the one past the last, each axis of the result running over an interval."""
+
+
+def interval_of(index: Index) -> IntervalOf:
+    """The positions that an expression takes, as a function of the intervals of the axes."""
     match index:
         case Axis(number, _):
-            return intervals[number]
+            return itemgetter(number)
         case Reduction(_, extent, _) | Unknown(_, extent):
-            return 0, extent
+            everything = 0, extent
+            return lambda intervals: everything
         case Sum(start, terms):
-            first = last = start
-            for factor, term in terms:
-                low, high = interval(term, intervals)
-                ends = factor * low, factor * (high - 1)
-                first, last = first + min(ends), last + max(ends)
-            return first, last + 1
+            parts = [(factor, interval_of(term)) for factor, term in terms]
+
+            def of_sum(intervals: Sequence[tuple[int, int]]) -> tuple[int, int]:
+                first = last = start
+                for factor, position in parts:
+                    low, high = position(intervals)
+                    ends = factor * low, factor * (high - 1)
+                    first, last = first + min(ends), last + max(ends)
+                return first, last + 1
+
+            return of_sum
         case Quotient(position, divisor):
-            low, high = interval(position, intervals)
-            return low // divisor, (high - 1) // divisor + 1
+            dividend = interval_of(position)
+
+            def of_quotient(intervals: Sequence[tuple[int, int]]) -> tuple[int, int]:
+                low, high = dividend(intervals)
+                return low // divisor, (high - 1) // divisor + 1
+
+            return of_quotient
         case Remainder(position, modulus):
-            low, high = interval(position, intervals)
-            is_one_period = low // modulus == (high - 1) // modulus
-            return (low % modulus, (high - 1) % modulus + 1) if is_one_period else (0, modulus)
+            dividend = interval_of(position)
+
+            def of_remainder(intervals: Sequence[tuple[int, int]]) -> tuple[int, int]:
+                low, high = dividend(intervals)
+                is_one_period = low // modulus == (high - 1) // modulus
+                return (low % modulus, (high - 1) % modulus + 1) if is_one_period else (0, modulus)
+
+            return of_remainder
         case Resized(axis, before, _):
-            low, high = intervals[axis.number]
-            return low * before // axis.extent - REACH, -(-high * before // axis.extent) + REACH
+
+            def of_resized(intervals: Sequence[tuple[int, int]]) -> tuple[int, int]:
+                low, high = intervals[axis.number]
+                return low * before // axis.extent - REACH, -(-high * before // axis.extent) + REACH
+
+            return of_resized
 
 
 REACH = 3

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.ir.index_maps import Axis, Shape, interval, reshaped_map
+from eqfuse.ir.index_maps import Axis, Shape, interval_of, reshaped_map
 from eqfuse.ir.operators.graph_maps import index_maps_of
 
 from ..extract.partition.baselines.test_mapping_types import CALLS
@@ -32,7 +32,7 @@ def test_no_element_is_read_that_the_maps_leave_out(call: Call) -> None:
     for position, (operand, shape) in enumerate(zip(maps.operands, call.shapes, strict=True)):
         reads = read_elements(call, position)
         for target in np.ndindex(result):
-            box = [interval(index, [(n, n + 1) for n in target]) for index in operand or ()]
+            box = [interval_of(index)([(n, n + 1) for n in target]) for index in operand or ()]
             expected = np.zeros(shape, bool)
             if operand is not None:
                 expected[tuple(slice(max(0, low), max(0, high)) for low, high in box)] = True
@@ -42,7 +42,7 @@ def test_no_element_is_read_that_the_maps_leave_out(call: Call) -> None:
 def read_box(box: Box, result: Shape, operand: Shape) -> Box:
     """The part of an operand that a box of its Reshape reads."""
     indices = reshaped_map(operand, [Axis(number, extent) for number, extent in enumerate(result)])
-    return tuple(interval(index, box) for index in indices)
+    return tuple(interval_of(index)(box) for index in indices)
 
 
 @st.composite

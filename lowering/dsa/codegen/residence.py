@@ -357,8 +357,10 @@ class _Buffer:
 
     def __init__(self, residents: Sequence[Resident], room: Sequence[Sequence[int]]) -> None:
         self.residents = residents
-        self.sizes: _Integers = numpy.array([resident.sizes for resident in residents], dtype=numpy.int64)
-        self.room: _Integers = numpy.array(room, dtype=numpy.int64).reshape(len(room), len(room[0]) if room else 0)
+        columns = len(room[0]) if room else 0
+        sizes = [resident.sizes for resident in residents]
+        self.sizes: _Integers = numpy.array(sizes, dtype=numpy.int64).reshape(len(residents), columns)
+        self.room: _Integers = numpy.array(room, dtype=numpy.int64).reshape(len(room), columns)
         self.free = [index for index, resident in enumerate(residents) if not resident.fixed]
         self.live: list[list[int]] = [[] for _ in room]
         self._place(self.room, (index for index, resident in enumerate(residents) if resident.fixed))
@@ -434,15 +436,17 @@ class _Buffer:
 
     def rows(self) -> list[_Row]:
         """The rows of all steps and cores, without those that follow from the step before or after."""
-        columns = (self._column(core) for core in range(self.room.shape[1]))
+        left = self._free_room(set())
+        _, first = numpy.unique(numpy.vstack([left, self.sizes]), axis=1, return_index=True)  # cores are mostly alike
+        columns = (self._column(core, left[:, core]) for core in sorted(map(int, first)))
         rows = dict.fromkeys(row for column in columns for row in _leading(reversed(list(_leading(column)))))
         return sorted(rows, key=lambda row: row.step)
 
-    def _column(self, core: int) -> Iterator[_Row]:
-        short = self._free_room(set())[:, core]
-        for step in map(int, numpy.flatnonzero(short < 0)):
-            used = ((index, int(self.sizes[index, core])) for index in self.live[step])
-            yield _Row(step, frozenset((index, size) for index, size in used if size), -int(short[step]))
+    def _column(self, core: int, left: _Integers) -> Iterator[_Row]:
+        sizes = self.sizes[:, core].tolist()
+        for step in map(int, numpy.flatnonzero(left < 0)):
+            used = ((index, sizes[index]) for index in self.live[step])
+            yield _Row(step, frozenset((index, size) for index, size in used if size), -int(left[step]))
 
 
 def _leading(rows: Iterable[_Row]) -> Iterator[_Row]:

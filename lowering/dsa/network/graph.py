@@ -13,7 +13,7 @@ from ....ir.index_maps import OperatorCall
 from ...base.errors import DsaError
 from .alignment import round_up
 from .boxes import Box, Shape, hull, size, whole
-from .operand_boxes import operand_boxes
+from .operand_boxes import BoxRule, box_rule
 from .storage import Axes, stored_axes
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
@@ -28,9 +28,8 @@ class Network:
 
     graph: OperatorGraph
     element_size: int = 2
-    _operands: dict[tuple[int, int, Box], tuple[Box | None, ...]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _rules: dict[tuple[int, int], BoxRule] = field(default_factory=dict, repr=False, compare=False)
+    """By operator and result that it makes."""
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -78,11 +77,12 @@ class Network:
 
     def operands(self, index: int, result: int, box: Box) -> tuple[Box | None, ...]:
         """Per operand of an operator, the part that a part of value `result`, which it makes, needs."""
-        key = index, result, box
-        if key not in self._operands:
+        rule = self._rules.get((index, result))
+        if rule is None:
             operator = self.graph.operators[index]
-            self._operands[key] = operand_boxes(operator, self.call(operator, operator.outputs.index(result)), box)
-        return self._operands[key]
+            rule = box_rule(operator, self.call(operator, operator.outputs.index(result)))
+            self._rules[index, result] = rule
+        return rule(box)
 
     def call(self, operator: Operator, number: int = 0) -> OperatorCall:
         """An operator with the shapes that it reads and makes, asked for its result number `number`."""

@@ -6,8 +6,11 @@ that a box of the result reads. What nothing is known of needs more than it read
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from ....ir.graph import Operator
-from ....ir.index_maps import IndexMaps, OperatorCall, index_maps, interval
+from ....ir.index_maps import Axis, IndexMaps, OperandMap, OperatorCall, index_maps, interval_of
 from ....ir.operators import ELEMENTWISE, GLOBAL_POOLS, MATRIX_PRODUCTS, OPERATORS, POOLS, PRODUCTS, REDUCTIONS, SCHEMAS
 from ....ir.operators.quantization import INTEGER_PRODUCTS
 from .boxes import Box, Interval, Shape, intersection, whole
@@ -25,25 +28,47 @@ _PARTIAL = _COMPUTING | {"Sum", "Mean", *_MOVING.split()}
 """Operators that a tile computes from parts of their operands (local_graph.py), all others from whole ones."""
 
 
-def operand_boxes(operator: Operator, call: OperatorCall, box: Box) -> tuple[Box | None, ...]:
-    """Per operand, the box that a box of the result needs; None if it needs nothing, or the operand is absent."""
+BoxRule = Callable[[Box], tuple[Box | None, ...]]
+"""Per operand, the box that a box of the result needs; None if it needs nothing, or the operand is absent."""
+
+
+def box_rule(operator: Operator, call: OperatorCall) -> BoxRule:
+    """How the boxes of an operator's operands follow from a box of its result."""
     maps = partial_maps(operator, call)
     if maps is not None and operator.op == "ConvTranspose":
-        return _transposed_boxes(operator, call, box)
+        return partial(_transposed_boxes, operator, call)
     if maps is None:
-        return tuple(None if shape is None else whole(shape) for shape in call.operands)
-    first_whole = _WHOLE_FROM.get(operator.op, len(box))
+        everything = tuple(None if shape is None else whole(shape) for shape in call.operands)
+        return lambda box: everything
     widened = {loop.beside.number for loop in maps.reductions if loop.beside is not None}
-    full = whole(axis.extent for axis in maps.result)
-    wide = tuple(f if n in widened or n >= first_whole else b for n, (f, b) in enumerate(zip(full, box, strict=True)))
-    boxes: list[Box | None] = []
-    for operand, shape in zip(maps.operands, call.operands, strict=True):
-        if shape is None or operand is None:
-            boxes.append(None if shape is None else whole(shape))
-            continue
-        reached = tuple(interval(index, wide) for index in operand)
-        boxes.append(intersection(reached, whole(shape)) if operator.op == "Concat" else _inside(reached, shape))
-    return tuple(boxes)
+    widened |= set(range(_WHOLE_FROM.get(operator.op, len(maps.result)), len(maps.result)))
+    limits = {axis.number: (0, axis.extent) for axis in maps.result if axis.number in widened}
+    is_joined = operator.op == "Concat"
+    operands = [
+        _operand_rule(operand, shape, is_joined) for operand, shape in zip(maps.operands, call.operands, strict=True)
+    ]
+
+    def boxes(box: Box) -> tuple[Box | None, ...]:
+        if limits:
+            box = tuple([limits.get(axis, interval) for axis, interval in enumerate(box)])
+        return tuple([operand(box) for operand in operands])
+
+    return boxes
+
+
+def _operand_rule(operand: OperandMap | None, shape: Shape | None, is_joined: bool) -> Callable[[Box], Box | None]:
+    """How the box of one operand follows from that of the result; if it `is_joined` with others, it may be empty."""
+    if operand is None or shape is None:
+        everything = None if shape is None else whole(shape)
+        return lambda box: everything
+    reaches = [interval_of(index) for index in operand]
+    if is_joined:
+        limits = whole(shape)
+        return lambda box: intersection(tuple([reach(box) for reach in reaches]), limits)
+    if all(isinstance(index, Axis) and index.extent == n for index, n in zip(operand, shape, strict=True)):
+        return lambda box: tuple([reach(box) for reach in reaches])
+    axes = list(zip(reaches, shape, strict=True))
+    return lambda box: tuple([_inside(*reach(box), extent) for reach, extent in axes])
 
 
 def are_windows_apart(operator: Operator, kernel: Shape) -> bool:
@@ -72,13 +97,10 @@ def _transposed_boxes(operator: Operator, call: OperatorCall, box: Box) -> tuple
     return (*needed, *(None if shape is None else (channels,) for shape in call.operands[2:]))
 
 
-def _inside(reached: Box, shape: Shape) -> Box:
+def _inside(start: int, stop: int, extent: int) -> Interval:
     """Positions outside of an operand are padding; of a part that lies in the padding alone one element is needed."""
-    box: list[Interval] = []
-    for (start, stop), extent in zip(reached, shape, strict=True):
-        low = min(max(0, start), extent - 1)
-        box.append((low, max(low + 1, min(extent, stop))))
-    return tuple(box)
+    low = min(max(0, start), extent - 1)
+    return low, max(low + 1, min(extent, stop))
 
 
 def partial_maps(operator: Operator, call: OperatorCall) -> IndexMaps | None:

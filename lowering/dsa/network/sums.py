@@ -85,13 +85,16 @@ class PieceOfSum:
         return (*cut, *rest)
 
 
-def pieces_of(reduction: Reduction, count: int) -> Iterator[PieceOfSum]:
-    """A reduction in `count` pieces of the same length, but for the last."""
-    step = -(-reduction.depth // count)
-    starts = range(0, reduction.depth, step)
-    for start in starts:
-        stop = min(start + step, reduction.depth)
-        yield PieceOfSum(reduction, start, stop, start > 0, stop == reduction.depth)
+def starts_of(reduction: Reduction, count: int) -> range:
+    """The starts of `count` pieces of a reduction, of the same length but for the last."""
+    return range(0, reduction.depth, -(-reduction.depth // count))
+
+
+def piece_at(reduction: Reduction, starts: range, number: int) -> PieceOfSum:
+    """One of the pieces that begin at these places."""
+    start = starts[number]
+    stop = min(start + starts.step, reduction.depth)
+    return PieceOfSum(reduction, start, stop, start > 0, stop == reduction.depth)
 
 
 def sum_of_layer(network: Network, layer: Layer) -> Reduction | None:

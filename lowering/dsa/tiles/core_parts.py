@@ -21,7 +21,7 @@ from ..network.graph import Network
 from ..network.lookups import indexed_table
 from ..network.operand_boxes import whole_axes
 from ..network.subgraphs import Layer
-from ..network.sums import PieceOfSum, Reduction, pieces_of
+from ..network.sums import PieceOfSum, Reduction, piece_at, starts_of
 from ..program.cost import Cost
 from ..program.instructions import Compute
 from ..schedule.instances import InstanceGraph, Part
@@ -88,6 +88,9 @@ class Sharing:
     """The bindings of Algorithm 4."""
     _chosen: dict[tuple[Layer, tuple[int, ...]], Binding] = field(default_factory=dict)
     _made: dict[Part, tuple[Box | None, ...]] = field(default_factory=dict)
+    _inside: dict[Layer, frozenset[int]] = field(default_factory=dict)
+    _cycles: dict[str, float] = field(default_factory=dict)
+    """By kernel."""
 
     def layer(self, instance: int, layer: Layer) -> LayerParts:
         """How a layer is shared; layers of an instance come in the order in which they run."""
@@ -156,11 +159,19 @@ class Sharing:
             return None
         network = self.graph.network
         needed = network.needs(layer, made)
-        inside = {value for index in layer for value in network.graph.operators[index].outputs}
-        outside = {value: box for value, box in needed.items() if value not in inside}
+        inside = self._inside.get(layer)
+        if inside is None:
+            inside = frozenset(value for index in layer for value in network.graph.operators[index].outputs)
+            self._inside[layer] = inside
         limits, values = self.graph.instances[instance].needed, network.graph.values
-        constants = {value: box for value, box in outside.items() if values[value].is_constant}
-        inputs = {v: _widen_to_rows(box, limits[v]) for v, box in outside.items() if v not in constants}
+        constants, inputs = dict[int, Box](), dict[int, Box]()
+        for value, box in needed.items():
+            if value in inside:
+                continue
+            if values[value].is_constant:
+                constants[value] = box
+            else:
+                inputs[value] = box if box == limits[value] else _widen_to_rows(box, limits[value])
         return CorePart(made, inputs, constants)
 
     def _cost(self, instance: int, layer: Layer, outputs: Sequence[int], binding: Binding) -> float:
@@ -179,7 +190,10 @@ class Sharing:
     def cycles(self, layer: Layer, part: CorePart) -> float:
         """Cycles of one core for its part of a layer, all at once."""
         kernel = self.kernels.kernel(tile_of(self.graph.network, layer, part))
-        return Cost(self.device).compute_cycles(Compute(0, 0, kernel.name, (), (), kernel.work))
+        if kernel.name not in self._cycles:
+            computing = Compute(0, 0, kernel.name, (), (), kernel.work)
+            self._cycles[kernel.name] = Cost(self.device).compute_cycles(computing)
+        return self._cycles[kernel.name]
 
     def _absent(self, instance: int, core: int, value: int, box: Box) -> int:
         """Bytes of a part that the core did not make itself, as they travel."""
@@ -220,9 +234,11 @@ def read_of(network: Network, layer: Layer, part: CorePart) -> Boxes:
 
 
 def cut_sum(
-    network: Network, layer: Layer, part: CorePart, reduction: Reduction, count: int, *, is_brought_whole: bool = False
-) -> Iterator[CorePart]:
-    """A core's part of a layer as so many tiles, one after another, that add up its product.
+    network: Network, layer: Layer, part: CorePart, reduction: Reduction, count: int, *,
+    is_brought_whole: bool = False, numbers: Iterable[int] | None = None,
+) -> Iterator[CorePart]:  # fmt: skip
+    """A core's part of a layer as `count` tiles, one after another, that add up its product; only some `numbers` of
+    them if given.
 
     If the data `is_brought_whole`, each has all of it at hand.
     """
@@ -234,7 +250,9 @@ def cut_sum(
     assert data is not None
     assert weights is not None
     read_after = {value for index in others for value in network.graph.operators[index].inputs}
-    for piece in pieces_of(reduction, count):
+    starts = starts_of(reduction, count)
+    for number in range(len(starts)) if numbers is None else numbers:
+        piece = piece_at(reduction, starts, number)
         inputs = {v: box for v, box in part.inputs.items() if piece.is_last or v == data}
         constants = {v: box for v, box in part.constants.items() if piece.is_last or v == weights}
         if not is_brought_whole and (not piece.is_last or data not in read_after):

@@ -8,9 +8,10 @@ matrix unit busy do not fit otherwise: tiles follow each other that add up a sum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import NamedTuple
 
 from ....costmodels.dsa_device import DsaDevice
 from ...base.errors import DsaError
@@ -19,7 +20,7 @@ from ..network.boxes import Box, Boxes, Shape, counterpart, shape_of, size
 from ..network.graph import Network
 from ..network.lookups import indexed_table
 from ..network.subgraphs import Layer
-from ..network.sums import Reduction, sum_of_layer
+from ..network.sums import Reduction, starts_of, sum_of_layer
 from .core_parts import CorePart, LayerParts, Sharing, cut_sum
 
 _FAIR_SHARE = 4
@@ -84,6 +85,13 @@ class Cut:
         return prod(max(a, b) for a, b in zip(self.weights, self.others, strict=True))
 
 
+class _Alike(NamedTuple):
+    """A piece of a sum, and how many like it there are."""
+
+    tile: CorePart
+    times: int
+
+
 @dataclass
 class Tiling:
     """Cuts the layers of a schedule into tiles."""
@@ -142,32 +150,33 @@ class Tiling:
         fair = min(2 * self._passing_bytes(part, passing), self.device.activation_buffer // _FAIR_SHARE)
         if free < fair:
             return options[0], fair
-        sizes = {cut: self._passing_bytes(self._last_piece(step, part, cut), passing) for cut in options}
-        parts = {cut: cut.count * (1 if cut.is_brought_whole else cut.pieces) for cut in options}
-        fitting = [cut for cut in options if sizes[cut] * min(2, parts[cut]) <= free]
-        both = [*fitting, *(replace(cut, rows_first=True, is_held=False) for cut in fitting)]
-        if both:
-            return min(both, key=lambda cut: self._cost(step, part, cut, passing)), 0
-        smallest = min(options, key=lambda cut: sizes[cut])
+        pieces_of = {cut: self._few_pieces(step, self._largest(step, part, cut), cut) for cut in options}
+        sizes = {cut: self._passing_bytes(pieces[-1].tile, passing) for cut, pieces in pieces_of.items()}
+        counts = {cut: cut.count * (1 if cut.is_brought_whole else cut.pieces) for cut in options}
+        fitting = {cut: cut for cut in options if sizes[cut] * min(2, counts[cut]) <= free}
+        fitting |= {replace(cut, rows_first=True, is_held=False): cut for cut in fitting}
+        if fitting:
+            costs = {cut: self._cost(step, pieces_of[like], cut, passing) for cut, like in fitting.items()}
+            return min(costs, key=costs.__getitem__), 0
+        smallest = min(options, key=sizes.__getitem__)
         return smallest, 0 if sizes[smallest] <= free else sizes[smallest]
 
-    def _cost(self, step: LayerParts, part: CorePart, cut: Cut, passing: Passing) -> float:
-        """Cycles of all tiles, which are computed while operands and weights of others arrive.
+    def _cost(self, step: LayerParts, pieces: Sequence[_Alike], cut: Cut, passing: Passing) -> float:
+        """Cycles of all tiles, which are computed while operands and weights of others arrive; `pieces` are of one.
 
         What does not change from tile to tile stays: operands if weights change first, weights if they change last.
         With pieces of a sum weights stay only if the sums of all rows are held, and operands only if they are brought
         whole and rows stay.
         """
-        pieces = self._pieces_of(step, self._largest(step, part, cut), cut)
         columns, rows = prod(cut.weights), cut.count // prod(cut.weights)
         loads = rows if cut.rows_first or (cut.pieces > 1 and not cut.is_held) else 1
         if cut.pieces == 1 or cut.is_brought_whole:
             changes = columns * (cut.pieces if cut.is_held else 1)
             changes = 1 if cut.rows_first or (rows == 1 and cut.pieces > 1) else changes
-            read = self._moving_cycles(pieces[-1].inputs, passing) * rows * changes
+            read = self._moving_cycles(pieces[-1].tile.inputs, passing) * rows * changes
         else:
             read = self._over_pieces(pieces, lambda tile: self._moving_cycles(tile.inputs, passing)) * cut.count
-        written = self._moving_cycles(pieces[-1].made, passing) * cut.count
+        written = self._moving_cycles(pieces[-1].tile.made, passing) * cut.count
         weights = self._over_pieces(pieces, self._hoisting_cycles) * columns * loads
         cycles = self._over_pieces(pieces, lambda tile: self.sharing.cycles(step.layer, tile))
         computing = cut.count * (cycles + cut.pieces * _TILE_CYCLES)
@@ -216,27 +225,33 @@ class Tiling:
 
     def _sum_cycles(self, step: LayerParts, tile: CorePart, cut: Cut) -> float:
         """Cycles of a tile in pieces."""
-        pieces = self._pieces_of(step, tile, cut)
+        pieces = self._few_pieces(step, tile, cut)
         return self._over_pieces(pieces, lambda piece: self.sharing.cycles(step.layer, piece))
 
-    def _over_pieces(self, pieces: Sequence[CorePart], amount: Callable[[CorePart], float]) -> float:
-        """The sum over all pieces, those between the first and the last being alike."""
-        few, between = pieces[:2], max(0, len(pieces) - 2)
-        if len(pieces) < 3:
-            return sum(map(amount, few))
-        return amount(pieces[0]) + between * amount(pieces[1]) + amount(pieces[-1])
+    def _over_pieces(self, pieces: Sequence[_Alike], amount: Callable[[CorePart], float]) -> float:
+        """The sum over all pieces."""
+        return sum(each.times * amount(each.tile) for each in pieces)
 
-    def _pieces_of(self, step: LayerParts, tile: CorePart, cut: Cut) -> list[CorePart]:
-        """A tile in pieces of the reduction."""
+    def _pieces_of(
+        self, step: LayerParts, tile: CorePart, cut: Cut, numbers: Iterable[int] | None = None
+    ) -> list[CorePart]:
+        """A tile in pieces of the reduction, or some of them."""
         reduction = self._reduction(step)
         if reduction is None or cut.pieces == 1:
             return [tile]
         whole = cut.is_brought_whole
-        return list(cut_sum(self.network, step.layer, tile, reduction, cut.pieces, is_brought_whole=whole))
+        pieces = cut_sum(
+            self.network, step.layer, tile, reduction, cut.pieces, is_brought_whole=whole, numbers=numbers
+        )
+        return list(pieces)
 
-    def _last_piece(self, step: LayerParts, part: CorePart, cut: Cut) -> CorePart:
-        """The last piece of the largest tile: it needs most."""
-        return self._pieces_of(step, self._largest(step, part, cut), cut)[-1]
+    def _few_pieces(self, step: LayerParts, tile: CorePart, cut: Cut) -> list[_Alike]:
+        """A tile in pieces of the reduction, of which those between the first and the last are alike."""
+        reduction = self._reduction(step)
+        count = 1 if reduction is None else len(starts_of(reduction, cut.pieces))
+        counts = [1, count - 2, 1] if count > 2 else [1] * count
+        tiles = self._pieces_of(step, tile, cut, dict.fromkeys((0, min(1, count - 1), count - 1)))
+        return [_Alike(tile, n) for tile, n in zip(tiles, counts, strict=True)]
 
     def _reduction(self, step: LayerParts) -> Reduction | None:
         """The reduction of a layer that may be cut."""
@@ -273,7 +288,7 @@ class Tiling:
                 tile = self._largest(step, part, Cut(cut, ones))
                 count = self._fewest_pieces(step, tile, room)
                 if count:
-                    pieces = self._pieces_of(step, tile, Cut(cut, ones, pieces=count))
+                    pieces = self._few_pieces(step, tile, Cut(cut, ones, pieces=count))
                     cycles = prod(cut) * self._over_pieces(pieces, lambda piece: self._piece_cycles(step, piece))
                     found.append((cycles, cut, count))
                 if count == 1:  # fewer columns are no gain
@@ -292,8 +307,8 @@ class Tiling:
         reduction = self._reduction(step)
         for count in _divisors(1 if reduction is None else reduction.depth):
             if self._weight_bytes(tile) <= count * room:
-                pieces = self._pieces_of(step, tile, Cut((), (), pieces=count))
-                if max(self._weight_bytes(pieces[0]), self._weight_bytes(pieces[-1])) <= room:
+                pieces = self._few_pieces(step, tile, Cut((), (), pieces=count))
+                if max(self._weight_bytes(pieces[0].tile), self._weight_bytes(pieces[-1].tile)) <= room:
                     return count
         return None
 
