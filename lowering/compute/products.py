@@ -176,7 +176,7 @@ def _convolve_phases(call: TensorCall, windows: Windows) -> te.Tensor:
         Y[n, o, p] = Z[n, p % s, p // s, o]                                    (m is what the padding leaves of s)
 
     Both are written for one axis; there is a phase, and a place q, for each. If strides do not divide the kernel,
-    it is filled up with zeros.
+    zeros are behind it: sums over channels leave them out, others are short and read weights that are filled up.
     """
     x, weights, bias, group = call.source(0), call.source(1), call.optional(2), call.integer("group", 1)
     rank, strides = len(windows.strides), windows.strides
@@ -191,29 +191,29 @@ def _convolve_phases(call: TensorCall, windows: Windows) -> te.Tensor:
     padded = pad_around(call, x, before, after, call.constant(0))
     inner = call.reduce_axes([channels] if channels > 1 or group == 1 else [], "c")
     kernel = call.reduce_axes(taps)
-    is_whole = all(k % s == 0 for k, s in zip(windows.kernel, strides, strict=True))
 
     def filled(*indices: Expr) -> Expr:
-        *taken, c, o = indices
-        inside = [tirx.LT(place, k) for place, k in zip(taken, windows.kernel, strict=True)]
-        return te.if_then_else(te.all(*inside), weights(c, o, *taken), call.constant(0))
+        own, c, o = indices[:-2], *indices[-2:]
+        inside = [tirx.LT(place, k) for place, k, s in zip(own, windows.kernel, strides, strict=True) if k % s]
+        weight = weights(c, o, *own)
+        return te.if_then_else(te.all(*inside), weight, call.constant(0)) if inside else weight
 
-    lengths = (t * s for t, s in zip(taps, strides, strict=True))
-    long = None if is_whole else call.stage((*lengths, *shape[:2]), filled, "weights")
+    lengths = [t * s for t, s in zip(taps, strides, strict=True)]
+    is_short = channels == 1 and lengths != list(windows.kernel)
+    long = call.stage((*lengths, *shape[:2]), filled, "weights") if is_short else filled
 
     def element(n: Expr, *indices: Expr) -> Expr:
         phases, places, o = indices[:rank], indices[rank:-1], indices[-1]
-        inside = inner[0].var if inner else 0
+        within = inner[0].var if inner else 0
         number = o if outputs == 1 else o // outputs
-        channel = inside if group == 1 else number if channels == 1 else number * channels + inside
+        channel = within if group == 1 else number if channels == 1 else number * channels + within
         shifts = [0 if m == 0 else r if s == 2 else (r + m) // s for r, m, s in zip(phases, left, strides, strict=True)]
         starts = [
             r if m == 0 else 1 - r if s == 2 else (r + m) % s for r, m, s in zip(phases, left, strides, strict=True)
         ]
         taken = [b + s * (t - 1 - k.var) for b, s, t, k in zip(starts, strides, taps, kernel, strict=True)]
         read_at = [q + k.var + shift for q, k, shift in zip(places, kernel, shifts, strict=True)]
-        own = o if group == 1 else o % outputs
-        weight = weights(channel, own, *taken) if long is None else long(*taken, channel, own)
+        weight = long(*taken, channel, o if group == 1 else o % outputs)
         return te.sum(padded(n, channel, *read_at) * weight, axis=[*inner, *kernel])
 
     result = call.stage((call.shape[0], *strides, *places, call.shape[1]), element, "phases", anchor=True)

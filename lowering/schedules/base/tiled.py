@@ -44,6 +44,8 @@ class Tiled:
     """The same function by smaller tiles, with the same parameters in the same layouts."""
     outside: PaddedMap | None = None
     """The map around which the products of a window are left out."""
+    has_gaps: bool = False
+    """Whether a sum asks which elements of a window have weights, all of which loops around the others run over."""
     has_border: bool = False
     """Whether a sum asks in its innermost loop whether it reads inside of a map."""
     fetches_ahead: bool = False

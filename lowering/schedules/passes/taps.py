@@ -1,9 +1,15 @@
-"""Windows of single pixels that reach beyond a small map: elements outside of it are left out, with their weights.
+"""Elements of a window that add nothing are left out.
+
+Windows of single pixels that reach beyond a small map leave out what is outside of it, with its weights:
 
     for kh, kw: for c: S += P[h + kh, w + kw, c] * W[...]
  => for kh, kw: if 1 <= h + kh < height + 1 and ...: for c: S += P[h + kh, w + kw, c] * W[...]
 
-A 3x3 window over a map of one pixel then reads a ninth of its weights.
+A 3x3 window over a map of one pixel then reads a ninth of its weights. Phases of a transposed convolution whose strides
+do not divide its kernel leave out elements that are behind the kernel:
+
+    for r, h, w: for kh, kw: for c: S += P[...] * (W[kh * 2 + r, ...] if kh * 2 + r < 3 and ... else 0)
+ => for r, h, w: for kh, kw: if kh * 2 + r < 3 and ...: for c: S += P[...] * W[kh * 2 + r, ...]
 """
 
 from __future__ import annotations
@@ -15,10 +21,10 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.s_tir import stmt as s_stmt
 
-from ..base.blocks import BlockInfo, uses, walk
+from ..base.blocks import REDUCTION, BlockInfo, is_selection, uses, walk
 from ..base.draft import Draft
 from ..base.nodes import Statement
-from ..base.rewriting import list_statements, rebuild, substitute, with_loop_body
+from ..base.rewriting import conjuncts, list_statements, rebuild, substitute, with_loop_body
 from ..base.tiled import PaddedMap, Tiled
 from ..tiling.padding import find_padding
 
@@ -36,9 +42,12 @@ def list_taps(anchor: BlockInfo) -> tuple[int, ...]:
 
 
 def leave_out_taps(tiled: Tiled) -> Tiled:
-    """The pass: loops over a window, which are in front of others, leave out the products outside of the map."""
+    """The pass: loops over a window, which are in front of others, leave out products with zeros.
+
+    TVM then drops what a selection asks inside of them.
+    """
     outside, draft = tiled.outside, tiled.draft
-    if outside is None:
+    if outside is None and not tiled.has_gaps:
         return tiled
 
     def rewrite(node: Statement) -> Statement:
@@ -55,16 +64,21 @@ def leave_out_taps(tiled: Tiled) -> Tiled:
     return replace(tiled, draft=draft.with_body(rewrite(draft.function.body)))
 
 
-def _list_conditions(node: Statement, outside: PaddedMap) -> Iterator[Any]:
-    """When the sums in a statement read the map and not the zeros around it, by the loops around them."""
+def _list_conditions(node: Statement, outside: PaddedMap | None) -> Iterator[Any]:
+    """When the sums in a statement read the map and not the zeros around it, and weights and not the zeros behind them,
+    by the loops around them."""
     single = {loop.loop_var: loop.min for loop in _list_loops(node, single=True)}
     for block in list_statements(node, s_stmt.SBlockRealize):
-        store, names = block.block.body, [each.var for each in block.block.iter_vars]
-        for load in walk(store.value) if isinstance(store, tirx.BufferStore) else ():
-            if isinstance(load, ir.TensorLoad) and str(load.source.name) == outside.name:
-                places = [substitute(i, dict(zip(names, block.iter_values, strict=True))) for i in load.indices]
-                at = dict(zip(outside.variables, (substitute(place, single) for place in places), strict=True))
-                yield from (substitute(condition, at) for condition in (*outside.rows, *outside.columns))
+        iterators, store = block.block.iter_vars, block.block.body
+        if not isinstance(store, tirx.BufferStore) or not any(each.iter_type == REDUCTION for each in iterators):
+            continue
+        at = {each.var: substitute(value, single) for each, value in zip(iterators, block.iter_values, strict=True)}
+        for part in walk(store.value):
+            if is_selection(part):
+                yield from (substitute(condition, at) for condition in conjuncts(part.args[0]))
+            elif outside is not None and isinstance(part, ir.TensorLoad) and str(part.source.name) == outside.name:
+                places = dict(zip(outside.variables, (substitute(i, at) for i in part.indices), strict=True))
+                yield from (substitute(condition, places) for condition in (*outside.rows, *outside.columns))
 
 
 def _list_loops(node: Statement, *, single: bool = False) -> list[Any]:

@@ -101,9 +101,9 @@ def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) 
     """The draft, whose constants are packed, by the plan's tiles.
 
     If dynamic rows or columns are fewer than a tile has, smaller tiles compute them. Tiles of one row leave out what
-    their windows see outside of the map.
+    their windows see outside of the map, all tiles what has no weights.
     """
-    smaller, outside = None, None
+    smaller, outside, has_gaps = None, None, anchor.is_selective()
     is_short, is_narrow = (is_symbolic(anchor.extents[axis]) for axis in (plan.row, plan.column))
     tile = shrink_tile(plan.tile, FEWER_ROWS, is_short=is_short, is_narrow=is_narrow)
     if tile != plan.tile:
@@ -111,10 +111,10 @@ def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) 
         smaller = _tile(own, anchor, epilogue, replace(plan, tile=tile))
     if plan.tile.rows == 1 and (is_symbolic(anchor.extents[plan.row]) or anchor.extents[plan.row] == 1):
         outside = find_outside(draft, anchor)
-        plan = replace(plan, taps=list_taps(anchor) if outside is not None else ())
+    plan = replace(plan, taps=list_taps(anchor) if has_gaps or outside is not None else ())
     _schedule(draft, anchor, epilogue, plan)
     schedule_prologues(draft, epilogue)
-    return Tiled(draft, "contraction", smaller=smaller, outside=outside)
+    return Tiled(draft, "contraction", smaller=smaller, outside=outside, has_gaps=has_gaps)
 
 
 def _filter(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Tiled | None:
