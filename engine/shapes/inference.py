@@ -92,14 +92,14 @@ def _small_constants(model: Model) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def infer(model: Model) -> Knowledge:
-    """Infer types and constants. Raises ModelError if the ONNX checker refuses the model, or scales do not fit."""
+    """Infer types and constants. Raises ModelError if the ONNX checker refuses the model, or operands do not fit."""
     constants = _small_constants(model)
     skeleton = _Skeleton(model)
     skeleton.check(constants)
     declared = Declared(declared_sizes(skeleton.symbols), Bounds(dict(model.lowest)))
     while True:
         types = skeleton.infer(constants)
-        check_parameters(model.graph, types, model.label)
+        check_operands(model, types)
         if skeleton.ask_runtime(types, constants):
             continue
         if folded := _fold(model, types, constants):
@@ -432,20 +432,48 @@ def _is_computable(node: ir.Node, types: Mapping[str, TensorType], constants: Se
 Operands = Sequence[TensorType | None]
 
 
-def check_parameters(graph: ir.Graph, types: Mapping[str, TensorType], label: str) -> None:
-    """Raise ModelError about the first scale or zero point that does not fit. Unknown sizes fit everything."""
-    for node in graph:
+def check_operands(model: Model, types: Mapping[str, TensorType]) -> None:
+    """Raise ModelError about the first operands whose types ONNX wants alike and are not, or the first scale or zero
+    point that does not fit. Unknown types and sizes fit everything."""
+    for node in model.graph:
         operands = [types.get(value.name or "") if value else None for value in node.inputs]
+        found, advice = "", "quantise it again"
         if is_standard(node) and node.op_type in CONVERSIONS:
             found = _conversion_fault(node, operands)
         elif is_standard(node) and node.op_type in INTEGER_PRODUCTS:
             found = _product_fault(node, operands)
         elif node.op_type in INTEGER_OPERANDS:
             found = _integer_operand_fault(node, operands)
-        else:
-            continue
+        if not found and is_standard(node):
+            found, advice = _mixed_types(node, operands, model.opset), "cast one of them"
         if found:
-            raise ModelError(f"{label}: {title(node)}: {found}; mend the model or quantise it again")
+            raise ModelError(f"{model.label}: {title(node)}: {found}; mend the model or {advice}")
+
+
+def _mixed_types(node: ir.Node, operands: Operands, opset: int) -> str:
+    """Two operands that have one type parameter in ONNX's schema and not one element type; "" if there are none."""
+    first: dict[str, tuple[str, str]] = {}
+    parameters = _type_parameters(node.op_type, opset)
+    for place, (value, type_) in enumerate(zip(node.inputs, operands, strict=True)):
+        parameter = parameters[min(place, len(parameters) - 1)] if parameters else ""
+        if not parameter or value is None or type_ is None:
+            continue
+        name, dtype = first.setdefault(parameter, (str(value.name), type_.dtype))
+        if dtype != type_.dtype:
+            return f"{name!r} is of {dtype} and {value.name!r} of {type_.dtype}: they need the same type"
+    return ""
+
+
+@cache
+def _type_parameters(op_type: str, opset: int) -> tuple[str, ...]:
+    """The type parameter of each operand, the last for all behind it; "" where every operand may have its own type."""
+    if not onnx.defs.has(op_type, opset, ""):
+        return ()
+    return tuple(
+        "" if each.option == onnx.defs.OpSchema.FormalParameterOption.Variadic and not each.is_homogeneous
+        else each.type_str
+        for each in onnx.defs.get_schema(op_type, opset, "").inputs
+    )  # fmt: skip
 
 
 def _conversion_fault(node: ir.Node, operands: Operands) -> str:

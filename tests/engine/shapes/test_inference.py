@@ -12,6 +12,7 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.typing import NAMELESS
 from eqfuse.engine.shapes.inference import infer, infer_node_types
 from eqfuse.ir.types import TensorType
+from eqfuse.support.errors import ModelError
 
 from ..models import model, value
 
@@ -76,3 +77,20 @@ def test_a_window_that_is_larger_than_its_map_gives_no_negative_size() -> None:
     pool = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[9, 2])
     types = infer(read(model([pool], [value("x", [1, 2, 4, 4])], ["y"]))).types
     assert types["y"].shape in ((1, 2, NAMELESS, 3), (1, 2, 1, 3))
+
+
+@pytest.mark.parametrize(
+    ("operator", "attributes"), [("Add", {}), ("ConvTranspose", {}), ("Concat", {"axis": 0}), ("Where", {})]
+)
+def test_operands_of_one_type_parameter_have_one_type(operator: str, attributes: dict[str, int]) -> None:
+    names = ["c", "x", "w"] if operator == "Where" else ["x", "w"]
+    node = helper.make_node(operator, names, ["y"], "mixed", **attributes)
+    stored = {"w": np.ones((2, 2, 3, 3)), "c": np.array(True)}
+    proto = model([node], [value("x", [2, 2, 3, 3])], ["y"], {name: stored[name] for name in names if name != "x"})
+    with pytest.raises(ModelError, match=r"node 'mixed' .*: 'x' is of float32 and 'w' of float64: .* same type"):
+        infer(read(proto))
+
+
+def test_operands_of_several_type_parameters_may_differ() -> None:
+    node = helper.make_node("Gather", ["x", "w"], ["y"])
+    infer(read(model([node], [value("x", [2, 3])], ["y"], {"w": np.array([0])})))
