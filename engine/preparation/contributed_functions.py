@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+import numpy as np
 import onnx
 
 from ..onnx.model import MEAN_AXES_INPUT
@@ -149,32 +150,41 @@ def _convolution(function: FunctionBuilder) -> None:
 
 
 def _attention(function: FunctionBuilder) -> None:
-    """Attention with one product for queries, keys and values, without a past."""
-    if function.name(4) or function.name(6) or "qkv_hidden_sizes" in function.node.attributes:
+    """Attention with one product for queries, keys and values; those of the past lie in one tensor."""
+    if function.name(6) or "qkv_hidden_sizes" in function.node.attributes:
         raise UnknownForm
+    if function.name(4) and (function.name(5) or (function.name(3) and function.rank(3) == 1)):
+        raise UnknownForm  # a bias, which no kernel takes, or lengths that count positions of the past or do not
     mask = masking(function, 3, "x0") if function.name(3) else ""
     if function.name(5):
         mask = function.add("Add", mask, function.name(5)) if mask else function.name(5)
-    attend_packed(function, _plus(function, function.add("MatMul", "x0", "x1"), 2), mask)
+    attend_packed(function, _plus(function, function.add("MatMul", "x0", "x1"), 2), mask, function.name(4))
 
 
-def attend_packed(function: FunctionBuilder, number: str, mask: str) -> None:
-    """Attention of queries, keys and values that lie beside each other, in heads. Raises UnknownForm."""
-    function.require_attributes(unidirectional=0, do_rotary=0, past_present_share_buffer=0)
-    if len(function.node.outputs) > 1 or function.rank(0) != len(("batch", "positions", "channels")):
+def attend_packed(function: FunctionBuilder, number: str, mask: str, past: str = "") -> None:
+    """Attention of queries, keys and values that lie beside each other, in heads; `past` has the keys and values of the
+    positions before. Raises UnknownForm."""
+    function.require_attributes(do_rotary=0, past_present_share_buffer=0)
+    outputs = len(function.node.outputs)
+    if function.rank(0) != len(("batch", "positions", "channels")):
         raise UnknownForm
     heads, width = function.attribute("num_heads", 0), (function.type_of(1).shape or (0,))[-1]
     if not isinstance(width, int) or width % 3 or not heads or width // 3 % heads:
         raise UnknownForm
     size = width // 3 // heads
     number = _in_heads(function, number, 3 * heads, size)
-    parts = [
+    queries, keys, values = (
         function.add(
             "Slice", number, *(function.constant([place], "int64") for place in (part * heads, part * heads + heads, 1))
         )
         for part in range(3)
-    ]  # fmt: skip
-    _attend(function, parts, size, width // 3, mask)
+    )  # fmt: skip
+    if past:
+        pasts = (function.add("Gather", past, function.constant(part, "int64"), axis=0) for part in range(2))
+        keys, values = (function.add("Concat", *pair, axis=2) for pair in zip(pasts, (keys, values), strict=True))
+    if outputs > 1:
+        function.add("Concat", *(function.spread_at(part, [0]) for part in (keys, values)), result="y1", axis=0)
+    _attend(function, (queries, keys, values), size, width // 3, mask)
 
 
 def _in_heads(function: FunctionBuilder, number: str, heads: int, size: int) -> str:
@@ -186,13 +196,68 @@ def _attend(function: FunctionBuilder, parts: Sequence[str], size: int, width: i
     """Queries, keys and values in heads, of which queries have `size` channels, and results together `width`."""
     queries, keys, values = parts
     factor = _number_of_scores(function, function.attribute("scale", 0.0) or size**-0.5)
-    keys = function.add("Transpose", keys, perm=[0, 1, 3, 2])
-    scores = function.add("Mul", function.add("MatMul", queries, keys), factor)
+    turned = function.add("Transpose", keys, perm=[0, 1, 3, 2])
+    scores = function.add("Mul", function.add("MatMul", queries, turned), factor)
+    if function.attribute("unidirectional", 0):
+        later = _hide_later(function, _size(function, queries, 2), _size(function, keys, 2))
+        mask = function.add("Add", mask, later) if mask else later
     if mask:
         scores = function.add("Add", scores, mask)
     mixed = function.add("MatMul", function.add("Softmax", scores, axis=-1), values)
     mixed = function.add("Transpose", mixed, perm=[0, 2, 1, 3])
     function.add("Reshape", mixed, function.constant([0, 0, width], "int64"), result="y0")
+
+
+def _hide_later(function: FunctionBuilder, queries: str, keys: str) -> str:
+    """What is added to scores of keys behind a query, of which the last is at the last key."""
+    begin, one = function.constant(0, "int64"), function.constant(1, "int64")
+    end = function.add("Squeeze", keys)
+    first = function.add("Squeeze", function.add("Sub", keys, queries))
+    own = function.spread_at(function.add("Range", first, end, one), [1])
+    hidden = function.add("Greater", function.add("Range", begin, end, one), own)
+    dtype = dtype_of(_type_of_scores(function))
+    lowest = _number_of_scores(function, float(np.finfo(dtype.numpy()).min))
+    return function.add("Mul", function.add("Cast", hidden, to=int(dtype)), lowest)
+
+
+def _rotate(function: FunctionBuilder) -> None:
+    """Pairs of channels turned by an angle that grows with the position: (a cos - b sin, a sin + b cos). A pair is made
+    of channels of both halves, or of neighbours."""
+    function.require_attributes(scale=1.0, is_packed_batching=0)
+    half, rank, dtype = (function.type_of(2).shape or (0,))[-1], function.rank(0), "int64"
+    channels = (function.type_of(0).shape or (0,))[-1]
+    if not isinstance(half, int) or not isinstance(channels, int) or rank not in (3, 4):
+        raise UnknownForm
+    size, number = channels, "x0"
+    if rank == len(("batch", "positions", "channels")):
+        heads = function.attribute("num_heads", 0)
+        size = channels // heads if heads else 2 * half
+        number = function.add("Reshape", number, function.constant([0, 0, channels // size, size], dtype))
+    places = "x1"
+    if function.rank(1) == 1:  # the first of as many positions
+        length = function.add("Squeeze", _size(function, "x0", rank - 2))
+        ends = function.constant(0, dtype), length, function.constant(1, dtype)
+        places = function.spread_at(function.add("Add", "x1", function.add("Range", *ends)), [0])
+    cos, sin = (
+        function.spread_at(function.add("Gather", function.name(table), places), [2 if rank == 3 else 1])
+        for table in (2, 3)
+    )
+
+    def cut(begin: int, end: int, step: int = 1) -> str:
+        return function.add("Slice", number, *(function.constant([n], dtype) for n in (begin, end, -1, step)))
+
+    neighbours = bool(function.attribute("interleaved", 0))
+    a, b = (cut(n, 2 * half, 2) if neighbours else cut(n * half, (n + 1) * half) for n in range(2))
+    turned = [
+        function.add("Sub", function.add("Mul", a, cos), function.add("Mul", b, sin)),
+        function.add("Add", function.add("Mul", a, sin), function.add("Mul", b, cos)),
+    ]
+    if neighbours:
+        pairs = function.add("Concat", *(function.spread_at(part, [4]) for part in turned), axis=-1)
+        turned = [function.add("Reshape", pairs, function.constant([0, 0, 0, 2 * half], dtype))]
+    rest = [cut(2 * half, size)] if 2 * half < size else []
+    whole = function.add("Concat", *turned, *rest, axis=-1)
+    function.add("Reshape", whole, function.add("Shape", "x0"), result="y0")
 
 
 def _type_of_scores(function: FunctionBuilder) -> str:
@@ -230,10 +295,11 @@ def masking(function: FunctionBuilder, place: int, keys: str) -> str:
 
 
 def _attention_of_three(function: FunctionBuilder) -> None:
-    """Attention of queries, keys and values of their own, without a past."""
-    function.require_attributes(unidirectional=0)
-    if len(function.node.outputs) > 1 or any(map(function.name, range(6, 10))) or not function.name(2):
+    """Attention of queries, keys and values of their own, and of keys and values of the past."""
+    if any(map(function.name, range(8, 10))) or not function.name(2):
         raise UnknownForm
+    if function.name(6) and function.name(4) and function.rank(4) == 1:
+        raise UnknownForm  # lengths that count positions of the past, or not
     heads, shapes = function.attribute("num_heads", 0), [function.type_of(place).shape or () for place in range(3)]
     widths = [shape[-1] for shape in shapes if len(shape) == len(("batch", "positions", "channels"))]
     channels = [width for width in widths if isinstance(width, int) and heads and not width % heads]
@@ -246,7 +312,11 @@ def _attention_of_three(function: FunctionBuilder) -> None:
             ends = (function.constant([end], "int64") for end in (begin, begin + width))
             part = function.add("Add", part, function.add("Slice", function.name(3), *ends))
         begin += width
-        parts.append(_in_heads(function, part, heads, width // heads))
+        part = _in_heads(function, part, heads, width // heads)
+        past = function.name(5 + place) if place else ""
+        parts.append(function.add("Concat", past, part, axis=2) if past else part)
+    for place in range(1, len(function.node.outputs)):
+        function.add("Identity", parts[place], result=f"y{place}")
     mask = masking(function, 4, "x1") if function.name(4) else ""
     if function.name(5):
         mask = function.add("Add", mask, function.name(5)) if mask else function.name(5)
@@ -258,6 +328,6 @@ FLOATS: Mapping[str, Callable[[FunctionBuilder], None]] = {
     "SkipLayerNormalization": partial(_skip_normalisation, centred=True),
     "SkipSimplifiedLayerNormalization": partial(_skip_normalisation, centred=False),
     "EmbedLayerNormalization": _embedding, "FusedMatMul": _product, "FusedConv": _convolution,
-    "Attention": _attention, "MultiHeadAttention": _attention_of_three,
+    "Attention": _attention, "MultiHeadAttention": _attention_of_three, "RotaryEmbedding": _rotate,
 }  # fmt: skip
 """What writes the function of a node of such an operator."""

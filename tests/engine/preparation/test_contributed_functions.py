@@ -23,6 +23,16 @@ WORDS = np.array([[3, 1, 4], [1, 5, 9]], np.int32)
 EMBEDDED = WORDS, WORDS % 2, TABLE, floats(8, 16), floats(2, 16), floats(16), floats(16)
 WINDOWS = {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1], "group": 2}
 CONVOLUTION = floats(2, 4, 6, 7), floats(6, 2, 3, 2), floats(6)
+SELF, NOTHING = (ROWS, floats(2, 5, 16), floats(2, 5, 16)), (None, None, None)
+PAST, PASTS = floats(2, 2, 4, 3, 4), (floats(2, 4, 3, 4), floats(2, 4, 3, 4))
+"""Keys and values of three positions, and 4 heads."""
+LONG = np.concatenate([np.ones((2, 3), np.int32), RAW], 1)
+WORDS_OF_FIVE = np.array([[0, 1, 2, 3, 4], [7, 3, 8, 2, 9]])
+ANGLES = {
+    width: [turn(np.outer(np.arange(12), 0.7 ** np.arange(width // 2))).astype(np.float32) for turn in (np.cos, np.sin)]
+    for width in (4, 8)
+}
+"""Cosines and sines of 12 positions by the number of channels that are turned."""
 CALLS = [
     Call("Gelu", (ROWS,)),
     Call("BiasGelu", (ROWS, floats(16))),
@@ -51,6 +61,27 @@ CALLS = [
     Call("MultiHeadAttention", (*THREE, floats(56)), {"num_heads": 2, "scale": 0.3}, fed=(0, 1, 2)),
     Call("MultiHeadAttention", (*THREE, None, np.array([7, 3], np.int32)), {"num_heads": 4}, fed=(0, 1, 2, 4)),
     Call("MultiHeadAttention", (*THREE, None, None, floats(1, 1, 5, 7)), {"num_heads": 4}, fed=(0, 1, 2, 5)),
+    Call("Attention", PACKED, {"num_heads": 4, "unidirectional": 1}, outputs=2),
+    Call("Attention", (*PACKED, RAW), {"num_heads": 4, "unidirectional": 1}, fed=(0, 3), outputs=2),
+    Call("Attention", (*PACKED, None, PAST), {"num_heads": 4, "unidirectional": 1}, fed=(0, 4), outputs=2),
+    Call("Attention", (*PACKED, LONG, PAST), {"num_heads": 4, "unidirectional": 1}, fed=(0, 3, 4), outputs=2),
+    Call("MultiHeadAttention", SELF, {"num_heads": 4, "unidirectional": 1}, fed=(0, 1, 2)),
+    Call("MultiHeadAttention", (*SELF, *NOTHING, *PASTS), {"num_heads": 4}, fed=(0, 1, 2, 6, 7), outputs=3),
+    Call("MultiHeadAttention", (*SELF, None, LONG, None, *PASTS), {"num_heads": 4}, fed=(0, 1, 2, 4, 6, 7), outputs=3),
+    Call(
+        "MultiHeadAttention", (*SELF, *NOTHING, *PASTS), {"num_heads": 4, "unidirectional": 1},
+        fed=(0, 1, 2, 6, 7), outputs=3,
+    ),
+    *(
+        Call("RotaryEmbedding", (data, places, *ANGLES[width]), {**heads, "interleaved": pairs}, fed=(0, 1))
+        for pairs in (0, 1)
+        for data, places, width, heads in (
+            (ROWS, WORDS_OF_FIVE, 8, {}),
+            (ROWS, np.array([3]), 8, {}),
+            (ROWS, WORDS_OF_FIVE, 4, {"num_heads": 2, "rotary_embedding_dim": 4}),
+            (floats(2, 3, 5, 8), WORDS_OF_FIVE, 8, {}),
+        )
+    ),
 ]
 
 
@@ -63,7 +94,7 @@ def test_the_parts_give_what_the_kernel_gives(call: Call) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        Call("Attention", PACKED, {"num_heads": 4, "unidirectional": 1}),
+        Call("Attention", (*PACKED, np.array([5, 2], np.int32), PAST), {"num_heads": 4}, fed=(0, 3, 4), outputs=2),
         Call("FusedConv", CONVOLUTION, {"activation": "Clip", "activation_params": [0.0, 6.0], **WINDOWS}),
     ],
     ids=lambda call: call.op,

@@ -131,6 +131,17 @@ OTHERS = [
     Call(
         "QAttention",
         (
+            integers(2, 3, 8), integers(8, 24, dtype="int8"), floats(24), scale(), scale(0.01), None, zero(120), None,
+            floats(2, 2, 2, 4, 4),
+        ),
+        {"num_heads": 2, "unidirectional": 1},
+        fed=(0, 8),
+        outputs=2,
+        steps=0,
+    ),
+    Call(
+        "QAttention",
+        (
             integers(2, 3, 8),
             integers(8, 24, dtype="int8"),
             floats(24),
