@@ -98,7 +98,10 @@ def assign_addresses(requests: Iterable[Request[Key]], capacity: int, alignment:
 
     If one finds no room, it and those that are there when it begins make do with their shorter lifetimes.
     """
-    placed = [replace(request, size=round_up(request.size, alignment)) for request in requests]
+    placed = [
+        request if request.size % alignment == 0 else replace(request, size=round_up(request.size, alignment))
+        for request in requests
+    ]
     while True:
         try:
             return _first_fit(placed, capacity)
@@ -214,7 +217,7 @@ class _Mapper:
             yield from self._passing_requests(number, core)
 
     def _life(self, part: Part) -> Lifetime:
-        return Lifetime(self.times[self.flow.producing_step[part]], self.times[self.flow.last_step(part) + 1] - 1)
+        return Lifetime(self.times[self.flow.producing_step[part]], self.times[self.flow.last_step[part] + 1] - 1)
 
     def _passing_requests(self, step: int, core: int) -> Iterator[Request[Slot]]:
         tiles = self.residence.tiles[step].cores[core]

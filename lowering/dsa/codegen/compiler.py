@@ -115,29 +115,32 @@ def promising_plans(candidates: Sequence[Candidate], device: DsaDevice, known: f
     Raises DsaError if none can be planned: that of the last; SlowerError if none is worth a program.
     """
     distinct = [c for n, c in enumerate(candidates) if not any(c.is_like(other) for other in candidates[:n])]
-    plans: list[tuple[Estimate, Plan]] = []
+    found: list[tuple[Estimate, Plan]] = []
     problem: DsaError | None = None
+    least, fewest = None, math.inf
     for candidate in sorted(distinct, key=lambda each: len(each.order)):
-        if plans:
-            if len(candidate.order) > _MOST_STEPS * min(len(plan.residence.flow.steps) for _, plan in plans):
+        if least is not None:
+            if len(candidate.order) > _MOST_STEPS * fewest:
                 continue
-            best = min((guess for guess, _ in plans), key=lambda guess: guess.cycles)
-            if candidate.variant.abreast and best.loading <= _LOADING_SHARE * best.cycles:
+            if candidate.variant.abreast and least.loading <= _LOADING_SHARE * least.cycles:
                 continue
         try:
             plan = plan_program(candidate.schedule, candidate.variant)
         except DsaError as error:  # another alternative may fit
             problem = error
             continue
-        plans.append((estimate(plan, device), plan))
-    if not plans:
+        guess = estimate(plan, device)
+        fewest = min(fewest, len(plan.residence.flow.steps))
+        least = guess if least is None else min(least, guess, key=lambda each: each.cycles)
+        found.append((guess, plan))
+        found = [(other, kept) for other, kept in found if other.cycles <= _CLOSE * least.cycles]
+        del plan  # plans are large
+    if least is None:
         assert problem is not None
         raise problem
-    plans.sort(key=lambda each: each[0].cycles)
-    least = plans[0][0].cycles
-    if least > _TOO_SLOW * known:
-        raise SlowerError(f"estimated at {least:.0f} cycles, where another share of the batch takes {known:.0f}")
-    return [plan for guess, plan in plans if guess.cycles <= _CLOSE * least]
+    if least.cycles > _TOO_SLOW * known:
+        raise SlowerError(f"estimated at {least.cycles:.0f} cycles, where another share of the batch takes {known:.0f}")
+    return [plan for _, plan in sorted(found, key=lambda each: each[0].cycles)]
 
 
 def estimate(plan: Plan, device: DsaDevice) -> Estimate:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ..network.boxes import Box, hull, intersection, piece, shape_of, size
-from ..schedule.instances import InstanceGraph, Part
+from ..schedule.instances import InstanceGraph, Part, Transfer
 from ..tiles.core_parts import CorePart, LayerParts, Sharing
 
 _FRAGMENT_GROWTH = 1.5
@@ -92,9 +92,13 @@ class Flow:
         """The box of a whole part."""
         return self.graph.instances[part.instance].needed[part.value]
 
-    def last_step(self, part: Part) -> int:
-        """The last step that makes or reads a part."""
-        return max((read.step for read in self.readers[part]), default=self.producing_step[part])
+    @cached_property
+    def last_step(self) -> dict[Part, int]:
+        """The last step that makes or reads each part."""
+        return {
+            part: max((read.step for read in reads), default=self.producing_step[part])
+            for part, reads in self.readers.items()
+        }
 
     @cached_property
     def reads(self) -> tuple[tuple[Read, ...], ...]:
@@ -119,11 +123,20 @@ class Flow:
         if own in self.producing_step:
             return (Source(own, box),)
         sources = []
-        for transfer in self.graph.transfers[instance]:
-            shared = intersection(transfer.box, box) if transfer.value == value else None
+        for transfer in self._handed_to.get(own, ()):
+            shared = intersection(transfer.box, box)
             if shared is not None:
-                sources.append(Source(Part(transfer.producer, value), shared))
+                sources.append(Source(transfer.part, shared))
         return tuple(sources) or (Source(None, box),)
+
+    @cached_property
+    def _handed_to(self) -> dict[Part, list[Transfer]]:
+        """By instance and value, what others hand to it."""
+        transfers: dict[Part, list[Transfer]] = {}
+        for instance, each in enumerate(self.graph.transfers):
+            for transfer in each:
+                transfers.setdefault(Part(instance, transfer.value), []).append(transfer)
+        return transfers
 
     @cached_property
     def readers(self) -> dict[Part, list[Read]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from ..network.boxes import Box, Interval, Shape, shape_of
@@ -19,7 +20,8 @@ class _Repetition(NamedTuple):
     stride: int
 
 
-def _repetitions(extents: Shape, lengths: Shape) -> tuple[list[_Repetition], int]:
+@lru_cache(1 << 16)
+def _repetitions(extents: Shape, lengths: Shape) -> tuple[tuple[_Repetition, ...], int]:
     """How runs of elements that lie together make up a part of a buffer, the outermost repetition first; and the
     elements of a run."""
     found: list[_Repetition] = []
@@ -33,7 +35,7 @@ def _repetitions(extents: Shape, lengths: Shape) -> tuple[list[_Repetition], int
         elif length > 1:
             found.append(_Repetition(length, stride))
         stride *= extent
-    return found[::-1], run
+    return tuple(reversed(found)), run
 
 
 def enclosing(buffer: Box, box: Box) -> Box:

@@ -181,7 +181,7 @@ class Planner:
         if cost_per_use is None:
             cost_per_use = self.flow.graph.network.bytes(part.value, self.flow.box(part))
         cost = float(cost_per_use * (1 + len({read.step for read in self.flow.readers[part]})))
-        return Resident(self.flow.producing_step[part], self.flow.last_step(part), sizes, cost)
+        return Resident(self.flow.producing_step[part], self.flow.last_step[part], sizes, cost)
 
     def _spill(self, arrivals: Mapping[Part, Arrival]) -> bool:
         """Give up what does not fit LB; whether there was any."""

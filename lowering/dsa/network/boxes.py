@@ -21,20 +21,25 @@ def whole(shape: Iterable[int]) -> Box:
 
 def shape_of(box: Box) -> Shape:
     """The extents of a box."""
-    return tuple(stop - start for start, stop in box)
+    return tuple([stop - start for start, stop in box])
 
 
 def size(box: Box | None) -> int:
     """Elements in a box."""
-    return 0 if box is None else prod(stop - start for start, stop in box)
+    return 0 if box is None else prod([stop - start for start, stop in box])
 
 
 def intersection(first: Box | None, second: Box | None) -> Box | None:
     """The box that two boxes of one tensor share; None if they share nothing."""
     if first is None or second is None:
         return None
-    box = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(first, second, strict=True))
-    return box if all(start < stop for start, stop in box) else None
+    box: list[Interval] = []
+    for (a, b), (c, d) in zip(first, second, strict=True):  # a loop, for it is called most
+        start, stop = a if a > c else c, b if b < d else d
+        if start >= stop:
+            return None
+        box.append((start, stop))
+    return tuple(box)
 
 
 def hull(first: Box | None, second: Box | None) -> Box | None:

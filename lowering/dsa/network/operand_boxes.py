@@ -13,7 +13,7 @@ from ....ir.graph import Operator
 from ....ir.index_maps import Axis, IndexMaps, OperandMap, OperatorCall, index_maps, interval_of
 from ....ir.operators import ELEMENTWISE, GLOBAL_POOLS, MATRIX_PRODUCTS, OPERATORS, POOLS, PRODUCTS, REDUCTIONS, SCHEMAS
 from ....ir.operators.quantization import INTEGER_PRODUCTS
-from .boxes import Box, Interval, Shape, intersection, whole
+from .boxes import Box, Interval, Shape, whole
 
 _WHOLE_FROM = {"DepthToSpace": 1, "SpaceToDepth": 1}
 """Operators that a tile computes whole from some axis of the result on (local_graph.py), though they could be cut."""
@@ -61,14 +61,21 @@ def _operand_rule(operand: OperandMap | None, shape: Shape | None, is_joined: bo
     if operand is None or shape is None:
         everything = None if shape is None else whole(shape)
         return lambda box: everything
+    same = [isinstance(index, Axis) and index.extent == n for index, n in zip(operand, shape, strict=True)]
     reaches = [interval_of(index) for index in operand]
-    if is_joined:
-        limits = whole(shape)
-        return lambda box: intersection(tuple([reach(box) for reach in reaches]), limits)
-    if all(isinstance(index, Axis) and index.extent == n for index, n in zip(operand, shape, strict=True)):
+    if all(same):
         return lambda box: tuple([reach(box) for reach in reaches])
+    if is_joined:  # one axis is not the result's
+        axis = same.index(False)
+        return lambda box: _joined(box, axis, reaches[axis](box), shape[axis])
     axes = list(zip(reaches, shape, strict=True))
     return lambda box: tuple([_inside(*reach(box), extent) for reach, extent in axes])
+
+
+def _joined(box: Box, axis: int, reached: Interval, extent: int) -> Box | None:
+    """The part of one of the operands that are joined along an axis; None if the box lies beside it."""
+    start, stop = max(reached[0], 0), min(reached[1], extent)
+    return (*box[:axis], (start, stop), *box[axis + 1 :]) if start < stop else None
 
 
 def are_windows_apart(operator: Operator, kernel: Shape) -> bool:

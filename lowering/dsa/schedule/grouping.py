@@ -236,6 +236,7 @@ class _Grouping:
     def __init__(self, network: Network, layers: tuple[Layer, ...], device: DsaDevice) -> None:
         self.network, self.layers, self.device = network, layers, device
         self.group_of_parts = cache(self._group_of_parts)
+        self.probes = cache(lambda subgraph, axis: tuple(probes(network, subgraph, axis)))
         self.merged: dict[tuple[Pattern, tuple[Group, ...]], Group | None] = {}
         """By pattern and its groups, the results of earlier attempts."""
         label = {index: number for number, layer in enumerate(layers) for index in layer}
@@ -280,7 +281,7 @@ class _Grouping:
         value = part.subgraph.primary
         axes = path
         if value != whole.primary:
-            moved = (moved_axis(self.network, value, tuple(probes(self.network, whole, axis))) for axis in path)
+            moved = (moved_axis(self.network, value, self.probes(whole, axis)) for axis in path)
             axes = tuple(axis for axis in moved if axis is not None)
         return axes if len(axes) == len(path) else None
 
@@ -446,15 +447,24 @@ class _Splitter:
             capacity = self.device.activation_buffer * cores
         return self.footprint(factors) <= capacity and not self.is_excessive(factors)
 
-    def footprint(self, factors: tuple[int, ...]) -> int:
-        """The most bytes an instance takes at once."""
+    @cached_property
+    def footprint(self) -> Callable[[tuple[int, ...]], int]:
+        """The most bytes an instance takes at once, by factors."""
+        return cache(self._footprint)
+
+    def _footprint(self, factors: tuple[int, ...]) -> int:
         cut = Pieces(self.network, self.subgraph, factors)
-        return max(peak_bytes(self.network, self.lifetimes, cut.needs(place)) for place in cut.samples)
+        needs = (self.middle(factors), *map(cut.needs, cut.samples[1:]))
+        return max(peak_bytes(self.network, self.lifetimes, boxes) for boxes in needs)
+
+    @cached_property
+    def middle(self) -> Callable[[tuple[int, ...]], Mapping[int, Box]]:
+        """What an instance in the middle needs, by factors."""
+        return cache(lambda factors: (cut := Pieces(self.network, self.subgraph, factors)).needs(cut.samples[0]))
 
     def is_excessive(self, factors: tuple[int, ...]) -> bool:
         """Whether instances compute so much twice that fusing does not pay."""
-        cut = Pieces(self.network, self.subgraph, factors)
-        middle = cut.needs(cut.samples[0])
+        middle = self.middle(factors)
         return recomputation(self.network, self.subgraph, self.device, middle, prod(factors)).is_excessive
 
     def ops(self, dimension: int, factor: int) -> int:

@@ -36,7 +36,7 @@ _NEARLY_ALL = 8
 """An axis of which all but one element in this many is needed is fetched whole."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CorePart:
     """The share of one core in a layer of an instance: the boxes that it makes, and those that it needs for that.
 
@@ -52,6 +52,13 @@ class CorePart:
     def is_complete(self) -> bool:
         """Whether what it makes is final."""
         return self.piece is None or self.piece.is_last
+
+    @property
+    def shape(self) -> object:
+        """A key that is equal for parts that differ by their places alone."""
+        shapes = [(v, shape_of(box)) for boxes in (self.made, self.inputs, self.constants) for v, box in boxes.items()]
+        piece = self.piece
+        return tuple(shapes), None if piece is None else (piece.stop - piece.start, piece.adds, piece.is_last)
 
 
 @dataclass(frozen=True)
@@ -89,8 +96,8 @@ class Sharing:
     _chosen: dict[tuple[Layer, tuple[int, ...]], Binding] = field(default_factory=dict)
     _made: dict[Part, tuple[Box | None, ...]] = field(default_factory=dict)
     _inside: dict[Layer, frozenset[int]] = field(default_factory=dict)
-    _cycles: dict[str, float] = field(default_factory=dict)
-    """By kernel."""
+    _cycles: dict[tuple[Layer, object], float] = field(default_factory=dict)
+    """By layer and shape of a part: the place of it does not change the work."""
 
     def layer(self, instance: int, layer: Layer) -> LayerParts:
         """How a layer is shared; layers of an instance come in the order in which they run."""
@@ -146,12 +153,16 @@ class Sharing:
     def _cores(
         self, instance: int, layer: Layer, outputs: Sequence[int], binding: Binding
     ) -> Iterator[CorePart | None]:
+        for made in self._made_by_cores(instance, outputs, binding):
+            yield self.part(instance, layer, made)
+
+    def _made_by_cores(self, instance: int, outputs: Sequence[int], binding: Binding) -> Iterator[Boxes]:
+        """Per core, the boxes that it makes."""
         wanted = self.graph.instances[instance].needed
         primary = outputs[-1]
         parts = {value: _cut_like_primary(wanted[value], wanted[primary], binding) for value in outputs}
         for core in range(self.device.cores):
-            made = {value: boxes[core] for value, boxes in parts.items() if core < len(boxes)}
-            yield self.part(instance, layer, {v: box for v, box in made.items() if box is not None})
+            yield {value: boxes[core] for value, boxes in parts.items() if core < len(boxes)}
 
     def part(self, instance: int, layer: Layer, made: Boxes) -> CorePart | None:
         """The share of a core that makes these parts; it reads a little more if that makes rows whole."""
@@ -176,12 +187,14 @@ class Sharing:
 
     def _cost(self, instance: int, layer: Layer, outputs: Sequence[int], binding: Binding) -> float:
         """Cycles: of computing beside fetching weights, after fetching what other cores have."""
-        cores = [(core, p) for core, p in enumerate(self._cores(instance, layer, outputs, binding)) if p is not None]
+        cores = [(core, made) for core, made in enumerate(self._made_by_cores(instance, outputs, binding)) if made]
         network, port = self.graph.network, self.device.global_bandwidth / self.device.cores / self.device.clock
         table, _ = indexed_table(network, layer) or (None, ())
         most = 0.0
-        largest = max(cores, key=lambda each: size(each[1].made[outputs[-1]]))
-        for core, part in (largest, cores[-1]):
+        largest = max(cores, key=lambda each: size(each[1][outputs[-1]]))
+        for core, made in (largest, cores[-1]):
+            part = self.part(instance, layer, made)
+            assert part is not None
             fetched = sum(self._absent(instance, core, value, box) for value, box in part.inputs.items())
             weights = sum(network.bytes(value, box) for value, box in part.constants.items() if value != table)
             most = max(most, max(self.cycles(layer, part), weights / port) + _EXCHANGE * fetched / port)
@@ -189,11 +202,12 @@ class Sharing:
 
     def cycles(self, layer: Layer, part: CorePart) -> float:
         """Cycles of one core for its part of a layer, all at once."""
-        kernel = self.kernels.kernel(tile_of(self.graph.network, layer, part))
-        if kernel.name not in self._cycles:
+        key = layer, part.shape
+        if key not in self._cycles:
+            kernel = self.kernels.kernel(tile_of(self.graph.network, layer, part))
             computing = Compute(0, 0, kernel.name, (), (), kernel.work)
-            self._cycles[kernel.name] = Cost(self.device).compute_cycles(computing)
-        return self._cycles[kernel.name]
+            self._cycles[key] = Cost(self.device).compute_cycles(computing)
+        return self._cycles[key]
 
     def _absent(self, instance: int, core: int, value: int, box: Box) -> int:
         """Bytes of a part that the core did not make itself, as they travel."""

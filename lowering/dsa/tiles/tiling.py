@@ -92,6 +92,18 @@ class _Alike(NamedTuple):
     times: int
 
 
+@dataclass(frozen=True)
+class _Options:
+    """The ways to cut a layer. Of those that were looked at, the pieces of a tile, the bytes that pass through for one,
+    and the cycles of all.
+    """
+
+    cuts: tuple[Cut, ...]
+    pieces: dict[Cut, Sequence[_Alike]] = field(default_factory=dict)
+    sizes: dict[Cut, int] = field(default_factory=dict)
+    costs: dict[Cut, float] = field(default_factory=dict)
+
+
 @dataclass
 class Tiling:
     """Cuts the layers of a schedule into tiles."""
@@ -102,6 +114,7 @@ class Tiling:
     pipeline: int
     _reductions: dict[Layer, Reduction | None] = field(default_factory=dict)
     _axes: dict[tuple[Layer, Shape], frozenset[int]] = field(default_factory=dict)
+    _options: dict[tuple[object, ...], _Options] = field(default_factory=dict)
     _cuts: dict[tuple[object, ...], tuple[Cut, int]] = field(default_factory=dict)
     _made: dict[tuple[int, Cut], TiledStep] = field(default_factory=dict)
 
@@ -123,10 +136,12 @@ class Tiling:
         grain = self.device.activation_buffer // _GRAINS
         free = free // grain * grain if passing.values else 0
         moved = self._passing_bytes(first, passing)  # less at the borders of a feature map
-        key = step.layer, shape_of(first.made[step.primary]), passing, moved, free, least
-        if key not in self._cuts:
-            self._cuts[key] = self._choose_cut(step, first, free, passing, least)
-        cut, short = self._cuts[key]
+        key = step.layer, shape_of(first.made[step.primary]), passing, moved, least
+        if key not in self._options:
+            self._options[key] = self._all_options(step, first, passing, least)
+        if (*key, free) not in self._cuts:
+            self._cuts[*key, free] = self._choose_cut(step, first, self._options[key], free, passing, least)
+        cut, short = self._cuts[*key, free]
         if short:
             return TiledStep(((),), short)
         if (number, cut) not in self._made:
@@ -137,28 +152,37 @@ class Tiling:
             self._made[number, cut] = TiledStep(cores)
         return self._made[number, cut]
 
-    def _choose_cut(self, step: LayerParts, part: CorePart, free: int, passing: Passing, least: int) -> tuple[Cut, int]:
-        """The cheapest tiles that fit twice; with too little room for tiles that are not tiny, how much is wanted."""
+    def _all_options(self, step: LayerParts, part: CorePart, passing: Passing, least: int) -> _Options:
+        """The ways to cut a layer whatever room there is."""
         weights, pieces = self._cut_for_weights(step, part)
         is_held = step.primary not in passing.values
-        cuts = self._other_cuts(step, part, least)
-        options = [Cut(weights, others, pieces=pieces, is_held=is_held) for others in cuts]
+        cuts = [Cut(weights, o, pieces=pieces, is_held=is_held) for o in self._other_cuts(step, part, least)]
         if pieces > 1 and passing.values:
-            options += [replace(cut, is_brought_whole=True) for cut in options]
+            cuts += [replace(cut, is_brought_whole=True) for cut in cuts]
+        return _Options(tuple(cuts))
+
+    def _choose_cut(
+        self, step: LayerParts, part: CorePart, options: _Options, free: int, passing: Passing, least: int
+    ) -> tuple[Cut, int]:
+        """The cheapest tiles that fit twice; with too little room for tiles that are not tiny, how much is wanted."""
         if not passing.values:
-            return self._cut_for_pipeline(step, part, options, least), 0
+            return self._cut_for_pipeline(step, part, options.cuts, least), 0
         fair = min(2 * self._passing_bytes(part, passing), self.device.activation_buffer // _FAIR_SHARE)
         if free < fair:
-            return options[0], fair
-        pieces_of = {cut: self._few_pieces(step, self._largest(step, part, cut), cut) for cut in options}
-        sizes = {cut: self._passing_bytes(pieces[-1].tile, passing) for cut, pieces in pieces_of.items()}
-        counts = {cut: cut.count * (1 if cut.is_brought_whole else cut.pieces) for cut in options}
-        fitting = {cut: cut for cut in options if sizes[cut] * min(2, counts[cut]) <= free}
+            return options.cuts[0], fair
+        pieces, sizes = options.pieces, options.sizes
+        for cut in options.cuts if not pieces else ():
+            pieces[cut] = self._few_pieces(step, self._largest(step, part, cut), cut)
+            sizes[cut] = self._passing_bytes(pieces[cut][-1].tile, passing)
+        counts = {cut: cut.count * (1 if cut.is_brought_whole else cut.pieces) for cut in options.cuts}
+        fitting = {cut: cut for cut in options.cuts if sizes[cut] * min(2, counts[cut]) <= free}
         fitting |= {replace(cut, rows_first=True, is_held=False): cut for cut in fitting}
+        for cut, like in fitting.items():
+            if cut not in options.costs:
+                options.costs[cut] = self._cost(step, pieces[like], cut, passing)
         if fitting:
-            costs = {cut: self._cost(step, pieces_of[like], cut, passing) for cut, like in fitting.items()}
-            return min(costs, key=costs.__getitem__), 0
-        smallest = min(options, key=sizes.__getitem__)
+            return min(fitting, key=options.costs.__getitem__), 0
+        smallest = min(options.cuts, key=sizes.__getitem__)
         return smallest, 0 if sizes[smallest] <= free else sizes[smallest]
 
     def _cost(self, step: LayerParts, pieces: Sequence[_Alike], cut: Cut, passing: Passing) -> float:
@@ -205,7 +229,7 @@ class Tiling:
                 total += self.network.wire_bytes(value, box, device.alignment) / bandwidth + latency * device.clock
         return total
 
-    def _cut_for_pipeline(self, step: LayerParts, part: CorePart, options: list[Cut], least: int) -> Cut:
+    def _cut_for_pipeline(self, step: LayerParts, part: CorePart, options: Sequence[Cut], least: int) -> Cut:
         """A few tiles even if one would do, so that the layers before and after can run on other units meanwhile."""
         best = options[0]
         if self.pipeline < 2 or self._is_lookup(step):
