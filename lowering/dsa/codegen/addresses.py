@@ -6,7 +6,7 @@ and those that pass through to the top, so that they do not break up each other'
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -18,7 +18,6 @@ from ..network.alignment import round_up
 from ..network.boxes import Box
 from ..program.instructions import Level
 from ..schedule.instances import Part
-from ..tiles.core_parts import CorePart
 from .residence import Residence, activation_room_of_global_buffer
 
 Key = TypeVar("Key")
@@ -131,16 +130,20 @@ def _first_fit(requests: Iterable[Request[Key]], capacity: int) -> dict[Key, int
     addresses: dict[Key, int] = {}
     without_room: list[Request[Key]] = []
     live: list[_Live] = []
+    soonest = 0
+    """No earlier end of a life among those that live."""
     for request in sorted(requests, key=lambda r: (r.life.start, r.is_passing, -r.life.end, -r.size)):
-        live = [each for each in live if each.end_of_life >= request.life.start]
+        if soonest < request.life.start:
+            live = [each for each in live if each.end_of_life >= request.life.start]
+            soonest = min((each.end_of_life for each in live), default=request.life.start)
         gaps = [(start, stop) for start, stop in _gaps(live, capacity) if stop - start >= request.size]
         if not gaps:
             without_room.append(request)
             continue
         address = gaps[-1][1] - request.size if request.is_passing else gaps[0][0]
         addresses[request.key] = address
-        live.append(_Live(address, address + request.size, request.life.end))
-        live.sort()
+        insort(live, _Live(address, address + request.size, request.life.end))
+        soonest = min(soonest, request.life.end)
     if without_room:
         raise NoRoomError(without_room)
     return addresses
@@ -182,11 +185,14 @@ def memory_map(residence: Residence, device: DsaDevice) -> MemoryMap:
 class _Mapper:
     def __init__(self, residence: Residence, device: DsaDevice) -> None:
         self.residence, self.device, self.flow = residence, device, residence.flow
-        self.bytes_of = self.flow.graph.network.bytes
         self.times = [0, *accumulate(tiled.count for tiled in residence.tiles)]
         """The time of each step's first tile."""
         self.short: dict[int, int] = {}
         """The largest request that found no room in any LB, by step."""
+
+    def bytes_of(self, value: int, box: Box) -> int:
+        """The aligned bytes of a part."""
+        return round_up(self.flow.graph.network.bytes(value, box), self.device.alignment)
 
     def local_addresses(self, core: int) -> Mapping[Slot, int]:
         """Addresses in one LB, above the weights; none, and an entry in `short`, if not all find room."""
@@ -221,13 +227,14 @@ class _Mapper:
 
     def _passing_requests(self, step: int, core: int) -> Iterator[Request[Slot]]:
         tiles = self.residence.tiles[step].cores[core]
+        complete = {tuple(tile.made.items()): number for number, tile in enumerate(tiles) if tile.is_complete}
+        """Where each result is final."""
         for position, tile in enumerate(tiles):
             time = self.times[step] + position
-            for value, box in self.residence.passing_inputs(step, core, tile.inputs):
-                if self.residence.bringing_tile(step, core, position, value) == position:
-                    later = enumerate(tiles[position + 1 :])
-                    repeats = next((n for n, each in later if each.inputs.get(value) != box), len(tiles) - position - 1)
-                    end = time + repeats
+            for value, box in tile.inputs.items():
+                bringing, last = self.residence.bringing_tile(step, core, position, value)
+                if bringing == position and self.residence.is_passing_input(step, core, value, box):
+                    end = self.times[step] + last
                     yield self._passing_request(
                         SlotKind.INPUT, step, position, value, box,
                         Lifetime(max(0, time - 1), end), Lifetime(time, end),
@@ -235,7 +242,7 @@ class _Mapper:
             if tile.piece is not None and tile.piece.adds:
                 continue
             for value, box in self.residence.passing_outputs(step, core, tile.made):
-                end = self.times[step] + _end_of_sum(tiles, position)
+                end = self.times[step] + complete[tuple(tile.made.items())]
                 yield self._passing_request(
                     SlotKind.OUTPUT, step, position, value, box,
                     Lifetime(time, min(self.times[-1] - 1, end + 1)), Lifetime(time, end),
@@ -256,10 +263,3 @@ class _Mapper:
                 return assign_addresses(requests, room, self.device.alignment)
             except NoRoomError as error:
                 self.residence.homes[error.requests[0].key] = Level.DDR
-
-
-def _end_of_sum(tiles: Sequence[CorePart], position: int) -> int:
-    """The position of the tile that completes what a tile begins."""
-    made = tiles[position].made
-    later = range(position, len(tiles))
-    return next(number for number in later if tiles[number].is_complete and tiles[number].made == made)

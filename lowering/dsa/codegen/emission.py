@@ -8,7 +8,7 @@ the bytes that it takes over.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -40,8 +40,8 @@ LastByEngine = dict[Engine, int]
 """The latest instruction on each engine: it ends after all earlier ones there."""
 
 
-def _note(last: LastByEngine, instructions: Iterable[tuple[Engine, int]]) -> None:
-    for engine, index in instructions:
+def _note(last: LastByEngine, others: LastByEngine) -> None:
+    for engine, index in others.items():
         if last.get(engine, -1) < index:
             last[engine] = index
 
@@ -53,12 +53,13 @@ class _Uses:
 
     hull: Box
     last: dict[Box, int] = field(default_factory=dict)
+    latest: int = -1
 
     def note(self, box: Box, index: int) -> None:
         """Add the latest instruction."""
         self.hull = enclose(self.hull, box)
         self.last.pop(box, None)
-        self.last[box] = index
+        self.last[box] = self.latest = index
 
     def latest_at(self, box: Box) -> int | None:
         """The latest instruction that touched a part; None if there is none."""
@@ -77,21 +78,21 @@ class Contents:
     writes: dict[Engine, _Uses] = field(default_factory=dict)
     reads: dict[Engine, _Uses] = field(default_factory=dict)
 
-    def before_read(self, box: Box) -> Iterator[tuple[Engine, int]]:
-        """The writes that a read of a part has to follow."""
-        yield from _touching(self.writes, box)
+    def note_before_read(self, last: LastByEngine, box: Box) -> None:
+        """Add the writes that a read of a part has to follow."""
+        _note_touching(last, self.writes, box)
 
-    def before_write(self, box: Box) -> Iterator[tuple[Engine, int]]:
-        """The instructions that a write to a part has to follow."""
-        yield from self.inherited.items()
-        yield from _touching(self.writes, box)
-        yield from _touching(self.reads, box)
+    def note_before_write(self, last: LastByEngine, box: Box) -> None:
+        """Add the instructions that a write to a part has to follow."""
+        _note(last, self.inherited)
+        _note_touching(last, self.writes, box)
+        _note_touching(last, self.reads, box)
 
     def all(self) -> LastByEngine:
         """The latest of all instructions."""
         last = dict(self.inherited)
         for done in (self.writes, self.reads):
-            _note(last, ((engine, next(reversed(uses.last.values()))) for engine, uses in done.items()))
+            _note(last, {engine: uses.latest for engine, uses in done.items()})
         return last
 
     @property
@@ -100,11 +101,13 @@ class Contents:
         return item_size(self.buffer.dtype)
 
 
-def _touching(done: Mapping[Engine, _Uses], box: Box) -> Iterator[tuple[Engine, int]]:
+def _note_touching(last: LastByEngine, done: Mapping[Engine, _Uses], box: Box) -> None:
     for engine, uses in done.items():
-        index = uses.latest_at(box)
-        if index is not None:
-            yield engine, index
+        known = last.get(engine, -1)
+        if known < uses.latest:
+            index = uses.latest_at(box)
+            if index is not None and known < index:
+                last[engine] = index
 
 
 def _touch(first: Box, second: Box) -> bool:
@@ -173,7 +176,7 @@ class Emission:
         end = bisect_left(tenants, last, lo=begin, key=lambda tenant: tenant.start)
         rest: list[_Tenant] = []
         for start, stop, contents in tenants[begin:end]:
-            _note(inherited, contents.all().items())
+            _note(inherited, contents.all())
             if start < first:
                 rest.append(_Tenant(start, first, contents))
             if last < stop:
@@ -224,9 +227,9 @@ class Emission:
         index, own = len(self.instructions), instruction.engines
         waits: LastByEngine = {}
         for contents, box in reads:
-            _note(waits, contents.before_read(box))
+            contents.note_before_read(waits, box)
         for contents, box in writes:
-            _note(waits, contents.before_write(box))
+            contents.note_before_write(waits, box)
         others = sorted(other for engine, other in waits.items() if engine not in own)
         for contents, box in reads:
             _note_use(contents.reads, own[0], box, index)

@@ -251,7 +251,7 @@ class _Generator:
     def _operand(self, number: int, position: int, core: int, value: int, box: Box) -> _Operand:
         """A part that a tile reads, in the LB of its core, larger if only that is one region."""
         part = Part(self.flow.steps[number].instance, value)
-        bringing = self.residence.bringing_tile(number, core, position, value)
+        bringing, _ = self.residence.bringing_tile(number, core, position, value)
         address = self.plan.memory.local[core].get(TileSlot(SlotKind.INPUT, number, bringing, value))
         if address is not None:
             if bringing == position:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -67,23 +68,23 @@ class Residence:
     _bringing: dict[ReadKey, list[int]] = field(default_factory=dict, compare=False, repr=False)
     """Per tile of a step on a core, which one a value was brought for."""
 
-    def passing_inputs(self, step: int, core: int, inputs: Boxes) -> Iterator[tuple[int, Box]]:
-        """The reads of a tile that have to be brought for it alone."""
-        for value, box in inputs.items():
-            arrival = self.arrivals.get(Part(self.flow.steps[step].instance, value))
-            held = None if arrival is None else arrival.boxes[core]
-            has_arrived = held is not None and contains(held, box)
-            if not has_arrived and part_at_hand(self.flow, self.homes, self.flow.read(step, core, value, box)) is None:
-                yield value, box
+    def is_passing_input(self, step: int, core: int, value: int, box: Box) -> bool:
+        """Whether a read of a tile has to be brought for it."""
+        arrival = self.arrivals.get(Part(self.flow.steps[step].instance, value))
+        held = None if arrival is None else arrival.boxes[core]
+        has_arrived = held is not None and contains(held, box)
+        return not has_arrived and part_at_hand(self.flow, self.homes, self.flow.read(step, core, value, box)) is None
 
-    def bringing_tile(self, step: int, core: int, position: int, value: int) -> int:
-        """The tile that an input was brought for: an earlier one, if all tiles since read the same."""
+    def bringing_tile(self, step: int, core: int, position: int, value: int) -> tuple[int, int]:
+        """The tile that an input was brought for, an earlier one if all tiles since read the same; and the last one
+        that reads it."""
         key = ReadKey(step, core, value)
         if key not in self._bringing:
             boxes = [tile.inputs.get(value) for tile in self.tiles[step].cores[core]]
             first = [place if not place or box != boxes[place - 1] else 0 for place, box in enumerate(boxes)]
             self._bringing[key] = list(accumulate(first, max))
-        return self._bringing[key][position]
+        bringing = self._bringing[key]
+        return bringing[position], bisect_right(bringing, bringing[position]) - 1
 
     def passing_outputs(self, step: int, core: int, made: Boxes) -> Iterator[tuple[int, Box]]:
         """The results of a tile that are moved out at once, or are no single region of the place where they stay."""

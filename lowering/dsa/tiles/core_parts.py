@@ -96,6 +96,8 @@ class Sharing:
     _chosen: dict[tuple[Layer, tuple[int, ...]], Binding] = field(default_factory=dict)
     _made: dict[Part, tuple[Box | None, ...]] = field(default_factory=dict)
     _inside: dict[Layer, frozenset[int]] = field(default_factory=dict)
+    _constants: dict[tuple[tuple[int, Box], ...], Boxes] = field(default_factory=dict)
+    """Parts of constants, which many tiles share."""
     _cycles: dict[tuple[Layer, object], float] = field(default_factory=dict)
     """By layer and shape of a part: the place of it does not change the work."""
 
@@ -183,7 +185,8 @@ class Sharing:
                 constants[value] = box
             else:
                 inputs[value] = box if box == limits[value] else _widen_to_rows(box, limits[value])
-        return CorePart(made, inputs, constants)
+        shared = self._constants.setdefault(tuple(constants.items()), constants)
+        return CorePart(made, inputs, shared)
 
     def _cost(self, instance: int, layer: Layer, outputs: Sequence[int], binding: Binding) -> float:
         """Cycles: of computing beside fetching weights, after fetching what other cores have."""

@@ -116,7 +116,8 @@ class Tiling:
     _axes: dict[tuple[Layer, Shape], frozenset[int]] = field(default_factory=dict)
     _options: dict[tuple[object, ...], _Options] = field(default_factory=dict)
     _cuts: dict[tuple[object, ...], tuple[Cut, int]] = field(default_factory=dict)
-    _made: dict[tuple[int, Cut], TiledStep] = field(default_factory=dict)
+    _made: dict[int, tuple[Cut, TiledStep]] = field(default_factory=dict)
+    """The last tiles of each step."""
 
     @property
     def network(self) -> Network:
@@ -144,13 +145,14 @@ class Tiling:
         cut, short = self._cuts[*key, free]
         if short:
             return TiledStep(((),), short)
-        if (number, cut) not in self._made:
+        known = self._made.get(number)
+        if known is None or known[0] != cut:
             cores = tuple(() if part is None else tuple(self._tiles(step, part, cut)) for part in step.cores)
             for tile in (tile for tiles in cores for tile in tiles):  # an output of other axes is made by one tile
                 if self._weight_bytes(tile) > self.device.weight_buffer and not self._is_lookup(step):
                     raise self._too_heavy(tile)
-            self._made[number, cut] = TiledStep(cores)
-        return self._made[number, cut]
+            known = self._made[number] = cut, TiledStep(cores)
+        return known[1]
 
     def _all_options(self, step: LayerParts, part: CorePart, passing: Passing, least: int) -> _Options:
         """The ways to cut a layer whatever room there is."""
