@@ -65,6 +65,15 @@ def test_an_operator_of_unknown_shape_is_named(tmp_path: Path) -> None:
         eqfuse.compile(tmp_path / "in.onnx", tmp_path / "bundle", threads=1)
 
 
+def test_operands_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> misfits (float[2, 4, 5] x, float[3, 5] w) => (float[A, B, C] y)
+    { a = Relu(x)  s = Add(a, w)  y = Relu(s) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "in.onnx")
+    named = r"^Add 'Add of s': no shape of its result follows from operands of float32\[2, 4, 5\], float32\[3, 5\]"
+    with pytest.raises(EqfuseError, match=named):
+        eqfuse.compile(tmp_path / "in.onnx", tmp_path / "bundle", threads=1)
+
+
 def test_a_library_that_is_none_is_named(model: Path, tmp_path: Path) -> None:
     with pytest.raises(EqfuseError, match=r"^--custom-ops: gone\.so: no such file$"):
         eqfuse.optimize(model, custom_ops="gone.so")

@@ -117,6 +117,13 @@ def known_type(graph: OperatorGraph, value: int) -> TensorType:
     cause = _find_unknown(graph, value)
     if cause is not None:
         operator = graph.operators[cause]
+        if onnx.defs.has(operator.op):
+            types = (graph.values[v].type for v in operator.inputs if v is not None)
+            operands = ", ".join(f"{type_.dtype}{shape_text(type_.shape)}" for type_ in types if type_ is not None)
+            raise LoweringError(
+                f"{operator.op} {operator.name!r}: no shape of its result follows from operands of {operands}; if they "
+                "do not fit each other, mend the model or export it again, else declare the shape (value_info)"
+            )
         library = "" if list_libraries() else "register the library of a custom operator by --custom-ops LIB.so, or "
         raise LoweringError(
             f"{operator.op} {operator.name!r}: neither ONNX nor ONNX Runtime infers the shape of its result; {library}"
