@@ -34,8 +34,8 @@ from .cache import CacheKeys, load, store
 from .lemmas import RuleExpansion, TooManyDerivations, describe_missing_demand, expand_derived_facts
 from .oracles.cancellation import find_cancellation
 from .oracles.extremes import find_lost_number
-from .oracles.numeric import Counterexample, test_sample
-from .oracles.onnx_oracle import Oracle
+from .oracles.numeric import Counterexample, draw_first, test_sample
+from .oracles.onnx_oracle import Oracle, judge_together
 from .proving.samples import SampleProofs, prove_samples
 from .right_side import describe_types, makes_example, right_sides
 from .sampling.by_key import key_misfit, write_constructors
@@ -138,6 +138,7 @@ def _check_canonical(rule: Rule, scratch: Scratch, judge: Judge | None, samples:
 
 
 def _check(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> Verdict:
+    scratch.forget()
     if complaint := scratch.complaint(rule.text):
         return Verdict(rule.name, "unchecked", example=False, reason=f"egglog does not take the rule: {complaint}")
     if keys := _undefined_constructors(rule, scratch):
@@ -265,14 +266,19 @@ def _test_numbers(
     random = np.random.default_rng(seed(rule))
     tested = 0
     uncovered: dict[str, None] = {}
-    for hit in sorted(every, key=_size):  # the smallest counterexample says most
+    ordered = sorted(every, key=_size)  # the smallest counterexample says most
+    oracles = {id(hit): Oracle(hit.sample, hit.outcome) for hit in ordered if isinstance(hit.outcome, Fired)}
+    if not only_flips:
+        for oracle in oracles.values():
+            oracle.elements = draw_first(oracle.sample, rule.sound, random)
+        judge_together(list(oracles.values()))
+    for hit in ordered:
         if isinstance(hit.outcome, Conflict):
             if hit.sample.symbols and not runs_at_other_sizes(hit.sample):
                 continue
             return _explain_conflict(rule, hit.sample, hit.outcome), tested, tuple(uncovered)
         try:
-            oracle = Oracle(hit.sample, hit.outcome)
-            result = test_sample(hit.sample, hit.outcome, rule.sound, random, oracle, only_flips=only_flips)
+            result = test_sample(hit.sample, hit.outcome, rule.sound, random, oracles[id(hit)], only_flips=only_flips)
         except Unsupported as error:
             uncovered.setdefault(f"a left side has no meaning: {error}")
             continue

@@ -98,8 +98,9 @@ def test_sample(
     failed: Unsupported | None = None
     uncovered: dict[str, None] = {}
     underflows: list[str] = []
-    drawn = _beside_flips if only_flips else _drawn
-    for each, elements in drawn(sample, fired, sound, random):
+    first = oracle.elements
+    drawn = _beside_flips(sample, fired, sound, random) if only_flips else _drawn(sample, fired, sound, random, first)
+    for each, elements in drawn:
         underflows.clear()
         with np.errstate(all="ignore", under="call", call=lambda kind, _: underflows.append(kind)):
             evaluation = Evaluation(sample, fired, elements, each.dtypes, each.arithmetic)
@@ -110,7 +111,8 @@ def test_sample(
             except Unsupported as error:
                 failed = error
                 continue
-        if not tested and (refusal := oracle.refusal(evaluation)):
+        is_judged = sound == "exact" or not only_flips
+        if not tested and is_judged and (refusal := oracle.refusal(evaluation)):
             return NumericTest(_meaningless(evaluation, refusal))
         if not tested and sound == "exact" and difference is None:
             for other in (evaluation, *_zeros_in_maxima(sample, fired, random)):
@@ -186,12 +188,26 @@ _OWN_SHARE = 0.25
 least four times that error."""
 
 
+def draw_first(sample: Sample, sound: str, random: np.random.Generator) -> dict[str, Array]:
+    """The elements of the first draw of a sample."""
+    return draw(sample, "ordinary", {}, random, finite_constants=sound != "exact")
+
+
 def _drawn(
-    sample: Sample, fired: Fired, sound: str, random: np.random.Generator
-) -> Iterator[tuple[_Draw, dict[str, Array]]]:
-    """Every draw of a sample with its elements; near ties, too, if an operator decides about floats."""
-    for each in _draws(sample, sound):
-        yield each, draw(sample, each.kind, each.dtypes, random, finite_constants=sound != "exact")
+    sample: Sample, fired: Fired, sound: str, random: np.random.Generator, first: Mapping[str, Array] | None
+) -> Iterator[tuple[_Draw, Mapping[str, Array]]]:
+    """Every draw of a sample with its elements, which are given for the `first`; near ties, too, if an operator decides
+    about floats."""
+    for number, each in enumerate(_draws(sample, sound)):
+        is_given = number == 0 and first is not None
+        yield (
+            each,
+            first
+            if is_given
+            else draw(  # type: ignore[misc]
+                sample, each.kind, each.dtypes, random, finite_constants=sound != "exact"
+            ),
+        )
     if sound in ("exact", "real") and not sample.is_empty and not sample.outgrows and decides(sample, fired):
         dtypes, precision = _precisions(sample, sound)[0]
         near = chain(near_ties(sample, fired, random), beside_flips(sample, fired, dtypes, random))
@@ -202,7 +218,7 @@ def _drawn(
 
 def _beside_flips(
     sample: Sample, fired: Fired, sound: str, random: np.random.Generator
-) -> Iterator[tuple[_Draw, dict[str, Array]]]:
+) -> Iterator[tuple[_Draw, Mapping[str, Array]]]:
     dtypes, precision = _precisions(sample, sound)[0]
     found = beside_flips(sample, fired, dtypes, random, FEW_ENDS)
     yield from ((_Draw("near", dtypes, precision), elements) for elements in found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +44,7 @@ _NEVER_EMPTY = frozenset({*RECURRENT, "MultiHeadAttention"})
 _INPUTS_OF_RESIZE = {"roi": np.float32, "scales": np.float32, "sizes": np.int64}
 
 
+_ABSENT = Leaf("Absent")
 _ONE_OVERFLOWS = "a number overflows inside an operator, as one oracle computes it"
 
 
@@ -66,29 +67,35 @@ class KernelMissing(Exception):
 @dataclass
 class Oracle:
     """Judges one sample. `reasons` says what it could not judge. `alone` is true once numpy alone decided about a
-    counterexample. `computed` has the roots and the results of the rule, as ONNX Runtime computed them from the
-    elements of `judged`, if it has all kernels."""
+    counterexample. `computed` has the roots and the results of the rule, as ONNX Runtime computed them from `elements`,
+    if it has all kernels."""
 
     sample: Sample
     fired: Fired
     reasons: list[str] = field(default_factory=list)
     alone: bool = False
     computed: tuple[list[Array], list[Array]] | None = None
-    judged: Evaluation | None = None
+    elements: Mapping[str, Array] | None = None
 
-    @property
+    @cached_property
     def placement(self) -> Placement:
         """The classes of the sample's terms in the e-graph."""
         return Placement(self.sample, self.fired)
+
+    @cached_property
+    def both_sides(self) -> tuple[list[Term | Leaf], list[Term | Leaf]]:
+        """The roots, and the terms that the rule made of them, without absent ones."""
+        left, right = ([t for t in terms if t != _ABSENT] for terms in (self.sample.roots, self.placement.after()))
+        return left, right
 
     def refusal(self, evaluation: Evaluation) -> str:
         """Why ONNX refuses the result of the rule although it takes the left side; "" if it takes both.
 
         If ONNX Runtime stops at an empty tensor, as some of its kernels do, that is no fault of the rule.
         """
-        self.judged = evaluation
-        if self._runs_at_once(evaluation):
+        if self.computed is not None or self._runs_at_once(evaluation):
             return ""
+        self.elements = evaluation.elements
         try:
             left = _run_kernels(_valid_model(self.sample.roots, evaluation), evaluation)
         except (_Inexpressible, Refused) as error:
@@ -112,19 +119,19 @@ class Oracle:
     def _runs_at_once(self, evaluation: Evaluation) -> bool:
         """Whether ONNX takes both sides as one model, and ONNX Runtime has computed them. Most samples pass; if not,
         each side is judged alone to find which is at fault."""
-        sides = [[t for t in terms if t != Leaf("Absent")] for terms in (self.sample.roots, self.placement.after())]
+        left, right = self.both_sides
         try:
-            model = term_model([*sides[0], *sides[1]], evaluation.dtypes)
+            model = term_model([*left, *right], evaluation.dtypes)
             infer_types(model)
             both = run_model(model, evaluation.elements, reference=False)
         except (_Inexpressible, Refused, KernelMissing):
             return False
-        self.computed = both[: len(sides[0])], both[len(sides[0]) :]
+        self.elements, self.computed = evaluation.elements, (both[: len(left)], both[len(left) :])
         return True
 
     def unequal_bits(self, evaluation: Evaluation) -> tuple[Array, Array, tuple[int, ...]] | None:
         """The two sides of a root, and a place at which ONNX Runtime computes different bits; any two NaN are equal."""
-        if self.computed is None or (evaluation is not self.judged and not self._runs_at_once(evaluation)):
+        if self.computed is None or (evaluation.elements is not self.elements and not self._runs_at_once(evaluation)):
             return None
         for left, right in zip(*self.computed, strict=True):
             if left.shape == right.shape and left.dtype == right.dtype and is_float(left):
@@ -199,6 +206,31 @@ class Oracle:
         return left, None if left is None or term is None else _compute(term, evaluation, by_standard)
 
 
+def judge_together(oracles: Sequence[Oracle]) -> None:
+    """Let ONNX and ONNX Runtime judge the samples of one rule, as one model for those of the same element types: a
+    session takes longer than a run. What they do not take is left to be judged sample by sample."""
+    groups: dict[object, list[Oracle]] = {}
+    for oracle in oracles:
+        if not oracle.sample.outgrows:
+            types = frozenset(leaf.type.dtype for leaf in oracle.sample.leaves if leaf != _ABSENT)
+            groups.setdefault((types, oracle.sample.is_empty), []).append(oracle)
+    for group in groups.values():
+        prefixes = {f"{number}/": oracle for number, oracle in enumerate(group)} if len(group) > 1 else {}
+        feeds = {prefix + name: a for prefix, o in prefixes.items() for name, a in (o.elements or {}).items()}
+        try:
+            model = _model_of_terms({p: [*o.both_sides[0], *o.both_sides[1]] for p, o in prefixes.items()}, {})
+            infer_types(model)
+            results = run_model(model, feeds, reference=False)
+        except (_Inexpressible, Refused, KernelMissing):
+            continue
+        for oracle in prefixes.values():
+            sides = []
+            for terms in oracle.both_sides:
+                sides.append(results[: len(terms)])
+                results = results[len(terms) :]
+            oracle.computed = sides[0], sides[1]
+
+
 def _compute(term: Term | Leaf, evaluation: Evaluation, by_standard: bool = False) -> Array | None:
     """The value of a term by ONNX Runtime, or by ONNX's reference if ONNX Runtime has no kernel or with `by_standard`;
     None if neither computes it."""
@@ -224,7 +256,7 @@ def _differ_by_standard(
 
 def _valid_model(terms: Sequence[Term | Leaf], evaluation: Evaluation) -> onnx.ModelProto:
     """The terms as a model whose types ONNX can infer. Raises _Inexpressible and Refused."""
-    model = term_model([t for t in terms if t != Leaf("Absent")], evaluation.dtypes)
+    model = term_model([t for t in terms if t != _ABSENT], evaluation.dtypes)
     if not any(node.domain for node in model.graph.node):  # ONNX knows no types of the others; ONNX Runtime will look
         infer_types(model)
     return model
@@ -296,23 +328,34 @@ def term_model(terms: Sequence[Term | Leaf], dtypes: Mapping[str, str]) -> onnx.
 
     `dtypes` renames element types; extended precision becomes float64. Raises _Inexpressible.
     """
-    writer = _TermWriter({old: "float64" if new == "longdouble" else new for old, new in dtypes.items()})
+    return _model_of_terms({"": terms}, dtypes)
+
+
+def _model_of_terms(samples: Mapping[str, Sequence[Term | Leaf]], dtypes: Mapping[str, str]) -> onnx.ModelProto:
+    """The same for terms of several samples, by the prefix of the names of each sample's inputs."""
+    numpy_types = {old: "float64" if new == "longdouble" else new for old, new in dtypes.items()}
+    writers = {prefix: _TermWriter(numpy_types, prefix) for prefix in samples}
     try:
-        names = [writer.value(term) for term in terms]
+        names = [writers[prefix].value(term) for prefix, terms in samples.items() for term in terms]
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise _Inexpressible(str(error)) from None
-    nodes = [helper.make_node("Identity", [name], [f"y{i}"]) for i, name in enumerate(names)]
+    nodes = [node for writer in writers.values() for node in writer.nodes]
+    nodes += [helper.make_node("Identity", [name], [f"y{i}"]) for i, name in enumerate(names)]
     outputs = [helper.make_empty_tensor_value_info(f"y{i}") for i in range(len(names))]
-    graph = helper.make_graph([*writer.nodes, *nodes], "term", list(writer.inputs.values()), outputs, writer.constants)
+    inputs = [each for writer in writers.values() for each in writer.inputs.values()]
+    constants = [each for writer in writers.values() for each in writer.constants]
+    graph = helper.make_graph(nodes, "term", inputs, outputs, constants)
     imports = [helper.make_opsetid("", _OPSET), *(helper.make_opsetid(domain, 1) for domain in DOMAINS)]
     return helper.make_model(graph, opset_imports=imports, ir_version=_IR_VERSION)
 
 
 @dataclass
 class _TermWriter:
-    """Writes terms as nodes, each once. `names` has the names of their values."""
+    """Writes terms as nodes, each once. `names` has the names of their values, which begin with `prefix`, and with a
+    question mark if they are no inputs."""
 
     dtypes: Mapping[str, str]
+    prefix: str = ""
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     inputs: dict[str, onnx.ValueInfoProto] = field(default_factory=dict)
     constants: list[onnx.TensorProto] = field(default_factory=list)
@@ -335,12 +378,12 @@ class _TermWriter:
         if leaf.kind == "Full":
             dtype = self.dtypes.get(leaf.type.dtype, leaf.type.dtype)
             return self._write_constant(full(leaf.type.shape, leaf.type.value or 0.0, dtype))
-        type_ = helper.make_tensor_value_info(leaf.name, self._type(leaf.type.dtype), leaf.type.shape)
-        self.inputs.setdefault(leaf.name, type_)
-        return leaf.name
+        name = f"{self.prefix}{leaf.name}"
+        self.inputs.setdefault(name, helper.make_tensor_value_info(name, self._type(leaf.type.dtype), leaf.type.shape))
+        return name
 
     def _write_constant(self, array: Array) -> str:
-        name = f"?c{len(self.constants)}"
+        name = f"?{self.prefix}c{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
         return name
 
@@ -380,11 +423,11 @@ class _TermWriter:
             onnx_attributes |= config
         elif head == "QuantizeLinear" and not inputs[1]:  # absent, it is 1
             one = self._write_constant(np.ones((), np.float32))
-            inputs[1] = f"?v{len(self.nodes)}"
+            inputs[1] = f"?{self.prefix}v{len(self.nodes)}"
             self.nodes.append(helper.make_node("CastLike", [one, inputs[0]], [inputs[1]]))
         elif head in RECURRENT:
             onnx_attributes |= json.loads(str(onnx_attributes.pop("config")))
-        name = f"?v{len(self.nodes)}"
+        name = f"?{self.prefix}v{len(self.nodes)}"
         outputs = [name]
         while inputs and not inputs[-1]:
             inputs.pop()

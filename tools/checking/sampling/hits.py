@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice
 from math import prod
 from random import Random
 from typing import Any
@@ -25,9 +25,9 @@ from .evaluation import Evaluation, MeaninglessError, is_float
 from .left_side import Contradiction, LeftSide, directions, names_operators, rename
 from .near_ties import decides_about_rounded
 from .recipe_layout import EMPTYING
-from .samples import SAMPLES_PER_DIRECTION, Sample, draw_sample, left_sides, possible_types
+from .samples import SAMPLES_PER_DIRECTION, Sample, draw_sample, left_sides
 from .scratch import Conflict, Fired, Scratch, ScratchNode
-from .symbolic_sizes import instances, symbolic_variants, with_symbols
+from .symbolic_sizes import instances, symbolic_variants, with_symbolic_types, with_symbols
 from .types import admits
 
 _ENOUGH = 4
@@ -63,6 +63,7 @@ _EMPTY_ATTEMPTS = 240
 _MOST_SUSPECTS = 2
 """Samples that are kept since two sides differ at a glance, at most: one is enough to refute a rule."""
 _GLANCES: tuple[Range, ...] = ("ordinary", "special")
+"""How the elements are drawn for a glance, in turn."""
 _APART = 0.01
 """How far two results lie apart, as a share of the largest number: far beyond rounding."""
 
@@ -98,9 +99,10 @@ def hits(rule: Rule, scratch: Scratch, wanted: int = SAMPLES_PER_DIRECTION) -> l
     every = []
     for i, facts in enumerate(facts_by_direction(rule)):
         random = Random(seed(rule) + i)
-        found = _hits(rule, facts, scratch, random, wanted)
+        ways = left_sides(facts, random)
+        found = _hits(rule, ways, scratch, random, wanted)
         if found:
-            found += _special_hits(rule, facts, scratch, random, found)
+            found += _special_hits(rule, ways, scratch, random, found)
         every.append(found)
     return every
 
@@ -108,15 +110,14 @@ def hits(rule: Rule, scratch: Scratch, wanted: int = SAMPLES_PER_DIRECTION) -> l
 def example_hits(rule: Rule, scratch: Scratch) -> list[Hit]:
     """Samples of the left side of the rule's example that made it fire, with the sizes that the example writes."""
     random = Random(seed(rule) - 1)
-    every = (_hits(rule, facts, scratch, random, wanted=2, symbolic=False) for facts in example_facts(rule))
-    return next(filter(None, every), [])
+    ways = (left_sides(facts, random) for facts in example_facts(rule))
+    return next(filter(None, (_hits(rule, each, scratch, random, wanted=2, symbolic=False) for each in ways)), [])
 
 
 def _hits(
-    rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, wanted: int, symbolic: bool = True
+    rule: Rule, ways: Sequence[LeftSide], scratch: Scratch, random: Random, wanted: int, symbolic: bool = True
 ) -> list[Hit]:
     every: list[Hit] = []
-    ways = left_sides(facts, random)
     for attempt in range(_ROUNDS if ways else 0):
         samples = candidates(ways, random, min(max(_BATCH, 2 * wanted), (4 * wanted) << attempt), symbolic=symbolic)
         every += _run(rule, scratch, samples)
@@ -129,11 +130,12 @@ def _hits(
     if not symbolic:
         return chosen
     bases = [hit.sample for hit in chosen if not hit.sample.symbols][:_MOST_BASES]
-    unbounded = [way for each in ways if (way := each.without_bounds_of_sizes()) is not None]
+    different = {id(each): each for each in ways}.values()
+    unbounded = [way for each in different if (way := each.without_bounds_of_sizes()) is not None]
     bases += candidates(unbounded, random, _MOST_UNBOUNDED_BASES) if unbounded else []
     variants = list({variant.roots: variant for base in bases for variant in symbolic_variants(base)}.values())
     various = choose_various(variants, list(map(settings, variants)), _MOST_VARIANTS)
-    at_sizes = _run(rule, scratch, various)
+    at_sizes = _run(rule, scratch, [each for each in map(with_symbolic_types, various) if each is not None])
     if conflicts := _conflicts(at_sizes):
         return [*conflicts, *chosen]
     chosen += choose_various(at_sizes, [settings(h.sample) for h in at_sizes], max(wanted // 2, 1))
@@ -146,24 +148,23 @@ def _suspects(every: Sequence[Hit], chosen: Sequence[Hit], random: Random) -> li
     known, generator = set(map(id, chosen)), np.random.default_rng(random.getrandbits(32))
     others = (hit for hit in every if id(hit) not in known and not (hit.sample.is_empty or hit.sample.outgrows))
     fired = ((hit, hit.outcome) for hit in others if isinstance(hit.outcome, Fired))
-    return list(islice((hit for hit, outcome in fired if _differ(hit.sample, outcome, generator)), _MOST_SUSPECTS))
+    looked_at = zip(fired, cycle(_GLANCES), strict=False)
+    differing = (hit for (hit, outcome), kind in looked_at if _differ(hit.sample, outcome, kind, generator))
+    return list(islice(differing, _MOST_SUSPECTS))
 
 
-def _differ(sample: Sample, fired: Fired, random: np.random.Generator) -> bool:
-    for kind in _GLANCES:
-        evaluation = Evaluation(sample, fired, draw(sample, kind, {}, random), {})
-        try:
-            with np.errstate(all="ignore"):
-                pairs = [pair for pair in evaluation.comparisons() if not pair.is_of_one]
-        except MeaninglessError:
-            return True
-        except Unsupported:
-            return False
-        if any(_are_apart(pair.left, pair.right) for pair in pairs) or not all(
-            _is_defined(step.node, evaluation) for step in fired.steps
-        ):
-            return True
-    return False
+def _differ(sample: Sample, fired: Fired, kind: Range, random: np.random.Generator) -> bool:
+    evaluation = Evaluation(sample, fired, draw(sample, kind, {}, random), {})
+    try:
+        with np.errstate(all="ignore"):
+            pairs = [pair for pair in evaluation.comparisons() if not pair.is_of_one]
+    except MeaninglessError:
+        return True
+    except Unsupported:
+        return False
+    return any(_are_apart(pair.left, pair.right) for pair in pairs) or not all(
+        _is_defined(step.node, evaluation) for step in fired.steps
+    )
 
 
 def _is_defined(node: ScratchNode, evaluation: Evaluation) -> bool:
@@ -203,11 +204,10 @@ def _run(rule: Rule, scratch: Scratch, samples: Sequence[Sample]) -> list[Hit]:
 
 
 def _special_hits(
-    rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, found: Sequence[Hit]
+    rule: Rule, ways: Sequence[LeftSide], scratch: Scratch, random: Random, found: Sequence[Hit]
 ) -> list[Hit]:
     """A few samples without elements, if few of those `found` are such, with a long axis, and with an axis that a type
     has to outgrow."""
-    ways = left_sides(facts, random)
     missing = max(_EMPTY - sum(hit.sample.is_empty for hit in found), 0)
     kinds = (
         (_empty_samples(ways, random, missing), missing + _EMPTIED),
@@ -249,11 +249,13 @@ def _long_samples(rule: Rule, ways: Sequence[LeftSide], random: Random) -> list[
     if not dtype or (dtype == "float16" and not _adds(rule)):
         return []
     samples: dict[object, Sample] = {}
+    heads = {each.head for way in ways for each in way.applications.values()} & OPERATORS.keys()
+    may_shorten = not all(OPERATORS[head].is_elementwise for head in heads)
     for attempt in range(_LONG_ATTEMPTS if ways else 0):
         sample = draw_sample(ways[attempt % len(ways)], random, long_in=dtype)
         if sample is not None and sample.is_long:
             samples.setdefault(sample.roots, sample)
-            if sum(each.shortens for each in samples.values()) == 2 * _LONG:
+            if (sum(each.shortens for each in samples.values()) if may_shorten else len(samples)) == 2 * _LONG:
                 break
     return sorted(samples.values(), key=lambda each: not each.shortens)[: 3 * _LONG]
 
@@ -338,10 +340,10 @@ def _choose_hits(every: Sequence[Hit], wanted: int) -> list[Hit]:
 def candidates(ways: Sequence[LeftSide], random: Random, most: int, *, symbolic: bool = False) -> list[Sample]:
     """Up to `most` samples of left sides, in all element types; some of `symbolic` sizes."""
     found: dict[object, Sample] = {}
-    types = [possible_types(way) for way in ways]
     for attempt in range(_ATTEMPTS):
         turn, way = divmod(attempt // 2, len(ways))
-        dtype = "float32" if attempt % 2 == 0 else types[way][(turn + way) % len(types[way])]
+        types = ways[way].possible_types
+        dtype = "float32" if attempt % 2 == 0 else types[(turn + way) % len(types)]
         sample = draw_sample(ways[way], random, dtype)
         if sample is not None and symbolic and attempt % 5 == 4:
             sample = with_symbols(sample, random)

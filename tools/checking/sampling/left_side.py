@@ -15,6 +15,7 @@ from ....rules.records import Rule, conditions, option
 from ....rules.sexpr import Atom, Form, Node
 from ....rules.vocabulary import PRIMITIVES
 from .conditions import Equation, Expression, Test, compile_tests, expression, is_of_table
+from .types import TYPES, result_types
 
 # Sorts of the arguments of constructors that are no operators, by head.
 LEAVES: dict[str, tuple[str, ...]] = {
@@ -67,10 +68,17 @@ class LeftSide:
     _alias: dict[str, str] = field(default_factory=dict)
     _fresh: int = 0
 
+    @cached_property
     def roots(self) -> list[str]:
         """Variables made by an operator that are no operand of another."""
         used = {a for application in self.applications.values() for a in application.arguments if isinstance(a, str)}
         return [v for v in self.applications if v not in used]
+
+    @cached_property
+    def possible_types(self) -> list[str]:
+        """The element types admitted by all those operators whose results have the type of their operands."""
+        every = [types for a in self.applications.values() if (types := result_types(a.head))]
+        return [t for t in TYPES if all(t in types for types in every)] or list(TYPES)
 
     def name(self, variable: str) -> str:
         """The variable that stands for this one and all that are united with it."""

@@ -34,7 +34,7 @@ from .left_side import FACTS_OF_ELEMENTS, LEAVES, Application, Contradiction, Le
 from .operator_draft import LONG, Choice, Misfit, OperatorDraft, empty_shape, long_shape, random_shape
 from .recipes import order, recipe
 from .terms import Argument, Leaf, Term, leaves, subterms
-from .types import TYPES, admits, result_types
+from .types import admits
 
 SAMPLES_PER_DIRECTION = 24
 """Samples to keep for each direction of a rule, by default; the time of a check grows with them."""
@@ -159,13 +159,18 @@ class _SampleBuilder:
     """Those of the left side that have unbound variables."""
     tests: Sequence[Test] = ()
     """Those of the left side that may still fail."""
+    propagated: tuple[int, int] = (-1, -1)
+    """How many literals and types were known after all equations had bound what they could."""
 
     def __post_init__(self) -> None:
         self.equations, self.tests = self.left_side.equations, self.left_side.tests
 
     def propagate(self) -> None:
         """Bind every variable that an equation gives a value."""
-        self.equations = propagate(self.equations, self.environment)
+        literals, types = self.environment.literals, self.environment.types
+        if self.propagated != (len(literals), len(types)):
+            self.equations = propagate(self.equations, self.environment)
+            self.propagated = len(literals), len(types)
 
     def build(self, variable: str, wish: Type | None) -> Type:
         """Make the term of a variable, with the wished type if that is possible. Raises Misfit."""
@@ -456,14 +461,30 @@ def _type_of_array(array: Array) -> Type:
 
 
 def left_sides(facts: Sequence[Node], random: Random, count: int = 8) -> list[LeftSide]:
-    """The facts of a rule taken apart, several times because a relation may be derived in several ways."""
-    result = []
+    """The facts of a rule taken apart, several times because a relation may be derived in several ways; a way that
+    comes up again is the same object."""
+    numbers, known, result = _numbers(facts), dict[str, LeftSide](), []
     for _ in range(count):
-        left_side = LeftSide(numbers=_numbers(facts))
-        with suppress(Contradiction):
-            left_side.add_facts(trace_facts(facts, random))
-            result.append(left_side)
+        traced = trace_facts(facts, random)
+        text = _without_fresh_names(" ".join(map(str, traced)))
+        if text not in known:
+            left_side = LeftSide(numbers=numbers)
+            try:
+                left_side.add_facts(traced)
+            except Contradiction:
+                continue
+            known[text] = left_side
+        result.append(known[text])
     return result
+
+
+def _without_fresh_names(text: str) -> str:
+    """A text with the fresh variables numbered in the order of their first mention."""
+    numbers: dict[str, str] = {}
+    return _FRESH.sub(lambda found: numbers.setdefault(found[0], f"?{len(numbers)}"), text)
+
+
+_FRESH = re.compile(r"\?\d+")
 
 
 def draw_sample(
@@ -484,12 +505,12 @@ def draw_sample(
     and all others size 1. With `empty`, the wished results have no element.
     """
     try:
-        dtype = long_in or dtype or random.choice(possible_types(left_side))
+        dtype = long_in or dtype or random.choice(left_side.possible_types)
         most = max(MAX_LONG_ELEMENTS, size) if long_in else MAX_ELEMENTS
         is_extreme = random.random() < _EXTREME_SHARE
         builder = _SampleBuilder(left_side, random, dtype, most, is_extreme, has_digits)
         wish = Type(long_shape(random, size), dtype) if long_in else Type(empty_shape(random), dtype) if empty else None
-        for variable in (*left_side.roots(), *left_side.tensors):
+        for variable in (*left_side.roots, *left_side.tensors):
             builder.build(variable, wish)
         builder.propagate()
     except (Misfit, Unbound, Unknown, Failed, Contradiction, RecursionError):
@@ -497,16 +518,10 @@ def draw_sample(
     if any(test.holds(builder.environment) is False for test in left_side.tests):
         return None
     try:
-        roots = tuple(tensor for variable in left_side.roots() for tensor in builder.tensors_of(variable))
+        roots = tuple(tensor for variable in left_side.roots for tensor in builder.tensors_of(variable))
     except Misfit:
         return None
     return Sample(roots, dict(builder.terms), builder.environment, builder.types) if roots else None
-
-
-def possible_types(left_side: LeftSide) -> list[str]:
-    """The types admitted by all those operators of the left side whose results have the type of their operands."""
-    every = [types for a in left_side.applications.values() if (types := result_types(a.head))]
-    return [t for t in TYPES if all(t in types for types in every)] or list(TYPES)
 
 
 def _numbers(facts: Sequence[Node]) -> tuple[float, ...]:

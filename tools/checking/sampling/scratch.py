@@ -1,6 +1,7 @@
 """A scratch e-graph: one rule run once on samples of its left side.
 
-The declarations and analyses are loaded once; each run happens between a push and a pop.
+The declarations and analyses are loaded once. A push copies all rules of the analyses, which takes as long as a run, so
+all runs of one rule happen between one push and its pop.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ....rules.loader import declarations as declarations_of_analyses
 from ....rules.loader import prelude
 from .conditions import Environment, Value
 from .samples import Sample
-from .terms import Leaf, Term, facts, literal_text, text
+from .terms import Argument, Leaf, Term, facts, literal_text, text
 
 ROOTS = 16
 """Room for the roots of one sample."""
@@ -23,9 +24,13 @@ _ROOT = "(constructor root (i64) T :unextractable)"
 _MANY_ROUNDS = 12
 """Rounds after which a rule counts as endless: rules that end take less than half as many for the few operators of a
 sample."""
+_FEW_ROUNDS = 3
+"""Rounds after which rules that still add e-nodes to many samples are tried on one by itself."""
 _MANY_NODES = 2000
 """E-nodes from which a rule counts as endless: rules that end make fewer from a sample, and if their number doubled in
 each round, all rounds would take minutes."""
+_MOST_SAMPLES = 400
+"""Samples between a push and its pop: each run applies the rule to those of earlier runs once more."""
 _ANALYSE = "(run-schedule (saturate (seq (saturate analysis) freeze)))"
 SHAPED_BY_ENCODER = frozenset({"Resize", "DepthToSpace", "SpaceToDepth"})
 """Operators for which the encoder states the shape of the result, because no analysis derives it for all sizes."""
@@ -125,6 +130,14 @@ class Scratch:
     def _load(self) -> None:
         self.egraph = load().EGraph()
         execute(self.egraph, self.program)
+        self._rules, self._count = "", 0
+        """The rules read since the last push, if it has no pop yet, and the number of samples added since then."""
+
+    def forget(self) -> None:
+        """Take back the samples of earlier runs, so that the next one does not depend on them."""
+        if self._rules:
+            self._rules, self._count = "", 0
+            execute(self.egraph, "(pop 1)")
 
     @cached_property
     def _reader(self) -> Any:
@@ -148,6 +161,9 @@ class Scratch:
 
     def run(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
         """Run rules once on each sample by itself, up to the first conflict, which already refutes a rule."""
+        is_shared = any(map(_computes_constants, samples))  # an equal sample of an earlier run is the same e-nodes
+        if rules != self._rules or is_shared or self._count + len(samples) > _MOST_SAMPLES:
+            self.forget()
         try:
             return self._run_batch(rules, ruleset, samples)
         except BaseException as error:
@@ -164,45 +180,57 @@ class Scratch:
             return outcomes + [None] * (len(samples) - len(outcomes))
 
     def _run_batch(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
-        execute(self.egraph, "(push 1)")
-        execute(self.egraph, rules)
-        self._add(samples)
+        if not self._rules:
+            self._open(rules)
+        first, self._count = self._count, self._count + len(samples)
+        self._add(samples, first)
         execute(self.egraph, _ANALYSE)
-        before = _TableReader(self.egraph).cones(samples)
+        before = _TableReader(self.egraph).cones(samples, first)
         execute(self.egraph, f"(run-schedule {ruleset})\n{_ANALYSE}")
-        after = _TableReader(self.egraph).cones(samples)
-        execute(self.egraph, "(pop 1)")
+        after = _TableReader(self.egraph).cones(samples, first)
         return [new if _extent(new) != _extent(old) else None for old, new in zip(before, after, strict=True)]
 
     def is_endless(self, rules: str, ruleset: str, sample: Sample) -> bool:
         """Whether rules add e-nodes to a sample in each of many rounds, because every application makes another
         match."""
-        execute(self.egraph, "(push 1)")
         try:
-            execute(self.egraph, rules)
+            if rules == self._rules and not self._grows(ruleset, _FEW_ROUNDS):
+                return False  # they end on all samples of earlier runs, of which this is one
+            self.forget()
+            self._open(rules)
             self._add([sample])
             execute(self.egraph, _ANALYSE)
-            sizes = [self._size()]
-            for _ in range(_MANY_ROUNDS):
-                execute(self.egraph, f"(run-schedule {ruleset})\n{_ANALYSE}")
-                sizes.append(self._size())
-                if sizes[-1] == sizes[-2] or sizes[-1] > _MANY_NODES:
-                    break
+            return self._grows(ruleset, _MANY_ROUNDS)
         except BaseException as error:
             if not is_of_egglog(error):
                 raise
             self._load()
             return False
-        execute(self.egraph, "(pop 1)")
-        return sizes[-1] != sizes[-2]
+
+    def _grows(self, ruleset: str, rounds: int) -> bool:
+        """Whether rules add e-nodes in each of some rounds, or too many."""
+        size = self._size()
+        for _ in range(rounds):
+            execute(self.egraph, f"(run-schedule {ruleset})\n{_ANALYSE}")
+            before, size = size, self._size()
+            if size == before or (rounds == _MANY_ROUNDS and size > _MANY_NODES):
+                return size != before
+        return True
+
+    def _open(self, rules: str) -> None:
+        """Read rules behind a push."""
+        execute(self.egraph, "(push 1)")
+        self._rules = rules
+        execute(self.egraph, rules)
 
     def _size(self) -> int:
         return sum(len(nodes) for nodes in _TableReader(self.egraph).rows.values())
 
-    def _add(self, samples: Sequence[Sample]) -> None:
-        """Add the terms of samples, the leaves of each with a prefix of its own, and the facts about the leaves."""
+    def _add(self, samples: Sequence[Sample], first: int = 0) -> None:
+        """Add the terms of samples, the leaves of each with a prefix of its own, and the facts about the leaves. The
+        samples are numbered from `first` on."""
         commands: list[str] = []
-        for number, sample in enumerate(samples):
+        for number, sample in enumerate(samples, first):
             prefix = f"{number}."
             commands += (fact for leaf in dict.fromkeys(sample.leaves) for fact in facts(leaf, prefix))
             for term, type_ in sample.types.items():
@@ -211,10 +239,13 @@ class Scratch:
             commands += [f"(set (symbolic-product {a} {b}) {product})" for (a, b), product in sample.products.items()]
             for index, root in enumerate(sample.roots):
                 commands.append(f"(union (root {number * ROOTS + index}) {text(root, prefix)})")
-        execute(self.egraph, "\n".join(commands))
+        name = f"adding-{first}"  # egglog reads a rule of all commands in half the time that they take one by one
+        rule = f'(rule () ({" ".join(commands)}) :ruleset {name} :name "{name}")'
+        execute(self.egraph, f"(ruleset {name})\n{rule}\n(run-schedule {name})")
 
     def derives(self, rules: str, schedule: str, left: Term | Leaf, right: Term | Leaf) -> bool:
         """Whether rules prove two terms equal."""
+        self.forget()
         execute(self.egraph, "(push 1)")
         try:
             execute(self.egraph, rules)
@@ -243,6 +274,16 @@ def is_of_egglog(error: BaseException) -> bool:
 
 def _is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
+
+
+def _computes_constants(sample: Sample) -> bool:
+    """Whether a term has no operand that is an input, a stored constant or computed from one."""
+
+    def varies(argument: Argument) -> bool:
+        return isinstance(argument, Term) or (isinstance(argument, Leaf) and argument.kind in ("Var", "Weight"))
+
+    terms = (part for part in sample.subterms if isinstance(part, Term))
+    return not all(any(map(varies, term.arguments)) for term in terms)
 
 
 def _extent(fired: Fired) -> tuple[int, int, int]:
@@ -286,9 +327,9 @@ class _TableReader:
     def _class(self, value: Any) -> EClass:
         return self.numbers.setdefault(value, EClass(len(self.numbers)))
 
-    def cones(self, samples: Sequence[Sample]) -> list[Fired]:
-        """For each sample the e-nodes of all classes that its roots need."""
-        return [self._cone(number, len(sample.roots)) for number, sample in enumerate(samples)]
+    def cones(self, samples: Sequence[Sample], first: int = 0) -> list[Fired]:
+        """For each sample, numbered from `first` on, the e-nodes of all classes that its roots need."""
+        return [self._cone(number, len(sample.roots)) for number, sample in enumerate(samples, first)]
 
     def _cone(self, number: int, count: int) -> Fired:
         roots = [self.roots[number * ROOTS + i] for i in range(count)]

@@ -40,7 +40,8 @@ _MOST_ALONE = 3
 
 def symbolic_variants(sample: Sample) -> Iterator[Sample]:
     """The sample with symbols for the sizes of its inputs: for each of some sizes alone, and for all of them together.
-    Of these, one variant includes sizes that may be empty, and another does not."""
+    Of these, one variant includes sizes that may be empty, and another does not. The types of terms have no symbols for
+    sizes that operators compute."""
     free = _free_sizes(sample, least=1)
     alone = [(size,) for size in sorted(free, reverse=True)[:_MOST_ALONE]] if len(free) > 1 else []
     for place, chosen in enumerate((*alone, tuple(free), tuple(free))):
@@ -60,7 +61,18 @@ def with_symbols(sample: Sample, random: Random) -> Sample | None:
         return None
     chosen = random.sample(free, random.randint(1, len(free)))
     first = random.choice((FIRST_SYMBOL, NONEMPTY_SYMBOLS - 1))
-    return _put_symbols(sample, {size: first - i for i, size in enumerate(chosen)})
+    variant = _put_symbols(sample, {size: first - i for i, size in enumerate(chosen)})
+    return None if variant is None else with_symbolic_types(variant)
+
+
+def with_symbolic_types(variant: Sample) -> Sample | None:
+    """A variant with the symbols of all sizes in the types of its terms, and with products of sizes; None if no model
+    would have them."""
+    types = _symbolic_types(variant)
+    if types is None and not SHAPED_BY_ENCODER.isdisjoint(variant.heads):
+        return None
+    variant = replace(variant, types=types or variant.types)
+    return replace(variant, products=_products(variant))
 
 
 def _free_sizes(sample: Sample, least: int) -> list[int]:
@@ -80,13 +92,9 @@ def _put_symbols(sample: Sample, symbols: Mapping[int, int]) -> Sample | None:
     ):
         return None
     resized, _ = _resize(sample, symbols, {symbol: size for size, symbol in symbols.items()})
-    types = _symbolic_types(resized)
-    if types is None and not SHAPED_BY_ENCODER.isdisjoint(resized.heads):
-        return None
-    resized = replace(resized, types=types or resized.types)
     leaves = dict.fromkeys(resized.leaves)
     open_axes = ((leaf.name, axis) for leaf in leaves for axis, size in enumerate(leaf.type.shape) if size < -1)
-    return replace(resized, products=_products(resized), open_axes=tuple(open_axes))
+    return replace(resized, open_axes=tuple(open_axes))
 
 
 def _symbolic_types(sample: Sample) -> dict[Term, Type] | None:

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import z3
 
+from .logic import choice, conjunction, disjunction, implication, negation
 from .tensors import Side
 from .vectors import Vector
 from .world import Number, Truth, World
@@ -33,7 +34,7 @@ class Axes:
 def axes_of(vector: Vector, rank: Number, side: Side) -> Axes:
     """The axes of a tensor of this rank that a vector lists, required to be in range and in rising order."""
     world = side.world
-    side.require_all(vector.length, lambda at: z3.And(vector.get(at) >= 0, vector.get(at) < rank))
+    side.require_all(vector.length, lambda at: conjunction(vector.get(at) >= 0, vector.get(at) < rank))
     if vector.items is None and vector.counts:
         return _leading(vector.length, rank)
     if vector.items is not None:
@@ -47,21 +48,21 @@ def axes_of(vector: Vector, rank: Number, side: Side) -> Axes:
     axes: Axes = vector.memory.axes
     others = rank - vector.length  # all listed axes are below the rank, and these are the remaining ones
     world.assume(others >= 0)
-    world.assume_all(lambda at: z3.Implies(at >= 0, (axes.other(at) < rank) == (at < others)))
-    world.assume_all(lambda at: z3.Implies(at >= rank, axes.before(at) == vector.length))
+    world.assume_all(lambda at: implication(at >= 0, (axes.other(at) < rank) == (at < others)))
+    world.assume_all(lambda at: implication(at >= rank, axes.before(at) == vector.length))
     return axes
 
 
 def _leading(count: Number, rank: Number) -> Axes:
     def has(axis: Number) -> Truth:
-        return z3.And(axis >= 0, axis < count)
+        return conjunction(axis >= 0, axis < count)
 
     return Axes(
         count,
         has,
-        lambda axis: z3.If(axis < count, axis, count),
+        lambda axis: choice(axis < count, axis, count),
         lambda at: at + count,
-        lambda axis, value, default: z3.If(has(axis), value(axis), default),
+        lambda axis, value, default: choice(has(axis), value(axis), default),
     )
 
 
@@ -71,18 +72,18 @@ def _of_items(items: tuple[Number, ...], side: Side) -> Axes:
 
     def skip(at: Number) -> Number:
         for axis in items:
-            at = z3.If(at >= axis, at + 1, at)
+            at = choice(at >= axis, at + 1, at)
         return at
 
     def choose(axis: Number, value: Callable[[Number], Number], default: Number) -> Number:
         for place, item in enumerate(items):
-            default = z3.If(axis == item, value(z3.IntVal(place)), default)
+            default = choice(axis == item, value(z3.IntVal(place)), default)
         return default
 
     return Axes(
         z3.IntVal(len(items)),
-        lambda axis: z3.Or([axis == item for item in items]),
-        lambda axis: z3.Sum([z3.If(item < axis, 1, 0) for item in items]) if items else z3.IntVal(0),
+        lambda axis: disjunction(*[axis == item for item in items]),
+        lambda axis: z3.Sum([choice(item < axis, 1, 0) for item in items]) if items else z3.IntVal(0),
         skip,
         choose,
     )
@@ -94,7 +95,7 @@ def _require_rising(vector: Vector, side: Side) -> None:
     last = vector.length - 1
 
     def rises(at: Number) -> Truth:
-        return z3.Implies(z3.And(at >= 0, at < last), vector.get(at) < vector.get(at + 1))
+        return implication(conjunction(at >= 0, at < last), vector.get(at) < vector.get(at + 1))
 
     if side.given:
         side.world.assume_all(rises, deepest=0)
@@ -102,8 +103,9 @@ def _require_rising(vector: Vector, side: Side) -> None:
         side.require_all(last, rises)
     first, highest = vector.get(z3.IntVal(0)), vector.get(last)
     side.world.assume_all(
-        lambda at: z3.Implies(
-            z3.And(at >= 0, at <= last), z3.And(vector.get(at) >= first + at, vector.get(at) <= highest - last + at)
+        lambda at: implication(
+            conjunction(at >= 0, at <= last),
+            conjunction(vector.get(at) >= first + at, vector.get(at) <= highest - last + at),
         )
     )
 
@@ -113,7 +115,7 @@ def _join(first: Axes, second: Axes) -> Axes:
     leaves the axes of the first where they were, and these are removed next."""
     return Axes(
         first.count + second.count,
-        lambda axis: z3.Or(first.has(axis), second.has(axis)),
+        lambda axis: disjunction(first.has(axis), second.has(axis)),
         lambda axis: first.before(axis) + second.before(axis),
         lambda at: second.other(first.other(at)),
         lambda axis, value, default: first.choose(
@@ -135,22 +137,24 @@ def _unknown(vector: Vector, world: World) -> Axes:
 
     def has(axis: Number) -> Truth:
         at = place(axis)
-        return z3.And(at >= 0, at < count, vector.get(at) == axis)
+        return conjunction(at >= 0, at < count, vector.get(at) == axis)
 
     def is_other(at: Number) -> Truth:
         here = other(at)
-        return z3.And(
-            z3.Implies(at >= 0, z3.And(here >= at, z3.Not(has(here)), here - before(here) == at)),
-            z3.Implies(z3.And(at >= 0, z3.Not(has(at))), other(at - before(at)) == at),
+        return conjunction(
+            implication(at >= 0, conjunction(here >= at, negation(has(here)), here - before(here) == at)),
+            implication(conjunction(at >= 0, negation(has(at))), other(at - before(at)) == at),
         )
 
-    world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < count), place(vector.get(at)) == at))
-    world.assume_all(lambda at: z3.Implies(at >= 0, z3.And(before(at) >= 0, before(at) <= count, before(at) <= at)))
+    world.assume_all(lambda at: implication(conjunction(at >= 0, at < count), place(vector.get(at)) == at))
+    world.assume_all(
+        lambda at: implication(at >= 0, conjunction(before(at) >= 0, before(at) <= count, before(at) <= at))
+    )
     world.assume_all(is_other)
     return Axes(
         count,
         has,
         before,
         other,
-        lambda axis, value, default: z3.If(has(axis), value(place(axis)), default),
+        lambda axis, value, default: choice(has(axis), value(place(axis)), default),
     )

@@ -24,6 +24,7 @@ from ....ir.operators import Array, Unsupported
 from ..proving.arithmetics import Bits, Reals, Word
 from ..proving.equality import Assumption, leaf_array, prove_equal
 from ..proving.scalars import Real
+from .logic import conjunction, implication, negation
 from .reading import Reading
 from .tensors import Applied, Binder, Conditional, Count, Element, Expression, Parameter, Reduced
 from .types import CLASSES, ElementType, cases
@@ -75,7 +76,7 @@ class ElementComparison:
             left, right = (_flatten(x, is_single) for x in (left, right))
             return self.same(left, right) or self._equal_scalars(left, right) or self._equal_sums(left, right)
         for value in (True, False):
-            with self._case(condition if value else z3.Not(condition)):
+            with self._case(condition if value else negation(condition)):
                 one, other = (_choose(x, condition, value) for x in (left, right))
                 if self.reading.world.possible() and not self.equal(one, other):
                     return False
@@ -238,20 +239,20 @@ class ElementComparison:
 
 
 def _runs_along(binder: Binder, at: Any) -> Truth:
-    return z3.And(at >= 0, at < binder.rank, binder.among(at))
+    return conjunction(at >= 0, at < binder.rank, binder.among(at))
 
 
 def _is_inside(binder: Binder, at: Any) -> Truth:
     """The condition that a position lies between 0 and the size along each of its axes."""
-    return z3.Implies(_runs_along(binder, at), z3.And(binder.at(at) >= 0, binder.at(at) < binder.extent(at)))
+    return implication(_runs_along(binder, at), conjunction(binder.at(at) >= 0, binder.at(at) < binder.extent(at)))
 
 
 def _maps(one: Binder, other: Binder, renaming: Renaming, at: Any) -> Truth:
     """The condition that a renaming maps an axis of one binder to one of another, of the same size, and back."""
     image = renaming.forth(at)
-    return z3.Implies(
+    return implication(
         one.among(at),
-        z3.And(
+        conjunction(
             image >= 0,
             image < other.rank,
             other.among(image),
@@ -264,8 +265,8 @@ def _maps(one: Binder, other: Binder, renaming: Renaming, at: Any) -> Truth:
 def _identify(reading: Reading, one: Binder, other: Binder, renaming: Renaming) -> None:
     """Assume that two binders are at the same position."""
     world = reading.world
-    world.assume_all(lambda at: z3.Implies(_runs_along(one, at), other.at(renaming.forth(at)) == one.at(at)))
-    world.assume_all(lambda at: z3.Implies(_runs_along(other, at), other.at(at) == one.at(renaming.back(at))))
+    world.assume_all(lambda at: implication(_runs_along(one, at), other.at(renaming.forth(at)) == one.at(at)))
+    world.assume_all(lambda at: implication(_runs_along(other, at), other.at(at) == one.at(renaming.back(at))))
 
 
 # --- expressions
@@ -473,9 +474,11 @@ def _is_single(world: World, longer: set[Binder], binder: Binder) -> bool:
     """
     if binder in longer:
         return False
-    if not world.follows_all(binder.rank, lambda at: z3.Implies(binder.among(at), binder.extent(at) == 1)):
+    if not world.follows_all(binder.rank, lambda at: implication(binder.among(at), binder.extent(at) == 1)):
         longer.add(binder)
         return False
-    world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < binder.rank, binder.among(at)), binder.at(at) == 0))
+    world.assume_all(
+        lambda at: implication(conjunction(at >= 0, at < binder.rank, binder.among(at)), binder.at(at) == 0)
+    )
     longer.clear()
     return True

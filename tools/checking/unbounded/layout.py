@@ -8,6 +8,7 @@ from typing import Any
 import z3
 
 from .axes import Axes, axes_of
+from .logic import choice, conjunction, disjunction, implication
 from .tensors import (
     Applied,
     Conditional,
@@ -45,13 +46,13 @@ def inverse(side: Side, perm: Vector) -> Callable[[Number], Number]:
         return lambda at: at
 
     def inside(at: Number) -> Truth:
-        return z3.And(at >= 0, at < count)
+        return conjunction(at >= 0, at < count)
 
     side.require_all(count, lambda at: inside(perm.get(at)))
     if not side.given:
         with world.supposing():
             one, other = (world.integer("place") for _ in range(2))
-            world.assume(z3.And(inside(one), inside(other), one != other))
+            world.assume(conjunction(inside(one), inside(other), one != other))
             if not world.follows(perm.get(one) != perm.get(other)):
                 raise Unproved("the permutation of the right side may be none")
     if perm.items is not None:
@@ -60,15 +61,15 @@ def inverse(side: Side, perm: Vector) -> Callable[[Number], Number]:
         def place(at: Number) -> Number:
             result = z3.IntVal(0)
             for number, item in enumerate(items):
-                result = z3.If(item == at, z3.IntVal(number), result)
+                result = choice(item == at, z3.IntVal(number), result)
             return result
 
         perm.memory.inverse = place
         world.permutations.append(Renaming(perm.get, place))
         return place
     back = world.function("inverse")
-    world.assume_all(lambda at: z3.Implies(inside(at), z3.And(inside(perm.get(at)), back(perm.get(at)) == at)))
-    world.assume_all(lambda at: z3.Implies(inside(at), z3.And(inside(back(at)), perm.get(back(at)) == at)))
+    world.assume_all(lambda at: implication(inside(at), conjunction(inside(perm.get(at)), back(perm.get(at)) == at)))
+    world.assume_all(lambda at: implication(inside(at), conjunction(inside(back(at)), perm.get(back(at)) == at)))
     perm.memory.inverse = back
     world.permutations.append(Renaming(perm.get, back))
     return back
@@ -89,7 +90,7 @@ def _expand(side: Side, x: Tensor, shape: Vector) -> Tensor:
     side.require(x.rank <= shape.length)
     side.require_all(
         shape.length,
-        lambda at: z3.And(shape.tail(at) >= 0, z3.Or(x.extent(at) == 1, x.extent(at) == shape.tail(at))),
+        lambda at: conjunction(shape.tail(at) >= 0, disjunction(x.extent(at) == 1, x.extent(at) == shape.tail(at))),
     )
     return Tensor(shape.length, shape.tail, lambda index: x.element(broadcast_index(x, index)))
 
@@ -97,11 +98,11 @@ def _expand(side: Side, x: Tensor, shape: Vector) -> Tensor:
 def _squeeze(side: Side, x: Tensor, axes: Vector) -> Tensor:
     gone = axes_of(axes, x.rank, side)
     outer, inner = drop_axes(x.rank, gone)
-    side.require_all(x.rank, lambda at: z3.Implies(gone.has(mirror(x.rank, at)), x.size(at) == 1))
+    side.require_all(x.rank, lambda at: implication(gone.has(mirror(x.rank, at)), x.size(at) == 1))
     return Tensor(
         x.rank - gone.count,
         lambda at: x.size(inner(at)),
-        lambda index: x.element(lambda at: z3.If(gone.has(mirror(x.rank, at)), z3.IntVal(0), index(outer(at)))),
+        lambda index: x.element(lambda at: choice(gone.has(mirror(x.rank, at)), z3.IntVal(0), index(outer(at)))),
     )
 
 
@@ -123,14 +124,14 @@ def _unsqueeze(side: Side, x: Tensor, axes: Vector) -> Tensor:
     outer, inner = drop_axes(rank, new)
     return Tensor(
         rank,
-        lambda at: z3.If(new.has(mirror(rank, at)), 1, x.size(outer(at))),
+        lambda at: choice(new.has(mirror(rank, at)), 1, x.size(outer(at))),
         lambda index: x.element(lambda at: index(inner(at))),
     )
 
 
 def _slice(side: Side, x: Tensor, starts: Vector, ends: Vector, axes: Vector, steps: Vector) -> Tensor:
     rank, world = x.rank, side.world
-    side.require(z3.And(starts.length == axes.length, ends.length == axes.length, steps.length == axes.length))
+    side.require(conjunction(starts.length == axes.length, ends.length == axes.length, steps.length == axes.length))
     count = next((len(v.items) for v in (starts, ends, axes, steps) if v.items is not None), None)
     if count is not None:
         starts, ends, axes, steps = (list_items(v, count, world) for v in (starts, ends, axes, steps))
@@ -160,7 +161,7 @@ def _slice(side: Side, x: Tensor, starts: Vector, ends: Vector, axes: Vector, st
 def _is_canonical(start: Number, end: Number, step: Number) -> Any:
     """Whether start and end count from 0; those of a slice that runs downwards need not."""
     step = plain(step)
-    return z3.BoolVal(True) if _runs_down(step) else z3.And(step > 0, start >= 0, end >= 0)
+    return z3.BoolVal(True) if _runs_down(step) else conjunction(step > 0, start >= 0, end >= 0)
 
 
 def _runs_down(step: Number) -> bool:
@@ -168,44 +169,44 @@ def _runs_down(step: Number) -> bool:
 
 
 def _clamp(x: Number, low: Number, high: Number) -> Number:
-    return z3.If(x < low, low, z3.If(x > high, high, x))
+    return choice(x < low, low, choice(x > high, high, x))
 
 
 def _first(start: Number, step: Number, size: Number) -> Number:
     """The first position of a slice."""
     if _runs_down(step):
-        return _clamp(z3.If(start < 0, start + size, start), z3.IntVal(0), size - 1)
-    return z3.If(start > size, size, start)
+        return _clamp(choice(start < 0, start + size, start), z3.IntVal(0), size - 1)
+    return choice(start > size, size, start)
 
 
 def _count(first: Number, end: Number, step: Number, size: Number) -> Number:
     """The number of positions from the first up to, and without, the end."""
     if _runs_down(step):
-        last = _clamp(z3.If(end < 0, end + size, end), z3.IntVal(-1), size - 1)
-        return z3.If(size <= 0, z3.IntVal(0), _divide_up(first - last, plain(-step)))
-    return _divide_up(z3.If(end > size, size, end) - first, step)
+        last = _clamp(choice(end < 0, end + size, end), z3.IntVal(-1), size - 1)
+        return choice(size <= 0, z3.IntVal(0), _divide_up(first - last, plain(-step)))
+    return _divide_up(choice(end > size, size, end) - first, step)
 
 
 def _divide_up(length: Number, step: Number) -> Number:
     """A length in steps, rounded up; 0 for a negative one."""
     if z3.is_int_value(step) and step.as_long() == 1:
-        return z3.If(length > 0, length, 0)
-    return z3.If(length > 0, (length + step - 1) / step, 0)
+        return choice(length > 0, length, 0)
+    return choice(length > 0, (length + step - 1) / step, 0)
 
 
 def _concat(side: Side, a: Tensor, b: Tensor, axis: Number) -> Tensor:
     rank = a.rank
-    side.require(z3.And(rank == b.rank, axis >= 0, axis < rank))
+    side.require(conjunction(rank == b.rank, axis >= 0, axis < rank))
     along = plain(mirror(rank, axis))
-    side.require_all(rank, lambda at: z3.Or(at == along, a.size(at) == b.size(at)))
+    side.require_all(rank, lambda at: disjunction(at == along, a.size(at) == b.size(at)))
     cut = a.size(along)
     result = Tensor(
         rank,
-        lambda at: z3.If(at == along, cut + b.size(along), a.size(at)),
+        lambda at: choice(at == along, cut + b.size(along), a.size(at)),
         lambda index: Conditional(
             index(along) < cut,
             a.element(index),
-            b.element(lambda at: z3.If(at == along, index(at) - cut, index(at))),
+            b.element(lambda at: choice(at == along, index(at) - cut, index(at))),
         ),
     )
     result.joined = Joined(a, b, along)
@@ -215,20 +216,20 @@ def _concat(side: Side, a: Tensor, b: Tensor, axis: Number) -> Tensor:
 def _split(side: Side, x: Tensor, sizes: Vector, axis: Number) -> Callable[[Number], Tensor]:
     """The parts by number: each begins where the one before it ends."""
     rank = x.rank
-    side.require(z3.And(axis >= 0, axis < rank))
+    side.require(conjunction(axis >= 0, axis < rank))
     along = plain(mirror(rank, axis))
     begin = _running_sum(side, sizes)
     side.require_all(sizes.length, lambda at: sizes.get(at) >= 0)
     side.require(begin(sizes.length) == x.size(along))
 
     def part(number: Number) -> Tensor:
-        side.require(z3.And(number >= 0, number < sizes.length))
+        side.require(conjunction(number >= 0, number < sizes.length))
         start, size = begin(number), sizes.get(number)
-        side.world.assume(z3.And(start >= 0, start + size <= x.size(along)))
+        side.world.assume(conjunction(start >= 0, start + size <= x.size(along)))
         return Tensor(
             rank,
-            lambda at: z3.If(at == along, size, x.size(at)),
-            lambda index: x.element(lambda at: z3.If(at == along, index(at) + start, index(at))),
+            lambda at: choice(at == along, size, x.size(at)),
+            lambda index: x.element(lambda at: choice(at == along, index(at) + start, index(at))),
             type=x.type,
         )
 
@@ -239,11 +240,11 @@ def _running_sum(side: Side, sizes: Vector) -> Callable[[Number], Number]:
     """The sum of all numbers before a place."""
     if sizes.items is not None:
         items = sizes.items
-        return lambda at: z3.Sum([z3.If(place < at, item, 0) for place, item in enumerate(items)] or [z3.IntVal(0)])
+        return lambda at: z3.Sum([choice(place < at, item, 0) for place, item in enumerate(items)] or [z3.IntVal(0)])
     if sizes.memory.running_sum is None:
         begin = side.world.function("sum")
         side.world.assume(begin(z3.IntVal(0)) == 0)
-        side.world.assume_all(lambda at: z3.Implies(at >= 0, begin(at + 1) == begin(at) + sizes.get(at)))
+        side.world.assume_all(lambda at: implication(at >= 0, begin(at + 1) == begin(at) + sizes.get(at)))
         sizes.memory.running_sum = begin
     return sizes.memory.running_sum
 
@@ -261,7 +262,7 @@ def _pad(side: Side, x: Tensor, pads: Vector, fill: Tensor | None, mode: object)
         return pads.tail(at)
 
     def cut(pad: Number) -> Number:
-        return z3.If(pad < 0, pad, 0)
+        return choice(pad < 0, pad, 0)
 
     side.require_all(rank, lambda at: x.size(at) + cut(low(at)) + cut(high(at)) >= 0)
 
@@ -269,7 +270,7 @@ def _pad(side: Side, x: Tensor, pads: Vector, fill: Tensor | None, mode: object)
         def position(at: Number) -> Number:
             return index(at) - low(at)
 
-        inside = world.every(rank, lambda at: z3.And(position(at) >= 0, position(at) < x.size(at)))
+        inside = world.every(rank, lambda at: conjunction(position(at) >= 0, position(at) < x.size(at)))
         outside: Expression
         if mode != "constant":
             outside = Element(padding, index)  # an element of which nothing is known
@@ -290,8 +291,8 @@ def _tile(side: Side, x: Tensor, repeats: Vector) -> Tensor:
         x.rank,
         lambda at: x.size(at) * repeats.tail(at),
         lambda index: x.element(
-            lambda at: z3.If(
-                x.size(at) == 1, z3.IntVal(0), z3.If(repeats.tail(at) == 1, index(at), index(at) % x.size(at))
+            lambda at: choice(
+                x.size(at) == 1, z3.IntVal(0), choice(repeats.tail(at) == 1, index(at), index(at) % x.size(at))
             )
         ),
     )

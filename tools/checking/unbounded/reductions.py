@@ -9,6 +9,7 @@ import z3
 
 from .axes import axes_of
 from .layout import drop_axes, elementwise, mirror
+from .logic import choice, conjunction, implication
 from .tensors import (
     Applied,
     Binder,
@@ -42,10 +43,10 @@ def _reduce(side: Side, x: Tensor, axes: Vector, keepdims: Number, total: Total,
     gone, rank = axes_of(axes, x.rank, side), x.rank
 
     def among(at: Number) -> Any:
-        return z3.And(at >= 0, at < rank, gone.has(mirror(rank, at)))
+        return conjunction(at >= 0, at < rank, gone.has(mirror(rank, at)))
 
     if total in _NONEMPTY:
-        side.require_all(rank, lambda at: z3.Implies(among(at), x.size(at) >= 1))
+        side.require_all(rank, lambda at: implication(among(at), x.size(at) >= 1))
     outer, inner = drop_axes(rank, gone)
 
     def element(index: Index) -> Expression:
@@ -55,7 +56,7 @@ def _reduce(side: Side, x: Tensor, axes: Vector, keepdims: Number, total: Total,
         return Reduced(total, tuple(binders), each(x.element(_positions(x, binders, place))), x.type)
 
     if keep:
-        return Tensor(rank, lambda at: z3.If(among(at), 1, x.size(at)), element)
+        return Tensor(rank, lambda at: choice(among(at), 1, x.size(at)), element)
     return Tensor(rank - gone.count, lambda at: x.size(inner(at)), element)
 
 
@@ -79,7 +80,7 @@ def _binder_over(side: Side, x: Tensor, has: Callable[[Number], Any], only: Numb
     rank = x.rank
     return Binder(
         rank,
-        lambda front: z3.And(front >= 0, front < rank, has(front)),
+        lambda front: conjunction(front >= 0, front < rank, has(front)),
         lambda front: x.size(mirror(rank, front)),
         side.world.function("at"),
         only,
@@ -93,7 +94,7 @@ def _positions(x: Tensor, binders: Sequence[Binder], place: Index) -> Index:
         front = mirror(x.rank, at)
         result = place(at)
         for binder in binders:
-            result = z3.If(binder.among(front), binder.at(front), result)
+            result = choice(binder.among(front), binder.at(front), result)
         return result
 
     return index
@@ -132,9 +133,9 @@ def _mean(side: Side, x: Tensor, axes: Vector, keepdims: Number) -> Tensor:
     gone, rank = axes_of(axes, x.rank, side), x.rank
 
     def among(at: Number) -> Any:
-        return z3.And(at >= 0, at < rank, gone.has(mirror(rank, at)))
+        return conjunction(at >= 0, at < rank, gone.has(mirror(rank, at)))
 
-    side.require_all(rank, lambda at: z3.Implies(among(at), x.size(at) >= 1))
+    side.require_all(rank, lambda at: implication(among(at), x.size(at) >= 1))
     undivided = Tensor(x.rank, x.size, x.element, type=x.type)
     whole = _reduce(side, undivided, axes, keepdims, "add", _identity)
 
@@ -164,7 +165,7 @@ def _log_softmax(side: Side, x: Tensor, axis: Number) -> Tensor:
 
 def _sum_of_exponentials(side: Side, x: Tensor, axis: Number) -> Callable[[Index], Expression]:
     """The sum of exp(x) along an axis, through a position."""
-    side.require(z3.And(axis >= 0, axis < x.rank))
+    side.require(conjunction(axis >= 0, axis < x.rank))
     front = plain(mirror(x.rank, plain(mirror(x.rank, axis))))
 
     def sum_at(index: Index) -> Expression:
@@ -187,7 +188,7 @@ def _global_pool(total: Total) -> Callable[[Side, Tensor], Tensor]:
             whole = Reduced(total, (binder,), x.element(_positions(x, [binder], index)), x.type)
             return Applied("Div", (whole, Count((binder,), x.type))) if total == "add" else whole
 
-        return Tensor(rank, lambda at: z3.If(at < rank - 2, 1, x.size(at)), element)
+        return Tensor(rank, lambda at: choice(at < rank - 2, 1, x.size(at)), element)
 
     return compute
 
@@ -216,8 +217,8 @@ def _insert_axis(x: Tensor, new: Number) -> Tensor:
     """Insert an axis of size 1 at a place counted from the back."""
     return Tensor(
         x.rank + 1,
-        lambda at: z3.If(at == new, 1, x.size(z3.If(at < new, at, at - 1))),
-        lambda index: x.element(lambda at: index(z3.If(at < new, at, at + 1))),
+        lambda at: choice(at == new, 1, x.size(choice(at < new, at, at - 1))),
+        lambda index: x.element(lambda at: index(choice(at < new, at, at + 1))),
         type=x.type,
     )
 
@@ -225,8 +226,8 @@ def _insert_axis(x: Tensor, new: Number) -> Tensor:
 def _remove_axis(x: Tensor, gone: Number) -> Tensor:
     return Tensor(
         x.rank - 1,
-        lambda at: x.size(z3.If(at < gone, at, at + 1)),
-        lambda index: x.element(lambda at: z3.If(at == gone, z3.IntVal(0), index(z3.If(at < gone, at, at - 1)))),
+        lambda at: x.size(choice(at < gone, at, at + 1)),
+        lambda index: x.element(lambda at: choice(at == gone, z3.IntVal(0), index(choice(at < gone, at, at - 1)))),
     )
 
 
@@ -246,11 +247,11 @@ def _multiply_matrices(side: Side, a: Tensor, b: Tensor) -> Tensor:
         right = b.element(_matrix_index(b, index, step, index(z3.IntVal(0))))
         return Reduced("add", (binder,), Applied("Mul", (left, right)), a.type)
 
-    return Tensor(rank + 2, lambda at: z3.If(at == 0, columns, z3.If(at == 1, rows, size(at - 2))), element)
+    return Tensor(rank + 2, lambda at: choice(at == 0, columns, choice(at == 1, rows, size(at - 2))), element)
 
 
 def _matrix_index(x: Tensor, index: Index, row: Number, column: Number) -> Index:
-    return lambda at: z3.If(at == 0, column, z3.If(at == 1, row, z3.If(x.size(at) == 1, z3.IntVal(0), index(at))))
+    return lambda at: choice(at == 0, column, choice(at == 1, row, choice(x.size(at) == 1, z3.IntVal(0), index(at))))
 
 
 def _gemm(
@@ -263,7 +264,7 @@ def _gemm(
     transpose_a: Number,
     transpose_b: Number,
 ) -> Tensor:
-    side.require(z3.And(a.rank == 2, b.rank == 2))
+    side.require(conjunction(a.rank == 2, b.rank == 2))
     whole = _multiply_matrices(side, _transpose_if(a, transpose_a), _transpose_if(b, transpose_b))
     whole = _multiply(whole, alpha)
     if c is None:

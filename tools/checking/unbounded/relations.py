@@ -11,6 +11,7 @@ import z3
 
 from ....rules.sexpr import Node
 from . import layout, vectors
+from .logic import choice, conjunction, disjunction, implication, negation
 from .tensors import Applied, NoMeaning, Parameter, Side, Tensor, broadcast
 from .vectors import Vector, from_back, from_front, vector_of
 from .world import Number, World, plain
@@ -75,7 +76,7 @@ def _arithmetic(head: str, whole: Callable[[Number, Number], Number]) -> Callabl
 def _divide(reading: Reader, a: Any, b: Any) -> Any:
     if not (z3.is_expr(a) and z3.is_expr(b)):
         return _arithmetic("Div", lambda x, y: x)(reading, a, b)
-    quotient = z3.If(z3.Or(a >= 0, a % b == 0), a / b, a / b + z3.If(b > 0, 1, -1))  # z3's remainders are >= 0
+    quotient = choice(disjunction(a >= 0, a % b == 0), a / b, a / b + choice(b > 0, 1, -1))  # z3's remainders are >= 0
     return b != 0, quotient
 
 
@@ -104,7 +105,9 @@ def _inverse(reading: Reader, perm: Vector) -> Any:
 
 def _pick(reading: Reader, vector: Vector, places: Vector) -> Any:
     """The numbers of a vector at some places, in their order."""
-    inside = reading.world.every(places.length, lambda at: z3.And(places.get(at) >= 0, places.get(at) < vector.length))
+    inside = reading.world.every(
+        places.length, lambda at: conjunction(places.get(at) >= 0, places.get(at) < vector.length)
+    )
     if places.items is not None:
         return inside, vector_of([vector.get(i) for i in places.items], reading.world)
     result = from_front(places.length, lambda at: vector.get(places.get(at)))
@@ -145,12 +148,12 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "+": _arithmetic("Add", lambda a, b: a + b),
     "-": _arithmetic("Sub", lambda a, b: a - b),
     "*": _arithmetic("Mul", lambda a, b: a * b),
-    "min": _arithmetic("Min", lambda a, b: z3.If(a < b, a, b)),
-    "max": _arithmetic("Max", lambda a, b: z3.If(a < b, b, a)),
+    "min": _arithmetic("Min", lambda a, b: choice(a < b, a, b)),
+    "max": _arithmetic("Max", lambda a, b: choice(a < b, b, a)),
     "/": _divide,
     "%": _remainder,
     "neg": lambda reading, a: (_true(), -a if z3.is_expr(a) else Applied("Neg", (a,))),
-    "abs": lambda reading, a: (_true(), z3.If(a < 0, -a, a) if z3.is_expr(a) else Applied("Abs", (a,))),
+    "abs": lambda reading, a: (_true(), choice(a < 0, -a, a) if z3.is_expr(a) else Applied("Abs", (a,))),
     "vec-of": lambda reading, *items: (
         (_true(), vector_of(items, reading.world)) if all(map(z3.is_expr, items)) else NotImplemented
     ),
@@ -172,7 +175,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "vector-sum": _by_place(lambda a, b: a + b),
     "vector-difference": _by_place(lambda a, b: a - b),
     "vector-product": _by_place(lambda a, b: a * b),
-    "vector-maximum": _by_place(lambda a, b: z3.If(a < b, b, a)),
+    "vector-maximum": _by_place(lambda a, b: choice(a < b, b, a)),
     "first-half": _half(False),
     "second-half": _half(True),
 }
@@ -194,7 +197,7 @@ def _compare(whole: Callable[[Any, Any], Any], signs: Callable[[float], tuple[st
                 if isinstance(number, float):
                     reading.signs.setdefault(one.value, set()).update(signs(number))
             elif isinstance(one, Vector) and isinstance(other, Vector) and whole is _unequal:
-                reading.world.assume(z3.Not(vectors.equal(one, other, reading.world)))
+                reading.world.assume(negation(vectors.equal(one, other, reading.world)))
             else:
                 raise NoMeaning("a comparison of other things than whole numbers")
 
@@ -219,7 +222,7 @@ def _scalar(reading: Reader, x: Node) -> None:
     """Assume rank 0, or rank 1 and one element."""
     tensor = reading.value(x, "T")
     reading.world.assume(tensor.rank <= 1)
-    reading.world.assume(z3.Implies(tensor.rank == 1, tensor.size(z3.IntVal(0)) == 1))
+    reading.world.assume(implication(tensor.rank == 1, tensor.size(z3.IntVal(0)) == 1))
 
 
 def _row(reading: Reader, x: Node, count: Node, rank: Node) -> None:
@@ -228,7 +231,7 @@ def _row(reading: Reader, x: Node, count: Node, rank: Node) -> None:
     reading.bind(count, tensor.size(z3.IntVal(0)))
     reading.world.assume(tensor.rank >= 1)
     inside = tensor.rank
-    reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 1, at < inside), tensor.size(at) == 1))
+    reading.world.assume_all(lambda at: implication(conjunction(at >= 1, at < inside), tensor.size(at) == 1))
 
 
 def _per_channel(reading: Reader, x: Node, rank: Node, count: Node) -> None:
@@ -239,8 +242,8 @@ def _per_channel(reading: Reader, x: Node, rank: Node, count: Node) -> None:
     channels = plain(whole - 2)
     reading.bind(count, tensor.size(channels))
     own = tensor.rank
-    world.assume(z3.And(z3.Or(own == whole, own == whole - 1), whole >= 2))
-    world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < own, at != channels), tensor.size(at) == 1))
+    world.assume(conjunction(disjunction(own == whole, own == whole - 1), whole >= 2))
+    world.assume_all(lambda at: implication(conjunction(at >= 0, at < own, at != channels), tensor.size(at) == 1))
 
 
 def _matrix(reading: Reader, x: Node, rows: Node, columns: Node) -> None:
@@ -253,22 +256,29 @@ def _matrix(reading: Reader, x: Node, rows: Node, columns: Node) -> None:
 def _static(reading: Reader, shape: Node) -> None:
     """Assume that no size is below zero, so that none is symbolic."""
     vector = reading.value(shape)
-    reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < vector.length), vector.tail(at) >= 0))
+    reading.world.assume_all(lambda at: implication(conjunction(at >= 0, at < vector.length), vector.tail(at) >= 0))
+
+
+def _reduces_some(reading: Reader, shape: Node, axes: Node) -> None:
+    """Assume that no size of a shape at some axes is 0."""
+    sizes, places = reading.value(shape), reading.value(axes)
+    count = places.length
+    reading.world.assume_all(lambda at: implication(conjunction(at >= 0, at < count), sizes.get(places.get(at)) >= 1))
 
 
 def _swaps_last(reading: Reader, perm: Node) -> None:
     vector = reading.value(perm)
     count = vector.length
     reading.world.assume(count >= 2)
-    reading.world.assume(z3.And(vector.get(count - 1) == count - 2, vector.get(count - 2) == count - 1))
-    reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < count - 2), vector.get(at) == at))
+    reading.world.assume(conjunction(vector.get(count - 1) == count - 2, vector.get(count - 2) == count - 1))
+    reading.world.assume_all(lambda at: implication(conjunction(at >= 0, at < count - 2), vector.get(at) == at))
 
 
 def _contains(wanted: bool) -> Callable[..., None]:
     def assume(reading: Reader, vector: Node, *items: Node) -> None:
         for item in items:
             is_inside = vectors.contains(reading.world, reading.value(vector), reading.value(item))
-            reading.world.assume(is_inside if wanted else z3.Not(is_inside))
+            reading.world.assume(is_inside if wanted else negation(is_inside))
 
     return assume
 
@@ -277,13 +287,13 @@ def _at_most(reading: Reader, first: Node, second: Node) -> None:
     u, v = reading.value(first), reading.value(second)
     count = u.length
     reading.world.assume(count == v.length)
-    reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < count), u.tail(at) <= v.tail(at)))
-    reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < count), u.get(at) <= v.get(at)))
+    reading.world.assume_all(lambda at: implication(conjunction(at >= 0, at < count), u.tail(at) <= v.tail(at)))
+    reading.world.assume_all(lambda at: implication(conjunction(at >= 0, at < count), u.get(at) <= v.get(at)))
 
 
 def _split_at(reading: Reader, shape: Node, place: Node, before: Node, rest: Node) -> None:
     vector, cut = reading.value(shape), reading.value(place)
-    reading.world.assume(z3.And(cut >= 0, cut <= vector.length))
+    reading.world.assume(conjunction(cut >= 0, cut <= vector.length))
     reading.bind(before, from_front(cut, vector.get))
     reading.bind(rest, from_back(vector.length - cut, vector.tail))
 
@@ -308,6 +318,7 @@ RELATIONS: dict[str, Callable[..., None]] = {
     "matrix": _matrix,
     "static": _static,
     "swaps-last": _swaps_last,
+    "reduces-some": _reduces_some,
     "vec-contains": _contains(True),
     "vec-not-contains": _contains(False),
     "split-at": _split_at,

@@ -17,6 +17,7 @@ from ....rules.sexpr import Atom, Form, Node
 from ..proving.solver import forget_past
 from ..sampling.left_side import derivations, substitute
 from .comparison import ElementComparison
+from .logic import conjunction, implication
 from .reading import Reading, UnknownVariable
 from .relations import RELATIONS
 from .tensors import NoMeaning, Tensor
@@ -167,7 +168,9 @@ def _prove_equal(reading: Reading, left: Any, right: Any) -> None:
     with world.supposing():
         inside = left.rank
         world.assume_all(
-            lambda at: z3.Implies(z3.And(at >= 0, at < inside), z3.And(index(at) >= 0, index(at) < left.size(at))),
+            lambda at: implication(
+                conjunction(at >= 0, at < inside), conjunction(index(at) >= 0, index(at) < left.size(at))
+            ),
         )
         if not ElementComparison(reading).equal(left.element(index), right.element(index)):
             raise Unproved("the elements may differ")

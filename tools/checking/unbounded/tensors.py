@@ -9,6 +9,7 @@ from typing import Literal
 
 import z3
 
+from .logic import choice, conjunction, disjunction, implication
 from .types import ElementType
 from .vectors import Vector, from_back
 from .world import Number, Truth, Unproved, World
@@ -122,7 +123,7 @@ class Tensor:
 
     def extent(self, axis: Number) -> Number:
         """The size along an axis, 1 in front of the first."""
-        return z3.If(axis < self.rank, self.size(axis), 1)
+        return choice(axis < self.rank, self.size(axis), 1)
 
 
 def leaf(name: str, world: World) -> Tensor:
@@ -130,7 +131,7 @@ def leaf(name: str, world: World) -> Tensor:
     rank = world.integer(f"{name}.rank")
     size = world.function(f"{name}.size")
     world.assume(rank >= 0)
-    world.assume_all(lambda at: z3.And(size(at) >= 0, size(at) <= LARGEST))
+    world.assume_all(lambda at: conjunction(size(at) >= 0, size(at) <= LARGEST))
     tensor = Tensor(rank, size, lambda index: Parameter(0.0), name)
 
     def element(index: Index) -> Expression:
@@ -175,7 +176,7 @@ class Side:
             for at in range(number.as_long()):
                 self.require(holds(z3.IntVal(at)))
         elif self.given:
-            self.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < count), holds(at)))
+            self.world.assume_all(lambda at: implication(conjunction(at >= 0, at < count), holds(at)))
         elif not self.world.follows_all(count, holds):
             raise Unproved("the right side may have no value")
 
@@ -201,15 +202,15 @@ def broadcast(side: Side, *tensors: Tensor) -> tuple[Number, Index]:
 def _broadcast_two(side: Side, a: Tensor, b: Tensor) -> tuple[Number, Index]:
     if a.size is b.size:
         return a.rank, a.size
-    rank = side.name("rank", z3.If(a.rank >= b.rank, a.rank, b.rank))
+    rank = side.name("rank", choice(a.rank >= b.rank, a.rank, b.rank))
 
     def agree(at: Number) -> Truth:
         m, n = a.extent(at), b.extent(at)
-        return z3.Or(m == n, m == 1, n == 1)
+        return disjunction(m == n, m == 1, n == 1)
 
     def widest(at: Number) -> Number:
         m, n = a.extent(at), b.extent(at)
-        return z3.If(m == 1, n, m)
+        return choice(m == 1, n, m)
 
     side.require_all(rank, agree)
     return rank, widest
@@ -217,4 +218,4 @@ def _broadcast_two(side: Side, a: Tensor, b: Tensor) -> tuple[Number, Index]:
 
 def broadcast_index(tensor: Tensor, index: Index) -> Index:
     """The position in an operand that belongs to a position in the tensor that it broadcasts to."""
-    return lambda at: z3.If(tensor.size(at) == 1, z3.IntVal(0), index(at))
+    return lambda at: choice(tensor.size(at) == 1, z3.IntVal(0), index(at))

@@ -9,6 +9,7 @@ from typing import Any
 
 import z3
 
+from .logic import choice, conjunction, disjunction, implication, negation
 from .world import Number, Truth, World, plain
 
 At = Callable[[Number], Number]
@@ -60,7 +61,7 @@ def vector_of(items: Sequence[Number], world: World) -> Vector:
             return numbers[at.as_long()]
         result = numbers[-1] if numbers else z3.IntVal(0)
         for place in range(len(numbers) - 2, -1, -1):
-            result = z3.If(at == place, numbers[place], result)
+            result = choice(at == place, numbers[place], result)
         return result
 
     length = z3.IntVal(len(numbers))
@@ -90,8 +91,8 @@ def equal(one: Vector, other: Vector, world: World) -> Truth:
     if one is other:
         return z3.BoolVal(True)
     if one.items is not None and other.items is not None and len(one.items) == len(other.items):
-        return z3.And([a == b for a, b in zip(one.items, other.items, strict=True)])
-    return z3.And(one.length == other.length, world.every(one.length, lambda at: one.tail(at) == other.tail(at)))
+        return conjunction(*[a == b for a, b in zip(one.items, other.items, strict=True)])
+    return conjunction(one.length == other.length, world.every(one.length, lambda at: one.tail(at) == other.tail(at)))
 
 
 def assume_equal(one: Vector, other: Vector, world: World) -> None:
@@ -100,8 +101,8 @@ def assume_equal(one: Vector, other: Vector, world: World) -> None:
     for place, item in enumerate(one.items or other.items or ()):
         world.assume((other if one.items is not None else one).get(z3.IntVal(place)) == item)
     inside = one.length
-    world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < inside), one.tail(at) == other.tail(at)))
-    world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < inside), one.get(at) == other.get(at)))
+    world.assume_all(lambda at: implication(conjunction(at >= 0, at < inside), one.tail(at) == other.tail(at)))
+    world.assume_all(lambda at: implication(conjunction(at >= 0, at < inside), one.get(at) == other.get(at)))
 
 
 # --- the functions of the rule language; each returns the condition under which it has a value, and the value
@@ -116,8 +117,8 @@ def append(world: World, *vectors: Vector) -> tuple[Truth, Vector]:
         cut, rest = first.length, second.length
         return Vector(
             cut + rest,
-            lambda at: z3.If(at < cut, first.get(at), second.get(at - cut)),
-            lambda at: z3.If(at < rest, second.tail(at), first.tail(at - rest)),
+            lambda at: choice(at < cut, first.get(at), second.get(at - cut)),
+            lambda at: choice(at < rest, second.tail(at), first.tail(at - rest)),
             memory=Memory(appended=(first, second)),
         )
 
@@ -143,8 +144,8 @@ def replace(world: World, vector: Vector, place: Number, item: Number) -> tuple[
     back = plain(vector.length - 1 - place)
     return _inside(vector, place), Vector(
         vector.length,
-        lambda at: z3.If(at == place, item, vector.get(at)),
-        lambda at: z3.If(at == back, item, vector.tail(at)),
+        lambda at: choice(at == place, item, vector.get(at)),
+        lambda at: choice(at == back, item, vector.tail(at)),
     )
 
 
@@ -155,8 +156,8 @@ def remove(world: World, vector: Vector, place: Number) -> tuple[Truth, Vector]:
     back = plain(vector.length - 1 - place)
     return _inside(vector, place), Vector(
         vector.length - 1,
-        lambda at: z3.If(at < place, vector.get(at), vector.get(at + 1)),
-        lambda at: z3.If(at < back, vector.tail(at), vector.tail(at + 1)),
+        lambda at: choice(at < place, vector.get(at), vector.get(at + 1)),
+        lambda at: choice(at < back, vector.tail(at), vector.tail(at + 1)),
     )
 
 
@@ -188,9 +189,9 @@ def repeat(world: World, item: int, count: Number) -> tuple[Truth, Vector]:
 def contains(world: World, vector: Vector, item: Number) -> Truth:
     """Whether a number is in a vector."""
     if vector.items is not None:
-        return z3.Or([i == item for i in vector.items])
-    return z3.Not(world.every(vector.length, lambda at: vector.tail(at) != item))
+        return disjunction(*[i == item for i in vector.items])
+    return negation(world.every(vector.length, lambda at: vector.tail(at) != item))
 
 
 def _inside(vector: Vector, place: Number) -> Truth:
-    return z3.And(place >= 0, place < vector.length)
+    return conjunction(place >= 0, place < vector.length)

@@ -18,6 +18,7 @@ from typing import Any
 import z3
 
 from ..proving.solver import limited_solver
+from .logic import conjunction, disjunction, implication, negation
 
 Number = Any
 Truth = Any
@@ -57,7 +58,8 @@ class _Trigger:
     def place(self, at: Number) -> Number:
         """The p for which the fact looks up the function at a position."""
         if at.get_id() not in self.places:
-            self.places[at.get_id()] = plain(self.sign * (at - self.offset))
+            is_itself = self.sign == 1 and z3.is_int_value(self.offset) and self.offset.as_long() == 0
+            self.places[at.get_id()] = at if is_itself else plain(self.sign * (at - self.offset))
         return self.places[at.get_id()]
 
 
@@ -197,8 +199,8 @@ class World:
     def every(self, count: Number, holds: Property) -> Truth:
         """Whether something holds for all of the first `count`; if not, it fails for a witness."""
         truth, witness = self.truth("every"), self.integer("witness")
-        self.assume_all(lambda at: z3.Implies(z3.And(truth, at >= 0, at < count), holds(at)))
-        self.assume(z3.Or(truth, z3.And(witness >= 0, witness < count, z3.Not(holds(witness)))))
+        self.assume_all(lambda at: implication(conjunction(truth, at >= 0, at < count), holds(at)))
+        self.assume(disjunction(truth, conjunction(witness >= 0, witness < count, negation(holds(witness)))))
         return truth
 
     @contextmanager
@@ -220,12 +222,12 @@ class World:
         """Whether a condition holds in this case. Raises Undecided if the proof has to split into two cases."""
         if self.follows(condition):
             return True
-        if self.follows(z3.Not(condition)):
+        if self.follows(negation(condition)):
             return False
         if not self.decisions:
             raise Undecided
         value, self.decisions = self.decisions[0], self.decisions[1:]
-        self.assume(condition if value else z3.Not(condition))
+        self.assume(condition if value else negation(condition))
         return value
 
     # --- questions
@@ -251,7 +253,7 @@ class World:
         goal = z3.simplify(goal)
         if z3.is_true(goal):
             return True
-        with self.supposing(z3.Not(goal)):
+        with self.supposing(negation(goal)):
             return not self.possible()
 
     def follows_all(self, count: Number, goal: Property) -> bool:
