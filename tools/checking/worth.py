@@ -42,48 +42,51 @@ def remark_on_worth(rule: Rule, hits: Sequence[Hit]) -> str:
     if rule.text.startswith("(birewrite") or not fired:
         return ""
     try:
-        worse = all(_costs_more(sample, outcome, model) for sample, outcome in fired for model in _models())
+        worse = all(_costs_more(sample, outcome) for sample, outcome in fired)
     except Unsupported:  # an operator has no meaning for these numbers, which the verdict reports
         return ""
     return "the right side costs more under every cost model" if worse else ""
 
 
-def _costs_more(sample: Sample, fired: Fired, model: CostModel) -> bool:
-    """Whether every way to compute the roots that the rule added costs more than the sampled one."""
-    costs = _Costs(sample, fired, model)
+def _costs_more(sample: Sample, fired: Fired) -> bool:
+    """Whether every way to compute the roots that the rule added costs more than the sampled one, under every cost
+    model."""
     placement = Placement(sample, fired)
     left = [placement.node_of(root) for root in sample.roots]
-    added = [
-        costs.cost(node)
-        for number in fired.roots
-        for node in fired.classes[number]
-        if node not in left and node.head not in LEAVES
-    ]
-    if not added or any(node.head in ("Var", "Weight", "Full") for n in fired.roots for node in fired.classes[n]):
+    made = [node for number in fired.roots for node in fired.classes[number]]
+    added = [node for node in made if node not in left and node.head not in LEAVES]
+    if not added or any(node.head in ("Var", "Weight", "Full") for node in made):
         return False
-    return min(added) > max(costs.cost(node) for node in left if node is not None) * (1 + 1e-9)
+    types, own = _types(sample, fired), [node for node in left if node is not None]
+    every = (_Costs(fired, model, types) for model in _models())
+    return all(min(map(costs.cost, added)) > max(map(costs.cost, own)) * (1 + 1e-9) for costs in every)
+
+
+def _types(sample: Sample, fired: Fired) -> dict[EClass, TensorType | None]:
+    """The types of all classes. Raises Unsupported if an operator has no meaning."""
+    elements = draw(sample, "ordinary", {}, np.random.default_rng(0))
+    evaluation = Evaluation(sample, fired, elements, {})
+    with np.errstate(all="ignore"):
+        for _ in evaluation.comparisons():
+            pass
+    types: dict[EClass, TensorType | None] = {}
+    for number, value in evaluation.classes.items():
+        array = value[0] if isinstance(value, tuple) else value
+        types[number] = None if array is None else TensorType(array.dtype.name, array.shape)
+    return types
 
 
 @dataclass
 class _Costs:
     """The costs of e-nodes with the cheapest trees of their operands."""
 
-    sample: Sample
     fired: Fired
     model: CostModel
-    types: dict[EClass, TensorType | None] = field(default_factory=dict)
+    types: Mapping[EClass, TensorType | None]
     constants: set[EClass] = field(default_factory=set)
     costs: dict[EClass, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        elements = draw(self.sample, "ordinary", {}, np.random.default_rng(0))
-        evaluation = Evaluation(self.sample, self.fired, elements, {})
-        with np.errstate(all="ignore"):
-            for _ in evaluation.comparisons():
-                pass
-        for number, value in evaluation.classes.items():
-            array = value[0] if isinstance(value, tuple) else value
-            self.types[number] = None if array is None else TensorType(array.dtype.name, array.shape)
         self.costs = dict.fromkeys(self.fired.classes, inf)
         for _ in range(len(self.costs) + 1):  # by relaxation, because the classes of a rewrite may be cyclic
             for number, nodes in self.fired.classes.items():
@@ -97,10 +100,8 @@ class _Costs:
             return True
         return bool(operands) and all(a in self.constants for a in operands)
 
-    def cost(self, node: ScratchNode | None) -> float:
+    def cost(self, node: ScratchNode) -> float:
         """The cost of an e-node and of the cheapest operands."""
-        if node is None:
-            return inf
         operands = [a for a in node.arguments if isinstance(a, EClass)]
         return self._cost(node) + sum(self.costs[a] for a in operands)
 

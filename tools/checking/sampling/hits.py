@@ -36,7 +36,7 @@ _BATCH = 96
 """Samples drawn in one round; the most various ones of the first round are kept."""
 _MOST_BASES = 8
 """Samples of known sizes from which samples of symbolic ones are made."""
-_MOST_UNBOUNDED_BASES = 128
+_MOST_UNBOUNDED_BASES = 64
 """The same for samples that need not fulfil conditions on sizes: a symbol fulfils these in few of them, and few of
 those have sizes at which a wrong rule shows."""
 _MOST_VARIANTS = 48
@@ -250,7 +250,7 @@ def _long_samples(rule: Rule, ways: Sequence[LeftSide], random: Random) -> list[
         return []
     samples: dict[object, Sample] = {}
     heads = {each.head for way in ways for each in way.applications.values()} & OPERATORS.keys()
-    may_shorten = not all(OPERATORS[head].is_elementwise for head in heads)
+    may_shorten = not all(OPERATORS[head].is_elementwise or OPERATORS[head].category == "layout" for head in heads)
     for attempt in range(_LONG_ATTEMPTS if ways else 0):
         sample = draw_sample(ways[attempt % len(ways)], random, long_in=dtype)
         if sample is not None and sample.is_long:
