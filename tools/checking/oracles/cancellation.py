@@ -104,7 +104,8 @@ _SPREADS: tuple[_Spread, ...] = (
 def _elements(sample: Sample, random: np.random.Generator, spread: _Spread) -> dict[str, Array]:
     """Numbers whose magnitudes differ between operands; those of one operand lie apart by `spread`. Weights are never
     nearly equal."""
-    elements = draw(sample, "ordinary", {}, random)
+    is_of_floats = all(leaf.type.dtype == "float32" for leaf in sample.named_leaves)
+    elements = {} if is_of_floats else draw(sample, "ordinary", {}, random)
     for leaf in sample.named_leaves:
         if leaf.type.dtype == "float32":
             low, high = _WEIGHTS if leaf.kind == "Weight" else _EXPONENTS

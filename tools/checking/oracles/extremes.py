@@ -179,8 +179,8 @@ def _elements(sample: Sample, bounds: FloatRange, random: np.random.Generator, a
     small, large = (low, low + (high - low) * _END), (high - (high - low) * _END, high)
     sides = ((small,), (large,), (small, large), ((low, high),))[random.integers(4)]
     extremes = 0
-    elements = draw(sample, "ordinary", {}, random)
     floats = [leaf for leaf in sample.named_leaves if leaf.type.dtype == "float32"]
+    elements = draw(sample, "ordinary", {}, random) if len(floats) < len(sample.named_leaves) else {}
     for place in random.permutation(len(floats)):
         leaf = floats[place]
         if leaf.kind == "Weight":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, combinations, product
+from itertools import chain, combinations
 from math import prod
 from typing import Any
 
@@ -29,9 +29,9 @@ they are equal; in the other types one side may be more accurate, such as a norm
 first."""
 _FEW = 24
 """Samples with a leaf of fewer elements than this are drawn several times, so that each special value has its turn."""
-_WIDE: tuple[Range, ...] = ("ordinary", "large")
-"""Elements of extended precision: whether results are equal beyond the digits of float64, and finite together, does not
-depend on the others."""
+_WIDE: tuple[Range, ...] = ("ordinary", "moderate", "large")
+"""Elements of extended precision, which shows whether results are equal beyond the digits of float64, and finite
+together."""
 _REPETITIONS = 4
 """How often such a sample, and one with very long axes, is drawn: enough for each special value to come up."""
 _MAXIMA = frozenset({"Max", "Min", "ReduceMax", "ReduceMin", "MaxPool", "GlobalMaxPool"})
@@ -255,11 +255,11 @@ def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:
             yield from (_Draw("raised", *main), _Draw("high", *main), _Draw("apart", *main))
         return
     kinds: tuple[Range, ...] = ("ordinary", "special", "tiny", "large")
+    wide = _WIDE
     if sound == "real" and sample.is_empty:  # no number of the left side tells that products of weights overflow
-        kinds = kinds[:2]
-    for kind, (dtypes, precision) in product(kinds, _precisions(sample, sound)):
-        if precision != "longdouble" or kind in _WIDE:
-            yield _Draw(kind, dtypes, precision)
+        kinds, wide = kinds[:2], wide[:2]
+    for dtypes, precision in _precisions(sample, sound):
+        yield from (_Draw(kind, dtypes, precision) for kind in (wide if precision == "longdouble" else kinds))
     if sound in ("approx", "step") or (sound == "real" and sample.is_empty):
         return
     sizes = [prod(leaf.type.shape) for leaf in sample.leaves]
