@@ -19,11 +19,12 @@ Range = Literal[
 ]  # fmt: skip
 """Ordinary: between -2 and 2. Special: small whole numbers and odd halves, which repeat. Tiny: down to 1e-6. Moderate:
 between -16 and 16, where functions come so near their limits that few digits tell numbers apart. Large: up to 1000, in
-float16 to 128, and for integers the ends of their range. Raised and high: between 20 and 30, or 500 and 1000, so that long sums of squares, or of numbers, overflow in float16. Apart: the same with either sign, so that
-squares of differences do. Zeros: both, and numbers that round to them. Undefined: special numbers among NaN, infinities
-and both zeros. Limits: these, subnormal numbers, the largest ones, those next to 1, and those that narrower types round
-or cannot hold. Ends: numbers near the largest ones, whose sums and small multiples are all infinite, and the least
-ones, whose halves are all zero. Near: see `near_ties`."""
+float16 to 128, and for integers the ends of their range. Raised and high: between 20 and 30, or 500 and 1000, so that
+long sums of squares, or of numbers, overflow in float16. Apart: the same with either sign, so that squares of
+differences do. Zeros: both, and numbers that round to them. Undefined: special numbers among NaN, infinities and both
+zeros. Limits: these, subnormal numbers, the largest ones, those next to 1, and those that narrower types round or
+cannot hold. Ends: numbers near the largest ones, whose sums and small multiples are all infinite, and the least ones,
+whose halves are all zero. Near: see `near_ties`."""
 
 _BOUNDS: dict[Range, tuple[float, float]] = {
     "ordinary": (-2.0, 2.0), "moderate": (-16.0, 16.0), "raised": (20.0, 30.0), "high": (500.0, 1000.0),
