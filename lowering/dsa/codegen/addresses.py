@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import accumulate
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -72,8 +72,7 @@ class Lifetime(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True)
-class Request(Generic[Key]):
+class Request(NamedTuple, Generic[Key]):
     """`size` bytes for a lifetime. A shorter one, if given, is enough if not all the longer ones fit."""
 
     key: Key
@@ -98,7 +97,7 @@ def assign_addresses(requests: Iterable[Request[Key]], capacity: int, alignment:
     If one finds no room, it and those that are there when it begins make do with their shorter lifetimes.
     """
     placed = [
-        request if request.size % alignment == 0 else replace(request, size=round_up(request.size, alignment))
+        request if request.size % alignment == 0 else request._replace(size=round_up(request.size, alignment))
         for request in requests
     ]
     while True:
@@ -111,7 +110,7 @@ def assign_addresses(requests: Iterable[Request[Key]], capacity: int, alignment:
                 raise
             for number in long:
                 life = placed[number].shorter or placed[number].life
-                placed[number] = replace(placed[number], life=life, shorter=None)
+                placed[number] = placed[number]._replace(life=life, shorter=None)
 
 
 def _includes_any(life: Lifetime, times: Sequence[int]) -> bool:
@@ -136,11 +135,11 @@ def _first_fit(requests: Iterable[Request[Key]], capacity: int) -> dict[Key, int
         if soonest < request.life.start:
             live = [each for each in live if each.end_of_life >= request.life.start]
             soonest = min((each.end_of_life for each in live), default=request.life.start)
-        gaps = [(start, stop) for start, stop in _gaps(live, capacity) if stop - start >= request.size]
-        if not gaps:
+        room = _last_room if request.is_passing else _first_room
+        address = room(live, capacity, request.size)
+        if address is None:
             without_room.append(request)
             continue
-        address = gaps[-1][1] - request.size if request.is_passing else gaps[0][0]
         addresses[request.key] = address
         insort(live, _Live(address, address + request.size, request.life.end))
         soonest = min(soonest, request.life.end)
@@ -149,15 +148,24 @@ def _first_fit(requests: Iterable[Request[Key]], capacity: int) -> dict[Key, int
     return addresses
 
 
-def _gaps(live: Iterable[_Live], capacity: int) -> Iterator[tuple[int, int]]:
-    """Start and stop of the free ranges."""
+def _first_room(live: Iterable[_Live], capacity: int, size: int) -> int | None:
+    """The lowest address with `size` free bytes among what lives, which ascends; None if there is none."""
     end = 0
     for address, stop, _ in live:
-        if address > end:
-            yield end, address
-        end = max(end, stop)
-    if capacity > end:
-        yield end, capacity
+        if address - end >= size:
+            return end
+        end = stop
+    return end if capacity - end >= size else None
+
+
+def _last_room(live: Sequence[_Live], capacity: int, size: int) -> int | None:
+    """The highest such address."""
+    end = capacity
+    for address, stop, _ in reversed(live):
+        if end - stop >= size:
+            return end - size
+        end = address
+    return end - size if end >= size else None
 
 
 class StepsFullError(Exception):
@@ -189,6 +197,8 @@ class _Mapper:
         """The time of each step's first tile."""
         self.short: dict[int, int] = {}
         """The largest request that found no room in any LB, by step."""
+        self.found: list[tuple[list[Request[Slot]], Mapping[Slot, int]]] = []
+        """What was asked of LBs so far, and the addresses in them: cores are mostly alike."""
 
     def bytes_of(self, value: int, box: Box) -> int:
         """The aligned bytes of a part."""
@@ -196,16 +206,20 @@ class _Mapper:
 
     def local_addresses(self, core: int) -> Mapping[Slot, int]:
         """Addresses in one LB, above the weights; none, and an entry in `short`, if not all find room."""
+        requests = list(self._local_requests(core))
+        known = next((addresses for asked, addresses in self.found if asked == requests), None)
+        if known is not None:
+            return known
+        addresses: Mapping[Slot, int] = {}
         try:
-            addresses = assign_addresses(
-                self._local_requests(core), self.device.activation_buffer, self.device.alignment
-            )
+            found = assign_addresses(requests, self.device.activation_buffer, self.device.alignment)
+            addresses = {slot: address + self.device.weight_buffer for slot, address in found.items()}
         except NoRoomError as error:
             for request in error.requests:
                 step = bisect_right(self.times, request.life.start) - 1
                 self.short[step] = max(request.size, self.short.get(step, 0))
-            return {}
-        return {slot: address + self.device.weight_buffer for slot, address in addresses.items()}
+        self.found.append((requests, addresses))
+        return addresses
 
     def _local_requests(self, core: int) -> Iterator[Request[Slot]]:
         for part, home in self.residence.homes.items():

@@ -113,6 +113,11 @@ class Flow:
             for number, step in enumerate(self.steps)
         )
 
+    @cached_property
+    def read_of_core(self) -> dict[ReadKey, Read]:
+        """What a core reads of a value for all its tiles of a step."""
+        return {read.key: read for reads in self.reads for read in reads}
+
     def read(self, step: int, core: int, value: int, box: Box) -> Read:
         """The read of a box of a value by a core for a step."""
         return Read(step, core, value, box, self.sources(self.steps[step].instance, value, box))

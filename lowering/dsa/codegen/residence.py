@@ -67,13 +67,34 @@ class Residence:
     tiles: Sequence[TiledStep]
     _bringing: dict[ReadKey, list[int]] = field(default_factory=dict, compare=False, repr=False)
     """Per tile of a step on a core, which one a value was brought for."""
+    _passing: dict[ReadKey, bool | None] = field(default_factory=dict, compare=False, repr=False)
 
     def is_passing_input(self, step: int, core: int, value: int, box: Box) -> bool:
         """Whether a read of a tile has to be brought for it."""
-        arrival = self.arrivals.get(Part(self.flow.steps[step].instance, value))
-        held = None if arrival is None else arrival.boxes[core]
+        key = ReadKey(step, core, value)
+        if key not in self._passing:
+            self._passing[key] = self._is_passing(self.flow.read_of_core[key])
+        passing = self._passing[key]
+        if passing is not None:
+            return passing
+        held = self._held_arrival(step, core, value)
         has_arrived = held is not None and contains(held, box)
         return not has_arrived and part_at_hand(self.flow, self.homes, self.flow.read(step, core, value, box)) is None
+
+    def _is_passing(self, read: Read) -> bool | None:
+        """Whether tiles have to bring what they need of a core's read; None if that depends on the tile."""
+        held = self._held_arrival(read.step, read.core, read.value)
+        if held is not None:
+            return False if contains(held, read.box) else None
+        if part_at_hand(self.flow, self.homes, read) is not None:
+            return False
+        is_elsewhere = all(each.part is None or self.homes[each.part] is not Level.LB for each in read.sources)
+        return True if is_elsewhere else None
+
+    def _held_arrival(self, step: int, core: int, value: int) -> Box | None:
+        """What a core holds of an arrival."""
+        arrival = self.arrivals.get(Part(self.flow.steps[step].instance, value))
+        return None if arrival is None else arrival.boxes[core]
 
     def bringing_tile(self, step: int, core: int, position: int, value: int) -> tuple[int, int]:
         """The tile that an input was brought for, an earlier one if all tiles since read the same; and the last one
