@@ -17,7 +17,7 @@ from ....costmodels.dsa_device import DsaDevice
 from ..network.alignment import round_up
 from ..network.boxes import Box
 from ..program.instructions import Level
-from ..schedule.instances import Part
+from ..schedule.instances import NETWORK, Part
 from .residence import Residence, activation_room_of_global_buffer
 
 Key = TypeVar("Key")
@@ -273,7 +273,12 @@ class _Mapper:
         while True:
             parts = [part for part, home in self.residence.homes.items() if home is Level.GB]
             requests = [Request(p, self.bytes_of(p.value, self.flow.box(p)), self._life(p)) for p in parts]
+            requests += [self._input_request(value) for value in sorted(self.residence.inputs)]
             try:
                 return assign_addresses(requests, room, self.device.alignment)
             except NoRoomError as error:
-                self.residence.homes[error.requests[0].key] = Level.DDR
+                self.residence.homes[next(r.key for r in error.requests if r.key.instance != NETWORK)] = Level.DDR
+
+    def _input_request(self, value: int) -> Request[Part]:
+        part, last = Part(NETWORK, value), self.flow.input_readers[value][-1]
+        return Request(part, self.bytes_of(value, self.flow.box(part)), Lifetime(0, self.times[last + 1] - 1))

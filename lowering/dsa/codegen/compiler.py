@@ -34,7 +34,7 @@ from ..network.sums import with_products_first
 from ..program.instructions import Level, Program
 from ..program.validate import validate
 from ..schedule.clusters import Allocation, allocations
-from ..schedule.instances import Part
+from ..schedule.instances import NETWORK, Part
 from ..schedule.scheduler import Schedule, schedule
 from ..schedule.variants import ALTERNATIVES, FULL, Variant
 from ..simulate.time_report import TimeReport, report
@@ -173,12 +173,14 @@ def _handed_on(plan: Plan, level: Level) -> int:
 
 def _far_tiles(plan: Plan) -> int:
     """Tiles that read from DDR or write to it: a core's channel moves the data of one after another."""
-    homes, flow = plan.residence.homes, plan.residence.flow
+    flow = plan.residence.flow
+    inputs = {Part(NETWORK, v): Level.GB if v in plan.residence.inputs else Level.DDR for v in flow.input_readers}
+    homes = plan.residence.homes | inputs
     total = 0
     for number, (step, tiled) in enumerate(zip(flow.steps, plan.residence.tiles, strict=True)):
-        read = (source.part for each in flow.reads[number] for source in each.sources)
+        read = (source.part or Part(NETWORK, each.value) for each in flow.reads[number] for source in each.sources)
         made = (Part(step.instance, value) for core in step.cores if core is not None for value in core.made)
-        if any(part is None or homes[part] is Level.DDR for part in (*read, *made)):
+        if any(homes[part] is Level.DDR for part in (*read, *made)):
             total += tiled.count
     return total
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from ..network.boxes import Box, hull, intersection, piece, shape_of, size
-from ..schedule.instances import InstanceGraph, Part, Transfer
+from ..network.boxes import Box, hull, intersection, piece, shape_of, size, whole
+from ..schedule.instances import NETWORK, InstanceGraph, Part, Transfer
 from ..tiles.core_parts import CorePart, LayerParts, Sharing
 
 _FRAGMENT_GROWTH = 1.5
@@ -90,6 +90,8 @@ class Flow:
 
     def box(self, part: Part) -> Box:
         """The box of a whole part."""
+        if part.instance == NETWORK:
+            return whole(self.graph.network.shapes[part.value])
         return self.graph.instances[part.instance].needed[part.value]
 
     @cached_property
@@ -152,6 +154,15 @@ class Flow:
                 for source in read.sources:
                     if source.part is not None:
                         readers[source.part].append(read)
+        return readers
+
+    @cached_property
+    def input_readers(self) -> dict[int, list[int]]:
+        """Per input of the network, the steps that read it, ascending."""
+        readers: dict[int, list[int]] = {}
+        for number, reads in enumerate(self.reads):
+            for value in sorted({read.value for read in reads if read.sources[0].part is None}):
+                readers.setdefault(value, []).append(number)
         return readers
 
     @cached_property

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ....costmodels.dsa_device import DsaDevice
 from ...base.errors import DsaError
-from ..network.boxes import Box, intersection, whole
+from ..network.boxes import Box, intersection, size, whole
 from ..network.lookups import indexed_table
 from ..network.storage import plain_box, stored_box
 from ..network.subgraphs import Layer
@@ -32,14 +32,14 @@ from ..program.instructions import (
     global_buffer,
     local_buffer,
 )
-from ..schedule.instances import Part
+from ..schedule.instances import NETWORK, Part
 from ..schedule.scheduler import Schedule
 from ..schedule.variants import Variant
 from ..tiles.core_parts import CorePart, LayerParts, Sharing, layer_outputs, read_of, tile_of_operands
 from ..tiles.kernels import TileKernels
 from ..tiles.tiling import Tiling
 from .addresses import MemoryMap, PartSlot, SlotKind, StepsFullError, TileSlot, memory_map
-from .emission import Contents, CoreChannel, Emission, View, core_channel
+from .emission import Contents, CoreChannel, Emission, View, cluster_channel, core_channel
 from .flow import Flow, cut_between_sources
 from .generated import Generated, KernelUse
 from .layout import enclosing
@@ -131,6 +131,8 @@ class _Generator:
     """Parts that were brought to an LB, by part and core."""
     passing: dict[tuple[int, int], Contents] = field(default_factory=dict)
     """The contents that were last brought to a core of a value."""
+    arriving: dict[int, list[Box]] = field(default_factory=dict)
+    """Parts of inputs that were not moved to the GB yet, by value."""
     sums: dict[tuple[int, int, Box], View] = field(default_factory=dict)
     """The places of sums that are not complete, by core, value and box."""
     whole_values: dict[Role, dict[int, Contents]] = field(default_factory=dict)
@@ -306,7 +308,10 @@ class _Generator:
         value = part.value
         for source in self.flow.sources(part.instance, value, box):
             stored = self._stored_box(value, source.box)
-            if source.part is None:
+            if source.part is None and value in self.residence.inputs:
+                view = View(self._staged_input(value, stored), stored)
+                self._fetch(core, CoreChannel.FROM_GB, view, target, TransferKind.COPY)
+            elif source.part is None:
                 view = View(self._whole(value, Role.INPUT), stored)
                 self._fetch(core, CoreChannel.FROM_DDR, view, target, TransferKind.DMA)
             elif self.residence.homes[source.part] is Level.LB:
@@ -360,6 +365,24 @@ class _Generator:
             self.homes[part] = self._buffer(memory, address, part.value, box)
         return self.homes[part]
 
+    def _staged_input(self, value: int, needed: Box) -> Contents:
+        """An input in the GB, where the needed part of it arrives at the latest by this.
+
+        It comes in transfers that take DDR about as long as their latency.
+        """
+        part, source = Part(NETWORK, value), self._whole(value, Role.INPUT)
+        if part not in self.homes:
+            box, address = self.flow.box(part), self.plan.memory.shared[part]
+            self.homes[part] = self._buffer(global_buffer(0), address, value, box)
+            longest = self.device.ddr_bandwidth * self.device.dma_latency
+            self.arriving[value] = list(_runs(source.box, longest / self.homes[part].width))
+        staged = self.homes[part]
+        for number, run in enumerate(each for each in self.arriving[value] if intersection(each, needed)):
+            engine = cluster_channel(number % self.device.dma_channels)
+            self.emission.copy(engine, View(source, run), [View(staged, run)], TransferKind.DMA)
+            self.arriving[value].remove(run)
+        return staged
+
     def _whole(self, value: int, role: Role) -> Contents:
         """An input, an output or a table in DDR."""
         buffers = self.whole_values.setdefault(role, {})
@@ -367,3 +390,19 @@ class _Generator:
             address = self.emission.reserve_ddr(self.network.bytes(value))
             buffers[value] = self._buffer(DDR, address, value, whole(self.network.shapes[value]), role)
         return buffers[value]
+
+
+def _runs(box: Box, most: float) -> Iterator[Box]:
+    """A box in parts that are runs in memory, of about `most` elements, or one row if that has more."""
+    if size(box) <= most or not box:
+        yield box
+        return
+    (start, stop), *inner = box
+    row = size(tuple(inner))
+    if row > most and inner:
+        for index in range(start, stop):
+            yield from (((index, index + 1), *rest) for rest in _runs(tuple(inner), most))
+        return
+    step = max(1, int(most // row))
+    for first in range(start, stop, step):
+        yield ((first, min(first + step, stop)), *inner)

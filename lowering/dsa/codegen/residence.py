@@ -24,17 +24,19 @@ from ....costmodels.dsa_device import DsaDevice
 from ....support.solvers import interruptible, sparse_matrix
 from ...base.errors import DsaError
 from ..network.alignment import round_up
-from ..network.boxes import Box, Boxes, contains, hull
+from ..network.boxes import Box, Boxes, contains, hull, whole
 from ..network.storage import stored_box
 from ..program.instructions import Level
 from ..schedule.instances import Part
 from ..schedule.variants import Variant
 from ..tiles.tiling import Passing, TiledStep, Tiling
-from .flow import Flow, Read, ReadKey
+from .flow import Flow, Read, ReadKey, Source
 from .layout import is_region
 
 _ROUNDS = 200
 """The search ends after this many rounds; each spills something or reserves room, and a handful suffices."""
+_INPUT_SHARE = 4
+"""Inputs of the network take at most this part of the room (one divided by it) that the GB has for activations."""
 _STAGING_SHARE = 4
 """The GB keeps at least this part of its room (one divided by it) for weights on their way."""
 
@@ -65,6 +67,8 @@ class Residence:
     homes: dict[Part, Level]
     arrivals: Mapping[Part, Arrival]
     tiles: Sequence[TiledStep]
+    inputs: frozenset[int] = frozenset()
+    """The inputs of the network that pass through the GB."""
     _bringing: dict[ReadKey, list[int]] = field(default_factory=dict, compare=False, repr=False)
     """Per tile of a step on a core, which one a value was brought for."""
     _passing: dict[ReadKey, bool | None] = field(default_factory=dict, compare=False, repr=False)
@@ -142,6 +146,7 @@ class Planner:
     variant: Variant
     tiling: Tiling
     homes: dict[Part, Level] = field(default_factory=dict)
+    inputs: frozenset[int] = frozenset()
     streamed: set[Part] = field(default_factory=set)
     """Arrivals that gave way: each tile brings what it needs of them."""
     reserve: dict[int, int] = field(default_factory=dict)
@@ -151,6 +156,20 @@ class Planner:
         values = self.flow.graph.network.graph.values
         for part in self.flow.producing_step:
             self.homes[part] = Level.DDR if values[part.value].is_output else self.variant.fastest
+        self.inputs = frozenset(self._inputs_in_global_buffer() if self.variant.inputs is Level.GB else ())
+
+    def _inputs_in_global_buffer(self) -> Iterator[int]:
+        """The inputs of the network of which several steps read little each: DDR takes longer to begin than to move it.
+
+        The smallest ones, as far as they take a small part of the GB.
+        """
+        moved = self.device.ddr_bandwidth * self.device.dma_latency
+        network, room = self.flow.graph.network, activation_room_of_global_buffer(self.device) // _INPUT_SHARE
+        for value, steps in sorted(self.flow.input_readers.items(), key=lambda each: network.bytes(each[0])):
+            size = network.bytes(value)
+            room -= size
+            if room >= 0 and len(steps) > 1 and size < len(steps) * moved:
+                yield value
 
     def plan(self) -> Residence:
         """A residence. Raises DsaError if a step does not fit the buffers however it is cut."""
@@ -161,7 +180,7 @@ class Planner:
             tiles = self._tiles(arrivals)
             if tiles is not None:
                 self._spill_from_global_buffer()
-                return Residence(self.flow, dict(self.homes), arrivals, tiles)
+                return Residence(self.flow, dict(self.homes), arrivals, tiles, self.inputs)
         raise DsaError(f"no residence found that fits the buffers of {self.device.name} after {_ROUNDS} rounds")
 
     def tighten(self, step: int, amount: int) -> None:
@@ -262,13 +281,16 @@ class Planner:
             is_arrival = Part(step.instance, read.value) in arrivals
             if not is_arrival and part_at_hand(self.flow, self.homes, read) is None:
                 passing.add(read.value)
-                if any(s.part is None or self.homes[s.part] is Level.DDR for s in read.sources):
+                if any(self._is_far(source, read.value) for source in read.sources):
                     far.add(read.value)
         for value in {value for core in step.cores if core is not None for value in core.made}:
             home = self.homes[Part(step.instance, value)]
             passing |= {value} if home is not Level.LB else set()
             far |= {value} if home is Level.DDR else set()
         return Passing(frozenset(passing), frozenset(far))
+
+    def _is_far(self, source: Source, value: int) -> bool:
+        return value not in self.inputs if source.part is None else self.homes[source.part] is Level.DDR
 
     def _too_large(self, number: int, need: int) -> DsaError:
         name = self.flow.graph.network.graph.values[self.flow.steps[number].primary].name
@@ -282,6 +304,9 @@ class Planner:
         parts = [part for part, home in self.homes.items() if home is Level.GB]
         sizes = [self._sizes(part.value, [self.flow.box(part)]) for part in parts]
         residents = [self._resident(part, size, *size) for part, size in zip(parts, sizes, strict=True)]
+        for value in sorted(self.inputs):
+            size = self._sizes(value, [whole(self.flow.graph.network.shapes[value])])
+            residents.append(Resident(0, self.flow.input_readers[value][-1], size, 0.0, fixed=True))
         room = activation_room_of_global_buffer(self.device)
         for index in self._choose(residents, [[room]] * len(self.flow.steps)):
             self.homes[parts[index]] = Level.DDR

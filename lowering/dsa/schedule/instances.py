@@ -27,6 +27,10 @@ class Part(NamedTuple):
     value: int
 
 
+NETWORK = -1
+"""Stands for an instance in parts that are whole inputs of the network."""
+
+
 @dataclass(frozen=True)
 class Transfer:
     """A part of a value that one instance makes and another reads."""

@@ -39,6 +39,8 @@ class Variant:
     room: float = 1.0
     pipeline: int = 4
     """Into how many tiles a layer may be cut only to let units work at once."""
+    inputs: Level = Level.DDR
+    """Where tiles read inputs of the network from, if they have room there."""
 
 
 TVM = Variant("tvm", instances=False, fastest=Level.DDR, next=Level.DDR, overlap=False)
@@ -50,7 +52,7 @@ OUTPUTS_IN_LB = Variant("lb", instances=False, overlap=False, spill="longest")
 INSTANCES = Variant("instances", overlap=False, spill="longest")
 GRAPHTURBO = Variant("graphturbo", spill="longest")
 """All of the text's parts."""
-FULL = Variant("full")
+FULL = Variant("full", inputs=Level.GB)
 """And what goes beyond it: the best of several ways, by estimated and then by simulated time (codegen/compiler.py)."""
 ALTERNATIVES = (
     FULL,

@@ -29,13 +29,13 @@ from eqfuse.lowering.dsa.codegen.generator import running_order
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.network.storage import plain_array, stored_array
 from eqfuse.lowering.dsa.network.subgraphs import sub_graph
-from eqfuse.lowering.dsa.program.instructions import Compute, Level
+from eqfuse.lowering.dsa.program.instructions import Compute, Level, Transfer
 from eqfuse.lowering.dsa.program.validate import validate
 from eqfuse.lowering.dsa.schedule.clusters import Allocation
 from eqfuse.lowering.dsa.schedule.grouping import Group, Split
 from eqfuse.lowering.dsa.schedule.instances import instance_graph
 from eqfuse.lowering.dsa.schedule.scheduler import Bindings, Schedule
-from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, TVM, Variant
+from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, FULL, TVM, Variant
 from eqfuse.lowering.dsa.simulate.function import simulate_function
 from eqfuse.lowering.dsa.simulate.timing import simulate_time
 from eqfuse.lowering.dsa.tiles.compiled_kernels import compiled_kernels
@@ -114,6 +114,19 @@ def test_a_cnn_with_little_room(variant: Variant) -> None:
     images = np.random.default_rng(0).standard_normal((4, 3, 12, 12)).astype(np.float32)
     (expected,) = by_sample(cnn(1), {"x": images}, 1)
     np.testing.assert_allclose(outputs(cnn(), TIGHT, 4, variant, {"x": images}), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_input_that_instances_read_in_small_parts_passes_through_the_global_buffer() -> None:
+    """It comes from DDR once, in transfers that are long enough, and the numbers are right."""
+    x = np.random.default_rng(0).standard_normal((4, 3, 12, 12)).astype(np.float32)
+    network, made, weights = compiled(cnn(), TIGHT, 4, FULL)
+    transfers = [each for each in made.generated.program.instructions if isinstance(each, Transfer)]
+    (buffer,) = made.generated.inputs
+    targets = [each.targets[0].memory.level for each in transfers if each.source.buffer == buffer]
+    assert set(targets) == {Level.GB}
+    assert sum(each.source.size for each in transfers if each.source.buffer == buffer) == x.nbytes
+    found = computed(network, made, weights, TIGHT, {"x": x})
+    np.testing.assert_allclose(found, by_sample(cnn(1), {"x": x}, 1)[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.conformance
