@@ -265,6 +265,7 @@ def _test_numbers(
     `only_flips`, only numbers beside flips of decisions are tried."""
     random = np.random.default_rng(seed(rule))
     tested = 0
+    unwritten: Counterexample | None = None
     uncovered: dict[str, None] = {}
     ordered = sorted(every, key=_size)  # the smallest counterexample says most
     oracles = {id(hit): Oracle(hit.sample, hit.outcome) for hit in ordered if isinstance(hit.outcome, Fired)}
@@ -282,11 +283,12 @@ def _test_numbers(
         except Unsupported as error:
             uncovered.setdefault(f"a left side has no meaning: {error}")
             continue
-        tested += 1
         uncovered.update(dict.fromkeys(result.uncovered))
+        unwritten = unwritten or result.unwritten
+        tested += result.unwritten is None
         if result.counterexample is not None:
             return result.counterexample, tested, tuple(uncovered)
-    return None, tested, tuple(uncovered)
+    return None if tested else unwritten, tested, tuple(uncovered)
 
 
 def _size(hit: Hit) -> int:

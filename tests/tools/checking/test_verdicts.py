@@ -104,6 +104,21 @@ def test_right_side_that_no_sample_can_compute_is_the_reason(verdict: Check) -> 
     assert "the right side has no meaning although the left side has one" in refuted.reason
 
 
+def test_types_for_which_the_engine_writes_no_right_side_are_named(verdict: Check) -> None:
+    """Truth values have no order in ONNX, so the rule changes no model there; elsewhere it is right."""
+    sides = ("(Equal x y)", "(Not (Or (Less x y) (Less y x)))", "(finite x)", "(finite y)")
+    accepted = verdict(*sides, sound="exact")
+    assert accepted.accepted
+    assert "not used where it makes Less of bool, which ONNX lacks" in accepted.uncovered
+
+
+def test_right_side_that_is_never_written_is_refuted(verdict: Check) -> None:
+    """The operands are truth values in every model."""
+    refuted = verdict("(Or a b)", "(Max a b)", sound="exact")
+    assert refuted.kind == "refuted"
+    assert "the right side has no meaning although the left side has one" in refuted.reason
+
+
 def test_other_of_two_zeros_is_the_reason(verdict: Check) -> None:
     """IEEE 754 leaves it open which zero is the larger one, and ONNX Runtime's kernels choose by the order."""
     refuted = verdict("(Max (Max x y) z)", "(Max x (Max y z))", sound="exact")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 from math import prod
@@ -29,7 +29,7 @@ they are equal; in the other types one side may be more accurate, such as a norm
 first."""
 _FEW = 24
 """Samples with a leaf of fewer elements than this are drawn several times, so that each special value has its turn."""
-_WIDE: tuple[Range, ...] = ("ordinary", "moderate", "large")
+_WIDE: tuple[Range, ...] = ("ordinary", "special", "moderate", "large")
 """Elements of extended precision, which shows whether results are equal beyond the digits of float64, and finite
 together."""
 _REPETITIONS = 4
@@ -58,10 +58,16 @@ class Counterexample:
 
 @dataclass(frozen=True)
 class NumericTest:
-    """The test of a sample: the first counterexample that counts, and what could not be tested."""
+    """The test of a sample: the first counterexample that counts, and what could not be tested.
+
+    If the rule makes an operator that ONNX does not define for the element type of its first operand, which the engine
+    never writes, `unwritten` is the counterexample that this would be. It is none if the rule makes other operators for
+    other types.
+    """
 
     counterexample: Counterexample | None = None
     uncovered: tuple[str, ...] = ()
+    unwritten: Counterexample | None = None
 
 
 @dataclass(frozen=True)
@@ -92,12 +98,14 @@ def test_sample(
     each QuantizeLinear of the left side.
 
     If an operator decides about floats, ``exact`` and ``real`` rules have to decide alike near ties, too.
-    A right side without a meaning is a counterexample if the left side has one. A difference in numbers counts only if
+    A right side without a meaning is a counterexample if the left side has one, unless the engine would not write it. A
+    difference in numbers counts only if
     `oracle` gives the left side the same value. Implementations do not agree on which of two zeros is the larger one,
     so both are tried. With `only_flips`, the draws are those beside a few flips of decisions. Raises Unsupported if the
     left side never has a meaning.
     """
     tested = False
+    refused = NumericTest()
     failed: Unsupported | None = None
     uncovered: dict[str, None] = {}
     underflows: list[str] = []
@@ -110,13 +118,16 @@ def test_sample(
             try:
                 difference = _first_difference(evaluation, sound, each, underflows)
             except MeaninglessError as error:
-                return NumericTest(_meaningless(evaluation, str(error)))
+                return _without_right_side(evaluation, str(error), uncovered)
             except Unsupported as error:
                 failed = error
                 continue
         is_judged = sound == "exact" or not only_flips
         if not tested and is_judged and (refusal := oracle.refusal(evaluation)):
-            return NumericTest(_meaningless(evaluation, refusal))
+            refused = _without_right_side(evaluation, refusal, uncovered)
+            if refused.counterexample is not None:
+                return refused
+            uncovered.update(dict.fromkeys(refused.uncovered))
         if not tested and sound == "exact" and difference is None:
             for other in (evaluation, *_zeros_in_maxima(sample, fired, random)):
                 if bits := oracle.unequal_bits(other):
@@ -135,7 +146,7 @@ def test_sample(
         return NumericTest(_counterexample(evaluation, difference, at, "; one oracle" if oracle.alone else ""))
     if not tested and failed is not None:
         raise failed
-    return NumericTest(uncovered=(*uncovered, *oracle.reasons))
+    return NumericTest(uncovered=(*uncovered, *oracle.reasons), unwritten=refused.unwritten)
 
 
 def _beyond_own_error(evaluation: Evaluation, found: _Difference, drawn: _Draw) -> _Difference | None:
@@ -416,6 +427,15 @@ def _unequal_bits(evaluation: Evaluation, left: Array, right: Array, at: tuple[i
     what = "the other of two zeros" if left[at] == right[at] == 0 else "other bits"
     blank = blank_counterexample(evaluation, f"ONNX Runtime computes {what} ({left.dtype})")
     return replace(blank, where=f"[{', '.join(map(str, at))}]", left=str(left[at]), right=str(right[at]))
+
+
+def _without_right_side(evaluation: Evaluation, error: str, uncovered: Iterable[str]) -> NumericTest:
+    """The test of a sample whose right side is not valid, or cannot be computed."""
+    found = _meaningless(evaluation, error)
+    operator = "" if evaluation.dtypes else evaluation.undefined_operator()
+    if not operator:
+        return NumericTest(found)
+    return NumericTest(uncovered=(*uncovered, f"not used where it makes {operator}, which ONNX lacks"), unwritten=found)
 
 
 def _meaningless(evaluation: Evaluation, error: str) -> Counterexample:

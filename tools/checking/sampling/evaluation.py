@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ....ir import operators as semantics
-from ....ir.operators import NUMBERS, Arithmetic, Array, Unsupported
+from ....ir.operators import NUMBERS, OPERATORS, Arithmetic, Array, Operand, Unsupported
 from .conditions import Value
 from .samples import Sample
 from .scratch import EClass, Fired, ScratchNode
 from .terms import Leaf, Term
+from .types import operand_types
 
 CALM: dict[str, tuple[Any, Any]] = {
     "float16": (1e-4, 1e3),
@@ -134,6 +135,19 @@ class Evaluation:
     def overflows_on_the_right(self) -> bool:
         """Whether numbers that are not of the left side, and only such, are infinite or NaN."""
         return _is_finite(*self.left) and not _is_finite(*self.intermediate)
+
+    def undefined_operator(self) -> str:
+        """The first operator of the rule that ONNX does not define for the element type of its first operand, as in
+        ``Less of bool``; "" if there is none. The engine writes no such operator. The elements have their own types."""
+        for node in (step.node for step in self.fired.steps if step.node.head in OPERATORS):
+            schema = OPERATORS[node.head]
+            place = next((i for i, each in enumerate(schema.arguments) if isinstance(each, Operand)), None)
+            first = None if place is None else self.classes.get(node.arguments[place])  # type: ignore[arg-type]
+            if isinstance(first, np.ndarray) and first.dtype.name not in operand_types(
+                node.head, schema.operands[0].name
+            ):
+                return f"{node.head} of {first.dtype.name}"
+        return ""
 
     def _compare_nodes(self) -> Iterator[Comparison]:
         """Compute all e-nodes that can be computed."""

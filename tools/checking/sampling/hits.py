@@ -144,17 +144,27 @@ def _hits(
 
 def _suspects(every: Sequence[Hit], chosen: Sequence[Hit], random: Random) -> list[Hit]:
     """A few of the hits that were not chosen, although their two sides differ for a draw of usual numbers, as numpy
-    computes them, or although the right side cannot be computed, or is not defined, for their types or ranks."""
+    computes them, or although the right side cannot be computed, or is not defined, for their types or ranks; and one
+    for each type of which the engine does not write an operator of the right side."""
     known, generator = set(map(id, chosen)), np.random.default_rng(random.getrandbits(32))
     others = (hit for hit in every if id(hit) not in known and not (hit.sample.is_empty or hit.sample.outgrows))
     fired = ((hit, hit.outcome) for hit in others if isinstance(hit.outcome, Fired))
-    looked_at = zip(fired, cycle(_GLANCES), strict=False)
-    differing = (hit for (hit, outcome), kind in looked_at if _differ(hit.sample, outcome, kind, generator))
-    return list(islice(differing, _MOST_SUSPECTS))
+    differing: list[Hit] = []
+    unwritten: dict[str, Hit] = {}
+    for (hit, outcome), kind in zip(fired, cycle(_GLANCES), strict=False):
+        evaluation = Evaluation(hit.sample, outcome, draw(hit.sample, kind, {}, generator), {})
+        if _differs(evaluation):
+            operator = evaluation.undefined_operator()
+            if operator:
+                unwritten.setdefault(operator, hit)
+            else:
+                differing.append(hit)
+        if len(differing) == _MOST_SUSPECTS:
+            break
+    return [*differing, *unwritten.values()]
 
 
-def _differ(sample: Sample, fired: Fired, kind: Range, random: np.random.Generator) -> bool:
-    evaluation = Evaluation(sample, fired, draw(sample, kind, {}, random), {})
+def _differs(evaluation: Evaluation) -> bool:
     try:
         with np.errstate(all="ignore"):
             pairs = [pair for pair in evaluation.comparisons() if not pair.is_of_one]
@@ -163,7 +173,7 @@ def _differ(sample: Sample, fired: Fired, kind: Range, random: np.random.Generat
     except Unsupported:
         return False
     return any(_are_apart(pair.left, pair.right) for pair in pairs) or not all(
-        _is_defined(step.node, evaluation) for step in fired.steps
+        _is_defined(step.node, evaluation) for step in evaluation.fired.steps
     )
 
 
