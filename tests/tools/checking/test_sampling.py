@@ -13,13 +13,21 @@ from eqfuse.ir.operators import OPERATORS, RECURRENT
 from eqfuse.ir.operators.numbers import FIRST_ZERO, NUMBERS
 from eqfuse.rules.sexpr import read
 from eqfuse.tools.checking.oracles.numeric import beside_flips
-from eqfuse.tools.checking.oracles.onnx_oracle import KernelMissing, Refused, infer_types, run_model, term_model
+from eqfuse.tools.checking.oracles.onnx_oracle import (
+    KernelMissing,
+    Oracle,
+    Refused,
+    infer_types,
+    judge_together,
+    run_model,
+    term_model,
+)
 from eqfuse.tools.checking.sampling.conditions import Environment, Type
 from eqfuse.tools.checking.sampling.coverage import choose_various, settings
 from eqfuse.tools.checking.sampling.elements import draw, index_bounds
 from eqfuse.tools.checking.sampling.evaluation import Evaluation
 from eqfuse.tools.checking.sampling.samples import Sample, draw_sample, left_sides
-from eqfuse.tools.checking.sampling.scratch import EClass, Fired, ScratchNode
+from eqfuse.tools.checking.sampling.scratch import EClass, Fired, Scratch, ScratchNode
 from eqfuse.tools.checking.sampling.symbolic_sizes import instances, with_symbols
 from eqfuse.tools.checking.sampling.terms import Leaf, Term, leaves
 from eqfuse.tools.checking.sampling.types import admits
@@ -165,6 +173,38 @@ def test_model_that_onnx_forbids_is_refused() -> None:
     term = Term("Concat", (_leaf("x", (2, 3)), _leaf("y", (2, 4)), 0))
     with pytest.raises(Refused):
         infer_types(term_model([term], {}))
+
+
+def test_a_run_does_not_depend_on_runs_of_the_same_rule_before() -> None:
+    """The rule is applied to the samples of the first run once more, and they share a constant with the second."""
+    two = Leaf("Full", "", Type((2,), "float32", 2.0))
+    samples = [_sample(Term("Mul", (_leaf("x", (2,)), two))), _sample(Term("Relu", (_leaf("x", (2,)),)))]
+    rule = '(rewrite (Mul a b) (Neg (Mul (Neg a) b)) :ruleset explore :name "rule")'
+    scratch = Scratch()
+    first, second = (scratch.run(rule, "explore", samples) for _ in range(2))
+    for outcomes in (first, second):
+        assert isinstance(outcomes[0], Fired)
+        assert sum(map(len, outcomes[0].classes.values())) == 6
+        assert outcomes[1] is None
+
+
+def test_samples_are_judged_together_as_alone() -> None:
+    """Those that ONNX Runtime has a kernel for; each with the elements that it was given."""
+    random = np.random.default_rng(0)
+    oracles = []
+    for dtype, shape in (("float32", (2,)), ("float32", (3, 1)), ("int8", (2,)), ("int8", (3,))):
+        sample = _sample(Term("Cosh", (_leaf("x", shape, dtype),)))
+        fired = Fired(
+            (EClass(0),), {EClass(0): (ScratchNode("Cosh", (EClass(1),)),), EClass(1): (ScratchNode("Var", ("0.x",)),)}
+        )
+        oracles.append(Oracle(sample, fired, elements=draw(sample, "ordinary", {}, random)))
+    judge_together(oracles)
+    assert [oracle.computed is not None for oracle in oracles] == [True, True, False, False]
+    for oracle in oracles[:2]:
+        assert oracle.computed is not None
+        (left,), (right,) = oracle.computed
+        assert np.allclose(left, np.cosh(oracle.elements["x"]))  # type: ignore[index]
+        assert np.array_equal(left, right)
 
 
 def test_schemas_say_which_types_an_operator_takes() -> None:

@@ -99,10 +99,9 @@ def test_sample(
 
     If an operator decides about floats, ``exact`` and ``real`` rules have to decide alike near ties, too.
     A right side without a meaning is a counterexample if the left side has one, unless the engine would not write it. A
-    difference in numbers counts only if
-    `oracle` gives the left side the same value. Implementations do not agree on which of two zeros is the larger one,
-    so both are tried. With `only_flips`, the draws are those beside a few flips of decisions. Raises Unsupported if the
-    left side never has a meaning.
+    difference in numbers counts only if `oracle` gives the left side the same value. Implementations do not agree on
+    which of two zeros is the larger one, so both are tried. With `only_flips`, the draws are those beside a few flips
+    of decisions. Raises Unsupported if the left side never has a meaning.
     """
     tested = False
     refused = NumericTest()
@@ -213,15 +212,10 @@ def _drawn(
     """Every draw of a sample with its elements, which are given for the `first`; near ties, too, if an operator decides
     about floats."""
     for number, each in enumerate(_draws(sample, sound)):
-        is_given = number == 0 and first is not None
-        yield (
-            each,
-            first
-            if is_given
-            else draw(  # type: ignore[misc]
-                sample, each.kind, each.dtypes, random, finite_constants=sound != "exact"
-            ),
-        )
+        if number == 0 and first is not None:
+            yield each, first
+        else:
+            yield each, draw(sample, each.kind, each.dtypes, random, finite_constants=sound != "exact")
     if sound in ("exact", "real") and not sample.is_empty and not sample.outgrows and decides(sample, fired):
         dtypes, precision = _precisions(sample, sound)[0]
         near = chain(near_ties(sample, fired, random), beside_flips(sample, fired, dtypes, random))

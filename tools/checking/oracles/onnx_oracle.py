@@ -214,8 +214,8 @@ def judge_together(oracles: Sequence[Oracle]) -> None:
         if not oracle.sample.outgrows:
             types = frozenset(leaf.type.dtype for leaf in oracle.sample.leaves if leaf != _ABSENT)
             groups.setdefault((types, oracle.sample.is_empty), []).append(oracle)
-    for group in groups.values():
-        prefixes = {f"{number}/": oracle for number, oracle in enumerate(group)} if len(group) > 1 else {}
+    for group in (each for each in groups.values() if len(each) > 1):
+        prefixes = {f"{number}/": oracle for number, oracle in enumerate(group)}
         feeds = {prefix + name: a for prefix, o in prefixes.items() for name, a in (o.elements or {}).items()}
         try:
             model = _model_of_terms({p: [*o.both_sides[0], *o.both_sides[1]] for p, o in prefixes.items()}, {})

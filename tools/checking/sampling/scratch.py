@@ -1,7 +1,8 @@
 """A scratch e-graph: one rule run once on samples of its left side.
 
 The declarations and analyses are loaded once. A push copies all rules of the analyses, which takes as long as a run, so
-all runs of one rule happen between one push and its pop.
+all runs of one rule happen between one push and its pop. Samples of different runs share constants alone, whose
+makers no rule sees.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ....rules.loader import declarations as declarations_of_analyses
 from ....rules.loader import prelude
 from .conditions import Environment, Value
 from .samples import Sample
-from .terms import Argument, Leaf, Term, facts, literal_text, text
+from .terms import Leaf, Term, facts, literal_text, text
 
 ROOTS = 16
 """Room for the roots of one sample."""
@@ -161,8 +162,7 @@ class Scratch:
 
     def run(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
         """Run rules once on each sample by itself, up to the first conflict, which already refutes a rule."""
-        is_shared = any(map(_computes_constants, samples))  # an equal sample of an earlier run is the same e-nodes
-        if rules != self._rules or is_shared or self._count + len(samples) > _MOST_SAMPLES:
+        if rules != self._rules or self._count + len(samples) > _MOST_SAMPLES:
             self.forget()
         try:
             return self._run_batch(rules, ruleset, samples)
@@ -208,14 +208,13 @@ class Scratch:
             return False
 
     def _grows(self, ruleset: str, rounds: int) -> bool:
-        """Whether rules add e-nodes in each of some rounds, or too many."""
-        size = self._size()
-        for _ in range(rounds):
+        """Whether rules add e-nodes in each of some rounds; fewer rounds if they add too many."""
+        before, size = 0, self._size()
+        most = max(size, _MANY_NODES)
+        while rounds and before != size <= most:
             execute(self.egraph, f"(run-schedule {ruleset})\n{_ANALYSE}")
-            before, size = size, self._size()
-            if size == before or (rounds == _MANY_ROUNDS and size > _MANY_NODES):
-                return size != before
-        return True
+            before, size, rounds = size, self._size(), rounds - 1
+        return before != size
 
     def _open(self, rules: str) -> None:
         """Read rules behind a push."""
@@ -274,16 +273,6 @@ def is_of_egglog(error: BaseException) -> bool:
 
 def _is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
-
-
-def _computes_constants(sample: Sample) -> bool:
-    """Whether a term has no operand that is an input, a stored constant or computed from one."""
-
-    def varies(argument: Argument) -> bool:
-        return isinstance(argument, Term) or (isinstance(argument, Leaf) and argument.kind in ("Var", "Weight"))
-
-    terms = (part for part in sample.subterms if isinstance(part, Term))
-    return not all(any(map(varies, term.arguments)) for term in terms)
 
 
 def _extent(fired: Fired) -> tuple[int, int, int]:
