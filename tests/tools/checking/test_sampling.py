@@ -203,7 +203,7 @@ def test_samples_are_judged_together_as_alone() -> None:
     for oracle in oracles[:2]:
         assert oracle.computed is not None
         (left,), (right,) = oracle.computed
-        assert np.allclose(left, np.cosh(oracle.elements["x"]))  # type: ignore[index]
+        assert np.allclose(left, np.cosh(oracle.elements["x"]))
         assert np.array_equal(left, right)
 
 
