@@ -254,6 +254,8 @@ def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:
     if sample.is_long:
         main = _precisions(sample, sound)[0]
         yield from [_Draw("ordinary", *main)] * (_REPETITIONS if sample.outgrows else 1)
+        if not any(is_float_type(leaf.type.dtype) for leaf in sample.leaves if leaf.kind != "Absent"):
+            yield _Draw("high", *main)  # float32 does not hold long sums of products of bytes
         # a factor below one may change its place in a sum, and the sum overflow before it
         factors = [leaf.type.value for leaf in sample.leaves if leaf.kind == "Full"]
         if sound == "real" and main[1] == "float16" and all(abs(factor or 0.0) >= 1 for factor in factors):

@@ -21,10 +21,10 @@ Range = Literal[
 between -16 and 16, where functions come so near their limits that few digits tell numbers apart. Large: up to 1000, in
 float16 to 128, and for integers the ends of their range. Raised and high: between 20 and 30, or 500 and 1000, so that
 long sums of squares, or of numbers, overflow in float16. Apart: the same with either sign, so that squares of
-differences do. Zeros: both, and numbers that round to them. Undefined: special numbers among NaN, infinities and both
-zeros. Limits: these, subnormal numbers, the largest ones, those next to 1, and those that narrower types round or
-cannot hold. Ends: numbers near the largest ones, whose sums and small multiples are all infinite, and the least ones,
-whose halves are all zero. Near: see `near_ties`."""
+differences do; high integers are the largest ones. Zeros: both, and numbers that round to them. Undefined: special
+numbers among NaN, infinities and both zeros. Limits: these, subnormal numbers, the largest ones, those next to 1, and
+those that narrower types round or cannot hold. Ends: numbers near the largest ones, whose sums and small multiples are
+all infinite, and the least ones, whose halves are all zero. Near: see `near_ties`."""
 
 _BOUNDS: dict[Range, tuple[float, float]] = {
     "ordinary": (-2.0, 2.0), "moderate": (-16.0, 16.0), "raised": (20.0, 30.0), "high": (500.0, 1000.0),
@@ -191,11 +191,17 @@ def _limits(dtype: np.dtype[np.generic]) -> Array:
     return np.array([*_UNDEFINED, *extremes, *(-e for e in extremes)])
 
 
+_BELOW_THE_LARGEST = 4
+"""How far high integers lie below the largest one at most."""
+
+
 def _integers(shape: tuple[int, ...], kind: Range, dtype: np.dtype[np.generic], random: np.random.Generator) -> Array:
     limits = np.iinfo(dtype)  # type: ignore[type-var]
     if kind in ("large", "limits", "ends"):
         ends = [limits.min, limits.min + 1, limits.max, limits.max - 1, 1, 0, *([-1] if limits.min else [])]
         return pick(np.array(ends, dtype), shape, random)
+    if kind == "high":
+        return random.integers(limits.max - _BELOW_THE_LARGEST, limits.max, shape, dtype=dtype, endpoint=True)
     if kind == "tiny":
         return random.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
     low, high = (max(-2, limits.min), 3) if kind in ("special", "zeros") else (max(-9, limits.min), 10)

@@ -52,6 +52,8 @@ _CONSTANTS = 128
 thirty escapes once in eighty checks."""
 _MOST_IN_A_CHOICE = 64
 """Elements of a sample with such constants, at most."""
+_LONGEST = 1201
+"""The size of the longest axis of some of them: float32 does not hold sums of as many products of bytes."""
 _LONG_ATTEMPTS = 120
 """Attempts at samples with a long axis: fewer than at others, as few such samples are kept."""
 _EMPTY = 6
@@ -262,12 +264,20 @@ def _long_samples(rule: Rule, ways: Sequence[LeftSide], random: Random) -> list[
     heads = {each.head for way in ways for each in way.applications.values()} & OPERATORS.keys()
     may_shorten = not all(OPERATORS[head].is_elementwise or OPERATORS[head].category == "layout" for head in heads)
     for attempt in range(_LONG_ATTEMPTS if ways else 0):
-        sample = draw_sample(ways[attempt % len(ways)], random, long_in=dtype)
+        size = _LONGEST if rule.sound == "exact" and attempt % 3 == 2 else 0
+        sample = draw_sample(ways[attempt % len(ways)], random, long_in=dtype, size=size)
         if sample is not None and sample.is_long:
             samples.setdefault(sample.roots, sample)
-            if (sum(each.shortens for each in samples.values()) if may_shorten else len(samples)) == 2 * _LONG:
+            if sum(each.shortens for each in samples.values()) == 4 * _LONG:  # the longest of them are kept
                 break
-    return sorted(samples.values(), key=lambda each: not each.shortens)[: 3 * _LONG]
+            if len(samples) == 2 * _LONG and not may_shorten:
+                break
+    return sorted(samples.values(), key=lambda each: (not each.shortens, -_longest_axis(each)))[: 3 * _LONG]
+
+
+def _longest_axis(sample: Sample) -> int:
+    """The size of the longest axis: the longer a sum, the sooner a type does not hold it."""
+    return max(size for leaf in sample.leaves for size in leaf.type.shape)
 
 
 def _outgrowing_samples(rule: Rule, ways: Sequence[LeftSide], random: Random) -> list[Sample]:

@@ -34,7 +34,8 @@ def matmul(draft: OperatorDraft, name: str) -> Choice:
     other = next(iter(draft.operands.values()))
     if not other.shape:
         raise Misfit
-    width = wish.shape[-1] if wish.shape and draft.chance(0.7) else random.choice((1, 2, 3, 4))
+    is_wished = wish.shape and other.shape[-1] < LONG and draft.chance(0.7)  # few columns have long sums
+    width = wish.shape[-1] if is_wished else random.choice((1, 2, 3, 4))
     batch = _batch_beside(draft, other.shape[:-2])
     if name == "B" and draft.chance(0.12):
         return Type(other.shape[-1:], other.dtype)
