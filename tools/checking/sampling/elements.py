@@ -45,6 +45,9 @@ _LARGEST_OF_FLOAT16 = float(np.log10(128))
 """Exponent of ten of the largest number that is promised not to overflow in float16 (rules/README.md)."""
 _SHARES = (0.0, 0.1, 0.3, 1.0)
 """Shares of the elements of a leaf that are not ordinary ones; with a large share, no sum is finite."""
+_FEW = 6
+_SHARES_OF_FEW = (0.0, 0.5, 1.0, 1.0)
+"""The same for a leaf of fewer than `_FEW` elements, which would mostly have none."""
 
 
 def pick(values: Sequence[float] | Array, shape: tuple[int, ...], random: np.random.Generator) -> Array:
@@ -151,7 +154,8 @@ def _floats(shape: tuple[int, ...], kind: Range, dtype: np.dtype[np.generic], ra
     if kind in ("undefined", "limits"):
         odd = _UNDEFINED if kind == "undefined" else _limits(dtype)
         usual = pick(_SPECIAL, shape, random)
-        return np.where(random.random(shape) < random.choice(_SHARES), pick(odd, shape, random), usual)
+        share = random.choice(_SHARES if usual.size >= _FEW else _SHARES_OF_FEW)
+        return np.where(random.random(shape) < share, pick(odd, shape, random), usual)
     if kind == "ends":
         return _near_ends(shape, dtype, random)
     if kind in ("special", "zeros"):

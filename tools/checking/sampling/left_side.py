@@ -63,6 +63,8 @@ class LeftSide:
     conditions: list[Node] = field(default_factory=list)
     tensors: dict[str, None] = field(default_factory=dict)
     numbers: tuple[float, ...] = ()
+    decks: dict[str, list[float]] = field(default_factory=dict)
+    """By element type the numbers that are still to be chosen for constants, before any comes again."""
     _terms: dict[str, str] = field(default_factory=dict)
     """Variables of terms by the text of the term."""
     _alias: dict[str, str] = field(default_factory=dict)

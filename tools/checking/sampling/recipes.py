@@ -145,6 +145,9 @@ def _broadcast_shape(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
         return (1, shape[1], *(1,) * (rank - 2))
     if kind < 0.8:
         return tuple(d if random.random() < 0.6 else 1 for d in shape)
+    turned = shape[::-1]
+    if kind < 0.84 and turned != shape and all(a == b or 1 in (a, b) for a, b in zip(shape, turned, strict=True)):
+        return turned  # as many elements
     if kind < 0.88:  # each widens the other
         sizes = tuple(random.choice((1, 2, 3)) if size == 1 else random.choice((1, size)) for size in shape)
         return random.choice((sizes, sizes[1:], (random.choice((1, 2, 3)), *sizes) if rank < 5 else sizes))

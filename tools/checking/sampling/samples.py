@@ -268,8 +268,12 @@ class _SampleBuilder:
             if self.has_digits and self.random.random() < _DIGITS_SHARE:
                 return float(np.dtype(dtype).type(self._number_of_all_digits()))
             largest = float(np.finfo(dtype).max)
-            written = (number for number in self.left_side.numbers if abs(number) <= largest)
-            return self.random.choice((*written, *(float(np.dtype(dtype).type(number)) for number in _CONSTANTS)))
+            deck = self.left_side.decks.setdefault(dtype, [])
+            if not deck:
+                deck += [number for number in self.left_side.numbers if abs(number) <= largest]
+                deck += [float(np.dtype(dtype).type(number)) for number in _CONSTANTS]
+                self.random.shuffle(deck)
+            return deck.pop()
         if np.dtype(dtype).kind not in "iu":
             return self.random.choice((*self.left_side.numbers, *_CONSTANTS))
         limits = np.iinfo(dtype)
