@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import tvm_ffi
@@ -77,7 +78,8 @@ def list_statements(node: Statement, kind: type) -> Iterator[Statement]:
 def join_pixels(node: Statement, parameters: Sequence[Buffer]) -> Statement:
     """The statement with parameters read and written at the pixel of a plane, not at its row and column.
 
-    X[n, p // width, p % width, c]    =>    X[n, 0, p, c]
+    X[n, p // width, p % width, c]                     =>    X[n, 0, p, c]
+    X[n, p // 896, p % 896 // 8, p % 8]                =>    X[n, 0, 0, p] of 8 channels and 112 columns
 
     Both are the same place in memory. TVM finds that by itself only if the width is a number and p no minimum, as of a
     tile that was moved back. Of a buffer that is allocated inside TVM would keep as many rows and columns as the
@@ -85,13 +87,13 @@ def join_pixels(node: Statement, parameters: Sequence[Buffer]) -> Statement:
     """
 
     def join(buffer: Buffer, indices: Sequence[Expression]) -> list[Any]:
-        joined = list(indices)
-        for dimension, (row, column) in enumerate(pairwise(joined), 1):
-            is_cut = isinstance(row, tirx.FloorDiv) and isinstance(column, tirx.FloorMod)
-            if is_cut and all(map(structural_equal, (row.a, row.b), (column.a, buffer.shape[dimension]))) and (
-                structural_equal(row.b, column.b)
-            ):  # fmt: skip
-                joined[dimension - 1 : dimension + 1] = [tirx.const(0, "int32"), row.a]
+        joined, last = list(indices), len(indices) - 1
+        for outer in reversed(range(len(joined) - 1)):
+            width = prod(buffer.shape[outer + 1 : last + 1], start=tirx.const(1, "int32"))
+            if _is_place_of(joined[outer], joined[last], width):
+                joined[outer], joined[last] = tirx.const(0, "int32"), joined[outer].a
+            else:
+                last = outer
         return joined
 
     def is_parameter(buffer: Buffer) -> bool:
@@ -127,6 +129,18 @@ def join_pixels(node: Statement, parameters: Sequence[Buffer]) -> Statement:
         if not any(structural_equal(part.b, width) for part in cuts):
             return joined
     return join_block(node)
+
+
+def _is_place_of(row: Expression, column: Expression, width: Expression) -> bool:
+    """Whether they are p // width and p % width; p may be the rest of more rows, as q % (rows * width)."""
+    is_cut = isinstance(row, tirx.FloorDiv) and isinstance(column, tirx.FloorMod)
+    if not is_cut or not (structural_equal(row.b, width) and structural_equal(column.b, width)):
+        return False
+    if structural_equal(row.a, column.a):
+        return True
+    rest = row.a
+    is_rest = isinstance(rest, tirx.FloorMod) and structural_equal(rest.a, column.a)
+    return is_rest and isinstance(rest.b, tirx.IntImm) and isinstance(width, tirx.IntImm) and not rest.b % width
 
 
 def _fuse_iterators(node: Statement) -> tuple[Statement, tuple[Expression, Expression]] | None:

@@ -21,7 +21,7 @@ def reduction(shape: tuple[int, ...], combine: Any) -> Any:
 
 
 @pytest.mark.representatives(3)
-@pytest.mark.parametrize("shape", [(64, 48), (1, 32, 33), (4097,), (3, 5)], ids=str)
+@pytest.mark.parametrize("shape", [(64, 48), (1, 32, 33), (4097,), (3, 5), (6, 7, 8), (2, 5, 3, 4)], ids=str)
 @pytest.mark.parametrize(("combine", "of_numpy"), [(te.max, np.max), (te.min, np.min), (te.sum, np.sum)])
 def test_everything_is_reduced(shape: tuple[int, ...], combine: Any, of_numpy: Any) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
@@ -31,3 +31,11 @@ def test_everything_is_reduced(shape: tuple[int, ...], combine: Any, of_numpy: A
 
 def test_it_is_a_row() -> None:
     assert "rows" in schedule(reduction((64, 48), te.max), SERVER).rule
+
+
+@pytest.mark.parametrize("shape", [(12, 8), (1, 14, 14, 8), (6, 10, 7, 3)], ids=str)
+def test_axes_that_lie_behind_each_other_are_read_as_one(shape: tuple[int, ...]) -> None:
+    """Vectors of places that are computed by divisions would be gathered element by element."""
+    script = schedule(reduction(shape, te.min), SERVER).schedule.mod["main"].script()
+    assert "x[" in script
+    assert "//" not in script
