@@ -259,20 +259,11 @@ _READ_ONCE = frozenset(
 """Functions that write each operand down once, or see to it themselves."""
 
 
-def _without_call(op: str, function: Callable[..., Expr]) -> Formula:
-    """A formula of operands of one element type, but for the condition of a Where."""
-
-    def formula(call: TensorCall, *operands: Expr) -> Expr:
-        alike = operands[1:] if op == "Where" else operands
-        if len({dtype_of(tirx.convert(operand)) for operand in alike}) > 1:
-            raise NotLowered("operands of different types")
-        return function(*operands)
-
-    return formula
-
-
 LOWERINGS: Mapping[str, Lowering] = {
-    **{op: _elementwise(_without_call(op, function), op in _READ_ONCE) for op, function in _FUNCTIONS.items()},
+    **{
+        op: _elementwise(lambda call, *operands, function=function: function(*operands), op in _READ_ONCE)
+        for op, function in _FUNCTIONS.items()
+    },
     **{op: _elementwise(formula, op in _READ_ONCE) for op, formula in _FORMULAS.items()},
     **{
         op: _elementwise(lambda call, *operands, function=function: reduce(function, operands), reads_once=True)

@@ -264,8 +264,6 @@ def test_a_window_of_any_size_takes_no_memory() -> None:
         (unary("Identity", np.array(["text"], object)), "string"),
         (unary("MaxPool", x(1, 1, 4), kernel_shape=[2], outputs=2), "form of MaxPool"),
         (binary("Mod", x(3), x(3), fmod=0), "fmod"),
-        (binary("Greater", x(3), ints(1, 2, 3)), "different types"),
-        (single("Where", {"c": x(3, dtype="bool"), "a": x(3), "b": ints(1, 2, 3)}), "different types"),
         (single("CumSum", {"x": x(2, 100), "axis": scalar(1, "int64")}, ["axis"]), "a running sum of 100 elements"),
         (single("Dropout", {"x": x(3), "ratio": scalar(0.5), "training": scalar(1, "bool")}), "training"),
         (single("BitShift", {"a": x(3, dtype="uint8"), "b": x(3, dtype="uint8")}, direction="LEFT"), ""),
