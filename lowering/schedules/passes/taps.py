@@ -23,7 +23,7 @@ from tvm.s_tir import stmt as s_stmt
 
 from ..base.blocks import REDUCTION, BlockInfo, is_selection, uses, walk
 from ..base.draft import Draft
-from ..base.nodes import Statement
+from ..base.nodes import Expression, Statement
 from ..base.rewriting import conjuncts, list_statements, rebuild, substitute, with_loop_body
 from ..base.tiled import PaddedMap, Tiled
 from ..tiling.padding import find_padding
@@ -39,6 +39,14 @@ def list_taps(anchor: BlockInfo) -> tuple[int, ...]:
     """The reduced iterators of the window of a sum over a map: those that move a row or a column."""
     moved = (used for read in anchor.reads for used in read.iterators if used - anchor.reduced)
     return tuple(sorted({i for used in moved for i in used & anchor.reduced if anchor.extents[i] > 1}))
+
+
+def list_gaps(value: Expression) -> Iterator[Expression]:
+    """The conditions without which a sum adds nothing: those of factors that are 0 elsewhere."""
+    for addend in (value.a, value.b) if isinstance(value, tirx.Add) else ():
+        for factor in (addend.a, addend.b) if isinstance(addend, tirx.Mul) else ():
+            if is_selection(factor) and float(getattr(factor.args[2], "value", 1)) == 0.0:
+                yield from conjuncts(factor.args[0])
 
 
 def leave_out_taps(tiled: Tiled) -> Tiled:
@@ -73,10 +81,9 @@ def _list_conditions(node: Statement, outside: PaddedMap | None) -> Iterator[Any
         if not isinstance(store, tirx.BufferStore) or not any(each.iter_type == REDUCTION for each in iterators):
             continue
         at = {each.var: substitute(value, single) for each, value in zip(iterators, block.iter_values, strict=True)}
+        yield from (substitute(condition, at) for condition in list_gaps(store.value))
         for part in walk(store.value):
-            if is_selection(part):
-                yield from (substitute(condition, at) for condition in conjuncts(part.args[0]))
-            elif outside is not None and isinstance(part, ir.TensorLoad) and str(part.source.name) == outside.name:
+            if outside is not None and isinstance(part, ir.TensorLoad) and str(part.source.name) == outside.name:
                 places = dict(zip(outside.variables, (substitute(i, at) for i in part.indices), strict=True))
                 yield from (substitute(condition, places) for condition in (*outside.rows, *outside.columns))
 

@@ -37,7 +37,7 @@ from ..base.preparation import find_anchor
 from ..base.tiled import Tiled
 from ..passes.prefetch import Weights, cycles_with_weights
 from ..passes.tails import PACKED
-from ..passes.taps import find_outside, list_taps
+from ..passes.taps import find_outside, list_gaps, list_taps
 from ..tiling.axes import fuse_pixels, split_groups, split_phases
 from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
 from ..tiling.tiles import FLOAT_BYTES, shrink_tile
@@ -103,7 +103,8 @@ def _tile(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan) 
     If dynamic rows or columns are fewer than a tile has, smaller tiles compute them. Tiles of one row leave out what
     their windows see outside of the map, all tiles what has no weights.
     """
-    smaller, outside, has_gaps = None, None, anchor.is_selective()
+    smaller, outside = None, None
+    has_gaps = any(True for _ in list_gaps(anchor.value))
     is_short, is_narrow = (is_symbolic(anchor.extents[axis]) for axis in (plan.row, plan.column))
     tile = shrink_tile(plan.tile, FEWER_ROWS, is_short=is_short, is_narrow=is_narrow)
     if tile != plan.tile:
