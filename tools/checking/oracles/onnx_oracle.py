@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
-from ....ir.operators import DOMAINS, OPERATORS, RECURRENT, Array, Attribute, OperatorSchema, full
+from ....ir.operators import DOMAINS, OPERATORS, RECURRENT, Array, Attribute, OperatorSchema, Unsupported, full
 from ....ir.operators.numbers import element_type
 from ..sampling.conditions import Value
 from ..sampling.evaluation import Comparison, Evaluation, is_float, is_identical
@@ -337,7 +337,7 @@ def _model_of_terms(samples: Mapping[str, Sequence[Term | Leaf]], dtypes: Mappin
     writers = {prefix: _TermWriter(numpy_types, prefix) for prefix in samples}
     try:
         names = [writers[prefix].value(term) for prefix, terms in samples.items() for term in terms]
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, Unsupported) as error:
         raise _Inexpressible(str(error)) from None
     nodes = [node for writer in writers.values() for node in writer.nodes]
     nodes += [helper.make_node("Identity", [name], [f"y{i}"]) for i, name in enumerate(names)]
