@@ -153,12 +153,11 @@ def _attention(function: FunctionBuilder) -> None:
     """Attention with one product for queries, keys and values; those of the past lie in one tensor."""
     if function.name(6) or "qkv_hidden_sizes" in function.node.attributes:
         raise UnknownForm
-    if function.name(4) and (function.name(5) or (function.name(3) and function.rank(3) == 1)):
-        raise UnknownForm  # a bias, which no kernel takes, or lengths that count positions of the past or do not
-    mask = masking(function, 3, "x0") if function.name(3) else ""
-    if function.name(5):
-        mask = function.add("Add", mask, function.name(5)) if mask else function.name(5)
-    attend_packed(function, _plus(function, function.add("MatMul", "x0", "x1"), 2), mask, function.name(4))
+    past, bias = function.name(4), function.name(5)
+    if past and bias:
+        raise UnknownForm  # no kernel takes both
+    mask = _both(function, masking(function, 3, "x0", past), bias)
+    attend_packed(function, _plus(function, function.add("MatMul", "x0", "x1"), 2), mask, past)
 
 
 def attend_packed(function: FunctionBuilder, number: str, mask: str, past: str = "") -> None:
@@ -200,7 +199,7 @@ def _attend(function: FunctionBuilder, parts: Sequence[str], size: int, width: i
     scores = function.add("Mul", function.add("MatMul", queries, turned), factor)
     if function.attribute("unidirectional", 0):
         later = _hide_later(function, _size(function, queries, 2), _size(function, keys, 2))
-        mask = function.add("Add", mask, later) if mask else later
+        mask = _both(function, mask, later)
     if mask:
         scores = function.add("Add", scores, mask)
     mixed = function.add("MatMul", function.add("Softmax", scores, axis=-1), values)
@@ -260,6 +259,11 @@ def _rotate(function: FunctionBuilder) -> None:
     function.add("Reshape", whole, function.add("Shape", "x0"), result="y0")
 
 
+def _both(function: FunctionBuilder, mask: str, other: str) -> str:
+    """What is added to scores by two masks, of which each may be absent."""
+    return function.add("Add", mask, other) if mask and other else mask or other
+
+
 def _type_of_scores(function: FunctionBuilder) -> str:
     """The scores of quantised operands are floats."""
     dtype = function.type_of(0).dtype
@@ -270,14 +274,16 @@ def _number_of_scores(function: FunctionBuilder, value: float) -> str:
     return function.constant(value, _type_of_scores(function))
 
 
-def masking(function: FunctionBuilder, place: int, keys: str) -> str:
-    """What is added to scores: 0 at positions whose mask is not 0, or before the length of a sample.
+def masking(function: FunctionBuilder, place: int, keys: str, past: str) -> str:
+    """What is added to scores: 0 at positions whose mask is not 0, or before the length of a sample; "" without a mask.
 
-    Raises UnknownForm.
+    Raises UnknownForm, also for lengths beside keys of the `past`, which count these, or do not.
     """
     mask = function.name(place)
+    if not mask:
+        return ""
     if function.rank(place) == 1:
-        if (function.type_of(place).shape or ())[0] != (function.type_of(0).shape or ())[0]:
+        if past or (function.type_of(place).shape or ())[0] != (function.type_of(0).shape or ())[0]:
             raise UnknownForm  # lengths and beginnings in one list
         ends = [function.constant(0, "int64"), function.add("Squeeze", _size(function, keys, 1))]
         positions = function.add("Range", *ends, function.constant(1, "int64"))
@@ -298,8 +304,6 @@ def _attention_of_three(function: FunctionBuilder) -> None:
     """Attention of queries, keys and values of their own, and of keys and values of the past."""
     if any(map(function.name, range(8, 10))) or not function.name(2):
         raise UnknownForm
-    if function.name(6) and function.name(4) and function.rank(4) == 1:
-        raise UnknownForm  # lengths that count positions of the past, or not
     heads, shapes = function.attribute("num_heads", 0), [function.type_of(place).shape or () for place in range(3)]
     widths = [shape[-1] for shape in shapes if len(shape) == len(("batch", "positions", "channels"))]
     channels = [width for width in widths if isinstance(width, int) and heads and not width % heads]
@@ -317,9 +321,7 @@ def _attention_of_three(function: FunctionBuilder) -> None:
         parts.append(function.add("Concat", past, part, axis=2) if past else part)
     for place in range(1, len(function.node.outputs)):
         function.add("Identity", parts[place], result=f"y{place}")
-    mask = masking(function, 4, "x1") if function.name(4) else ""
-    if function.name(5):
-        mask = function.add("Add", mask, function.name(5)) if mask else function.name(5)
+    mask = _both(function, masking(function, 4, "x1", function.name(6)), function.name(5))
     _attend(function, parts, channels[0] // heads, channels[2], mask)
 
 

@@ -136,10 +136,8 @@ def _attention(function: FunctionBuilder) -> None:
     """Attention with one product for queries, keys and values; masks of single positions."""
     total = function.add("MatMulInteger", "x0", "x1", function.name(6), function.zero_point(7))
     number = function.add("Add", function.scale(total, [function.name(3), function.name(4)]), function.name(2))
-    if function.name(8) and function.name(5) and function.rank(5) == 1:
-        raise UnknownForm  # lengths that count positions of the past, or not
-    mask = masking(function, 5, function.name(0)) if function.name(5) else ""
-    attend_packed(function, number, mask, function.name(8))
+    past = function.name(8)
+    attend_packed(function, number, masking(function, 5, function.name(0), past), past)
 
 
 def _product_of_blocks(function: FunctionBuilder) -> None:

@@ -233,6 +233,11 @@ def is_selection(expression: Expression) -> bool:
     return isinstance(expression, ir.Call) and "if_then_else" in str(expression.op)
 
 
+def is_zero(expression: Expression) -> bool:
+    """Whether the expression is the float 0."""
+    return isinstance(expression, tirx.FloatImm) and float(expression.value) == 0.0
+
+
 def find_consumers(blocks: Iterable[BlockInfo], producer: BlockInfo) -> list[BlockInfo]:
     """The blocks that read the output of `producer`."""
     return [block for block in blocks if any(read.name == producer.name for read in block.reads)]

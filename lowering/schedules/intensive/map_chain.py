@@ -13,7 +13,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, sym, tirx
 
-from ..base.blocks import BlockInfo, BufferAccess, is_selection, uses, walk
+from ..base.blocks import BlockInfo, BufferAccess, is_selection, is_zero, uses, walk
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
 from ..base.nodes import Expression, Variable
@@ -180,8 +180,7 @@ def _find_border(padding: BlockInfo) -> Border | None:
         return None
     condition, inside, outside = padding.value.args
     loads = [part for part in walk(inside) if isinstance(part, ir.TensorLoad)]
-    is_zero = isinstance(outside, tirx.FloatImm) and float(outside.value) == 0.0
-    if len(loads) != 1 or not isinstance(inside, ir.TensorLoad) or not is_zero or len(padding.reads) != 1:
+    if len(loads) != 1 or not isinstance(inside, ir.TensorLoad) or not is_zero(outside) or len(padding.reads) != 1:
         return None
     own = padding.variables
     starts = []

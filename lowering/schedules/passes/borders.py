@@ -24,7 +24,7 @@ from tvm import ir, s_tir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
-from ..base.blocks import FUNCTION, BlockInfo, is_selection, uses, walk
+from ..base.blocks import FUNCTION, BlockInfo, is_selection, is_zero, uses, walk
 from ..base.draft import Draft
 from ..base.nodes import Expression, Statement, Variable
 from ..base.rewriting import conjuncts, list_statements, rebuild, substitute, with_body, with_loop_body
@@ -59,9 +59,7 @@ def find_border(draft: Draft, anchor: BlockInfo) -> BlockInfo | None:
 def _is_border(draft: Draft, block: BlockInfo) -> bool:
     if not is_selection(block.value) or len(draft.consumers(block)) != 1 or not draft.may_inline(block):
         return False
-    outside = block.value.args[2]
-    is_zero = isinstance(outside, tirx.FloatImm) and float(outside.value) == 0.0
-    if not is_zero or len(block.reads) != 1 or draft.producer(block.reads[0]) is not None:
+    if not is_zero(block.value.args[2]) or len(block.reads) != 1 or draft.producer(block.reads[0]) is not None:
         return False
     return all(block.reads[0].is_unit_stride(column) for column in block.write.iterators[-1])
 

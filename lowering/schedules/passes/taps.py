@@ -21,7 +21,7 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.s_tir import stmt as s_stmt
 
-from ..base.blocks import REDUCTION, BlockInfo, is_selection, uses, walk
+from ..base.blocks import REDUCTION, BlockInfo, is_selection, is_zero, uses, walk
 from ..base.draft import Draft
 from ..base.nodes import Expression, Statement
 from ..base.rewriting import conjuncts, list_statements, rebuild, substitute, with_loop_body
@@ -45,7 +45,7 @@ def list_gaps(value: Expression) -> Iterator[Expression]:
     """The conditions without which a sum adds nothing: those of factors that are 0 elsewhere."""
     for addend in (value.a, value.b) if isinstance(value, tirx.Add) else ():
         for factor in (addend.a, addend.b) if isinstance(addend, tirx.Mul) else ():
-            if is_selection(factor) and float(getattr(factor.args[2], "value", 1)) == 0.0:
+            if is_selection(factor) and is_zero(factor.args[2]):
                 yield from conjuncts(factor.args[0])
 
 

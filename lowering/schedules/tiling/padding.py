@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm import ir, tirx
 
-from ..base.blocks import BufferAccess, is_selection, walk
+from ..base.blocks import BufferAccess, is_selection, is_zero, walk
 from ..base.draft import Draft
 from ..base.nodes import Variable
 from ..base.rewriting import conjuncts
@@ -24,7 +24,7 @@ def find_padding(draft: Draft, data: BufferAccess) -> PaddedMap | None:
         return None
     condition, inside, outside = writer.value.args
     calls = any(isinstance(part, ir.Call) for part in walk(inside))
-    if calls or not isinstance(outside, tirx.FloatImm) or float(outside.value) != 0.0:
+    if calls or not is_zero(outside):
         return None
     rows: list[Any] = []
     columns: list[Any] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, combinations
 from math import prod
 from typing import Any
@@ -108,9 +109,8 @@ def test_sample(
     failed: Unsupported | None = None
     uncovered: dict[str, None] = {}
     underflows: list[str] = []
-    first = oracle.elements
-    drawn = _beside_flips(sample, fired, sound, random) if only_flips else _drawn(sample, fired, sound, random, first)
-    for each, elements in drawn:
+    drawn = _beside_flips if only_flips else partial(_drawn, first=oracle.elements)
+    for each, elements in drawn(sample, fired, sound, random):
         underflows.clear()
         with np.errstate(all="ignore", under="call", call=lambda kind, _: underflows.append(kind)):
             evaluation = Evaluation(sample, fired, elements, each.dtypes, each.arithmetic)
@@ -121,8 +121,7 @@ def test_sample(
             except Unsupported as error:
                 failed = error
                 continue
-        is_judged = sound == "exact" or not only_flips
-        if not tested and is_judged and (refusal := oracle.refusal(evaluation)):
+        if not tested and (sound == "exact" or not only_flips) and (refusal := oracle.refusal(evaluation)):
             refused = _without_right_side(evaluation, refusal, uncovered)
             if refused.counterexample is not None:
                 return refused
@@ -134,18 +133,21 @@ def test_sample(
         tested = True
         if difference is not None and sound == "real" and each.kind != "near" and each.precision != "longdouble":
             difference = _beyond_own_error(evaluation, difference, each)
-        if difference is None:
-            continue
         try:
-            inside = sound != "exact" and each.precision == "float16" and _is_lost_inside(evaluation, difference, each)
-            at = oracle.confirm(evaluation, difference.pair, difference.places, sound, both_sides=inside)
+            if difference is not None:
+                return NumericTest(_confirm(evaluation, difference, each, sound, oracle))
         except Disagreement as disagreement:
             uncovered.setdefault(str(disagreement))
-            continue
-        return NumericTest(_counterexample(evaluation, difference, at, "; one oracle" if oracle.alone else ""))
     if not tested and failed is not None:
         raise failed
     return NumericTest(uncovered=(*uncovered, *oracle.reasons), unwritten=refused.unwritten)
+
+
+def _confirm(evaluation: Evaluation, found: _Difference, drawn: _Draw, sound: str, oracle: Oracle) -> Counterexample:
+    """The counterexample at a place where the oracle, too, has the value of the left side. Raises Disagreement."""
+    inside = sound != "exact" and drawn.precision == "float16" and _is_lost_inside(evaluation, found, drawn)
+    at = oracle.confirm(evaluation, found.pair, found.places, sound, both_sides=inside)
+    return _counterexample(evaluation, found, at, "; one oracle" if oracle.alone else "")
 
 
 def _beyond_own_error(evaluation: Evaluation, found: _Difference, drawn: _Draw) -> _Difference | None:
