@@ -380,7 +380,7 @@ class Comparison:
             run = self.baseline.runs[index]
             try:
                 self._dithered = self._dithered or DitheredModel(self._original, self._structure, self.demands.is_fast)
-                self._steps[index] = self._dithered.steps(run.feeds, run.outputs)
+                self._steps[index] = self._dithered.steps(run.feeds, run.outputs, self._results[index])
             except RunError:
                 self._steps[index] = {}
         return self._steps[index]

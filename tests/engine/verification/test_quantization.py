@@ -194,9 +194,23 @@ def test_steps_are_those_of_the_scale() -> None:
     with open_source(original, "original") as source:
         dithered = DitheredModel(source, Structure(source.structure), is_fast=False)
         rounded = (np.round(feeds["x"] / SCALE) * SCALE).astype(np.float32)
-        steps = dithered.steps(feeds, {"y": rounded})["y"]
+        steps = dithered.steps(feeds, {"y": rounded}, {"y": rounded})["y"]
     assert steps.largest == pytest.approx(SCALE, rel=1e-5)
     assert SCALE * np.sqrt(1 / 400) <= steps.rms <= SCALE * np.sqrt(12 / 400)
+
+
+def test_an_output_of_few_elements_moves_more_often_if_steps_do_not_explain_it_yet() -> None:
+    nodes = [*ROUNDED[:-1], make(ROUNDED[-1].op_type, ROUNDED[-1].input, ["r"]), make("ReduceMean", ["r"], ["y"])]
+    original = model(nodes, [value("x", [1, 400])], [value("y", [1, 1])], {"scale": SCALE, "zero": ZERO})
+    feeds = {"x": normal(1, 400)}
+    mean = (np.round(feeds["x"] / SCALE) * SCALE).mean(keepdims=True, dtype=np.float32)
+
+    def largest(actual: NDArray[Any]) -> float:
+        with open_source(original, "original") as source:
+            dithered = DitheredModel(source, Structure(source.structure), is_fast=False)
+            return dithered.steps(feeds, {"y": mean}, {"y": actual})["y"].largest
+
+    assert largest(mean + 10) > largest(mean) > 0
 
 
 @pytest.mark.parametrize(
