@@ -31,6 +31,7 @@ from ..schedules.base.draft import BOOLEANS, EXACT_PAIRS
 from .dot_products import OPTIONS, WORD_PRODUCTS, WordProduct, combine_products, dot_products_of
 from .messages import Part
 from .narrowing import join_bytes, keep_integers
+from .noting import note_extremes
 
 _Callbacks = list[tuple[Any, Any]]
 """Kinds of nodes, and what replaces one of a kind."""
@@ -159,7 +160,7 @@ def _finish_bodies(module: tvm.IRModule, callbacks: _Callbacks, of_exact_pairs: 
 
     def finish(function: Any) -> Any:
         own = of_exact_pairs if (function.attrs or {}).get(EXACT_PAIRS) else callbacks
-        body = keep_numbers(keep_in_memory(function.body))
+        body = keep_numbers(keep_in_memory(note_extremes(function.body)))
         return define_functions(tvm_ffi.structural_map(keep_integers(body), own))
 
     functions = {name: function.with_body(finish(function)) for name, function in module.functions.items()}

@@ -15,11 +15,12 @@ from functools import partial
 from tvm import tirx
 
 from ...costmodels.device import Device
-from ..base.decisions import Trace
+from ..base.decisions import DecisionSite, Trace
 from .base.blocks import Inspected
 from .base.draft import CONSTANTS, EXACT_PAIRS, Draft, Scheduled
 from .base.packing import Repack
 from .estimate import least_cycles
+from .extremes import EXTREMES, has_extremes, schedule_extremes
 from .intensive.convolution_chain import convolution_chain
 from .intensive.map_chain import find_map_chain
 from .intensive.product_chain import product_chain
@@ -106,24 +107,44 @@ def list_candidates(
 
     if with_rules:
         rules = [rule for rule in (*RULES, fallback) if rule.__name__ not in without]
-        yield partial(_schedule_best, function, device, threads, rules, STAGES not in without)
+        schedule_best = partial(_schedule_best, device, threads, rules, STAGES not in without)
+        draft = Draft.of(function, device, threads)
+        if EXTREMES not in without and has_extremes(draft):
+            yield partial(_schedule_extremes, draft, schedule_best)
+        yield partial(schedule_best, function)
         for rule in rules:
             yield partial(apply, rule)
     yield partial(apply, plain)
 
 
+def _schedule_extremes(
+    draft: Draft, schedule_best: Callable[[tirx.PrimFunc, Trace], Scheduled], trace: Trace
+) -> Scheduled | None:
+    """The best schedule of a function that finds extremes of its own results; None if they are of something else."""
+    sites: list[DecisionSite] = []
+
+    def schedule_part(part: tirx.PrimFunc, scope: str) -> Scheduled:
+        own = Trace(trace.wanted, scope)
+        scheduled = schedule_best(part, own)
+        sites.extend(own.sites)
+        return scheduled
+
+    scheduled = schedule_extremes(draft, schedule_part)
+    trace.sites.extend(sites)
+    return scheduled
+
+
 def _schedule_best(
-    function: tirx.PrimFunc, device: Device, threads: int, rules: Sequence[Rule], may_cut: bool, trace: Trace
+    device: Device, threads: int, rules: Sequence[Rule], may_cut: bool, function: tirx.PrimFunc, trace: Trace
 ) -> Scheduled:
     """The schedule of the first rule that matches; stages if it is estimated to be far from the least cycles, and they
     are estimated to be better."""
-
     inspected: Inspected = {}
 
     def schedule_whole(part: tirx.PrimFunc, scope: str = "") -> Estimated:
         """The schedule of the first rule that matches; decisions are named after the scope."""
         for rule in (*rules, plain):
-            own = Trace(trace.wanted, scope)
+            own = Trace(trace.wanted, trace.prefix + scope)
             with suppress(*REFUSALS):  # a primitive refused a block that looked right
                 scheduled = apply_rule(rule, Draft.of(part, device, threads, own, inspected))
                 if scheduled is not None:

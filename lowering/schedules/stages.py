@@ -89,11 +89,11 @@ class _Stages:
     """Scheduled stages in running order, and the estimated cycles of all."""
 
     cycles: float
-    stages: tuple[tuple[_Stage, Estimated], ...]
+    stages: tuple[tuple[Stage, Estimated], ...]
 
 
 @dataclass(frozen=True)
-class _Stage:
+class Stage:
     """Some of the blocks as a function; its parameters are buffers of the whole."""
 
     function: tirx.PrimFunc
@@ -103,7 +103,7 @@ class _Stage:
 def schedule_stages(draft: Draft, schedule_part: Part) -> Estimated | None:
     """The best schedule by stages; None for a function that has no places to cut. The draft is not changed."""
     blocks = draft.blocks()
-    nests = _list_nests(draft.function)
+    nests = list_nests(draft.function)
     if len(nests) != len(blocks):
         return None
     needed = find_needed_cuts(draft)
@@ -117,7 +117,7 @@ def schedule_stages(draft: Draft, schedule_part: Part) -> Estimated | None:
         joined = (_join(draft, blocks, nests, start, best[end], end, schedule_part) for end in ends)
         best[start] = min(joined, key=lambda stages: stages.cycles)
     chosen = best[0].stages
-    combined = _combine(draft, [(stage, each.scheduled) for stage, each in chosen])
+    combined = combine_stages(draft, [(stage, each.scheduled) for stage, each in chosen])
     return Estimated(best[0].cycles, combined, [site for _, each in chosen for site in each.sites])
 
 
@@ -130,7 +130,7 @@ def _join(
     end: int,
     part: Part,
 ) -> _Stages:
-    stage = _cut_stage(draft.function, blocks, nests, start, end)
+    stage = cut_stage(draft.function, blocks, nests, start, end)
     scheduled = part(stage.function, f"stage {start}.")
     over = HANDED_OVER * _handed_over(blocks, end) if end < len(blocks) else 0.0
     return _Stages(scheduled.cycles + over + rest.cycles, ((stage, scheduled), *rest.stages))
@@ -197,7 +197,7 @@ def _handed_over(blocks: Sequence[BlockInfo], cut: int) -> int:
 # --- functions of some blocks, and back
 
 
-def _list_nests(function: tirx.PrimFunc) -> list[Any]:
+def list_nests(function: tirx.PrimFunc) -> list[Any]:
     """The loop nests of a function, one for each block of one that has no schedule yet."""
     body = function.body.block.body if _has_root(function) else function.body
     return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
@@ -208,9 +208,9 @@ def _has_root(function: tirx.PrimFunc) -> bool:
     return isinstance(function.body, s_stmt.SBlockRealize)
 
 
-def _cut_stage(
+def cut_stage(
     function: tirx.PrimFunc, blocks: Sequence[BlockInfo], nests: Sequence[Statement], start: int, end: int
-) -> _Stage:
+) -> Stage:
     """The blocks from `start` to `end` as a function; what others read of them, or it of others, are parameters."""
     own = blocks[start:end]
     written = {access.name for block in own for access in block.writes}
@@ -231,10 +231,10 @@ def _cut_stage(
     attributes[CONSTANTS] = [n for n, number in enumerate(numbers) if number in constants]
     attributes[BETWEEN] = [n for n, number in enumerate(numbers) if number is None]
     cut = tirx.PrimFunc(buffers, realized, function.ret_type).with_attrs(attributes)
-    return _Stage(cut, buffers)
+    return Stage(cut, buffers)
 
 
-def _combine(draft: Draft, stages: Sequence[tuple[_Stage, Scheduled]]) -> Scheduled:
+def combine_stages(draft: Draft, stages: Sequence[tuple[Stage, Scheduled]]) -> Scheduled:
     """The stages as one function. Raises RuntimeError if two want one constant packed in different ways."""
     function = draft.function
     parameters: list[Any] = list(function.params)
@@ -257,7 +257,7 @@ def _combine(draft: Draft, stages: Sequence[tuple[_Stage, Scheduled]]) -> Schedu
             assert place is not None
             packs.append(replace(packing, parameter=place))
             packed.add(place)
-        body += _list_nests(made)
+        body += list_nests(made)
         allocated += list(made.body.block.alloc_buffers) if _has_root(made) else []
     written = [b for stage, _ in stages for b in stage.buffers if parameter_index(function, b) is None]
     between = reduce(lambda kept, b: kept if any(b.same_as(k) for k in kept) else [*kept, b], written, list[Any]())

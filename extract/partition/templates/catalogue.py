@@ -5,6 +5,7 @@ from __future__ import annotations
 from ....ir.operators import OPERATORS, RECURRENT
 from .anchored import PRODUCT, ROWS, WINDOW
 from .convolution_chain import CONVOLUTION_CHAIN, POOLED_CONVOLUTION
+from .extremes import finds_extremes
 from .operator_set import OperatorSet
 from .product_chain import PRODUCT_CHAIN
 from .row_chain import ROW_CHAIN
@@ -48,7 +49,10 @@ def _is_one(operators: OperatorSet) -> str | None:
 OPERATOR = Template("operator", _is_one)
 
 
+EXTREMES = finds_extremes((POINTWISE, PRODUCT, WINDOW, ROWS))
+
+
 TEMPLATES: tuple[Template, ...] = (
-    MOVEMENT, POINTWISE, PRODUCT, WINDOW, ROWS, ROW_CHAIN, RECURRENCE, POOLED_CONVOLUTION, CONVOLUTION_CHAIN,
+    MOVEMENT, POINTWISE, PRODUCT, WINDOW, ROWS, ROW_CHAIN, RECURRENCE, EXTREMES, POOLED_CONVOLUTION, CONVOLUTION_CHAIN,
     PRODUCT_CHAIN, OPERATOR,
 )  # fmt: skip

@@ -397,3 +397,36 @@ def test_groups_that_no_template_takes_are_cut_and_the_others_stay() -> None:
     ]  # fmt: skip
     assert count_as_drawn(drawn, cut, costs) == 1
     assert all(costs.launched(members) < inf for members in cut.members)
+
+
+# --- extremes
+
+
+def quantised_dynamically(axes: Sequence[int] | None = None) -> OperatorGraph:
+    """0 MatMul, 1 Relu, 2 ReduceMax and 3 ReduceMin over the axes, by default all, 4 Sub, 5 Div of all elements."""
+    chosen = {} if axes is None else {"axes": list(axes)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("ReduceMax", ["b"], ["h"], keepdims=0, **chosen),
+        helper.make_node("ReduceMin", ["b"], ["l"], keepdims=0, **chosen),
+        helper.make_node("Sub", ["h", "l"], ["r"]),
+        helper.make_node("Div", ["b", "r"], ["y"]),
+    ]
+    return graph_of(model(nodes, {"x": (64, 8)}, {"y": (64, 32)}, w=weights(8, 32)))
+
+
+def test_extremes_of_all_elements_join_what_makes_them() -> None:
+    assert kernels(quantised_dynamically()) == ["MatMul Relu ReduceMax ReduceMin Sub", "Div"]
+
+
+@pytest.mark.parametrize(
+    ("graph", "members"),
+    [
+        (quantised_dynamically([0]), (0, 1, 2)),  # a maximum of each column
+        (quantised_dynamically(), (2, 3, 4)),  # of what another kernel makes
+        (quantised_dynamically(), (0, 1, 2, 3, 4, 5)),  # each quotient waits for all elements
+    ],
+)
+def test_extremes_that_no_store_finds(graph: OperatorGraph, members: tuple[int, ...]) -> None:
+    assert template(graph, members) != "extremes"
