@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,11 +74,19 @@ def run_on_arrays(
     session: onnxruntime.InferenceSession, feeds: Mapping[str, Value], options: onnxruntime.RunOptions | None = None
 ) -> list[Value]:
     """The outputs of a session, in order. Raises what the session raises."""
-    kinds = {value.name: value.type for value in session.get_inputs()}
-    if not any(map(_lacks_numpy, (*kinds.values(), *(value.type for value in session.get_outputs())))):
-        return list(session.run(None, dict(feeds), options))
+    return list(map(_from_runtime, bind_arrays(session, feeds, options)()))
+
+
+def bind_arrays(
+    session: onnxruntime.InferenceSession, feeds: Mapping[str, Value], options: onnxruntime.RunOptions | None = None
+) -> Callable[[], list[Value | onnxruntime.OrtValue]]:
+    """A function that runs a session on these arrays. Outputs of types that the bridge lacks stay the runtime's."""
+    kinds = [value.type for value in (*session.get_inputs(), *session.get_outputs())]
+    if not any(map(_lacks_numpy, kinds)):
+        fed = dict(feeds)
+        return lambda: list(session.run(None, fed, options))
     values = {name: _to_runtime(value) for name, value in feeds.items()}
-    return [_from_runtime(value) for value in session.run_with_ort_values(None, values, options)]
+    return lambda: list(session.run_with_ort_values(None, values, options))
 
 
 def _lacks_numpy(kind: str) -> bool:
@@ -96,7 +104,11 @@ def _to_runtime(value: Value) -> onnxruntime.OrtValue:
     return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, element_type)
 
 
-def _from_runtime(value: onnxruntime.OrtValue) -> Value:
+def _from_runtime(value: Value | onnxruntime.OrtValue) -> Value:
+    import onnxruntime
+
+    if not isinstance(value, onnxruntime.OrtValue):
+        return value
     if not _lacks_numpy(value.data_type()):
         return value.numpy()
     dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.element_type()))

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from ...engine.onnx.runtime_values import session_options
+from ...engine.onnx.runtime_values import run_on_arrays, session_options
 from ...engine.verification.runs.compare import Tolerance, compare
 from ...ir.graph import OperatorGraph
 from ...ir.sizes import dimension_size
@@ -121,7 +121,7 @@ def _difference(
     session = onnxruntime.InferenceSession(content, session_options(), providers=["CPUExecutionProvider"])
     names = (info.name for info in original.model.graph.input)
     try:
-        expected = session.run(None, dict(zip(names, (given[value] for value in original.inputs), strict=True)))
+        expected = run_on_arrays(session, dict(zip(names, (given[value] for value in original.inputs), strict=True)))
     except Exception:  # whatever ONNX Runtime raises: of a branch not taken at the sizes that are optimised for
         return None
     for value, wanted in zip(original.outputs, expected, strict=True):
