@@ -25,6 +25,7 @@ from onnx.reference.ops import op_resize
 from ....ir.operators.windows import WINDOWED_POOLS, reach_in_padding
 from ..runs.structure import operands as names_read
 from ..runs.values import Value
+from .sampling_kernels import DeformConv, GridSample
 
 if TYPE_CHECKING:
     from ....ir.operators import Attribute, OperatorSchema
@@ -452,6 +453,6 @@ def literal_of(attribute: Attribute, value: Any) -> Any:
 
 
 ORACLE_OPERATORS: tuple[type[OpRun], ...] = (
-    AveragePool, BatchNormalization, BitCast, Conv, Erf, GatherElements, GatherND, LRN, Loop, LpPool, MaxPool, Mean,
-    Resize, Scan, Softmax,
+    AveragePool, BatchNormalization, BitCast, Conv, DeformConv, Erf, GatherElements, GatherND, GridSample, LRN, Loop,
+    LpPool, MaxPool, Mean, Resize, Scan, Softmax,
 )  # fmt: skip

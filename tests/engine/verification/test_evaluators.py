@@ -158,8 +158,10 @@ RIGHT = {
     "BatchNormalization": "it takes old versions for the current one",
     "BitCast": "float64 has other bits",
     "Conv": "it needs much memory",
+    "DeformConv": "it loops in Python",
     "Erf": "it computes in float32",
     "GatherND": "it loops in Python",
+    "GridSample": "it loops in Python",
     "LpPool": "it loops in Python",
     "MaxPool": "it loops in Python",
     "Resize": "it loops in Python",
@@ -170,6 +172,33 @@ RIGHT = {
 @pytest.mark.parametrize("example", WRONG.values(), ids=list(WRONG))
 def test_examples_that_onnx_gets_wrong(example: Example) -> None:
     assert as_judged(example.model, example.feeds) == []
+
+
+@pytest.mark.parametrize("aligned", [0, 1])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_images_are_read_between_their_pixels_as_the_runtime_does(mode: str, padding: str, aligned: int) -> None:
+    example = Example(
+        f"""(float[2,3,5,7] x, float[2,4,6,2] g) => (float[2,3,4,6] y)
+            {{ y = GridSample <mode = "{mode}", padding_mode = "{padding}", align_corners = {aligned}> (x, g) }}""",
+        {"x": normal(2, 3, 5, 7), "g": normal(2, 4, 6, 2, seed=1)}, 20,
+    )  # fmt: skip
+    assert as_judged(example.model, example.feeds) == []
+
+
+@pytest.mark.parametrize("settings", ["pads = [1, 0, 2, 1], strides = [2, 1], dilations = [1, 2]", "pads = [1, 1, 1, 1]"])
+def test_a_deformed_convolution_is_that_of_onnx(settings: str) -> None:
+    example = Example(
+        f"""(float[2,8,6,9] x, float[4,4,3,3] w, float[2,36,h,v] o, float[4] b, float[2,18,h,v] m) => (float[a,c,d,e] y)
+            {{ y = DeformConv <group = 2, offset_group = 2, {settings}> (x, w, o, b, m) }}""", {}, 19,
+    )  # fmt: skip
+    places = (2, 18, 4, 6) if "strides" in settings else (2, 18, 6, 9)
+    given = {"x": normal(2, 8, 6, 9), "w": normal(4, 4, 3, 3), "b": normal(4), "m": normal(*places, seed=2)}
+    feeds = given | {"o": normal(places[0], 36, *places[2:], seed=1)}
+    (expected,) = ReferenceEvaluator(example.model).run(None, feeds)
+    with open_source(example.model, "original") as source:
+        found = Oracle(source).run(feeds)["y"]
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
 RUN_BY_ONNX = {"indices of maxima", "a normalisation in training", "zeros of no type"}
