@@ -107,7 +107,7 @@ class DeformConv(OpRun):
         dilations: Sequence[int] | None = None, group: int | None = None, kernel_shape: Sequence[int] | None = None,
         offset_group: int | None = None, pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
     ) -> tuple[Array]:  # fmt: skip
-        if x.ndim != 4:  # noqa: PLR2004
+        if x.ndim != 4:
             raise NotImplementedError(f"DeformConv of {x.ndim - 2} axes")
         groups, shares = group or 1, offset_group or 1
         kernel, sizes = tuple(kernel_shape or weights.shape[2:]), offset.shape[2:]

@@ -186,7 +186,7 @@ def test_images_are_read_between_their_pixels_as_the_runtime_does(mode: str, pad
     assert as_judged(example.model, example.feeds) == []
 
 
-@pytest.mark.parametrize("settings", ["pads = [1, 0, 2, 1], strides = [2, 1], dilations = [1, 2]", "pads = [1, 1, 1, 1]"])
+@pytest.mark.parametrize("settings", ["pads=[1, 0, 2, 1], strides=[2, 1], dilations=[1, 2]", "pads=[1, 1, 1, 1]"])
 def test_a_deformed_convolution_is_that_of_onnx(settings: str) -> None:
     example = Example(
         f"""(float[2,8,6,9] x, float[4,4,3,3] w, float[2,36,h,v] o, float[4] b, float[2,18,h,v] m) => (float[a,c,d,e] y)
