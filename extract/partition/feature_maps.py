@@ -106,8 +106,8 @@ class FeatureMaps:
 
 
 def interpolates(operator: Operator) -> bool:
-    """Whether each element of the result is a mean of neighbours."""
-    return operator.op == "Resize" and operator.attributes.get("mode") != "nearest"
+    """Whether each element of the result is a mean of neighbours, or all channels are read at a place of its own."""
+    return operator.op == "GridSample" or (operator.op == "Resize" and operator.attributes.get("mode") != "nearest")
 
 
 def _shape(value: Value) -> tuple[int | str, ...]:

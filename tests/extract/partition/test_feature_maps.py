@@ -35,6 +35,13 @@ def test_an_interpolation_of_many_channels_makes_and_reads_feature_maps(
     assert FeatureMaps(builder.graph()).values == ({x, y} if are_maps else frozenset())
 
 
+def test_a_grid_reads_all_channels_of_a_feature_map_at_one_place() -> None:
+    builder = Builder()
+    x, grid = builder.input(1, 8, 4, 4), builder.input(1, 3, 5, 2)
+    y = builder.op("GridSample", x, grid, shape=(1, 8, 3, 5))
+    assert FeatureMaps(builder.graph()).values == {x, y}
+
+
 def test_what_a_reshape_makes_of_a_feature_map_is_none() -> None:
     builder = Builder()
     flat = builder.op("Reshape", conv(builder, builder.input(1, 8, 4, 4), 8), shape=(1, 16, 8))

@@ -40,9 +40,14 @@ def doubled(mode: str) -> onnx.NodeProto:
     return helper.make_node("Resize", ["a", "", "s"], ["y"], mode=mode)
 
 
+def sampled() -> onnx.NodeProto:
+    return helper.make_node("GridSample", ["x", "g"], ["y"])
+
+
 def model_of(*nodes: onnx.NodeProto, **outputs: tuple[int, ...]) -> onnx.ModelProto:
     names = {name for node in nodes for name in node.input}
     stored = {"w": weights(16, 1, 3, 3), "v": weights(16, 16, 1, 1), "s": np.array([1, 1, 2, 2], np.float32)}
+    stored["g"] = np.tanh(weights(1, 6, 5, 2))
     return model(nodes, {"x": SHAPE}, outputs or {"y": SHAPE}, **{n: a for n, a in stored.items() if n in names})
 
 
@@ -59,6 +64,7 @@ def copy(graph: OperatorGraph) -> tuple[OperatorGraph, tuple[tuple[int, ...], ..
         ([pointwise("x", "y")], ["Conv", "Concat"]),  # a product reads its input in any order
         ([helper.make_node("Relu", ["x"], ["y"])], ["Relu"]),
         ([pointwise("x", "a"), doubled("linear")], ["Conv", "Resize", "Concat"]),
+        ([sampled()], ["Concat", "GridSample", "Concat"]),
         ([pointwise("x", "a"), doubled("nearest")], ["Conv", "Resize"]),  # which only moves elements
         ([pointwise("x", "a"), depthwise("a", "b"), pointwise("b", "y")], ["Conv", "Conv", "Conv", "Concat"]),
     ],
