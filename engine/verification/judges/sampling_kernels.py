@@ -76,7 +76,8 @@ def _read(images: Array, taps: Sequence[Sequence[tuple[Array, Array]]]) -> Array
     batch = np.arange(len(images)).reshape(-1, *[1] * (len(shape) - 1))
     total = np.zeros((*shape, images.shape[1]))
     for corner in product(*taps):
-        values = images[(batch, slice(None), *(index for index, _ in corner))]
+        place: tuple[Any, ...] = (batch, slice(None), *(index for index, _ in corner))
+        values = images[place]
         total += values * prod(weight for _, weight in corner)[..., np.newaxis]  # type: ignore[index]
     return np.moveaxis(total, -1, 1)
 
