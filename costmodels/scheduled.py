@@ -34,6 +34,9 @@ _CLEARLY = 1.1
 """A minimal filter is taken if it is estimated to be faster than direct products by this factor."""
 _WINDOW_PIXELS, _WINDOW_VECTORS = 6, 2
 """The largest register tile of a window: pixels of a row, and vectors of channels."""
+_WINDOW_OF_INTEGERS = 2.3
+"""The factor on the time of a window whose products are of integers: they are widened and multiplied by instructions of
+several cycles (the depthwise convolutions of MobileNet-V2 and PP-OCR's classifier, Zen 5)."""
 _FLOAT_BYTES = 4
 _SPARE_REGISTERS, _SPILLED = 4, 1.5
 """Vector registers for other values, and the factor on the time of a window whose values do not fit the rest."""
@@ -230,7 +233,8 @@ def _window_cycles(operation: Operation, device: Device) -> float | None:
         return None
     window = window_size(operation) if is_pool else depth(operation)
     vectors, rows = ceil(result[1] / device.lanes), result[0] * prod(result[2:-1])
-    return rows * _pixel_row_cycles(result[-1], vectors, window, kernel[-1], device)
+    factor = _WINDOW_OF_INTEGERS if operation.op in INTEGER_PRODUCTS else 1.0
+    return factor * rows * _pixel_row_cycles(result[-1], vectors, window, kernel[-1], device)
 
 
 @lru_cache(maxsize=1 << 12)
