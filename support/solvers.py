@@ -60,14 +60,14 @@ class IntegerProgram:
     costs: list[float]
     rows: list[Row] = field(default_factory=list)
 
-    def minimise(self, deadline: float, nodes: int | None = None) -> Optimum:
-        """The cheapest values that HiGHS finds, and its bound, by the deadline (time.monotonic) and within `nodes`
-        nodes of its search tree."""
+    def minimise(self, deadline: float, nodes: int | None = None, gap: float = 0.0) -> Optimum:
+        """The cheapest values that HiGHS finds, and its bound, by the deadline (time.monotonic) and within `nodes` of
+        its search tree. It ends once the values cost at most 1 + `gap` times as much as the cheapest ones."""
         import highspy  # here, as numpy: importing them takes longer than most extractions
         import numpy
 
         solver: Any = vars(highspy)["_Highs"]()  # Highs, which adds callbacks and operators, prints a line
-        options: dict[str, Any] = {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0}
+        options: dict[str, Any] = {"output_flag": False, "threads": 1, "mip_rel_gap": gap}
         if nodes is not None:
             options |= {"mip_max_nodes": nodes, "mip_allow_restart": False}  # a restart begins with the root again
         for name, value in {**options, "time_limit": max(seconds_left(deadline), _LEAST_SECONDS)}.items():

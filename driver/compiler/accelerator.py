@@ -85,7 +85,7 @@ class Accelerator:
             )
         with clock.phase("write"):
             made.write(folder, weights, model.label)
-        provenance = compilation.provenance(result, kernels=made.tiles, distinct=len(made.program.kernels))
+        provenance = compilation.provenance(result, kernels=made.tiles, distinct=len(made.program.generated.kernels))
         manifest = made.manifest(folder, weights, options.precision, provenance)
         if options.verify:
             with clock.phase("kernels"):

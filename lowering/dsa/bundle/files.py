@@ -202,7 +202,7 @@ def store_program(
     _write(folder / NETWORK, {**graph_data(network.graph), **scheduled})
     (folder / GRAPHS).parent.mkdir()
     _write(folder / USES, program.generated.uses)
-    _write(folder / GRAPHS, {name: graph_data(graph) for name, graph in program.kernels.items()})
+    _write(folder / GRAPHS, {name: graph_data(graph) for name, graph in program.generated.kernels.items()})
     (folder / TRACE).write_text(trace_json(program.timeline), encoding="utf-8")
 
 

@@ -235,12 +235,6 @@ class DsaProgram:
     timeline: Timeline
 
     @cached_property
-    def kernels(self) -> dict[str, OperatorGraph]:
-        """The operators of each tile kernel of the program."""
-        used = {use.tile for use in self.generated.uses.values()}
-        return {name: graph for name, graph in self.generated.kernels.graphs.items() if name in used}
-
-    @cached_property
     def report(self) -> TimeReport:
         """The figures of one run of one cluster's program."""
         return report(self.timeline)

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ....ir.graph import OperatorGraph
 from ..network.graph import Network
 from ..network.storage import Axes, plain_array
 from ..program.instructions import Kernel, Program
-from ..tiles.kernels import TileKernels
 from .residence import Residence
 from .weights import Blob
 
@@ -29,12 +29,13 @@ class Generated:
     """A program for one cluster.
 
     `constants` are the blobs and `tables` the constant values by the name of their buffer in DDR; `inputs` and
-    `outputs` are the values of those buffers, which hold them as they are stored (network/storage.py). `uses` says what
-    the names of kernels in the program stand for; `residence`, where everything is kept.
+    `outputs` are the values of those buffers, which hold them as they are stored (network/storage.py). `kernels` are
+    the operators of each tile kernel; `uses` says which of them the names of kernels in the program stand for;
+    `residence`, where everything is kept.
     """
 
     program: Program
-    kernels: TileKernels
+    kernels: Mapping[str, OperatorGraph]
     residence: Residence
     constants: Mapping[str, Blob]
     tables: Mapping[str, int]

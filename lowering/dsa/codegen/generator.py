@@ -36,7 +36,7 @@ from ..schedule.instances import NETWORK, Part
 from ..schedule.scheduler import Schedule
 from ..schedule.variants import Variant
 from ..tiles.core_parts import CorePart, LayerParts, Sharing, layer_outputs, read_of, tile_of_operands
-from ..tiles.kernels import TileKernels
+from ..tiles.kernels import TileKernel, TileKernels
 from ..tiles.tiling import Tiling
 from .addresses import MemoryMap, PartSlot, SlotKind, StepsFullError, TileSlot, memory_map
 from .emission import Contents, CoreChannel, Emission, View, cluster_channel, core_channel
@@ -137,6 +137,8 @@ class _Generator:
     """The places of sums that are not complete, by core, value and box."""
     whole_values: dict[Role, dict[int, Contents]] = field(default_factory=dict)
     """Inputs, outputs and tables in DDR, by value."""
+    tiles: dict[TileKernel, str] = field(default_factory=dict)
+    """The kernels of the program's tiles by their names, numbered in the order of their first tiles."""
     names: dict[KernelUse, str] = field(default_factory=dict)
     """The kernels of the program."""
 
@@ -168,8 +170,9 @@ class _Generator:
             for role in (Role.CONSTANT, Role.INPUT, Role.OUTPUT)
         )
         return Generated(
-            Program(name, self.device.name, batch, buffers, instructions, self._scopes()), self.plan.sharing.kernels,
-            self.residence, constants, tables, inputs, outputs, {name: use for use, name in self.names.items()},
+            Program(name, self.device.name, batch, buffers, instructions, self._scopes()),
+            {name: kernel.graph for kernel, name in self.tiles.items()}, self.residence, constants, tables, inputs,
+            outputs, {name: use for use, name in self.names.items()},
         )  # fmt: skip
 
     def _scopes(self) -> ScopeCounts:
@@ -232,7 +235,9 @@ class _Generator:
         if adds:
             read += [(view.operand(), view) for view in outputs]
         orders = (tuple(axes[value] for value, _ in parts) for parts in (whole_tile.inputs, whole_tile.outputs))
-        use = KernelUse(kernel.name, *orders)
+        if kernel not in self.tiles:
+            self.tiles[kernel] = f"{kernel.stem}_{sum(other.stem == kernel.stem for other in self.tiles)}"
+        use = KernelUse(self.tiles[kernel], *orders)
         if use not in self.names:  # one kernel of the program for each layout of a tile's operands
             others = sum(other.tile == use.tile for other in self.names)
             self.names[use] = f"{use.tile}.{others}" if others else use.tile

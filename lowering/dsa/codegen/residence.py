@@ -8,20 +8,18 @@ is kept in LB while it does (an arrival), if that fits; the rest passes through,
 from __future__ import annotations
 
 import math
-import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy
 import numpy.typing
 
 from ....costmodels.dsa_device import DsaDevice
-from ....support.solvers import interruptible, sparse_matrix
+from ....support.solvers import IntegerProgram, Row
 from ...base.errors import DsaError
 from ..network.alignment import round_up
 from ..network.boxes import Box, Boxes, contains, hull, whole
@@ -314,7 +312,15 @@ class Planner:
 
 # Which tensors leave a buffer that cannot hold all that is live (GraphTurbo, OSDI 2023, section 4.3).
 #
-# The text spills what lives longest. The cheapest choice is a multi-dimensional knapsack, solved with HiGHS.
+# The text spills what lives longest. The cheapest choice is a multi-dimensional knapsack, solved with HiGHS. Its work
+# is bounded by the sizes of programs and of their search trees, not by seconds, so that all machines choose the same.
+
+_ENTRIES = 50_000
+"""Factors of one integer program: one with more is solved in pieces. HiGHS takes a quarter of a second for so many."""
+_EFFORT = 500_000
+"""Factors of all integer programs of one choice: beyond that the simple choices count."""
+_NODES = 20
+"""Of the search tree of an integer program: those of networks end at the root, nearly all."""
 
 @dataclass(frozen=True)
 class Resident:
@@ -352,25 +358,27 @@ def longest_liveness(residents: Sequence[Resident], room: Sequence[Sequence[int]
 
 
 def least_traffic(
-    residents: Sequence[Resident], room: Sequence[Sequence[int]], *, gap: float = 0.01, seconds: float = 5.0
+    residents: Sequence[Resident], room: Sequence[Sequence[int]], *, gap: float = 0.01, effort: int = _EFFORT
 ) -> SpillChoice:
-    """The cheapest choice, within `gap` of the optimum unless `seconds` run out; no costlier than `longest_liveness`.
+    """The cheapest choice, within `gap` of the optimum if that takes little effort; no costlier than
+    `longest_liveness`.
 
-    Stretches of steps that share no resident are solved one by one. `room` is the bytes per step and core. Raises
-    DsaError if the fixed residents do not fit.
+    Stretches of steps that share no resident are solved one by one, as far as the `effort` in factors of rows allows.
+    `room` is the bytes per step and core. Raises DsaError if the fixed residents do not fit.
     """
     buffer = _Buffer(residents, room)
-    deadline = time.monotonic() + seconds
     simple = [buffer.without_needless(choice) for choice in (buffer.with_longest(()), buffer.with_cheapest())]
     spilled: set[int] = set()
     bound = 0.0
-    stretches = list(_stretches(residents, buffer.rows()))
-    for number, rows in enumerate(stretches):
-        members = _members(rows)
-        budget = (deadline - time.monotonic()) / (len(stretches) - number)
-        cheapest, least = _cheapest(residents, rows, gap, budget)
-        spilled |= min([*(choice & members for choice in simple), *cheapest], key=buffer.cost)
-        bound += least
+    for rows in _stretches(residents, buffer.rows()):
+        members, choices = _members(rows), list(simple)
+        entries = sum(len(row.sizes) for row in rows)
+        if entries <= effort:
+            effort -= entries
+            cheapest, least = _cheapest(residents, rows, gap)
+            choices.append(cheapest)
+            bound += least
+        spilled |= min((choice & members for choice in choices), key=buffer.cost)
     # The solver's tolerance may leave a few bytes too many.
     complete = buffer.without_needless(buffer.with_longest(spilled))
     best = min(complete, *simple, key=buffer.cost)
@@ -394,6 +402,11 @@ class _Row:
         if self.excess < other.excess or not other.sizes <= self.sizes:
             return False
         return self.excess - sum(size for _, size in self.sizes - other.sizes) >= other.excess
+
+    def without(self, spilled: Collection[int]) -> _Row:
+        """What is left to be done once some are spilled."""
+        sizes = frozenset(each for each in self.sizes if each[0] not in spilled)
+        return replace(self, sizes=sizes, excess=self.excess - sum(size for _, size in self.sizes - sizes))
 
 
 _Integers = numpy.typing.NDArray[numpy.int64]
@@ -523,38 +536,46 @@ def _stretches(residents: Sequence[Resident], rows: Iterable[_Row]) -> Iterator[
         yield stretch
 
 
-def _cheapest(
-    residents: Sequence[Resident], rows: Sequence[_Row], gap: float, seconds: float
-) -> tuple[list[frozenset[int]], float]:
-    """The cheapest choice found under some rows, if any, and a lower bound: a binary variable per resident."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
+def _cheapest(residents: Sequence[Resident], rows: Sequence[_Row], gap: float) -> tuple[frozenset[int], float]:
+    """The cheapest choice found under some rows, piece after piece, and a lower bound.
 
-    if seconds <= 0:
-        return [], 0.0
+    What is left of a piece after the choices for earlier ones costs no more than the piece by itself, so its bound
+    holds for all of them.
+    """
+    spilled: frozenset[int] = frozenset()
+    bound = 0.0
+    for piece in _pieces(rows):
+        left = [row for row in (each.without(spilled) for each in piece) if row.excess > 0]
+        if left:
+            choice, least = _solve(residents, left, gap)
+            spilled, bound = spilled | choice, max(bound, least)
+    return spilled, bound
+
+
+def _pieces(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
+    """Rows one after another, as many as make an integer program of at most `_ENTRIES` factors, or one."""
+    piece: list[_Row] = []
+    entries = 0
+    for row in rows:
+        entries += len(row.sizes)
+        if piece and entries > _ENTRIES:
+            yield piece
+            piece, entries = [], len(row.sizes)
+        piece.append(row)
+    yield piece
+
+
+def _solve(residents: Sequence[Resident], rows: Sequence[_Row], gap: float) -> tuple[frozenset[int], float]:
+    """The cheapest choice found under some rows, all of their members if none is found, and a lower bound: a binary
+    variable per resident, rows without common factors."""
     members = sorted(_members(rows))
-    scale = max(residents[index].cost for index in members) or 1.0
-    costs = numpy.array([residents[index].cost / scale for index in members])
-    limits = LinearConstraint(*_matrix(rows, members), numpy.inf)
-    options = {"time_limit": seconds, "mip_rel_gap": gap}
-    integral = numpy.ones(len(members))
-    result = interruptible(
-        lambda: milp(costs, constraints=limits, integrality=integral, bounds=Bounds(0, 1), options=options)
-    )
-    bound = 0.0 if result.mip_dual_bound is None else max(0.0, float(result.mip_dual_bound)) * scale
-    if result.x is None:
-        return [], bound
-    return [frozenset(index for index, value in zip(members, result.x, strict=True) if value > 0.5)], bound
-
-
-def _matrix(rows: Sequence[_Row], members: Sequence[int]) -> tuple[Any, list[float]]:
-    """Per row, what spilling a member relieves, at most all of the excess; and the excess. Without common factors."""
     column = {index: number for number, index in enumerate(members)}
-    places: list[tuple[int, int, int]] = []
-    excesses: list[float] = []
-    for number, row in enumerate(rows):
+    scale = max(residents[index].cost for index in members) or 1.0
+    program = IntegerProgram([residents[index].cost / scale for index in members])
+    for row in rows:
         relieved = [(column[index], min(size, row.excess)) for index, size in sorted(row.sizes)]
         unit = math.gcd(row.excess, *(size for _, size in relieved))
-        places += [(number, place, size // unit) for place, size in relieved]
-        excesses.append(row.excess / unit)
-    row_of, column_of, factors = zip(*places, strict=True)
-    return sparse_matrix(factors, row_of, column_of, (len(rows), len(members))), excesses
+        program.rows.append(Row([(place, size // unit) for place, size in relieved], lower=row.excess / unit))
+    values, bound = program.minimise(math.inf, _NODES, gap)
+    chosen = members if values is None else [i for i, value in zip(members, values, strict=True) if value > 0.5]
+    return frozenset(chosen), max(0.0, bound) * scale

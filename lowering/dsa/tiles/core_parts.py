@@ -208,7 +208,7 @@ class Sharing:
         key = layer, part.shape
         if key not in self._cycles:
             kernel = self.kernels.kernel(tile_of(self.graph.network, layer, part))
-            computing = Compute(0, 0, kernel.name, (), (), kernel.work)
+            computing = Compute(0, 0, kernel.stem, (), (), kernel.work)
             self._cycles[key] = Cost(self.device).compute_cycles(computing)
         return self._cycles[key]
 

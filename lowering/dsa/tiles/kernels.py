@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
-from types import MappingProxyType
 
 from ....costmodels.dsa_device import DsaDevice
 from ....costmodels.dsa_work import MOVES, product_of, vector_operations
@@ -205,28 +204,32 @@ _NAMED_OPERATORS = 3
 """The name of a kernel names this many of its operators, the first ones."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TileKernel:
     """A kernel. Tiles share it if they differ only by their places in their tensors and by their weights.
 
-    `work` is what each unit does that is used, at least one.
+    `work` is what each unit does that is used, at least one. Kernels of one program are numbered apart
+    (codegen/generator.py).
     """
 
-    name: str
+    graph: OperatorGraph
     work: tuple[Work, ...]
+
+    @property
+    def stem(self) -> str:
+        """``conv_add_relu``, the beginning of a C identifier."""
+        stem = "_".join(operator.op.lower() for operator in self.graph.operators[:_NAMED_OPERATORS])
+        return "".join(c if c.isalnum() else "_" for c in stem)
 
 
 class TileKernels:
-    """The kernels of a network's tiles. `graphs` has the local graph of every kernel asked for so far, by name."""
+    """The kernels of a network's tiles, each made once."""
 
     def __init__(self, network: Network, device: DsaDevice) -> None:
         self._network, self._device = network, device
-        self._graphs: dict[str, OperatorGraph] = {}
-        self.graphs: Mapping[str, OperatorGraph] = MappingProxyType(self._graphs)
         self._shifts: dict[tuple[int, ...], Shifts] = {}
         self._by_tile: dict[Tile, TileKernel] = {}
         self._by_structure: dict[object, TileKernel] = {}
-        self._numbers: dict[str, int] = {}
 
     def kernel(self, tile: Tile) -> TileKernel:
         """The kernel of a tile. Raises DsaError if the tile's inputs are less than it needs."""
@@ -245,17 +248,8 @@ class TileKernels:
         total = len(tile.inputs) - 1 if tile.piece is not None and tile.piece.adds else None
         key = total, structure(graph)
         if key not in self._by_structure:
-            kernel = TileKernel(self._name(graph), work_of(graph, self._device, total))
-            self._graphs[kernel.name] = graph
-            self._by_structure[key] = kernel
+            self._by_structure[key] = TileKernel(graph, work_of(graph, self._device, total))
         return self._by_structure[key]
-
-    def _name(self, graph: OperatorGraph) -> str:
-        """``conv_add_relu_3``, a C identifier."""
-        stem = "_".join(operator.op.lower() for operator in graph.operators[:_NAMED_OPERATORS])
-        stem = "".join(c if c.isalnum() else "_" for c in stem)
-        number = self._numbers[stem] = self._numbers.get(stem, -1) + 1
-        return f"{stem}_{number}"
 
 
 def first_piece(network: Network, tile: Tile) -> Tile:

@@ -62,7 +62,7 @@ class Made:
         )
 
     def kernels(self) -> dict[str, Kernel]:
-        return program_kernels(self.program.generated.uses, compiled_kernels(self.program.kernels, opset=17))
+        return program_kernels(self.program.generated.uses, compiled_kernels(self.program.generated.kernels, opset=17))
 
     def run(self, program: Program, feeds: dict[str, Array], kernels: dict[str, Kernel]) -> Array:
         axes = self.program.generated.network.axes
@@ -174,7 +174,7 @@ def test_the_program_says_how_many_samples_it_processes(small_cnn: Made) -> None
 
 def test_only_kernels_of_the_program_are_kept(small_cnn: Made) -> None:
     uses = small_cnn.program.generated.uses.values()
-    assert small_cnn.program.kernels.keys() == {use.tile for use in uses}
+    assert small_cnn.program.generated.kernels.keys() == {use.tile for use in uses}
 
 
 def test_the_whole_batch_takes_all_iterations() -> None:
@@ -328,7 +328,7 @@ def test_large_numbers_stay_finite_in_a_narrow_type() -> None:
 
 
 def test_graphs_are_read_back(small_cnn: Made) -> None:
-    for graph in (small_cnn.network.graph, *small_cnn.program.kernels.values()):
+    for graph in (small_cnn.network.graph, *small_cnn.program.generated.kernels.values()):
         assert graph_of(graph_data(graph)) == graph
 
 

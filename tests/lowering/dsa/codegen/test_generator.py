@@ -98,7 +98,7 @@ def computed(
     axes = made.generated.network.axes
     given = {name: stored_array(axes[v], feeds[name]) for name, v in made.generated.inputs.items()}
     constants = constant_contents(made.generated, device.alignment, weights.__getitem__, network.slices)
-    kernels = program_kernels(made.generated.uses, compiled_kernels(made.kernels, opset=17))
+    kernels = program_kernels(made.generated.uses, compiled_kernels(made.generated.kernels, opset=17))
     ((name, value),) = made.generated.outputs.items()
     return plain_array(axes[value], simulate_function(made.generated.program, kernels, {**constants, **given})[name])
 

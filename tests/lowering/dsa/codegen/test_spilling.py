@@ -65,11 +65,11 @@ def test_no_choice_is_cheaper(buffer: tuple[list[Resident], list[list[int]]]) ->
 
 @settings(deadline=None)
 @given(buffers())
-def test_without_time_the_choice_is_no_costlier_than_that_of_the_text(
+def test_without_effort_the_choice_is_no_costlier_than_that_of_the_text(
     buffer: tuple[list[Resident], list[list[int]]],
 ) -> None:
     residents, room = buffer
-    found = least_traffic(residents, room, seconds=0.0)
+    found = least_traffic(residents, room, effort=0)
     assert fits(residents, room, found.spilled)
     assert found.cost <= cost(residents, longest_liveness(residents, room))
     assert found.bound == 0.0
