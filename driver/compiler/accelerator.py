@@ -15,8 +15,10 @@ from ...lowering.base.interface import require_fixed
 from ...lowering.base.target import accelerator_of, check_linker
 from ...lowering.base.weights import Weights
 from ...lowering.bundle import bundle
-from ...lowering.dsa.back_end import VARIANTS, Choices, Demands, make_program, store_kernels
+from ...lowering.dsa.back_end import REPORT, VARIANTS, Choices, Demands, make_program, store_kernels
+from ...support.files import write_text
 from ...support.options import OptionError
+from ..html_report.accelerator import accelerator_page
 from ..optimize import Result
 from ..options import Options
 from .compilation import Built, Compilation, kernels_of
@@ -84,7 +86,7 @@ class Accelerator:
                 graph, layers, compilation.ports, self.demands, name, lambda line: clock.tell("schedule", line)
             )
         with clock.phase("write"):
-            made.write(folder, weights, model.label)
+            made.write(folder, weights)
         provenance = compilation.provenance(result, kernels=made.tiles, distinct=len(made.program.generated.kernels))
         manifest = made.manifest(folder, weights, options.precision, provenance)
         if options.verify:
@@ -98,5 +100,8 @@ class Accelerator:
                     lambda line: clock.tell("verify", line),
                 )  # fmt: skip
             manifest = replace(manifest, provenance=replace(manifest.provenance, verification=verdict))
+        with clock.phase("write"):
+            write_text(folder / REPORT, accelerator_page(model.label, manifest, made))
+        manifest = replace(manifest, files=bundle.digests(folder))
         bundle.write_manifest(folder, manifest)
         return Built(manifest)

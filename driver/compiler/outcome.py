@@ -30,9 +30,10 @@ def target_rows(manifest: Manifest, bundle: Path) -> list[tuple[str, ...]]:
         return ethos_rows(ethos_section(manifest.ethos_u, str(bundle)))
     if manifest.dsa is None:
         return [("target", f"{manifest.platform.name}: {manifest.platform.cpu}, {manifest.threads} thread(s)")]
-    from ...lowering.dsa.back_end import section_of
+    from ...lowering.dsa.back_end import REPORT, section_of
 
-    return [("target", manifest.platform.name), *program_rows(section_of(manifest.dsa, str(bundle)))]
+    rows = program_rows(section_of(manifest.dsa, str(bundle)))
+    return [("target", manifest.platform.name), *rows, ("report", str(bundle / REPORT))]
 
 
 def ethos_rows(section: EthosSection) -> list[tuple[str, ...]]:

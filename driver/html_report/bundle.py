@@ -35,7 +35,7 @@ from ...support.text import escape_html
 from ..bench import KERNEL_REPEAT, choose_inputs
 from ..options import BenchOptions
 from .ethos import ethos_page
-from .markup import Cell, card, element, pair, section, table, whole_page
+from .markup import Cell, card, element, pair, section, status_line, table, whole_page
 from .plots import Axis, Line, Mark, Span, curve, lane, linear, logarithmic, plot, scale
 
 KINDS = ("with an anchor op", "without one", "plain loop", "ONNX Runtime, or a copy")
@@ -206,11 +206,10 @@ def _header(title: str, date: str, run: BundleRun) -> str:
         f"{manifest.platform.name}: {manifest.platform.cpu} \u00b7 {units.count_text(run.threads, 'thread')}",
         " \u00b7 ".join(map(str, (*manifest.inputs, *manifest.outputs))),
     ]
-    status = f"verification: {origin.verification or 'not asked for'}"
     return (
         element("h1", escape_html(title))
         + "".join(element("div", escape_html(line), class_="soft") for line in lines)
-        + element("div", escape_html(status), class_=f"status {(origin.verification.split(',')[0].split() or [''])[0]}")
+        + status_line(origin.verification)
         + element("div", "".join(_cards(run)), class_="cards", style="--columns:4")
     )
 

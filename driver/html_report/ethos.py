@@ -18,7 +18,7 @@ from ...lowering.ethos_u.back_end import REPORT, section_of
 from ...lowering.plan.manifest import Manifest
 from ...support import units
 from ...support.text import escape_html
-from .markup import Cell, card, element, section, table, whole_page
+from .markup import Cell, card, element, section, status_line, table, whole_page
 from .plots import Span, lane, scale
 
 _KINDS = ("arithmetic", "SRAM", "memory outside")
@@ -99,11 +99,10 @@ def _header(title: str, date: str, manifest: Manifest) -> str:
         card("SRAM, estimated", units.memory(part.chosen.sram), f"{units.memory(part.plain.sram)} by Vela's defaults"),
         card("operators on the NPU", str(part.chosen.npu_operators), escape_html(others)),
     )
-    status = f"verification: {origin.verification or 'not asked for'}"
     return (
         element("h1", escape_html(title))
         + "".join(element("div", escape_html(line), class_="soft") for line in lines)
-        + element("div", escape_html(status), class_=f"status {(origin.verification.split(',')[0].split() or [''])[0]}")
+        + status_line(origin.verification)
         + element("div", "".join(cards), class_="cards", style="--columns:3")
     )
 

@@ -84,6 +84,13 @@ def card(name: str, figure: str, note: str) -> str:
     return element("div", "".join(element("div", text, class_=kind) for kind, text in parts), class_="card")
 
 
+def status_line(verification: str) -> str:
+    """What verification said, in the colour of its first word."""
+    kind = (verification.split(",")[0].split() or [""])[0]
+    text = f"verification: {verification or 'not asked for'}"
+    return element("div", escape_html(text), class_=f"status {kind}")
+
+
 def percent(share: float) -> str:
     """A width in CSS."""
     return f"{100 * min(1.0, max(0.0, share)):.2f}%"

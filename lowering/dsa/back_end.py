@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,13 @@ from .codegen.compiler import (
 )
 from .network.subgraphs import Layer
 from .program.instructions import Compute
-from .report.page import report_page
+from .report.run import EngineRow, Filling, RunPicture, picture_of
 from .schedule.variants import VARIANTS
+from .simulate.time_report import TimeReport
 
 __all__ = [
-    "REPORT", "TRACE", "VARIANTS", "WIDTHS", "Choices", "CompiledNetwork", "Demands", "Section", "load", "make_program",
-    "schedule_again", "section_of", "store_kernels",
+    "REPORT", "TRACE", "VARIANTS", "WIDTHS", "Choices", "CompiledNetwork", "Demands", "EngineRow", "Filling",
+    "RunPicture", "Section", "TimeReport", "load", "make_program", "schedule_again", "section_of", "store_kernels",
 ]  # fmt: skip
 
 WIDTHS: dict[Floats, int] = {"float16": 2, "float32": 4, "float64": 8}
@@ -75,13 +77,17 @@ class CompiledNetwork:
         """How many tiles one cluster computes in a run of the program."""
         return sum(isinstance(each, Compute) for each in self.program.generated.program.instructions)
 
-    def write(self, folder: Path, weights: Weights, label: str) -> None:
-        """Write everything but the compiled kernels, which `store_kernels` adds, and the manifest."""
+    @cached_property
+    def picture(self) -> RunPicture:
+        """The simulated run, for a report."""
+        return picture_of(self.program)
+
+    def write(self, folder: Path, weights: Weights) -> None:
+        """Write everything but the compiled kernels, which `store_kernels` adds, the report and the manifest."""
         contents = constant_contents(
             self.program.generated, self.program.device.alignment, weights.__getitem__, self.network.slices
         )
         store_program(folder, self.program, self.network, contents)
-        (folder / REPORT).write_text(report_page(label, self.program), encoding="utf-8")
 
     def manifest(self, folder: Path, weights: Weights, precision: str, provenance: Provenance) -> Manifest:
         """The manifest of the files in a folder. Raises UsageError and LoweringError for outputs that nothing

@@ -13,9 +13,12 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from eqfuse.cli import main, optimize
+
+from ..lowering.dsa.small_networks import cnn
 
 pytestmark = pytest.mark.conformance
 
@@ -88,6 +91,28 @@ const texts = [...document.querySelectorAll(".chart")].flatMap(chart => [...char
   [text.getBoundingClientRect(), chart.getBoundingClientRect()]));
 note("texts are inside", texts.every(([a, b]) => a.left >= b.left - 1 && a.right <= b.right + 1));
 """
+VISIT_ACCELERATOR = """
+const seen = [];
+const note = (name, value) => seen.push([name, value]);
+const strips = [...document.querySelectorAll(".strip")], order = document.querySelector(".picture svg");
+const names = strips.map(strip => strip.previousElementSibling.textContent);
+const ends = made => { const {left, right} = made.getBoundingClientRect(); return [left, right]; };
+note("memories", names.filter(name => /^(GB|LB)/.test(name)));
+note("engines", names.filter(name => /^0[.]/.test(name)).length);
+note("strips are below each other", strips.every(strip => ends(strip).join() === ends(strips[0]).join()));
+note("wide enough", strips[0].clientWidth / document.documentElement.clientWidth);
+const drawn = strips.flatMap(strip => [...strip.querySelectorAll("[class^=e-]")]);
+const colours = drawn.map(made => getComputedStyle(made).fill);
+note("colours", [...new Set(colours)].length);
+const point = made => made.dispatchEvent(new PointerEvent("pointermove", {bubbles: true, clientX: 480, clientY: 100}));
+point(strips[0].querySelector("rect"));
+note("tip of a memory", [...tip.children].map(line => line.textContent));
+point(strips[names.indexOf("0.0.mme")].querySelector("rect"));
+note("tip of an engine", [...tip.children].map(line => line.textContent));
+note("tip is in view", tip.getBoundingClientRect().right <= document.documentElement.clientWidth);
+note("instances", [...order.querySelectorAll(".instance text")].map(text => text.textContent));
+note("tables", [...document.querySelectorAll("h2")].map(heading => heading.textContent));
+"""
 OUTCOME = """
 note("requests", performance.getEntriesByType("resource").length);
 note("wider than the window", document.documentElement.scrollWidth > document.documentElement.clientWidth);
@@ -118,6 +143,17 @@ def bundle_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = "compile", str(demo_model(folder)), "-o", str(folder / "demo.bundle"), "--threads", "1", "-q"
     assert main(words) in (0, 5)
     assert main(("report", str(folder / "demo.bundle"), "-o", str(folder / "r.html"), "-q")) == 0
+    return folder / "r.html"
+
+
+@pytest.fixture(scope="module")
+def accelerator_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a small network for an accelerator."""
+    folder = tmp_path_factory.mktemp("accelerator")
+    onnx.save(cnn(), folder / "cnn.onnx")
+    words = "--target", "dsa-stcp920", "--batch", "8", "-o", str(folder / "cnn.bundle"), "-q"
+    assert main(("compile", str(folder / "cnn.onnx"), *words)) in (0, 5)
+    assert main(("report", str(folder / "cnn.bundle"), "-o", str(folder / "r.html"), "-q")) == 0
     return folder / "r.html"
 
 
@@ -188,5 +224,25 @@ def test_a_bundle_is_drawn_over_time(bundle_report: Path, width: int) -> None:
     assert seen["rows"] == [seen["tip"][0]]
     assert seen["marked points"] == 2  # measured and predicted
     assert seen["texts are inside"] is True
+    assert seen["requests"] == 0
+    assert seen["wider than the window"] is False
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@pytest.mark.parametrize("width", [1400, 500])
+def test_a_program_for_an_accelerator_is_drawn_over_time(accelerator_report: Path, width: int) -> None:
+    seen, complaints = visited(accelerator_report, width, VISIT_ACCELERATOR)
+    assert complaints == []
+    assert seen["memories"] == ["GB[0]", *(f"LB[0.{core}]" for core in range(8))]
+    assert seen["engines"] > 8 * 3
+    assert seen["strips are below each other"] is True
+    assert seen["wide enough"] > 0.5
+    assert seen["colours"] > 3
+    assert seen["tip of a memory"][0] == "GB[0]"
+    assert seen["tip of a memory"][2].startswith("at most ")
+    assert seen["tip of an engine"][1] == "mme on 0.0.mme"
+    assert seen["tip is in view"] is True
+    assert sorted(map(int, seen["instances"])) == list(range(1, len(seen["instances"]) + 1))
+    assert seen["tables"] == ["A run over time", "Order of the instances", "Units", "Bytes moved", "Layers"]
     assert seen["requests"] == 0
     assert seen["wider than the window"] is False

@@ -2,21 +2,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from xml.etree import ElementTree
 
 import pytest
-from msgspec.structs import replace
 
 from eqfuse.costmodels.systolic import Product
 from eqfuse.lowering.dsa.program.instructions import Program, Unit, Work
-from eqfuse.lowering.dsa.report.timeline_svg import COLOURS, timeline_svg
 from eqfuse.lowering.dsa.report.trace import trace_events, trace_json
 from eqfuse.lowering.dsa.simulate.timing import Timeline, simulate_time
 
-from ..accelerator_programs import DEVICE, Builder, layer_program
+from ..accelerator_programs import DEVICE, layer_program
 from ..simulate.test_timing import compute
-
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def timeline() -> Timeline:
@@ -64,33 +59,3 @@ def test_events_of_an_engine_do_not_overlap() -> None:
         if event["ph"] == "X":
             assert event["ts"] >= ends.get(event["tid"], 0.0) - 1e-9
             ends[event["tid"]] = event["ts"] + event["dur"]
-
-
-def test_a_row_for_each_engine() -> None:
-    run = timeline()
-    texts = [each.text for each in ElementTree.fromstring(timeline_svg(run)).iter(f"{SVG}text")]
-    assert all(str(engine) in texts for engine in run.program.engines())
-
-
-def test_bars_lie_in_the_picture_with_the_colour_of_their_kind() -> None:
-    root = ElementTree.fromstring(timeline_svg(timeline()))
-    bars = [each for each in root.iter(f"{SVG}rect") if each.find(f"{SVG}title") is not None]
-    assert {bar.get("fill") for bar in bars} == {COLOURS[kind] for kind in ("dma", "hoist", "copy", "mme", "vector")}
-    assert all(float(bar.get("x", "")) + float(bar.get("width", "")) <= 1200 for bar in bars)
-
-
-def test_what_is_too_small_to_see_is_drawn_together() -> None:
-    builder = Builder()
-    for _ in range(5000):
-        builder.add(compute(0, Work(Unit.VECTOR, 16)))
-    builder.add(compute(0, Work(Unit.MME, products=(Product(4, 8, 4990),))))
-    assert timeline_svg(simulate_time(builder.program(), DEVICE)).count("<title>") < 1200
-
-
-def test_labels_are_escaped() -> None:
-    instruction = replace(compute(0, Work(Unit.VECTOR, 16)), label="a<b>&c")
-    ElementTree.fromstring(timeline_svg(simulate_time(Program("p", "d", 1, (), (instruction,)), DEVICE)))
-
-
-def test_an_empty_run_is_a_picture() -> None:
-    ElementTree.fromstring(timeline_svg(simulate_time(Program("p", "d", 1, (), ()), DEVICE)))

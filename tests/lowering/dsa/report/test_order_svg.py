@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from xml.etree import ElementTree
 
-from eqfuse.lowering.dsa.report.page import order_svg
+from eqfuse.lowering.dsa.report.order_svg import order_svg
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph
 from eqfuse.lowering.dsa.schedule.orders import Order, dfs_order
 from eqfuse.lowering.dsa.schedule.scheduler import Schedule, schedule
