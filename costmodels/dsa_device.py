@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
@@ -187,12 +186,8 @@ def dsa_device_names() -> list[str]:
 
 def load_dsa_device(name_or_path: str | Path) -> DsaDevice:
     """The accelerator of that name, or of that file when the text ends in ``.toml``. Raises DeviceError."""
-    return _load(device_path(name_or_path, DIRECTORY), str(name_or_path))
-
-
-@cache
-def _load(path: Path, asked: str) -> DsaDevice:
-    file = read_device_file(path, asked, dsa_device_names(), DsaDeviceFile)
+    path = device_path(name_or_path, DIRECTORY)
+    file = read_device_file(path, str(name_or_path), dsa_device_names(), DsaDeviceFile)
     units = tuple(
         ComputeUnit(**{**unit.arguments(), "dataflows": unit.dataflows.value if unit.dataflows else DATAFLOWS})
         for unit in file.units

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import lcm
 from typing import Any
 
@@ -112,8 +112,9 @@ def verify_program(original: Original, model: SimulatedModel, demand: Demand = D
             limits = _rounding_limits(source, baselines, demand.coarser)
             outputs = []
             for name in (value.name for value in structure.graph.output):
-                compared = compare(Tolerance(limits.get(name, 0.0), 0.0))
-                outputs.append(next(each for each in compared if each.report.name == name))
+                limit = limits.get(name, 0.0)
+                compared = next(o for o in compare(Tolerance(limit, 0.0)) if o.report.name == name)
+                outputs.append(_doubted(compared, baselines, limit))
     return verdict(started, *status_of(outputs, structure), outputs)
 
 
@@ -148,6 +149,25 @@ def _worst_chunk(chunks: Sequence[ComparedOutput]) -> ComparedOutput:
 
 
 # --- rounding
+
+
+def _doubted(output: ComparedOutput, baselines: Sequence[Baseline], limit: float) -> ComparedOutput:
+    """The same output, which says nothing if inputs move it so little that one that ignores them is within the limit.
+
+    That is so unless an element moves by more than twice the limit between the first two runs.
+    """
+    name, report = output.report.name, output.report
+    if output.broken_run is not None or not output.is_informative or report.note:
+        return output
+    for baseline in baselines:
+        first, second = (np.asarray(run.outputs[name]) for run in baseline.runs[:2])
+        if first.dtype.kind != "f" or first.shape != second.shape:
+            return output
+        with np.errstate(all="ignore"):
+            if not first.size or _largest(first.astype(np.float64) - second) > 2 * limit:
+                return output
+    note = f"changes with the inputs by less than twice the {limit:.3g} that rounding may change it by"
+    return replace(output, is_informative=False, report=replace(report, note=note))
 
 
 def _rounding_limits(source: Source, baselines: Sequence[Baseline], dtype: str) -> dict[str, float]:
