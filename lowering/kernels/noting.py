@@ -57,12 +57,15 @@ def note_extremes(body: Any) -> Any:
     def share(loop: Any) -> Any:
         if loop.kind != tirx.ForKind.PARALLEL:
             return loop
-        return with_loop_body(loop, _Noting(numbers, loop.loop_var - loop.min, placed).apply(loop.body))
+        noting = _Noting(numbers, loop.loop_var - loop.min, placed)
+        shared = with_loop_body(loop, noting.apply(loop.body))
+        return tirx.SeqStmt([shared, *noting.join_tasks(loop.extent)]) if noting.noted else shared
 
     def alone(sequence: Any) -> Any:
         if not any(_begins(statement, numbers) for statement in sequence.seq):
             return sequence
-        return tirx.SeqStmt([_Noting(numbers, 0, placed).apply(statement) for statement in sequence.seq])
+        first = tirx.const(0, "int32")
+        return tirx.SeqStmt([_Noting(numbers, first, placed).apply(statement) for statement in sequence.seq])
 
     noted = tvm_ffi.structural_map(begun, [(tirx.For, share)])
     noted = tvm_ffi.structural_map(noted, [(tirx.SeqStmt, alone)])
@@ -103,6 +106,11 @@ class _Noting:
         """The element or vector that was computed last, by type."""
         self._turns = 0
 
+    @property
+    def noted(self) -> Sequence[_Numbers]:
+        """The extremes that the task adds to."""
+        return [self._numbers[number] for number in dict.fromkeys(number for number, _ in self._vectors)]
+
     def apply(self, statement: Any) -> Any:
         """The statement with its marked stores noted, from the first values of the vectors to the numbers in memory."""
         changed = tvm_ffi.structural_map(statement, [(tirx.BufferStore, self._note)])
@@ -141,13 +149,19 @@ class _Noting:
         self._turns += 1
         return tirx.SeqStmt(statements)
 
+    def join_tasks(self, tasks: Any) -> Iterator[Any]:
+        """Statements behind the loop of the tasks that add the numbers of all of them to those of the first."""
+        for each in self.noted:
+            task = tirx.Var("task", "int32")
+            first, other = _lanes_of(each, tirx.const(0, "int32")), _lanes_of(each, task)
+            loads = (tirx.BufferLoad(each.memory, [index]) for index in (first, other))
+            joined = tirx.BufferStore(each.memory, each.function(*loads), [first])
+            yield tirx.For(task, 0, tasks, tirx.ForKind.SERIAL, joined)
+
     def _keep(self, numbers: _Numbers, value: Any, lanes: int) -> Any:
         """The store of a vector to the task's numbers: one that has more lanes than these is folded, and the lanes of
-        one that has fewer are repeated. TVM may have made vectors of the numbers in memory."""
-        own = tvm_ffi.dtype(str(numbers.memory.dtype)).lanes
-        if own not in (1, LANES):
-            raise RuntimeError("numbers of extremes by other vectors")
-        index = self._task if own == LANES else tirx.Ramp(self._task * LANES, tirx.const(1, "int32"), LANES)
+        one that has fewer are repeated."""
+        index = _lanes_of(numbers, self._task)
         if lanes == 1:
             parts = [tirx.Broadcast(value, LANES)]
         elif lanes == LANES:
@@ -159,3 +173,10 @@ class _Noting:
             parts = [tirx.Shuffle(repeated, [tirx.const(n, "int32") for n in part]) for part in places]
         kept = reduce(numbers.function, parts, tirx.BufferLoad(numbers.memory, [index]))
         return tirx.BufferStore(numbers.memory, kept, [index])
+
+
+def _lanes_of(numbers: _Numbers, task: Any) -> Any:
+    """The index of the numbers of a task."""
+    if str(numbers.memory.dtype) != "float32":
+        raise RuntimeError("TVM made vectors of the numbers of extremes")
+    return tirx.Ramp(task * LANES, tirx.const(1, "int32"), LANES)

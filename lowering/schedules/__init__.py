@@ -15,7 +15,7 @@ from functools import partial
 from tvm import tirx
 
 from ...costmodels.device import Device
-from ..base.decisions import DecisionSite, Trace
+from ..base.decisions import Trace
 from .base.blocks import Inspected
 from .base.draft import CONSTANTS, EXACT_PAIRS, Draft, Scheduled
 from .base.packing import Repack
@@ -110,28 +110,11 @@ def list_candidates(
         schedule_best = partial(_schedule_best, device, threads, rules, STAGES not in without)
         draft = Draft.of(function, device, threads)
         if EXTREMES not in without and has_extremes(draft):
-            yield partial(_schedule_extremes, draft, schedule_best)
+            yield lambda trace: schedule_extremes(draft, lambda rest: schedule_best(rest, trace))
         yield partial(schedule_best, function)
         for rule in rules:
             yield partial(apply, rule)
     yield partial(apply, plain)
-
-
-def _schedule_extremes(
-    draft: Draft, schedule_best: Callable[[tirx.PrimFunc, Trace], Scheduled], trace: Trace
-) -> Scheduled | None:
-    """The best schedule of a function that finds extremes of its own results; None if they are of something else."""
-    sites: list[DecisionSite] = []
-
-    def schedule_part(part: tirx.PrimFunc, scope: str) -> Scheduled:
-        own = Trace(trace.wanted, scope)
-        scheduled = schedule_best(part, own)
-        sites.extend(own.sites)
-        return scheduled
-
-    scheduled = schedule_extremes(draft, schedule_part)
-    trace.sites.extend(sites)
-    return scheduled
 
 
 def _schedule_best(
@@ -143,10 +126,11 @@ def _schedule_best(
 
     def schedule_whole(part: tirx.PrimFunc, scope: str = "") -> Estimated:
         """The schedule of the first rule that matches; decisions are named after the scope."""
+        draft = Draft.of(part, device, threads, inspected=inspected)
         for rule in (*rules, plain):
-            own = Trace(trace.wanted, trace.prefix + scope)
+            draft = draft.for_rule(part, own := Trace(trace.wanted, scope))
             with suppress(*REFUSALS):  # a primitive refused a block that looked right
-                scheduled = apply_rule(rule, Draft.of(part, device, threads, own, inspected))
+                scheduled = apply_rule(rule, draft)
                 if scheduled is not None:
                     return Estimated.of(scheduled, own, device)
         raise AssertionError("the plain schedule is always one")

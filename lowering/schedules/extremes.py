@@ -17,7 +17,7 @@ from math import prod
 from typing import Any
 
 import tvm_ffi
-from tvm import ir, te, tirx
+from tvm import ir, s_tir, te, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ..compute.elementary import highest, lowest
@@ -35,7 +35,7 @@ NOTED, BEGUN = "eqfuse.noted", "eqfuse.begun"
 """Marks of an element that counts for extremes, and of the first value of the numbers P of one of them. Their arguments
 are the value and the number of the tensor, or of the extreme."""
 LANES = 16
-"""Of P for each task: as many as the longest vectors have."""
+"""Numbers of P for each task, as many as the longest vectors have. Those of all tasks end in the first one's."""
 MOST_TASKS = 2048
 """Iterations of loops that threads share, each of which has numbers of its own."""
 _PURE = 1
@@ -51,10 +51,6 @@ def _register(name: str) -> None:
 _register(NOTED)
 _register(BEGUN)
 
-SchedulePart = Callable[[tirx.PrimFunc, str], Scheduled]
-"""Schedules a part of the function; its decisions are named after the text."""
-
-
 @dataclass(frozen=True)
 class _Extreme:
     """The block at a `place` among the blocks, which finds the largest or the smallest element of a `source`."""
@@ -69,7 +65,7 @@ def has_extremes(draft: Draft) -> bool:
     return any(map(_is_extreme, draft.blocks()))
 
 
-def schedule_extremes(draft: Draft, schedule_part: SchedulePart) -> Scheduled | None:
+def schedule_extremes(draft: Draft, schedule_rest: Callable[[tirx.PrimFunc], Scheduled]) -> Scheduled | None:
     """The schedule of a function that finds extremes of its own results; None if they are of something else.
 
     The draft is not changed. Raises RuntimeError, one of REFUSALS, if too many tasks share the work, or a number of
@@ -84,16 +80,12 @@ def schedule_extremes(draft: Draft, schedule_part: SchedulePart) -> Scheduled | 
     if len(behind) == len(blocks) or not all(_is_number(blocks[place]) for place in behind):
         return None
     laid_out = _LaidOut.of(draft, blocks, extremes, behind, 1)
-    between, scheduled = laid_out.between, schedule_part(laid_out.between.function, "")
+    between, scheduled = laid_out.between, schedule_rest(laid_out.between.function)
     tasks = _count_tasks(scheduled.schedule.mod[FUNCTION].body)
     if tasks > 1:
         laid_out = _LaidOut.of(draft, blocks, extremes, behind, tasks)
-    stages = [
-        (laid_out.first, schedule_part(laid_out.first.function, "first.")),
-        (between, scheduled),
-        (laid_out.last, schedule_part(laid_out.last.function, "last.")),
-    ]
-    combined = combine_stages(laid_out.draft, stages)
+    first, last = ((s, Scheduled(s_tir.Schedule(s.function))) for s in (laid_out.first, laid_out.last))
+    combined = combine_stages(laid_out.draft, [first, (between, scheduled), last])
     return Scheduled(combined.schedule, combined.repack, f"{EXTREMES} ({scheduled.rule})")
 
 
@@ -204,7 +196,7 @@ def _make_nests(
     size = (tasks * LANES,)
     name = f"{written.name}_parts"
     parts = te.placeholder(size, "float32", name)
-    axis = te.reduce_axis((0, size[0]), "p")
+    axis = te.reduce_axis((0, LANES), "p")
     found = te.compute(tuple(written.shape), lambda *_: reduce_(parts(axis.var), [axis]), name=f"{written.name}_found")
     find = te.create_prim_func([parts, found])
     partial, result = find.params

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 from .operator_set import Members, OperatorSet
 from .template import Template
@@ -27,27 +27,34 @@ class _Split:
 def finds_extremes(makers: Sequence[Template]) -> Template:
     """The template of kernels that one of the others makes, with extremes of what they return."""
 
-    def find_makers(split: _Split) -> list[Template]:
-        return [template for template in makers if template.accepts(split.makers) is None]
+    def making(split: _Split) -> float:
+        """Seconds without the extremes, of which many sets of operators behind the same makers ask."""
+        made, operators = split.makers.within.made, split.makers
+        if operators.members not in made:
+            costs = (template.cost(operators) for template in makers if template.accepts(operators) is None)
+            made[operators.members] = min(costs, default=inf)
+        return made[operators.members]
 
     def accepts(operators: OperatorSet) -> str | None:
         split = _split(operators)
         if split is None:
             return "it does not find extremes of its own results"
-        return None if find_makers(split) else "what makes the results is no kernel"
+        return "what makes the results is no kernel" if making(split) == inf else None
 
     def cost(operators: OperatorSet) -> float:
         split = _split(operators)
         assert split is not None
         compute = operators.within.compute
         found = _SHARE * sum(compute[m] for m in split.extremes) + sum(compute[m] for m in split.rest)
-        return min(template.cost(split.makers) for template in find_makers(split)) + found
+        return making(split) + found
 
     return Template("extremes", accepts, cost)
 
 
 def _split(operators: OperatorSet) -> _Split | None:
     """The parts; None if an extreme is not of all elements of a result, or something larger follows from one."""
+    if _FOUND.isdisjoint(operators.names):
+        return None
     extremes = [member for member in operators.members if _is_extreme(operators, member)]
     if not extremes:
         return None

@@ -32,6 +32,8 @@ class KernelGraph:
     threads: int = 1
     views_apart: bool = True
     alone: Collection[int] = ()
+    made: dict[tuple[int, ...], float] = field(default_factory=dict)
+    """Seconds of what makes the results whose extremes kernels find, by its operators; infinite if it is no kernel."""
     _loops: dict[int, tuple[OperatorLoops, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -64,6 +64,8 @@ class Draft:
     inspected: Inspected = field(default_factory=dict, repr=False, compare=False)
     lengths: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """Expressions by their texts, for annotations: TVM takes texts and numbers there."""
+    _found: list[tuple[tirx.PrimFunc, list[BlockInfo]]] = field(default_factory=list, repr=False, compare=False)
+    """The blocks that were found last, and the function that they are of: one that anyone holds is never changed."""
 
     @staticmethod
     def of(
@@ -84,17 +86,24 @@ class Draft:
 
     def copy(self) -> Draft:
         """A draft that can be changed without changing this one; it shares the trace."""
-        return replace(self, schedule=self.schedule.copy())
+        return replace(self, schedule=self.schedule.copy(), _found=[])
 
     def with_body(self, body: Statement) -> Draft:
         """A draft of the function with another body. Blocks and loops of this one are not valid in it."""
         module = tvm.IRModule({FUNCTION: self.function.with_body(body)})
-        return replace(self, schedule=s_tir.Schedule(module))
+        return replace(self, schedule=s_tir.Schedule(module), _found=[])
 
     def with_attribute(self, name: str, value: Any) -> Draft:
         """A draft of the function with an attribute. Blocks and loops of this one are not valid in it."""
         module = tvm.IRModule({FUNCTION: self.function.with_attr(name, value)})
-        return replace(self, schedule=s_tir.Schedule(module), inspected={})  # extents depend on the sizes in it
+        schedule = s_tir.Schedule(module)
+        return replace(self, schedule=schedule, inspected={}, _found=[])  # extents depend on the sizes in it
+
+    def for_rule(self, function: tirx.PrimFunc, trace: Trace) -> Draft:
+        """A draft of the function that this one was made of, for another rule: this one if nothing changed it."""
+        if self.function.same_as(function):
+            return replace(self, trace=trace)
+        return Draft.of(function, self.device, self.threads, trace, self.inspected)
 
     def serial(self) -> Draft:
         """The same draft for one thread: for what stands inside of loops that threads share already."""
@@ -106,7 +115,10 @@ class Draft:
 
     def blocks(self) -> list[BlockInfo]:
         """The blocks as they are now, producers before consumers."""
-        return find_blocks(self.schedule, self.inspected)
+        function = self.function
+        if not self._found or not self._found[0][0].same_as(function):
+            self._found[:] = [(function, find_blocks(self.schedule, self.inspected))]
+        return list(self._found[0][1])
 
     def blocks_in_turn(self) -> Iterator[BlockInfo]:
         """The blocks, each described when its turn comes: with what was inlined into it since the first one's."""
