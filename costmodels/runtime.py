@@ -84,8 +84,8 @@ class Quantised(_Table, frozen=True):
     """Operators that run on integers as one kernel with the DequantizeLinear before them and the QuantizeLinear behind.
 
     Such a unit takes the share in `units` of the operator's own cost. Those of `weighted` are products whose second
-    operand may have another type; they take `signed` times as long on activations with a sign. Those of `floating` need
-    no QuantizeLinear. Conversions pass operators of `moving`.
+    operand may have another type. Activations have no sign unless they may be `signed`. Those of `floating` need no
+    QuantizeLinear. Conversions pass operators of `moving`.
 
     The runtime makes `products` of integers of those between conversions by itself, with kernels that are faster than
     these, which therefore stay only if the model has them. Its kernels for products of bytes, one of them with a sign,
@@ -95,7 +95,7 @@ class Quantised(_Table, frozen=True):
 
     units: Mapping[str, Factor] = {}
     weighted: frozenset[str] = frozenset()
-    signed: Factor = 1.0
+    signed: bool = True
     floating: frozenset[str] = frozenset()
     moving: frozenset[str] = frozenset()
     apart: tuple[Parted, ...] = ()

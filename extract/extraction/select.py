@@ -384,7 +384,12 @@ class _Builder:
                 if node.op in self.quantised.moving and node.children[0] == state.owner:
                     found.append(_State(state.kind, state.dtype, owner))
                 elif node.op in self.quantised.units and state.kind == "dequantised":
-                    found += [_State("within", dtype, owner) for dtype in BYTES if self._operands(node, dtype)]
+                    found += [_State("within", dtype, owner) for dtype in self._types if self._operands(node, dtype)]
+
+    @property
+    def _types(self) -> Sequence[str]:
+        """The types of integers that units compute with."""
+        return BYTES if self.quantised.signed else [dtype for dtype in BYTES if dtype != "int8"]
 
     def _dtype(self, owner: int) -> str:
         type_ = self.egraph.classes[owner].type
@@ -437,13 +442,11 @@ class _Builder:
                 if (moved := self._number(state.kind, state.dtype, node.children[0])) is not None:
                     yield number, Candidate(cost, (moved, *node.children[1:]))
         elif node.op in self.quantised.units:
-            for dtype in BYTES:
+            for dtype in self._types:
                 operands, number_within = self._operands(node, dtype), self._number("within", dtype, owner)
                 if operands is None or number_within is None:
                     continue
-                is_signed = dtype == "int8" and node.op in self.quantised.weighted
-                share = self.quantised.units[node.op] * (self.quantised.signed if is_signed else 1.0)
-                candidate = Candidate(cost * share, operands)
+                candidate = Candidate(cost * self.quantised.units[node.op], operands)
                 yield number_within, candidate
                 if node.op in self.quantised.floating:
                     yield owner, candidate

@@ -119,13 +119,13 @@ def test_a_fused_operator_runs_in_the_kernel_before_it(anchor: str, operator: st
 UNITS = sorted({*RUNTIME.quantised.units, *(each.operator for each in RUNTIME.quantised.apart)})
 
 
-@pytest.mark.parametrize("operator", UNITS)
-def test_an_operator_between_quantised_tensors_runs_on_integers(operator: str) -> None:
+def between_conversions(operator: str, dtype: type[np.uint8 | np.int8]) -> set[str]:
+    """What runs an operator between tensors of integers of a type, the second operand of a product among them."""
     nodes, operands = [node("DequantizeLinear", ["x", "scale", "zero"], "a")], ["a"]
     shape = [32, 32] if operator in ("MatMul", "Gemm") else IMAGE
-    weights = {"scale": np.asarray(0.05, np.float32), "zero": np.asarray(3, np.uint8)}
+    weights = {"scale": np.asarray(0.05, np.float32), "zero": np.asarray(3, dtype)}
     if operator in RUNTIME.quantised.weighted:
-        weights |= {"w": np.ones((32, 32) if len(shape) == 2 else (32, 32, 1, 1), np.uint8)}
+        weights |= {"w": np.ones((32, 32) if len(shape) == 2 else (32, 32, 1, 1), dtype)}
         nodes, operands = [*nodes, node("DequantizeLinear", ["w", "scale", "zero"], "b")], ["a", "b"]
     elif operator in ("Add", "Mul", "Concat"):
         operands = ["a", "a"]
@@ -135,9 +135,21 @@ def test_an_operator_between_quantised_tensors_runs_on_integers(operator: str) -
         node(operator, operands, "y", **attributes), node("QuantizeLinear", ["y", "scale", "zero"], "q"),
         node("DequantizeLinear", ["q", "scale", "zero"], "z"),
     ]  # fmt: skip
-    image = helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, shape)
-    made = set(runtime_kernels(model(nodes, [image], ["z"], weights, 14))) - {"Transpose"}
-    assert made == {"QGemm" if operator == "Gemm" else f"QLinear{operator}", "DequantizeLinear"}
+    image = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+    return set(runtime_kernels(model(nodes, [image], ["z"], weights, 14))) - {"Transpose"}
+
+
+@pytest.mark.parametrize("operator", UNITS)
+def test_an_operator_between_quantised_tensors_runs_on_integers(operator: str) -> None:
+    name = "QGemm" if operator == "Gemm" else f"QLinear{operator}"
+    assert between_conversions(operator, np.uint8) == {name, "DequantizeLinear"}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="what the file says is of x86-64")
+@pytest.mark.parametrize("operator", UNITS)
+def test_an_operator_between_integers_with_a_sign_runs_on_numbers(operator: str) -> None:
+    assert not RUNTIME.quantised.signed
+    assert {"DequantizeLinear", operator, "QuantizeLinear"} <= between_conversions(operator, np.int8)
 
 
 @pytest.mark.parametrize(("spelling", "opset"), SPELLINGS, ids=lambda each: getattr(each, "operator", each))
