@@ -97,7 +97,7 @@ def _to_runtime(value: Value) -> onnxruntime.OrtValue:
     import onnxruntime
 
     array = np.ascontiguousarray(value).reshape(np.shape(value))  # the former makes vectors of numbers
-    if array.dtype.isbuiltin == 1:
+    if not _lacks_numpy(f"tensor({array.dtype.name})"):
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
     raw = array.view(np.uint8 if array.dtype.itemsize == 1 else np.uint16)
     element_type = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
