@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx.reference.op_run import OpRun
-from onnx.reference.ops import op_resize
+from onnx.reference.ops import op_mel_weight_matrix, op_one_hot, op_resize
 
 from ....ir.operators.windows import WINDOWED_POOLS, reach_in_padding
 from ..runs.structure import operands as names_read
@@ -220,6 +220,16 @@ class LpPool(OpRun):
         return (total ** (1 / power),)
 
 
+class GlobalLpPool(OpRun):
+    """GlobalLpPool: the p-norm of all pixels of a channel."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, p: int = 2) -> tuple[Array]:
+        total = (np.abs(x) ** p).sum(axis=tuple(range(2, x.ndim)), keepdims=True)
+        return (np.asarray(total ** (1 / p)),)
+
+
 class Conv(OpRun):
     """Convolution: one product per kernel element if depthwise, else one matrix product (im2col by slices)."""
 
@@ -328,6 +338,37 @@ class Resize(op_resize.Resize):
         except Unsupported:
             resized: tuple[Array] = super()._run(*inputs, **attributes)
             return resized
+
+
+class Upsample(OpRun):
+    """Upsample: a Resize whose places are multiples of the scales."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, scales: Any = None, mode: str | None = None, **attributes: Any) -> tuple[Array]:
+        from ....ir.operators import evaluate  # it takes a while, and most models have no Upsample
+
+        factors = np.asarray(attributes["scales"] if scales is None else scales, np.float64).tolist()
+        if not x.size:
+            return (np.zeros([int(size * factor) for size, factor in zip(x.shape, factors, strict=True)]),)
+        settings = {"scales": factors, "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return (np.asarray(evaluate("Resize", (x, mode or "nearest", json.dumps(settings)))),)
+
+
+class OneHot(op_one_hot.OneHot):
+    """OneHot, also of a depth that is a list of one number."""
+
+    def _run(self, indices: Array, depth: Any, values: Array, axis: int = -1) -> tuple[Array]:
+        result: tuple[Array] = super()._run(indices, np.asarray(depth).reshape(()), values, axis=axis)
+        return result
+
+
+class MelWeightMatrix(op_mel_weight_matrix.MelWeightMatrix):
+    """MelWeightMatrix, also of operands that are lists of one number."""
+
+    def _run(self, *numbers: Any, **attributes: Any) -> tuple[Array]:
+        result: tuple[Array] = super()._run(*(np.asarray(number).reshape(()) for number in numbers), **attributes)
+        return result
 
 
 class GatherElements(OpRun):
@@ -453,6 +494,6 @@ def literal_of(attribute: Attribute, value: Any) -> Any:
 
 
 ORACLE_OPERATORS: tuple[type[OpRun], ...] = (
-    AveragePool, BatchNormalization, BitCast, Conv, DeformConv, Erf, GatherElements, GatherND, GridSample, LRN, Loop,
-    LpPool, MaxPool, Mean, Resize, Scan, Softmax,
+    AveragePool, BatchNormalization, BitCast, Conv, DeformConv, Erf, GatherElements, GatherND, GlobalLpPool, GridSample,
+    LRN, Loop, LpPool, MaxPool, Mean, MelWeightMatrix, OneHot, Resize, Scan, Softmax, Upsample,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""ONNX's node tests, and variants of each: negative axes, long axes, no elements, no axes.
+"""ONNX's node tests, and variants of each: negative axes, long axes, no elements, no axes, numbers as lists of one.
 
 A variant is of use if ONNX Runtime runs it; many are not, as their sizes do not fit together.
 """
@@ -63,6 +63,9 @@ def variants(call: Call) -> Iterator[Call]:
     if not call.feeds or not all(isinstance(value, np.ndarray) for value in call.feeds.values()):
         return
     yield from _negative_axes(call)
+    for name in (name for name, value in call.feeds.items() if value.size == 1 and value.ndim < 2):
+        shape = (1,) if call.feeds[name].ndim == 0 else ()
+        yield _resized(call, [name], f"{name} with {len(shape)} axes", lambda a, to=shape: a.reshape(to))
     first = next(iter(call.feeds))
     lone, every = [first], [name for name in call.feeds if name not in _AXES]
     rank = call.feeds[first].ndim

@@ -149,6 +149,23 @@ WRONG = {
             { y, n, w = BatchNormalization <training_mode = 1> (x, s, b, m, v) }""",
         {"x": normal(4, 3), **{name: np.abs(normal(3, seed=seed)) for seed, name in enumerate("sbmv")}},
     ),
+    "a depth in a list": Example(
+        "(int64[3] x, int64[1] d, float[2] v) => (float[3,5] y) { y = OneHot (x, d, v) }",
+        {"x": np.array([0, -2, 4]), "d": np.array([5]), "v": normal(2)},
+    ),
+    "numbers in lists": Example(
+        """(int64[1] n, int64[1] d, int64[1] r, float[1] l, float[1] u) => (float[a,b] y)
+            { y = MelWeightMatrix (n, d, r, l, u) }""",
+        {"n": np.array([4]), "d": np.array([16]), "r": np.array([800]),
+         "l": np.array([10], np.float32), "u": np.array([300], np.float32)},
+    ),
+    "a norm of all pixels": Example(
+        "(float[2,3,4,5] x) => (float[2,3,1,1] y) { y = GlobalLpPool <p = 3> (x) }", {"x": normal(2, 3, 4, 5)}
+    ),
+    "an interpolation of old": Example(
+        "(float[1,2,3,4] x, float[4] s) => (float[1,2,6,8] y) { y = Upsample <mode = \"linear\"> (x, s) }",
+        {"x": normal(1, 2, 3, 4), "s": np.array([1, 1, 2, 2], np.float32)}, 9,
+    ),
     "a softmax of old": Example("(float[2,3,4] x) => (float[2,3,4] y) { y = Softmax (x) }", {"x": normal(2, 3, 4)}, 9),
 }  # fmt: skip
 """What onnx's own evaluator does not run or gets wrong. Where a new onnx does, its kernel is to be used again."""
