@@ -95,7 +95,7 @@ def compile_form(
     Maps of the caller are copied, as in a compiled model. Raises LoweringError for an operator without a lowering.
     """
     source = read(model)
-    whole = operator_graph(source, infer(source), sizes).at_call
+    whole = operator_graph(source, infer(source), sizes, for_kernels=True).at_call
     groups = [tuple(range(ahead)), tuple(range(ahead, len(whole)))]
     graph, groups = copy_maps(whole, [group for group in groups if group])  # type: ignore[assignment]
     weights = Weights(source)

@@ -132,9 +132,9 @@ class FreeForm:
                 if pair[0] != pair[1] and pair not in names:
                     return None
                 shape.append(names.get(pair, pair[0]))
-            one.CopyFrom(helper.make_tensor_value_info(one.name, onnx.TensorProto.FLOAT, shape))
+            one.CopyFrom(helper.make_tensor_value_info(one.name, one.type.tensor_type.elem_type, shape))
         for value in model.graph.output:
-            value.CopyFrom(helper.make_tensor_value_info(value.name, onnx.TensorProto.FLOAT, None))
+            value.type.tensor_type.ClearField("shape")
         del model.graph.value_info[:]
         return model
 

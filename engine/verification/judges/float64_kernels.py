@@ -359,16 +359,16 @@ class OneHot(op_one_hot.OneHot):
     """OneHot, also of a depth that is a list of one number."""
 
     def _run(self, indices: Array, depth: Any, values: Array, axis: int = -1) -> tuple[Array]:
-        result: tuple[Array] = super()._run(indices, np.asarray(depth).reshape(()), values, axis=axis)
-        return result
+        run: Callable[..., tuple[Array]] = super()._run
+        return run(indices, np.asarray(depth).reshape(()), values, axis=axis)
 
 
 class MelWeightMatrix(op_mel_weight_matrix.MelWeightMatrix):
     """MelWeightMatrix, also of operands that are lists of one number."""
 
     def _run(self, *numbers: Any, **attributes: Any) -> tuple[Array]:
-        result: tuple[Array] = super()._run(*(np.asarray(number).reshape(()) for number in numbers), **attributes)
-        return result
+        run: Callable[..., tuple[Array]] = super()._run
+        return run(*(np.asarray(number).reshape(()) for number in numbers), **attributes)
 
 
 class GatherElements(OpRun):

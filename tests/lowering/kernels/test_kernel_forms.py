@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
 from eqfuse.benchmarks.forms.compiled_form import compile_form, draw_inputs, in_onnx_runtime, largest_difference
 from eqfuse.benchmarks.forms.free_forms import FreeForm, list_free_forms
@@ -98,6 +98,10 @@ def check_free(form: FreeForm, data: st.DataObject, examples: int) -> None:
                 _, expected = in_onnx_runtime(model, feeds)
             except InvalidArgument:  # a map that is smaller than a window, of which ONNX infers an element
                 continue
+            except Fail as error:
+                if "while running" not in str(error):
+                    raise
+                continue  # the same, found out in the run
             assert largest_difference(kernels.bind(feeds, sizes).results(), expected) < TOLERANCE, (form.name, sizes)
 
 
