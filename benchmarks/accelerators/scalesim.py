@@ -19,6 +19,7 @@ import csv
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,12 +55,12 @@ ReadRequestBuffer = 32
 WriteRequestBuffer = 32
 [layout]
 IfmapCustomLayout = False
-IfmapSRAMBankBandwidth = 10
-IfmapSRAMBankNum = 10
+IfmapSRAMBankBandwidth = {bandwidth}
+IfmapSRAMBankNum = 1
 IfmapSRAMBankPort = 2
 FilterCustomLayout = False
-FilterSRAMBankBandwidth = 10
-FilterSRAMBankNum = 10
+FilterSRAMBankBandwidth = {bandwidth}
+FilterSRAMBankNum = 1
 FilterSRAMBankPort = 2
 [sparsity]
 SparsitySupport = false
@@ -71,8 +72,28 @@ RandomNumberGeneratorSeed = 40
 InterfaceBandwidth = USER
 UseRamulatorTrace = False
 """
-_FLOAT = 2
+FLOAT = 2
 """Bytes of a word: SCALE-Sim counts words, and the text's figures are of float16."""
+
+
+@dataclass(frozen=True)
+class Scratchpads:
+    """SCALE-Sim's memories: the thousands of words of each operand's and the result's, and the words a cycle that each
+    exchanges with DRAM."""
+
+    size: int
+    bandwidth: int
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What SCALE-Sim says of a product: cycles of the array, stalls, the cycles of all with those before the array
+    begins, and the words that scratchpads exchange with DRAM."""
+
+    computing: int
+    stalls: int
+    total: int
+    moved: int
 
 
 @dataclass(frozen=True)
@@ -121,25 +142,27 @@ def compare(products: dict[Product, int], device: DsaDevice, python: str, work: 
     rows: list[Row] = []
     for dataflow in dict.fromkeys(run[1] for run in runs):
         chosen = [run for run in runs if run[1] is dataflow]
-        reports = _simulate([run[0] for run in chosen], unit, dataflow, device, python, work / dataflow.value)
-        for (product, _, cycles, uses), (theirs, stalls, moved) in zip(chosen, reports, strict=True):
-            rows.append(Row(product, dataflow, uses, cycles, theirs, stalls, moved))
+        bandwidth = round(device.global_bandwidth / device.cores / device.clock / FLOAT)
+        scratchpads = Scratchpads(max(1, device.local_buffer // 3 // 1024), bandwidth)
+        reports = simulate([run[0] for run in chosen], unit, dataflow, scratchpads, python, work / dataflow.value)
+        for (product, _, cycles, uses), report in zip(chosen, reports, strict=True):
+            rows.append(Row(product, dataflow, uses, cycles, report.computing, report.stalls, report.moved))
     return rows
 
 
-def _simulate(
-    products: list[Product], unit: ComputeUnit, dataflow: Dataflow, device: DsaDevice, python: str, work: Path
-) -> list[tuple[int, int, int]]:
-    """Per product, SCALE-Sim's cycles without stalls, the stalls, and the words between scratchpads and DRAM."""
+def simulate(
+    products: Sequence[Product], unit: ComputeUnit, dataflow: Dataflow, scratchpads: Scratchpads, python: str,
+    work: Path,
+) -> list[Simulated]:  # fmt: skip
+    """Each product in SCALE-Sim, by an interpreter that has it."""
     work.mkdir(parents=True)
     config, table, layout = work / "array.cfg", work / "products.csv", work / "layout.csv"
-    bandwidth = round(device.global_bandwidth / device.cores / device.clock / _FLOAT)
-    scratchpad = max(1, device.local_buffer // 3 // 1024)
     config.write_text(
         _CONFIG.format(
-            rows=unit.rows, columns=unit.columns, scratchpad=scratchpad, bandwidth=bandwidth, dataflow=dataflow.value
+            rows=unit.rows, columns=unit.columns, scratchpad=scratchpads.size, bandwidth=scratchpads.bandwidth,
+            dataflow=dataflow.value,
         )
-    )
+    )  # fmt: skip
     lines = [f"p{number},{p.m},{p.n},{p.k}," for number, p in enumerate(products)]
     table.write_text("\n".join(["Layer,M,N,K,", *lines, ""]))
     layout.write_text("none\n")
@@ -156,7 +179,8 @@ def _simulate(
         total = sum(
             int(float(count)) for name, count in words.items() if name.startswith("DRAM") and "Cycle" not in name
         )
-        found.append((int(times["Total Cycles"]) - stalls, stalls, total))
+        whole = int(times["Total Cycles (incl. prefetch)"])
+        found.append(Simulated(int(times["Total Cycles"]) - stalls, stalls, whole, total))
     return found
 
 
