@@ -99,7 +99,7 @@ def _skip_normalisation(function: FunctionBuilder, *, centred: bool) -> None:
 
 def _embedding(function: FunctionBuilder) -> None:
     """The normalised sum of what stands in tables for words, positions and segments; and how many positions of each
-    sample the mask shows, or 0 without one."""
+    sample have a mask of 1, or 0 without one."""
     if function.opset < _LAYER_NORMALIZATION_SINCE:
         raise UnknownForm
     total = function.add("Gather", function.name(2), "x0")
@@ -111,8 +111,9 @@ def _embedding(function: FunctionBuilder) -> None:
     if function.name(1) and function.name(4):
         total = function.add("Add", total, function.add("Gather", function.name(4), function.name(1)))
     _normalise(function, total, function.name(5), function.name(6), "y0", centred=True)
-    mask = function.name(7) or function.add("Sub", "x0", "x0")
-    function.add("ReduceSum", mask, function.constant([1], "int64"), result="y1", keepdims=0)
+    shown = function.add("Equal", function.name(7) or function.add("Sub", "x0", "x0"), function.constant(1, "int32"))
+    counted = function.add("Cast", shown, to=onnx.TensorProto.INT32)
+    function.add("ReduceSum", counted, function.constant([1], "int64"), result="y1", keepdims=0)
     if len(function.node.outputs) > _SUM_OF_EMBEDDINGS:
         function.add("Identity", total, result=f"y{_SUM_OF_EMBEDDINGS}")
 

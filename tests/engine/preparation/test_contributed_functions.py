@@ -45,7 +45,10 @@ CALLS = [
     Call("SkipSimplifiedLayerNormalization", (*SKIPPED, floats(16)), {"epsilon": 1e-3}),
     Call("SkipSimplifiedLayerNormalization", SKIPPED, {"epsilon": 1e-3}, opset=18),
     Call("EmbedLayerNormalization", EMBEDDED, {"epsilon": 1e-5}, fed=(0, 1), outputs=2),
-    Call("EmbedLayerNormalization", (*EMBEDDED, RAW[:, :3], WORDS % 8), {"epsilon": 1e-5}, fed=(0, 1, 7, 8), outputs=3),
+    *(
+        Call("EmbedLayerNormalization", (*EMBEDDED, mask, WORDS % 8), {"epsilon": 1e-5}, fed=(0, 1, 7, 8), outputs=3)
+        for mask in (RAW[:, :3], RAW[:, :3] + 1)
+    ),
     Call("FusedMatMul", (floats(2, 4, 3), floats(5, 4)), {"alpha": 0.25, "transA": 1, "transB": 1}),
     Call("FusedMatMul", (floats(3, 4), floats(4, 5)), {"alpha": 0.5}),
     *(Call("FusedConv", CONVOLUTION, {"activation": name, **WINDOWS}) for name in ("Relu", "Sigmoid", "Tanh")),
