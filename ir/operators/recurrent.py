@@ -24,6 +24,8 @@ State = tuple[Array, ...]
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 """Gates of each kind of cell: each has a row of weights for each hidden unit. In ONNX's order: update, reset and new
 state of a GRU; input, output, forget and new cell of an LSTM."""
+_SAMPLE_AXES = {0: 1, 4: 0, 5: 1, 6: 1}
+"""The axis of the samples of X, sequence_lens, initial_h and initial_c, by their places, if steps are outermost."""
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 _USUAL = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 _PARAMETERS: dict[str, tuple[float | None, ...]] = {
@@ -215,6 +217,19 @@ def _run(
     if layout:
         return outputs.transpose(2, 0, 1, 3), *(each.swapaxes(0, 1) for each in finals)
     return outputs, *finals
+
+
+def sample_axis_of_operand(place: int, samples_first: bool) -> int | None:
+    """The axis along which an operand of a recurrent network has its samples, by its place; None for weights."""
+    axis = _SAMPLE_AXES.get(place)
+    return 0 if samples_first and axis is not None else axis
+
+
+def sample_axis_of_result(place: int, samples_first: bool) -> int:
+    """The same of a result: of all steps, or the state after the last."""
+    if samples_first:
+        return 0
+    return 1 if place else 2
 
 
 def _rnn(

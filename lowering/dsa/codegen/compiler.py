@@ -433,19 +433,18 @@ def order_by_start(program: Program, device: DsaDevice) -> Program:
 def batch_axes(network: AcceleratorNetwork, outputs: Collection[int], repeated: bool) -> dict[int, int | None]:
     """Per output, the axis along which its samples lie; None for a value that is the same for all samples.
 
-    If the batch cannot be followed it is the outermost axis, as it is of inputs. Raises DsaError for an output of
-    `repeated` runs whose outermost extent is not the batch.
+    Raises DsaError for an output of `repeated` runs if the batch cannot be followed.
     """
     values = network.graph.values
     try:
         larger = network.with_batch(2 * (network.batch or 1)).values
     except DsaError:
-        for value in map(values.__getitem__, outputs) if repeated else ():
-            if network.batch is None or value.extent.dimensions[:1] != (network.batch,):
-                raise DsaError(
-                    f"output {value.name!r}: its batch cannot be told; export the model with the batch it is to have"
-                ) from None
-        return dict.fromkeys(outputs, 0 if repeated else None)
+        if repeated:
+            name = values[min(outputs)].name
+            raise DsaError(
+                f"output {name!r}: its batch cannot be told; export the model with the batch it is to have"
+            ) from None
+        return dict.fromkeys(outputs)
 
     def grown_axis(value: int) -> int | None:
         pairs = zip(values[value].extent.dimensions, larger[value].extent.dimensions, strict=True)

@@ -12,6 +12,7 @@ from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.index_maps import Axis
 from ....ir.operators import RESHAPES, TO_SHAPES
 from ....ir.operators.graph_maps import index_maps_of
+from ....ir.operators.recurrent import GATES, sample_axis_of_operand, sample_axis_of_result
 from ....ir.types import TensorType
 from ...base.errors import DsaError
 from .boxes import Shape
@@ -112,6 +113,9 @@ class _Batched:
 
         A single row is broadcast by all operators but Concat. Raises DsaError for one that was read otherwise before.
         """
+        if operator.op in GATES:
+            self._repeat_states(operator)
+            return
         result = operator.outputs[0]
         axis, maps = self.axes[result], index_maps_of(self.graph, operator, 0)
         along = Axis(axis, self._shape(result)[axis])
@@ -126,12 +130,29 @@ class _Batched:
             else:
                 self.axes[value] = operand.index(along)
 
+    def _repeat_states(self, operator: Operator) -> None:
+        """The initial states and lengths of a recurrent network have rows for the samples, in which ONNX knows no
+        broadcasting."""
+        samples_first = bool(operator.attributes.get("layout"))
+        for place, value in enumerate(operator.inputs):
+            axis = sample_axis_of_operand(place, samples_first)
+            if value is None or axis is None or value in self.axes:
+                continue
+            if value in self.fixed or not self.graph.values[value].is_constant:
+                name = self.graph.values[value].name
+                raise DsaError(f"tensor {name!r}: the batch cannot be followed to the states of {operator.name!r}")
+            self.axes[value] = axis
+
     def _moved(self, operator: Operator, place: int, source: int, result: int) -> int | None:
         """Which axis of the result is the batch of this operand; None if none of them is all of it and nothing else.
 
         A Reshape puts its rows into the first axis that has as many elements outside of it; if that is one sample, only
         into an axis that has no other element, unless the batch is outermost.
         """
+        if operator.op in GATES:
+            samples_first = bool(operator.attributes.get("layout"))
+            is_batch = sample_axis_of_operand(place, samples_first) == self.axes[source]
+            return sample_axis_of_result(operator.outputs.index(result), samples_first) if is_batch else None
         maps = index_maps_of(self.graph, operator, operator.outputs.index(result))
         operand = None if maps is None else maps.operands[place]
         if operand is None:

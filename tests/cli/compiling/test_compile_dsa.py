@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import helper
 
@@ -76,6 +77,27 @@ def test_a_cnn_runs_as_onnx_runtime_does_in_several_iterations(eqfuse: CommandLi
     assert "(2 of 16 sample(s), simulated)" in said
     eqfuse.run("run", "build", "--input", "x.npy", "--output", "y.npy")
     np.testing.assert_allclose(np.load("y.npy"), by_sample(model, {"x": x}, 2)[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("op", ["LSTM", "GRU"])
+def test_a_recurrent_network_with_steps_outermost_runs_at_another_batch(eqfuse: CommandLine, op: str) -> None:
+    random, gates = np.random.default_rng(0), {"LSTM": 4, "GRU": 3}[op]
+    shapes = {"w": (1, gates * 4, 8), "r": (1, gates * 4, 4), "b": (1, gates * 8)}
+    weights = {name: random.standard_normal(shape).astype(np.float32) / 3 for name, shape in shapes.items()}
+    nodes = [helper.make_node(op, ["x", "w", "r", "b"], ["y", "h"], hidden_size=4)]
+    model = onnx.load(eqfuse.model("in.onnx", nodes, (6, 1, 8), **weights))
+    model.graph.output.append(helper.make_tensor_value_info("h", onnx.TensorProto.FLOAT, (1, 1, 4)))
+    written(model)
+    x = random.standard_normal((6, 8, 8)).astype(np.float32)
+    np.save("x.npy", x)
+    assert "verification: passed" in compiled(eqfuse, "--batch", 8, "--batch-axis", 1).out
+    assert eqfuse.run("run", "build", "--input", "x.npy", "--output", "out.npz").code == 0
+    session = onnxruntime.InferenceSession("in.onnx")
+    runs = [session.run(None, {"x": x[:, sample : sample + 1]}) for sample in range(8)]
+    found = np.load("out.npz")
+    for name, axis, parts in zip("yh", (2, 1), zip(*runs, strict=True), strict=True):
+        np.testing.assert_allclose(found[name], np.concatenate(parts, axis), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.conformance

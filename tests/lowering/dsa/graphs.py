@@ -29,7 +29,7 @@ class Builder:
         return self.values[value].extent.dimensions
 
     def add(
-        self, op: str, inputs: Sequence[int], *shapes: Sequence[int], joined: bool = False, **attributes: object
+        self, op: str, inputs: Sequence[int | None], *shapes: Sequence[int], joined: bool = False, **attributes: object
     ) -> int:
         """An operator with outputs of these shapes; returns the first of them."""
         number = len(self.operators)

@@ -44,6 +44,32 @@ def test_it_is_the_graph_of_that_batch(made: object) -> None:
     assert with_batch(made(2), 6) == made(6)
 
 
+def recurrent(batch: int, layout: int, axis: int) -> OperatorGraph:
+    """Eight steps of an LSTM with initial states, of which the outputs of all steps and the last state are used."""
+    builder = Builder()
+    steps = (batch, 8, 16) if layout else (8, batch, 16)
+    outputs = (batch, 8, 1, 4) if layout else (8, 1, batch, 4)
+    state = (batch, 1, 4) if layout else (1, batch, 4)
+    assert steps[axis] == batch
+    x = builder.value(steps)
+    weights = [builder.value(shape, constant=True) for shape in ((1, 16, 16), (1, 16, 4), (1, 32))]
+    states = [builder.value(state, constant=True) for _ in range(2)]
+    operands = [x, *weights, None, *states]
+    y = builder.add("LSTM", operands, outputs, state, state, hidden_size=4, layout=layout)
+    return builder.graph(builder.relu(y), builder.relu(y + 1))
+
+
+@pytest.mark.parametrize(("layout", "axis"), [(0, 1), (1, 0)])
+def test_the_batch_is_followed_through_the_steps_of_a_sequence(layout: int, axis: int) -> None:
+    assert with_batch(recurrent(1, layout, axis), 4, axis) == recurrent(4, layout, axis)
+    assert with_batch(recurrent(2, layout, axis), 6, axis) == recurrent(6, layout, axis)
+
+
+def test_steps_of_a_sequence_are_no_batch() -> None:
+    with pytest.raises(DsaError, match="its batch cannot be told from its result"):
+        with_batch(recurrent(8, 0, 1), 4, 0)
+
+
 def test_a_batch_can_shrink() -> None:
     assert with_batch(attention(4), 1) == attention(1)
 
