@@ -29,6 +29,7 @@ from ..base.extents import is_extent, typical_sizes
 from ..base.nodes import Expression, Statement, Variable
 from ..base.rewriting import conjuncts, drop_moduli, join_pixels, list_statements, rebuild, substitute, with_body
 from ..base.tiled import Tiled
+from .rows_by_tiles import store_rows_by_tiles
 
 MASKED_EXTENT, MASKED_TILE = "eqfuse.masked_extent", "eqfuse.masked_tile"
 """Annotations of a block of partial results whose tile does not divide the extent: `rfactor` loses the guard."""
@@ -57,6 +58,7 @@ def overlap_tails(tiled: Tiled) -> Tiled:
         if typical_sizes(draft.function) or any(_guards(block.predicate) for block in realized):
             draft = draft.with_body(join_pixels(draft.function.body, draft.parameters_outside()))
         moved, whole = _move_tails(draft)
+        moved = store_rows_by_tiles(moved)
         conditions = [*whole, *conditions]
     if conditions:
         moved = _branch(moved, conditions, _keep_guards(draft) if tiled.smaller is None else tiled.smaller.draft)
@@ -374,6 +376,7 @@ def _mask(node: Statement, tail: _Tail) -> Statement:
     for o in 13: for i in 16: S[i] = S[i] + X[o*16 + i]
      => for o in 13: for i in 16: m = min(o*16, 181) + i; S[i] = select(m >= o*16, S[i] + X[m], S[i])
 
+    An extreme is the same if elements of the overlap take part twice, and needs no mask.
     Raises RuntimeError for an expression it cannot rewrite: without the mask the block would be wrong.
     """
     block, store = node.block, node.block.body
@@ -394,7 +397,8 @@ def _mask(node: Statement, tail: _Tail) -> Statement:
     if stays or not places or block.init is not None or _guards(node.predicate):
         raise RuntimeError(f"block {block.name_hint}: a tail that cannot be masked")
     previous = tirx.BufferLoad(store.buffer, list(store.indices))
-    masked = tirx.Select(places[-1] >= tail.index * tail.tile, value, previous)
+    is_extreme = isinstance(value, tirx.Max | tirx.Min) and structural_equal(value.a, previous)
+    masked = value if is_extreme else tirx.Select(places[-1] >= tail.index * tail.tile, value, previous)
     body = tirx.BufferStore(store.buffer, masked, store.indices)
     return s_stmt.SBlockRealize(node.iter_values, tirx.const(True, "bool"), with_body(block, body))
 

@@ -40,8 +40,8 @@ PARTIAL_VECTORS = 4
 PARALLEL_ELEMENTS = 1 << 13
 """One thread takes fewer steps than this, of all blocks: waking the others takes as long."""
 LEAST_STEPS, LEAST_PART_STEPS = 2, 4
-"""Fewer steps of a reduction by vectors, or by parts of one, are not worth the reduction of the vector at the end: of
-49 elements a soft-max takes 36 us by single ones, 16 us by parts of eight, 15 us by masked vectors (Zen 5)."""
+"""Fewer steps of a reduction by vectors, or by parts of one, are not worth the reduction of the vector at the end. Two
+masked vectors are worth it: of 17 elements a soft-max takes 43 us by these, 62 us by parts of four (Zen 5)."""
 
 
 def rows(draft: Draft) -> Iterator[Tiled]:
@@ -251,6 +251,8 @@ def _partial_width(draft: Draft, extent: int, outside: int = 1) -> int:
     lanes = draft.device.lanes
     widths = [v * lanes for v in range(PARTIAL_VECTORS, 0, -1)]
     fitting = [w for w in widths if w <= extent and extent * outside >= LEAST_STEPS * w]
+    if not fitting and extent > lanes:
+        return lanes
     if whole := [w for w in fitting if extent % w == 0]:
         widest = PARTIAL_VECTORS * lanes
         return draft.trace.decide_number("partial", whole, lambda width: 1.0 + log2(widest / width))

@@ -102,6 +102,8 @@ def check_free(form: FreeForm, data: st.DataObject, examples: int) -> None:
                 if "while running" not in str(error):
                     raise
                 continue  # the same, found out in the run
+            if not all(array.size for array in expected.values()):
+                continue
             assert largest_difference(kernels.bind(feeds, sizes).results(), expected) < TOLERANCE, (form.name, sizes)
 
 
