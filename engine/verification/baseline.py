@@ -249,12 +249,18 @@ class Run:
 class Baseline:
     """Runs of the original. Of drawn inputs, the first two differ in every value but in no shape.
 
-    ``one_sided`` has a line for each operator with sides that no run reached.
+    ``one_sided`` has a line for each operator with sides that no run reached. ``refusal`` says why ONNX Runtime does
+    not run the original, and the runs are those of onnx's reference evaluator; "" if it does.
     """
 
     runs: tuple[Run, ...]
-    on_reference: bool
+    refusal: str = ""
     one_sided: tuple[str, ...] = ()
+
+    @property
+    def on_reference(self) -> bool:
+        """Whether the runs are those of onnx's reference evaluator."""
+        return bool(self.refusal)
 
     def spread(self, name: str, index: int) -> float | None:
         """Root mean square move of a float output between the first two runs; None if that has no meaning.
@@ -305,7 +311,7 @@ def run_original(source: Source, structure: Structure, specs: Sequence[InputSpec
     few = itertools.islice(plans(specs, request.shapes), _REFERENCE_PLANS)
     try:
         reference = _OrdinaryRuns(Reference(source), structure, specs, request)
-        return replace(reference.run(few), on_reference=True)
+        return replace(reference.run(few), refusal=refusal)
     except RunError as error:
         if runtime is None:
             raise RunError(f"{_UNVERIFIED} cannot be loaded: {refusal}") from error
@@ -368,11 +374,11 @@ class _OrdinaryRuns:
     def run(self, candidates: Iterator[Plan]) -> Baseline:
         """The ordinary runs, by the first plan that the model accepts. Raises RunError if it accepts none."""
         if self.request.samples:
-            return Baseline(tuple(self._run_samples()), False)
+            return Baseline(tuple(self._run_samples()))
         plan, first = self.run_first_accepted(candidates)
         if not self.specs:
-            return Baseline((first,), False)
-        plan, pair = self._rescale(plan, Baseline((first, self._run_again(plan, first)), False))
+            return Baseline((first,))
+        plan, pair = self._rescale(plan, Baseline((first, self._run_again(plan, first))))
         return replace(pair, runs=(*pair.runs, *self._run_more(plan)))
 
     def _run_more(self, plan: Plan) -> Iterator[Run]:
@@ -460,7 +466,7 @@ class _OrdinaryRuns:
                 first = self._run(scaled)
             except RunError:
                 continue
-            other = Baseline((first, self._run_again(scaled, first)), False)
+            other = Baseline((first, self._run_again(scaled, first)))
             if reacts(other):
                 return scaled, other
         return plan, pair

@@ -111,6 +111,9 @@ class _Check:
         if broken is not None:
             name, place = self._first_divergent(broken, comparison)
             reason += place
+        if baseline.on_reference:
+            note = "compared in onnx's reference evaluator, for ONNX Runtime does not run the original"
+            reason = "; ".join(filter(None, (reason, f"{note}: {baseline.refusal}")))
         return conclude(status, reason, reports, name, comparison.unmeasured, baseline.one_sided)
 
     def _refusal(self) -> str:

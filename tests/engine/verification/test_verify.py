@@ -248,6 +248,14 @@ def test_element_types(operator: str, element_type: int) -> None:
     assert verify(original, original).status == "passed"
 
 
+def test_a_model_that_onnx_runtime_refuses_is_compared_in_the_evaluator_which_is_said() -> None:
+    original = model([helper.make_node("Transpose", ["x"], ["y"], perm=[-1, 0])], [value("x", [3, 4])], ["y"])
+    verdict = verify(original, original)
+    assert verdict.status == "passed"
+    assert "ONNX Runtime does not run the original" in verdict.reason
+    assert "Invalid attribute perm" in verdict.reason
+
+
 def test_sequences_are_compared_item_by_item() -> None:
     sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [2, 3])
     output = helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)

@@ -24,7 +24,7 @@ def effect(weight: float, x: Array, folder: Path) -> float:
     onnx.save(made, folder / "m.onnx")
     run = Run({"x": x}, {"y": x * np.float32(weight)})
     with open_source(folder / "m.onnx", "original") as source:
-        return rounding_effect(source, [Baseline((run,), False)], "float16")["y"]
+        return rounding_effect(source, [Baseline((run,))], "float16")["y"]
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,4 @@ def test_weights_and_inputs_are_rounded(weight: float, x: float, expected: float
 
 def test_numbers_that_are_not_finite_have_no_magnitude() -> None:
     run = Run({}, {"y": np.array([np.inf, -3.0, np.nan]), "flag": np.array([True])})
-    assert magnitudes([Baseline((run,), False)]) == {"y": 3.0, "flag": 0.0}
+    assert magnitudes([Baseline((run,))]) == {"y": 3.0, "flag": 0.0}
