@@ -20,7 +20,7 @@ from eqfuse.lowering.dsa.codegen.compiler import (
 from eqfuse.lowering.dsa.codegen.generator import plan_program, write_program
 from eqfuse.lowering.dsa.program.instructions import DDR, Level, Transfer, TransferKind
 from eqfuse.lowering.dsa.schedule.scheduler import schedule
-from eqfuse.lowering.dsa.schedule.variants import FULL, TVM, Variant
+from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, FULL, TVM, Variant
 from eqfuse.lowering.dsa.simulate.timing import simulate_time
 
 from ...small_models import model
@@ -59,6 +59,15 @@ def test_a_way_with_many_times_the_steps_is_not_planned() -> None:
     ways = [candidate(variant, small, 16) for variant in (FULL, few)]
     assert len(ways[0].order) > 8 * len(ways[1].order)
     assert [each.variant for each in promising_plans(ways, small)] == [few]
+
+
+def test_instances_that_fill_the_gb_send_the_results_of_others_to_ddr() -> None:
+    small = replace(DEVICE, local_buffer=2560, weight_buffer=2048, global_buffer=8192)
+    roomy = next(each for each in ALTERNATIVES if each.split_for is Level.GB and each.room < 1)
+    ways = [candidate(replace(roomy, room=room), small, 16) for room in (1.0, roomy.room)]
+    far = [list(plan_program(way.schedule, way.variant).residence.homes.values()).count(Level.DDR) for way in ways]
+    assert far[0] > far[1] == 1  # the output of the network
+    assert [plan.variant for plan in promising_plans(ways, small)] == [roomy]
 
 
 def test_the_first_promises_most() -> None:

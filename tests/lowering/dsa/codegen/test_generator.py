@@ -105,7 +105,7 @@ def computed(
 
 SLOW = [
     pytest.param(variant, marks=pytest.mark.conformance, id=name)
-    for variant, name in zip(ALTERNATIVES, ["full", "roomy", "abreast", "for_gb"], strict=True)
+    for variant, name in zip(ALTERNATIVES, ["full", "roomy", "abreast", "for_gb", "roomy_for_gb"], strict=True)
 ]
 
 
