@@ -45,9 +45,7 @@ def note_extremes(body: Any) -> Any:
         first, _, tensor = mark.args
         function = tirx.Max if float(first.value) < 0 else tirx.Min
         numbers.append(_Numbers(int(tensor), store.buffer, first, function))
-        lanes = getattr(store.value, "lanes", 1)
-        value = tirx.Broadcast(first, lanes) if isinstance(store.value, tirx.Broadcast) else first
-        return tirx.BufferStore(store.buffer, value, store.indices)
+        return tirx.BufferStore(store.buffer, first, store.indices)
 
     begun = tvm_ffi.structural_map(body, [(tirx.BufferStore, begin)])
     if not numbers:
@@ -132,6 +130,8 @@ class _Noting:
             return store
         value, tensor = mark.args
         tensor = tensor.value if isinstance(tensor, tirx.Broadcast) else tensor
+        if isinstance(store.value, tirx.Broadcast):
+            value = tirx.Broadcast(value, store.value.lanes)
         if store.buffer.scope() == "local":
             raise RuntimeError("what extremes are found of goes to registers first")
         dtype, lanes = dtype_of(value), tvm_ffi.dtype(dtype_of(value)).lanes

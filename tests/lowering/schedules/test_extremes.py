@@ -58,6 +58,7 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "one row": (product(1, 64, 1000), "contraction"),
     "pool": (of_maps(pool), "channels"),
     "pointwise": (of_maps(lambda x: te.compute(x.shape, lambda *i: x(*i) * x(*i) - 1.0, name="y")), "pointwise"),
+    "repeated": (of_maps(lambda x: te.compute(x.shape, lambda n, h, w, c: x(n, h, w, 0) * 2.0, name="y")), "pointwise"),
     "softmax": (of_maps(lambda x: topi.nn.softmax(x, -1)), "rows"),
 }
 
