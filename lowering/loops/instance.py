@@ -298,6 +298,8 @@ def loop_instance(
         raise LoweringError(reason)
     schema = defs.get_schema(node.op_type, opset, node.domain)
     given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    if "seed" in given:
+        raise LoweringError(f"{node.op_type} with a seed, whose numbers are those of ONNX Runtime, has no plain loop")
     newest = defs.get_schema(_SUCCESSORS.get(node.op_type, node.op_type), node.domain)
     values = {**_defaults(newest), **_defaults(schema), **given}
     operands = dict(_find_operands(schema, values, inputs))
