@@ -29,10 +29,10 @@ from ...engine.shapes.inference import infer
 from ...extract.partition.search.methods import search_partition
 from ...extract.partition.templates.kernels import KernelModel
 from ...extract.partition.templates.operator_set import Members
-from ...ir.graph import OperatorGraph
+from ...ir.graph import OperatorGraph, Value
 from ...ir.operators import PRODUCTS, RECURRENT
 from ...ir.operators.graph_relations import find_relations
-from ...ir.sizes import Size
+from ...ir.sizes import ZERO, Monomial, Size, dimension_as_size, symbol
 from ...ir.types import TensorType
 from ...support.errors import EqfuseError
 from ..base.interface import known_type
@@ -316,7 +316,7 @@ def _take_nodes(graph: onnx.GraphProto, places: Sequence[int]) -> onnx.GraphProt
 def _find(own: Model, typical: OperatorGraph, distinct: DistinctKernels, target: Target) -> GraphKernels | None:
     """The kernels of one graph; None if it has none."""
     weights = Weights(own)
-    operators = typical.at_call
+    operators = _name_broadcasts(typical.at_call)
     alone = [n for n, operator in enumerate(operators.operators) if not has_lowering(operator, operators)]
     if len(alone) == len(operators):
         return None
@@ -341,6 +341,37 @@ def _find(own: Model, typical: OperatorGraph, distinct: DistinctKernels, target:
         calls = {group: lowering.call(group, f) for group, f in functions.items() if isinstance(f, KernelFunction)}
         return GraphKernels(operators, weights, last, tuple(tuple(sorted(group)) for group in groups), calls)
     return None
+
+
+def _name_broadcasts(graph: OperatorGraph) -> OperatorGraph:
+    """The graph with a name for each size that broadcasts unknown ones, as max(a, b)*min(1, a, b): neither a nor b
+    follows from the shape of a result, which is all that most kernels get of them."""
+    names: dict[Monomial, str] = {}
+
+    def named(size: Size) -> Size:
+        total = ZERO
+        for factors, count in size.terms:
+            extremes = tuple(factor for factor in factors if factor.kind in ("max", "min"))
+            others = Size(((tuple(factor for factor in factors if factor not in extremes), count),))
+            if any(len(Size((((factor,), 1),)).names()) > 1 for factor in extremes):
+                others *= symbol(names.setdefault(extremes, f"broadcast_{len(names)}"))
+            else:
+                others = Size(((factors, count),))
+            total += others
+        return total
+
+    def of_value(value: Value) -> Value:
+        if value.type is None or value.type.shape is None:
+            return value
+        sizes = ((extent, dimension_as_size(extent)) for extent in value.type.shape)
+        shape = tuple(extent if size is None else _dimension(named(size)) for extent, size in sizes)
+        return replace(value, type=replace(value.type, shape=shape))
+
+    return replace(graph, values=tuple(map(of_value, graph.values)))
+
+
+def _dimension(size: Size) -> int | str:
+    return str(size) if size.number is None else size.number
 
 
 def _touched(graph: OperatorGraph, members: Iterable[int]) -> Iterator[int]:

@@ -173,6 +173,34 @@ def test_what_meets_sizes_that_values_decide_are_kernels(tmp_path: Path) -> None
         np.testing.assert_allclose(context.run(inputs)["y"], expected(selected(), inputs)["y"], rtol=1e-5, atol=1e-5)
 
 
+def broadcast() -> onnx.ModelProto:
+    """A sum of two selections of rows, which broadcast each other if one has a single row, and products behind it."""
+    nodes = [
+        node("Compress", ["x", "keep"], ["a"], axis=0),
+        node("Compress", ["x", "other"], ["b"], axis=0),
+        node("Add", ["a", "b"], ["s"]),
+        node("MatMul", ["s", "w"], ["first"]),
+        node("Relu", ["first"], ["r"]),
+        node("MatMul", ["r", "w"], ["second"]),
+        node("Add", ["second", "s"], ["y"]),
+    ]
+    inputs = [value("x", 1, ["N", 24]), *(value(name, TensorProto.BOOL, ["N"]) for name in ("keep", "other"))]
+    stored = [numpy_helper.from_array(weights(24, 24), "w")]
+    graph = helper.make_graph(nodes, "broadcast", inputs, [value("y", 1, ["k", 24])], stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=8)
+
+
+def test_products_behind_a_broadcast_of_two_such_sizes_are_kernels(tmp_path: Path) -> None:
+    model = read(broadcast())
+    graph = operator_graph(model, infer(model)).at_call
+    kernels = compile_kernels(*join_measured(graph, unfused(graph).members), Weights(model), HOST, tmp_path, 2)
+    assert any("_matmul" in name for name in kernels.objects if not name.startswith("loop"))
+    context = linked(kernels, tmp_path)
+    for kept, others in ((5, 5), (1, 7), (7, 1), (0, 0), (40, 40)):
+        inputs = {"x": weights(40, 24, seed=kept), "keep": np.arange(40) < kept, "other": np.arange(40) < others}
+        np.testing.assert_allclose(context.run(inputs)["y"], expected(broadcast(), inputs)["y"], rtol=1e-5, atol=1e-5)
+
+
 def test_bodies_without_work_for_kernels_stay_loops(tmp_path: Path) -> None:
     proto = recurrent()
     del proto.graph.node[0].attribute[0].g.node[:5]
