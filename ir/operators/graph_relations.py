@@ -184,7 +184,8 @@ def _parameters(
 ) -> Pairs:
     """Weights, scales and biases are as long as the axes of the result, and of the data, along which they are read.
 
-    A scale of which that is not certain has no index map: it is aligned with the last axes.
+    A scale of which that is not certain has no index map: it is aligned with the last axes. The length of data with
+    windows is asked elsewhere (`_windows`): padding may stand for some of them, also where there is one window.
     """
     maps = index_maps_of(graph, operator)
     if maps is None:
@@ -194,11 +195,12 @@ def _parameters(
                     yield size, "equal", whole
         return
     summed: dict[int, Size] = {}
+    has_windows = operator.op in CONVOLUTIONS | POOLS
     for place, (operand, shape) in enumerate(zip(maps.operands, shapes, strict=False)):
-        for index, size in zip(operand or (), shape or (), strict=False):
+        for axis, (index, size) in enumerate(zip(operand or (), shape or (), strict=False)):
             if isinstance(index, Axis) and place:
                 yield size, "equal", output[index.number]
-            elif isinstance(index, Reduction):
+            elif isinstance(index, Reduction) and not (has_windows and place == 0 and axis > 1):
                 yield size, "equal", summed.setdefault(index.number, size)
     if operator.op in CONVOLUTIONS and operator.attributes.get("group", 1) != 1:
         yield from _grouped_channels(operator, shapes, output)

@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
+from eqfuse.ir.operators.graph_relations import find_relations
 from eqfuse.lowering.plan.plan import Buffer, Call, Measure, Plan, PlanError, View
 from eqfuse.lowering.plan.sizes import Demand, Solution, extents_of, solve_sizes, upper_bound
 from eqfuse.lowering.program.requirements import list_requirements
 from eqfuse.lowering.running.context import Context
 from eqfuse.support.errors import UsageError
 
+from ...extract.partition.graphs import Builder
 from ..small_models import graph_of, model
 from .handmade import floats, load_plan, size
 
@@ -206,6 +208,15 @@ def test_weights_and_biases_of_dynamic_sizes_fit(
     proto = model([helper.make_node(operator, list(inputs), ["y"], **attributes)], inputs, {"y": result})
     texts = [requirement.text for requirement, _ in list_requirements(graph_of(proto).at_call)]
     assert f"a size of {expected} " in "\n".join(texts)
+
+
+def test_padding_may_stand_for_data_of_the_only_window() -> None:
+    builder = Builder()
+    x, weights = builder.input(1, 4, "N"), builder.constant(4, 4, 2)
+    window = {"kernel_shape": (2,), "pads": (0, 1), "strides": (2,), "dilations": (1,), "group": 1}
+    builder.op("Conv", x, weights, shape=(1, 4, 1), **window)
+    relations = [relation for _, relation in find_relations(builder.graph())]
+    assert all(relation.holds({"N": size}) for relation in relations for size in (1, 2))
 
 
 @pytest.mark.parametrize(
