@@ -64,7 +64,7 @@ def compile_now(self, job, lock):
     return Verdict(True, "compiled")
 
 
-def compile_first(self, runtime, names, feeds, all_calls):
+def compile_first(self, runtime, names, feeds, *rest):
     global compiled
     if not self._has_begun:
         others = set(threading.enumerate())
@@ -72,7 +72,7 @@ def compile_first(self, runtime, names, feeds, all_calls):
         for thread in set(threading.enumerate()) - others:
             thread.join()
     compiled += self._takeover is not None
-    return run(self, runtime, names, feeds, all_calls)
+    return run(self, runtime, names, feeds, *rest)
 
 
 def give_compiled_results(self, runtime, names, feeds, is_timed=True):
