@@ -340,7 +340,8 @@ def _resize(site: Site, literals: Literals) -> Literals:
 
 def _recurrence(site: Site, literals: Literals) -> Literals:
     """Attributes that few models give go into one string, without those that have their default values."""
-    hidden = site.shape(2)[-1]
+    directions, *_, hidden = site.shape(2)
+    _require(isinstance(directions, int), "a number of directions that a call decides")
     _require(literals["hidden_size"] in (None, hidden), "another size")
     config = {k: list(v) if isinstance(v, (list, tuple)) else v for k, v in site.raw.items()}
     site.raw.clear()

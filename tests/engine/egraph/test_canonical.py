@@ -41,6 +41,15 @@ def test_pads_that_depend_on_the_size_are_kept_where_that_is_asked_for() -> None
     assert (call.attributes[1], call.auto_pad) == ((1, 1), "SAME_UPPER")
 
 
+@pytest.mark.parametrize(("directions", "is_known"), [(1, True), ("N", False)])
+def test_a_number_of_directions_that_a_call_decides_is_no_call(directions: int | str, is_known: bool) -> None:
+    """Inference takes it from the attribute, and analyses from the weights."""
+    inputs = [value("x", [2, 1, 2]), value("w", [directions, 9, 2]), value("r", [directions, 9, 3])]
+    node = helper.make_node("GRU", ["x", "w", "r"], ["y"], hidden_size=3)
+    source = read(model([node], inputs, ["y"]))
+    assert (canonical(source.graph[0], infer(source), source.opset) is not None) == is_known
+
+
 def strided_pool(size: int | str) -> tuple[Any, Knowledge, int]:
     node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[3], strides=[2], auto_pad="SAME_UPPER")
     source = read(model([node], [value("x", [1, 3, size])], ["y"]))

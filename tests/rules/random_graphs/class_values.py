@@ -82,12 +82,12 @@ class Saturated:
 
 def saturate_graph(graph: Graph, rules: RuleSelection | None = None, budget: Budget = BUDGET) -> Saturated:
     """Everything that the catalogue finds equal; with the rules that are approximate only where all numbers are finite,
-    for these may differ elsewhere."""
+    for these may differ elsewhere. Rules that leave numbers unrounded make others within half a step, and stay out."""
     model = read(graph.model)
     knowledge = infer(model)
     encoding = encode(model, knowledge)
     finite = all(np.isfinite(a).all() for a in named_values(graph).values() if a.dtype.kind == "f")
-    with Worker(rules or RuleSelection(precision="fast" if finite else "real")) as worker:
+    with Worker(rules or RuleSelection(precision="fast" if finite else "real", skip=("step",))) as worker:
         return Saturated(graph, model, knowledge, encoding, saturate(encoding, worker, budget))
 
 

@@ -154,8 +154,13 @@ def _broadcast_shape(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
     if kind < 0.95 and rank < 5:
         filled = (random.choice((2, 3)) if d == 1 and random.random() < 0.75 else d for d in shape)
         return (random.choice((1, 2, 2, 3)), *filled)  # one rank more, so that axes from the front move
+    return _wider(shape, random)
+
+
+def _wider(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
+    """A shape that this one is broadcast to, if it can be."""
     grown = tuple(random.choice((2, 3)) if d == 1 else d for d in shape)
-    return grown if grown != shape or rank >= 4 else (2, *grown)
+    return grown if grown != shape or len(shape) >= 4 else (2, *grown)
 
 
 def _unwiden(draft: OperatorDraft) -> tuple[int, ...]:
@@ -184,7 +189,10 @@ def _where(draft: OperatorDraft, name: str) -> Choice:
     if name == "condition":
         return Type(_broadcast_shape(base, draft.random), "bool")
     dtype = values[0].dtype if values else draft.wish.dtype
-    return Type(base if draft.chance(0.5) else _broadcast_shape(base, draft.random), dtype)
+    kind = draft.random.random()
+    if kind < 0.2:  # a choice that is never taken widens the result all the same
+        return Type(_wider(base, draft.random), dtype)
+    return Type(base if kind < 0.6 else _broadcast_shape(base, draft.random), dtype)
 
 
 def _if(draft: OperatorDraft, name: str) -> Choice:
