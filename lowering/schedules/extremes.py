@@ -51,6 +51,7 @@ def _register(name: str) -> None:
 _register(NOTED)
 _register(BEGUN)
 
+
 @dataclass(frozen=True)
 class _Extreme:
     """The block at a `place` among the blocks, which finds the largest or the smallest element of a `source`."""

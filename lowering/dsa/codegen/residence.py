@@ -322,6 +322,7 @@ _EFFORT = 500_000
 _NODES = 20
 """Of the search tree of an integer program: those of networks end at the root, nearly all."""
 
+
 @dataclass(frozen=True)
 class Resident:
     """A candidate for a buffer during steps `start` to `end`, both included.
