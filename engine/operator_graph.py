@@ -12,7 +12,7 @@ from ..ir.graph import Operator, OperatorGraph, Value
 from ..ir.operation import VARIADIC
 from ..ir.operators import OPERATORS
 from ..ir.operators.graph_relations import fit_sizes, raise_sizes
-from ..ir.sizes import NO_SIZES, ZERO, assume_sizes
+from ..ir.sizes import NO_SIZES, ZERO, assume_sizes, size_as_dimension
 from ..ir.types import TensorType
 from .egraph.canonical import canonical
 from .onnx.model import Model, elements
@@ -78,7 +78,7 @@ def _type_of(name: str, knowledge: Knowledge) -> TensorType | None:
         return type_
     declared = knowledge.symbolic.declared
     sizes = (declared.size_of(d) if isinstance(d, int) or d in knowledge.symbols else None for d in type_.shape)
-    texts = (NAMELESS if s is None else str(s) if s.number is None else s.number for s in sizes)
+    texts = (NAMELESS if size is None else size_as_dimension(size) for size in sizes)
     return replace(type_, shape=tuple(texts))
 
 

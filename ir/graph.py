@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from .operation import Attributes, Extent, Operation, extent
-from .sizes import Size, dimension_as_size, dimension_size, number
+from .sizes import Size, dimension_as_size, dimension_size, number, size_as_dimension
 from .types import Dimension, TensorType
 
 
@@ -101,7 +101,7 @@ class OperatorGraph:
             if size is None or not size.names() & sizes.keys():
                 return dimension
             size = size.replace(numbers)
-            return str(size) if size.number is None else size.number
+            return size_as_dimension(size)
 
         values = tuple(replace(value, type=_fix_type(value.type, fix)) for value in self.values)
         return replace(self, values=values, sizes={**self.sizes, **sizes})

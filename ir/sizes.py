@@ -367,6 +367,11 @@ def dimension_as_size(dimension: Dimension) -> Size | None:
     return number(dimension) if isinstance(dimension, int) else parse_size(dimension)
 
 
+def size_as_dimension(size: Size) -> Dimension:
+    """The dimension of that size: the number if it is one, else its text."""
+    return str(size) if size.number is None else size.number
+
+
 def elements(type_: TensorType) -> Size | None:
     """The number of elements of a tensor; None if it is not known before the run, or too complex."""
     total = number(1)

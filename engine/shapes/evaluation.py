@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnx_ir import serde
 
 from ...ir.operators.linear import is_convolution
-from ...ir.sizes import Size, TooComplex, neighbour_products, number, parse_size, symbol
+from ...ir.sizes import Size, TooComplex, neighbour_products, number, parse_size, size_as_dimension, symbol
 from ...ir.types import Dimension, TensorType
 from ..onnx.nodes import BODY_DOMAIN, branches, is_flat_if, is_inferable, is_standard, serialize_for_inference
 from ..onnx.typing import NAMELESS, dtype_of, infer_outputs
@@ -280,7 +280,7 @@ def _with_texts(type_: TensorType, shape: Shape, sizes: dict[str, Size]) -> Tens
         if size is None:
             texts.append(NAMELESS)
         else:
-            texts.append(str(size) if size.number is None else size.number)
+            texts.append(size_as_dimension(size))
             sizes[str(size)] = size
     return TensorType(type_.dtype, tuple(texts))
 

@@ -32,7 +32,7 @@ from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import OperatorGraph, Value
 from ...ir.operators import PRODUCTS, RECURRENT
 from ...ir.operators.graph_relations import find_relations
-from ...ir.sizes import ZERO, Monomial, Size, dimension_as_size, symbol
+from ...ir.sizes import ZERO, Monomial, Size, dimension_as_size, size_as_dimension, symbol
 from ...ir.types import TensorType
 from ...support.errors import EqfuseError
 from ..base.interface import known_type
@@ -364,14 +364,10 @@ def _name_broadcasts(graph: OperatorGraph) -> OperatorGraph:
         if value.type is None or value.type.shape is None:
             return value
         sizes = ((extent, dimension_as_size(extent)) for extent in value.type.shape)
-        shape = tuple(extent if size is None else _dimension(named(size)) for extent, size in sizes)
+        shape = tuple(extent if size is None else size_as_dimension(named(size)) for extent, size in sizes)
         return replace(value, type=replace(value.type, shape=shape))
 
     return replace(graph, values=tuple(map(of_value, graph.values)))
-
-
-def _dimension(size: Size) -> int | str:
-    return str(size) if size.number is None else size.number
 
 
 def _touched(graph: OperatorGraph, members: Iterable[int]) -> Iterator[int]:

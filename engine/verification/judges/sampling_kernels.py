@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx.reference.op_run import OpRun
 
+from ....ir.operators.resize import CUBIC_COEFFICIENT
+
 Array = NDArray[Any]
 
-_CUBIC = -0.75
-"""The coefficient of cubic interpolation (R. G. Keys 1981) that ONNX gives GridSample."""
 _NO_PLACE = 2.0**61
 """Pixels from which on a place is nowhere, as a NaN is; ONNX Runtime takes the first border there."""
 
@@ -65,8 +65,10 @@ class _Axis:
 
 
 def _cubic_weight(distance: Array) -> Array:
-    near = ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance * distance + 1
-    far = ((_CUBIC * distance - 5 * _CUBIC) * distance + 8 * _CUBIC) * distance - 4 * _CUBIC
+    """The weight of a pixel at that distance, with the coefficient of a Resize (Keys, IEEE TASSP 1981, equation 4)."""
+    a = CUBIC_COEFFICIENT
+    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     return np.where(distance <= 1, near, far)
 
 
