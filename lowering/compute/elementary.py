@@ -10,6 +10,7 @@ tangents take off whole turns in float64, by the bits of 2/pi that count for a f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import copysign
 from typing import Any
 
 from tvm import te, tirx
@@ -79,6 +80,21 @@ def bound(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
         return body(value)
     variable = tirx.Var("t", dtype_of(value))
     return tirx.Let(variable, value, body(variable))
+
+
+def hide_zero(x: Expr) -> Expr:
+    """A written zero by the bits of -0, of which TVM does not see that it is one: it takes x * 0 for 0, though x may be
+    negative or not finite."""
+    if not isinstance(x, tirx.FloatImm) or x.value != 0.0:
+        return x
+    dtype = dtype_of(x)
+    below = tirx.reinterpret(dtype, tirx.min_value(f"int{dtype.removeprefix('float')}"))
+    return below if copysign(1.0, x.value) < 0 else below * tirx.const(-1.0, dtype)
+
+
+def scale(x: Expr, factor: float) -> Expr:
+    """x times a number, which may be 0."""
+    return x if factor == 1.0 else x * hide_zero(tirx.const(factor, dtype_of(x)))
 
 
 def square(x: Expr) -> Expr:
@@ -240,12 +256,12 @@ def mish(x: Expr) -> Expr:
 
 def elu(x: Expr, alpha: float) -> Expr:
     """alpha (exp(x) - 1) if x is negative, else x."""
-    return if_negative(x, (exp_below_88(x) - 1.0) * tirx.const(alpha, dtype_of(x)), x)
+    return if_negative(x, scale(exp_below_88(x) - 1.0, alpha), x)
 
 
 def leaky(x: Expr, alpha: float) -> Expr:
     """alpha x if x is negative, else x."""
-    return if_negative(x, x * tirx.const(alpha, dtype_of(x)), x)
+    return if_negative(x, scale(x, alpha), x)
 
 
 def thresholded(x: Expr, alpha: float) -> Expr:
@@ -256,7 +272,7 @@ def thresholded(x: Expr, alpha: float) -> Expr:
 def hard_sigmoid(x: Expr, alpha: float, beta: float) -> Expr:
     """alpha x + beta, between 0 and 1."""
     dtype = dtype_of(x)
-    line = x * tirx.const(alpha, dtype) + tirx.const(beta, dtype)
+    line = scale(x, alpha) + tirx.const(beta, dtype)
     return tirx.Min(tirx.const(1, dtype), tirx.Max(tirx.const(0, dtype), line))
 
 

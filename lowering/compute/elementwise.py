@@ -12,7 +12,7 @@ from tvm import te, tirx
 from ...ir.operators.numbers import shares_exponents
 from . import elementary, floats, integers
 from .call import Expr, Lowering, NotLowered, TensorCall, read, sizes
-from .elementary import bound, dtype_of, exp, if_negative, sigmoid
+from .elementary import bound, dtype_of, exp, if_negative, scale, sigmoid
 from .floats import is_float
 
 Formula = Callable[..., Expr]
@@ -87,7 +87,7 @@ def _celu(call: TensorCall, x: Expr) -> Expr:
 
 def _swish(call: TensorCall, x: Expr) -> Expr:
     alpha = call.number("alpha", 1.0)
-    return x * sigmoid(x if alpha == 1.0 else x * _number(alpha, x))
+    return x * sigmoid(scale(x, alpha))
 
 
 def _gelu(call: TensorCall, x: Expr) -> Expr:
@@ -219,7 +219,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Sub": _by_type(floats.subtract, integers.subtract),
     "Mul": _by_type(floats.multiply, integers.multiply),
     "Div": _by_type(floats.divide, integers.divide),
-    "PRelu": lambda x, slope: if_negative(x, integers.multiply(x, slope), x),
+    "PRelu": lambda x, slope: if_negative(x, (floats.multiply if is_float(x) else integers.multiply)(x, slope), x),
     "Equal": _equal,
     "Less": integers.less,
     "LessOrEqual": _LESS_OR_EQUAL,
@@ -237,7 +237,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 _FORMULAS: Mapping[str, Formula] = {
     "Elu": lambda call, x: elementary.elu(x, call.number("alpha", 1.0)),
     "Celu": _celu,
-    "Selu": lambda call, x: elementary.elu(x, call.number("alpha")) * _number(call.number("gamma"), x),
+    "Selu": lambda call, x: scale(elementary.elu(x, call.number("alpha")), call.number("gamma")),
     "LeakyRelu": lambda call, x: elementary.leaky(x, call.number("alpha", 0.01)),
     "ThresholdedRelu": lambda call, x: elementary.thresholded(x, call.number("alpha", 1.0)),
     "HardSigmoid": lambda call, x: elementary.hard_sigmoid(x, call.number("alpha", 0.2), call.number("beta", 0.5)),

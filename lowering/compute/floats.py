@@ -8,13 +8,12 @@ exactly what is computed, in forms that its simplifier leaves alone and LLVM mak
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import copysign
 from typing import Any
 
 from tvm import te, tirx
 from tvm.ir import Call
 
-from .elementary import bound, dtype_of
+from .elementary import bound, dtype_of, hide_zero
 
 Expr = Any
 
@@ -45,26 +44,17 @@ def _extreme(x: Expr, y: Expr, choose: Callable[[Expr, Expr], Expr]) -> Expr:
 
 def add(x: Expr, y: Expr) -> Expr:
     """x + y; -0 + 0 is 0."""
-    return _hide_zero(tirx.convert(x)) + _hide_zero(tirx.convert(y))
+    return hide_zero(tirx.convert(x)) + hide_zero(tirx.convert(y))
 
 
 def multiply(x: Expr, y: Expr) -> Expr:
     """x * y, also if one of them is a written 0."""
-    return _hide_zero(tirx.convert(x)) * _hide_zero(tirx.convert(y))
+    return hide_zero(tirx.convert(x)) * hide_zero(tirx.convert(y))
 
 
 def divide(x: Expr, y: Expr) -> Expr:
     """x / y, also if one of them is a written 0."""
-    return _hide_zero(tirx.convert(x)) / _hide_zero(tirx.convert(y))
-
-
-def _hide_zero(x: Expr) -> Expr:
-    """A written zero by the bits of -0, of which TVM does not see that it is one."""
-    if not isinstance(x, tirx.FloatImm) or x.value != 0.0:
-        return x
-    dtype = dtype_of(x)
-    below = tirx.reinterpret(dtype, tirx.min_value(f"int{dtype.removeprefix('float')}"))
-    return below if copysign(1.0, x.value) < 0 else below * tirx.const(-1.0, dtype)
+    return hide_zero(tirx.convert(x)) / hide_zero(tirx.convert(y))
 
 
 def subtract(x: Expr, y: Expr) -> Expr:

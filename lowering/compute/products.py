@@ -7,13 +7,14 @@ the bias one after it, each only if there is any.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tvm import te, tirx
 
+from . import floats
 from .call import Expr, Lowering, NotLowered, Operand, TensorCall, broadcast, read, sizes
+from .elementary import scale
 from .extents import are_unequal, is_number, simplify
 from .windows import Windows, pad_around
 
@@ -22,7 +23,7 @@ Multiply = Callable[[Expr, Expr], Expr]
 
 
 def _matmul(call: TensorCall) -> te.Tensor:
-    return multiply_matrices(call, call.source(0), call.source(1), operator.mul)
+    return multiply_matrices(call, call.source(0), call.source(1), floats.multiply)
 
 
 def multiply_matrices(call: TensorCall, a: Operand, b: Operand, multiply: Multiply) -> te.Tensor:
@@ -51,10 +52,7 @@ def _gemm(call: TensorCall) -> te.Tensor:
 
     def product(i: Expr, j: Expr) -> Expr:
         left, right = a(k, i) if flip_a else a(i, k), b(j, k) if flip_b else b(k, j)
-        return te.sum(left * right, axis=k)
-
-    def scale(x: Expr, factor: float) -> Expr:
-        return x if factor == 1.0 else x * call.constant(factor)
+        return te.sum(floats.multiply(left, right), axis=k)
 
     def epilogue(i: Expr, j: Expr) -> Expr:
         value = scale(result(i, j), alpha)
@@ -71,7 +69,7 @@ def _conv(call: TensorCall) -> te.Tensor:
         return _convolve_images(call, windows)
     shape = windows.padded_shape(sizes(call.source(0)), call.shape)
     x = pad_around(call, call.source(0), windows.begins(call), windows.after, call.constant(0), shape)
-    return convolve(call, x, windows, operator.mul, bias=call.optional(2))
+    return convolve(call, x, windows, floats.multiply, bias=call.optional(2))
 
 
 def _is_image_by_image(call: TensorCall, windows: Windows) -> bool:
@@ -129,7 +127,7 @@ def _conv_transpose(call: TensorCall) -> te.Tensor:
     if max(windows.strides) > 1 and max(windows.dilations) == 1 and fits:
         return _convolve_phases(call, windows)
     single = replace(windows, strides=(1,) * len(windows.strides))
-    return convolve(call, _spread(call, windows), single, operator.mul, bias=call.optional(2), transposed=True)
+    return convolve(call, _spread(call, windows), single, floats.multiply, bias=call.optional(2), transposed=True)
 
 
 def convolve(

@@ -26,6 +26,7 @@ from ....ir.operators.windows import WINDOWED_POOLS, reach_in_padding
 from ..runs.structure import operands as names_read
 from ..runs.values import Value
 from .sampling_kernels import DeformConv, GridSample
+from .widening import widen_value
 
 if TYPE_CHECKING:
     from ....ir.operators import Attribute, OperatorSchema
@@ -68,9 +69,16 @@ class Loop(_Iterated):
             for rows, row in zip(collected, outputs[1 + len(current) :], strict=True):
                 rows.append(row)
             turn += 1
-        if collected and not turn:
-            raise NotImplementedError("the rows of a Loop that never ran have no shape")
-        return (*current, *(np.stack(rows) for rows in collected))
+        types = self.body.output_types[1 + len(states) :]
+        return (*current, *(self._stack(rows, type_) for rows, type_ in zip(collected, types, strict=True)))
+
+    def _stack(self, rows: Sequence[Value], type_: onnx.TypeProto) -> Value:
+        """The rows. If there are none, they have the shape that the body declares, as in ONNX Runtime: 0 stands for
+        an unknown dimension, and without a declared shape there are no others."""
+        if rows:
+            return np.stack(rows)
+        sizes = [size.dim_value for size in type_.tensor_type.shape.dim]
+        return widen_value(np.empty([0, *sizes], onnx.helper.tensor_dtype_to_np_dtype(type_.tensor_type.elem_type)))
 
 
 class Scan(_Iterated):
@@ -99,7 +107,7 @@ class Scan(_Iterated):
             for parts, part in zip(collected, outputs[len(current) :], strict=True):
                 parts.append(part)
         if collected and not collected[0]:
-            raise NotImplementedError("the rows of a Scan over nothing have no shape")
+            raise NotImplementedError("ONNX Runtime runs no Scan over nothing")
         results = []
         for number, parts in enumerate(collected):
             ordered = parts[::-1] if setting("scan_output_directions", number) else parts

@@ -122,6 +122,12 @@ WRONG = {
                     o = Add (a, v) r = Identity (o) }> (s, x) }""",
         {"s": normal(2), "x": normal(2, 4)},
     ),
+    "rows of a loop that never runs": Example(
+        """(int64 n, bool c, float[2,2] s) => (float[2,2] t, float[k,2,2] y) {
+            t, y = Loop <body: graph = b (int64 i, bool d, float[2,2] a) => (bool e, float[2,2] o, float[2,2] r) {
+                e = Identity (d) o = Add (a, a) r = Neg (a) }> (n, c, s) }""",
+        {"n": np.array(0), "c": np.array(True), "s": normal(2, 2)},
+    ),
     "the channels of one sample": Example(
         "(float[1,8,3,3] x) => (float[1,8,3,3] y) { y = LRN <size = 3, alpha = 0.5> (x) }", {"x": normal(1, 8, 3, 3)}
     ),

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.parser import parse_model
 
 from ..in_tvm import Call, in_tvm
 
@@ -22,15 +23,21 @@ LENGTH = 64
 NUMBERS = (0.0, -0.0, 1.0, -1.0, 12582912.0, 1e30, 0.1)
 _ARITHMETIC = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Neg": np.negative, "Abs": np.abs,
-    "Min": np.minimum, "Max": np.maximum,
+    "Min": np.minimum, "Max": np.maximum, "PRelu": lambda x, slope: np.where(x < 0, x * slope, x),
+    "LeakyRelu": lambda x: np.where(x < 0, x * np.float32(0), x),
+    "Elu": lambda x: np.where(x < 0, np.float32(0) * (np.exp(x) - np.float32(1)), x),
+    "HardSigmoid": lambda x: np.clip(x * np.float32(0) + np.float32(0.25), np.float32(0), np.float32(1)),
 }  # fmt: skip
+_ATTRIBUTES = {"LeakyRelu": {"alpha": 0.0}, "Elu": {"alpha": 0.0}, "HardSigmoid": {"alpha": 0.0, "beta": 0.25}}
 _COMPARISONS = {
     "Equal": np.equal, "Less": np.less, "LessOrEqual": np.less_equal, "Greater": np.greater,
     "GreaterOrEqual": np.greater_equal,
 }  # fmt: skip
 _LOGIC = {"And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor, "Not": np.logical_not}
 _FUNCTIONS: dict[str, Callable[..., Array]] = {**_ARITHMETIC, **_COMPARISONS, **_LOGIC, "Where": np.where}
-_ONE_OPERAND = frozenset({"Neg", "Abs", "Not"})
+_ONE_OPERAND = frozenset({"Neg", "Abs", "Not", *_ATTRIBUTES})
+_FIRST_VARIES = frozenset({"PRelu"})
+"""Operators whose result has the shape of the first operand."""
 
 
 def _draw_inputs() -> dict[str, Array]:
@@ -78,7 +85,8 @@ def _draw_program(generator: np.random.Generator) -> Program:
         operands = truths if op in _LOGIC else [*floats, *floats, str(generator.choice(NUMBERS))]
         chosen = [str(generator.choice(truths if op in _LOGIC else floats))]
         if op not in _ONE_OPERAND:
-            chosen.insert(int(generator.integers(2)), str(generator.choice(operands)))
+            place = 1 if op in _FIRST_VARIES else int(generator.integers(2))
+            chosen.insert(place, str(generator.choice(operands)))
         if op == "Where":
             chosen.insert(0, str(generator.choice(truths)))
         steps.append((op, tuple(chosen)))
@@ -91,9 +99,10 @@ def model_of(programs: list[Program]) -> onnx.ModelProto:
     nodes, places = [], count()
     for number, program in enumerate(programs):
         names: dict[str, str] = {}
-        for place, (op, operands) in enumerate(program.steps):
+        for place, (op, read) in enumerate(program.steps):
             result = f"y{number}" if place == len(program.steps) - 1 else f"v{number}_{place}"
-            nodes.append(helper.make_node(op, [names.get(n, n) for n in operands], [result], f"n{next(places)}"))
+            operands = [names.get(name, name) for name in read]
+            nodes.append(helper.make_node(op, operands, [result], f"n{next(places)}", **_ATTRIBUTES.get(op, {})))
             names[f"r{place}"] = result
     stored = [numpy_helper.from_array(np.array(n, np.float32), str(n)) for n in NUMBERS]
     inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [LENGTH]) for name in INPUTS]
@@ -132,6 +141,10 @@ REPRESENTATIVES = [
     Program((("Sub", ("x", "x")),)),
     Program((("Mul", ("x", "0.0")),)),
     Program((("Mul", ("-0.0", "x")),)),
+    Program((("LeakyRelu", ("x",)),)),
+    Program((("PRelu", ("x", "-0.0")),)),
+    Program((("Elu", ("x",)),)),
+    Program((("HardSigmoid", ("x",)), ("Add", ("r0", "y")))),
     Program((("Div", ("0.0", "x")),)),
     Program((("Div", ("x", "-0.0")),)),
     Program((("Div", ("x", "x")),)),
@@ -157,3 +170,22 @@ def test_kernels_compute_floats(immediates: bool) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_drawn_programs_compute_floats(seed: int, immediates: bool) -> None:
     assert_bits(draw_programs(seed, 100), immediates)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "y = Conv (x, zero)", "y = ConvTranspose (x, zero)", "y = MatMul (x, zero)",
+        "m = Flatten (x) k = Transpose (m) n = Gemm <alpha = 0.0> (k, m) y = Reshape (n, shape)",
+        "m = Flatten (x) k = Transpose (m) o = Flatten (zero) n = Gemm (k, o) y = Reshape (n, small)",
+    ],
+)  # fmt: skip
+def test_products_with_a_written_zero_are_not_numbers_where_an_operand_is_not_finite(node: str) -> None:
+    model = parse_model(f"""<ir_version: 9, opset_import: ["": 18]>
+        agraph (float[1,1,64,1] x) => (float[N,M,H,W] y)
+        <float[1,1,1,1] zero = {{0}}, int64[4] shape = {{1,1,64,64}}, int64[4] small = {{1,1,64,1}}> {{ {node} }}""")
+    x = INPUTS["x"].reshape(1, 1, 64, 1)
+    with np.errstate(all="ignore"):
+        wanted = (x * (x.reshape(1, 64) if "alpha" in node else 1)) * np.float32(0)
+    (results,) = in_tvm([Call(model, {"x": x})], True)
+    np.testing.assert_array_equal(np.isnan(results["y"]), np.isnan(wanted))
