@@ -23,7 +23,7 @@ import onnx
 
 from ...ir.operators.windows import WINDOWED_POOLS
 from ...ir.types import TensorType
-from .model import ONNX_DOMAINS
+from .wellformed import ONNX_DOMAINS
 
 _DELICATE = frozenset({"EyeLike", "RegexFullMatch", "TreeEnsemble", "DictVectorizer", "LabelEncoder"})
 """In onnx 1.19 to 1.23 the inference of these operators reads an operand's type without a check that it has one."""

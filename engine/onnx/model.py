@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +26,9 @@ from ...support.errors import ModelError
 from ...support.files import check_destination
 from ...support.scratch import staging_folder
 from .map_outputs import map_outputs, note_map_outputs, return_maps, take_map_outputs
-from .wellformed import UNKNOWN_SIZE, check_well_formed, sort_nodes
+from .output_types import infer_output_types
+from .runtime_operators import define_runtime_operators
+from .wellformed import ONNX_DOMAINS, UNKNOWN_SIZE, check_well_formed, sort_nodes
 
 _MOST_ELEMENTS = 1 << 29
 """The most elements of a dense tensor, 2 GiB of float32: a few bytes of a file must not fill the memory."""
@@ -95,9 +96,6 @@ def _are_within(indices: np.ndarray[tuple[int, ...], np.dtype[np.int64]], size: 
     return bool(((indices >= 0) & (indices < size)).all())
 
 
-MEAN_AXES_INPUT = 18
-"""The opset since which the axes of ReduceMean are an input."""
-ONNX_DOMAINS = ("", "ai.onnx")
 _PROTOBUF_LIMIT = 1_900_000_000
 """Bytes of weights above which a file needs external data (protobuf ends at 2 GiB)."""
 _CONSTANT_ATTRIBUTES: Mapping[str, tuple[ir.AttributeType, type[np.generic] | None]] = {
@@ -226,58 +224,17 @@ def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model | Model) ->
             raise ModelError(f"{label}: malformed ONNX graph: {first_line(error)}") from error
         note_map_outputs(model.graph, maps)
         has_types = _unite_declarations(model.graph, proto.graph)
-        model = replace(model, is_changed=_infer_outputs(model.graph, proto) or has_types)
+        model = replace(model, is_changed=has_types)
         _forget_unknown_sizes(model)
         if path is not None:
             external_data.set_base_dir(model.graph, path.parent)
         else:
             _protect_names(model)
     has_moved = sort_nodes(model.ir, model.label)
-    _define_normalizations(model)
+    has_more_types = infer_output_types(model.ir)
+    define_runtime_operators(model.ir)
     _check_external_files(model)
-    return replace(model, is_changed=has_moved or model.is_changed)
-
-
-def _define_normalizations(model: Model) -> None:
-    """Make nodes of an operator that only ONNX Runtime has in ONNX's domain those of ONNX 23, or local functions:
-
-        SimplifiedLayerNormalization(x, scale) = x / sqrt(mean(x * x) + epsilon) * scale
-
-    Tools that prepare models for it write them. Nodes of other forms stay, and the ONNX checker refuses them.
-    """
-    for node in [n for n in model.ir.graph.all_nodes() if n.domain == "" and n.op_type == _ONLY_IN_RUNTIME]:
-        scale = node.inputs[1].const_value if len(node.inputs) > 1 and node.inputs[1] is not None else None
-        if scale is None or len(node.outputs) != 1 or node.attributes.get_int("axis", -1) != -1:
-            continue
-        if model.opset >= _ROOT_MEAN_SQUARE_SINCE:
-            node.op_type = "RMSNormalization"
-            continue
-        mean = "ReduceMean (square, last)" if model.opset >= MEAN_AXES_INPUT else "ReduceMean <axes = [-1]> (square)"
-        epsilon = node.attributes.get_float("epsilon", 1e-5)
-        name = f"{_ONLY_IN_RUNTIME}_{int(scale.dtype)}_{epsilon}".replace(".", "_").replace("-", "_").replace("+", "_")
-        function = onnx.parser.parse_function(f"""<opset_import: ["" : {model.opset}], domain: "{_OWN_DOMAIN}">
-            {name} (x, scale) => (y) {{
-                square = Mul (x, x)
-                last = Constant <value = int64[1] {{-1}}> ()
-                mean = {mean}
-                wide = Constant <value = float {{{epsilon:.9e}}}> ()
-                epsilon = Cast <to = {int(scale.dtype)}> (wide)
-                sum = Add (mean, epsilon)
-                root = Sqrt (sum)
-                share = Div (x, root)
-                y = Mul (share, scale)
-            }}""")
-        defined = serde.deserialize_function(function)
-        model.ir.functions[defined.identifier()] = defined
-        model.ir.opset_imports.setdefault(_OWN_DOMAIN, 1)
-        node.domain, node.op_type = _OWN_DOMAIN, name
-        node.attributes.clear()
-
-
-_ONLY_IN_RUNTIME = "SimplifiedLayerNormalization"
-_OWN_DOMAIN = "eqfuse.runtime"
-_ROOT_MEAN_SQUARE_SINCE = 23
-"""The opset since which there is an RMSNormalization."""
+    return replace(model, is_changed=has_moved or has_more_types or model.is_changed)
 
 
 def is_same_graph(one: ir.Model, other: ir.Model) -> bool:
@@ -354,22 +311,6 @@ def _unite_declarations(graph: ir.Graph, declared: onnx.GraphProto) -> bool:
             value.shape = ir.Shape(map(_size_or_name, shape, value.shape))
         says_more |= value.shape != shape
     return says_more
-
-
-def _infer_outputs(graph: ir.Graph, proto: onnx.ModelProto) -> bool:
-    """Give outputs that are declared without a type the one that ONNX infers, as ONNX Runtime does.
-
-    Whether there are any. An output whose type cannot be inferred is left to the ONNX checker.
-    """
-    untyped = [value for value in graph.outputs if value.dtype in (None, ir.DataType.UNDEFINED)]
-    if untyped:
-        with suppress(Exception):  # it raises several kinds, and a model may be too large for it
-            inferred = {output.name: output.type for output in onnx.shape_inference.infer_shapes(proto).graph.output}
-            for value in untyped:
-                found = inferred[value.name or ""]
-                value.type = serde.deserialize_type_proto_for_type(found)
-                value.shape = serde.deserialize_type_proto_for_shape(found)
-    return bool(untyped)
 
 
 def _size_or_name(one: int | ir.SymbolicDim, other: int | ir.SymbolicDim) -> int | ir.SymbolicDim:

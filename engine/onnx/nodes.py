@@ -14,8 +14,8 @@ from onnx_ir import serde
 
 from ...ir.operators.quantization import CONVERSIONS
 from ...support.errors import EqfuseError, ModelError
-from .model import ONNX_DOMAINS, Model, first_line
-from .wellformed import body_graphs, node_title
+from .model import Model, first_line
+from .wellformed import ONNX_DOMAINS, body_graphs, node_title
 
 RANDOM_OPERATORS = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}

@@ -57,6 +57,7 @@ _LISTS: dict[int, str] = {
     TensorProto.STRING: "string_data",
 }
 """The field that holds elements of a type without raw data; int32_data for types that are not listed."""
+ONNX_DOMAINS = ("", "ai.onnx")
 UNKNOWN_SIZE = -1
 """Some exporters write this for an unknown dimension, which ONNX leaves out."""
 _MOST_BYTES = 1 << 62
@@ -69,7 +70,7 @@ def check_well_formed(model: onnx.ModelProto, label: str) -> None:
         raise ModelError(f"{label}: not an ONNX model: it holds no graph")
     if not model.graph.output:
         raise ModelError(f"{label}: the graph has no outputs, so there is nothing to compute; name some")
-    opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), None)
+    opset = next((each.version for each in model.opset_import if each.domain in ONNX_DOMAINS), None)
     _Check(label, "", opset=opset).graph(model.graph)
     for function in model.functions:
         check = _Check(label, f"function {function.name!r}: ", in_function=True)

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 import onnx
 
-from ..onnx.model import MEAN_AXES_INPUT
+from ..onnx.runtime_operators import MEAN_AXES_INPUT
 from ..onnx.typing import dtype_of
 from .function_builder import FunctionBuilder, UnknownForm
 

@@ -16,9 +16,9 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir import convenience
 
-from ..onnx.model import ONNX_DOMAINS, Model
+from ..onnx.model import Model
 from ..onnx.nodes import BODY_DOMAIN
-from ..onnx.wellformed import body_graphs
+from ..onnx.wellformed import ONNX_DOMAINS, body_graphs
 
 _HALF, _SINGLE = ir.DataType.FLOAT16, ir.DataType.FLOAT
 _TYPES = frozenset({"to", "dtype", "output_dtype", "stash_type", "softmax_precision", "precision"})

@@ -34,8 +34,9 @@ from onnx_ir import serde
 
 from ...ir.operators import OPERATORS
 from ...ir.types import Dimension, TensorType
-from ..onnx.model import MEAN_AXES_INPUT, Model
+from ..onnx.model import Model
 from ..onnx.nodes import RANDOM_OPERATORS, attribute_of, constant_node, is_standard
+from ..onnx.runtime_operators import MEAN_AXES_INPUT
 from ..onnx.typing import type_proto
 from ..shapes.other_domains import is_classical
 from .fourier import dft_function, stft_function

@@ -16,7 +16,8 @@ import numpy as np
 import onnx_ir as ir
 
 from ..onnx.map_outputs import ML_DOMAIN
-from ..onnx.model import ONNX_DOMAINS, Model, elements
+from ..onnx.model import Model, elements
+from ..onnx.wellformed import ONNX_DOMAINS
 from ..shapes.inference import infer
 
 Array = np.ndarray[Any, Any]

@@ -21,9 +21,9 @@ from onnx import numpy_helper
 from ...ir.sizes import ONE, ZERO, Size, number
 from ...ir.types import TensorType
 from ...support.custom_operators import list_libraries
-from ..onnx.model import ONNX_DOMAINS
 from ..onnx.runtime_values import session_options
 from ..onnx.typing import NAMELESS, dtype_name, dtype_of
+from ..onnx.wellformed import ONNX_DOMAINS
 from .site import Shape, Site, Undecided, dimensions
 from .windows import convolution, global_pool, pool
 

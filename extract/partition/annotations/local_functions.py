@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
-from ....engine.onnx.model import ONNX_DOMAINS, Model, first_line
+from ....engine.onnx.model import Model, first_line
 from ....engine.onnx.nodes import has_body, outer_values
 from ....engine.onnx.provenance import GROUP_KEY
+from ....engine.onnx.wellformed import ONNX_DOMAINS
 from ....engine.shapes.inference import check
 from ....support.directed_graphs import strongly_connected_components
 from ....support.errors import ModelError

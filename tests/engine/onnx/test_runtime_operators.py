@@ -1,4 +1,4 @@
-"""An operator that only ONNX Runtime has in ONNX's domain is read as those that it stands for."""
+"""Operators that only ONNX Runtime has in ONNX's domain are read as those that they stand for."""
 
 from __future__ import annotations
 
@@ -33,3 +33,18 @@ def test_a_normalisation_without_a_mean(opset: int, is_one: bool, tmp_path: Path
     assert any(node.op_type == "RMSNormalization" for node in written.graph.node) == is_one
     feeds = {"x": normal(3, 5, 8)}
     np.testing.assert_allclose(outputs_of(written, feeds)[0], outputs_of(proto, feeds)[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("opset", [18, 20])
+def test_a_normalisation_of_groups_with_a_scale_for_each(opset: int) -> None:
+    nodes = [
+        helper.make_node("GroupNormalization", ["x", "s", "b"], ["n"], num_groups=2, epsilon=0.01),
+        helper.make_node("Mul", ["n", "h"], ["y"]),
+    ]
+    constants = {"s": normal(2), "b": normal(2), "h": normal(1)}
+    proto = model(nodes, [value("x", ["N", 6, 3, "W"])], [value("y", ["N", 6, 3, "W"])], constants)
+    proto.opset_import[0].version = opset
+    optimized = eqfuse.optimize(proto)
+    onnx.checker.check_model(optimized)
+    feeds = {"x": normal(2, 6, 3, 5)}
+    np.testing.assert_allclose(outputs_of(optimized, feeds)[0], outputs_of(proto, feeds)[0], rtol=1e-5, atol=1e-6)

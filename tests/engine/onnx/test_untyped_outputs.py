@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, TypeProto, helper
 
 import eqfuse
 
-from ..models import model, value
+from ...onnx_runtime import outputs_of
+from ..models import model, normal, value
 
 TYPES = {
     "no type": TypeProto(),
@@ -28,3 +30,40 @@ def test_they_get_the_type_that_is_inferred_and_the_callers_model_stays(declared
     wanted = [value("a", [2, "N"]), value("y", [2], TensorProto.INT64)]
     assert [output.type for output in optimized.graph.output] == [each.type for each in wanted]
     onnx.checker.check_model(optimized, full_check=True)
+
+
+SCALES = {"s": normal(2), "b": normal(2)}
+GROUPS = helper.make_node("GroupNormalization", ["x", "s", "b"], ["a"], num_groups=2)
+NEGATED = helper.make_node("Neg", ["a"], ["y"])
+BEHIND_OPERATORS_WITHOUT_INFERENCE = {
+    "nodes in any order": ([NEGATED, helper.make_node("Relu", ["x"], ["a"])], {}, 17),
+    "a normalisation of groups": ([GROUPS, NEGATED], SCALES, 21),
+    "one that ONNX withdrew": ([GROUPS, NEGATED], SCALES, 18),
+    "one whose inference crashes": (
+        [
+            helper.make_node("EyeLike", ["m"], ["e"]),
+            helper.make_node("Flatten", ["a"], ["m"]),
+            helper.make_node("MeanVarianceNormalization", ["x"], ["a"], axes=[0, 2]),
+            helper.make_node("Gemm", ["e", "m"], ["y"], transA=1),
+        ],
+        {},
+        13,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "constants", "opset"),
+    BEHIND_OPERATORS_WITHOUT_INFERENCE.values(),
+    ids=BEHIND_OPERATORS_WITHOUT_INFERENCE,
+)
+def test_an_operator_without_inference_and_any_order_hide_no_type(
+    nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray], opset: int
+) -> None:
+    original = model(nodes, [value("x", [3, 2, 4])], ["y"], constants)
+    original.opset_import[0].version = opset
+    original.graph.output[0].ClearField("type")
+    optimized = eqfuse.optimize(original)
+    assert optimized.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT
+    feeds = {"x": normal(3, 2, 4)}
+    np.testing.assert_allclose(outputs_of(optimized, feeds)[0], outputs_of(original, feeds)[0], rtol=1e-5, atol=1e-6)
