@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import onnx
 
@@ -39,6 +39,7 @@ from eqfuse.lowering.dsa.network.subgraphs import Layer
 from eqfuse.lowering.dsa.program.validate import validate
 from eqfuse.lowering.dsa.schedule.clusters import Allocation
 from eqfuse.lowering.dsa.schedule.variants import VARIANTS
+from eqfuse.lowering.dsa.simulate.time_report import use_by_stage
 from eqfuse.lowering.dsa.simulate.timing import simulate_time
 from eqfuse.support.errors import EqfuseError
 
@@ -47,6 +48,17 @@ PARTITION: Literal["fuseops"] = "fuseops"
 """The layers are those that TVM fuses, which is what the text starts from."""
 HALF = 2
 """Bytes of a float: all of Table 2's models run in float16."""
+IMAGE_RANK = 4
+"""Axes of feature maps: samples, channels, height and width."""
+
+
+class Stage(TypedDict):
+    """The layers whose feature maps have a size, as 28x28 ("" for what has none): the share of the run in which any of
+    them runs, and the use of the units in that time (GraphTurbo's figure 17)."""
+
+    size: str
+    share: float
+    occupied: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,7 @@ class Run:
     samples: int
     throughput: float
     instructions: int
+    stages: list[Stage]
     figures: Mapping[str, Any]
     compiling: float
     processor: float
@@ -133,11 +146,25 @@ def measured(found: OptimisedNetwork, device: DsaDevice, variant: str, samples: 
         samples=samples,
         throughput=device.clusters * made.report.throughput,
         instructions=len(made.generated.program.instructions),
+        stages=_stages(made),
         figures=made.report.as_json(),
         compiling=compiling,
         processor=processor,
         simulating=simulating,
     )
+
+
+def _stages(made: DsaProgram) -> list[Stage]:
+    network = made.generated.network
+    values = list(zip(network.graph.values, network.shapes, strict=True))
+    sizes = {value.name: shape[2:] if len(shape) == IMAGE_RANK else () for value, shape in values}
+    stages = list(dict.fromkeys(sizes[value.name] for value, _ in values if value.producer is not None))
+    uses = use_by_stage(made.timeline, {name: stages.index(size) for name, size in sizes.items() if size in stages})
+    return [
+        Stage(size="x".join(map(str, size)), share=use.share, occupied={u.value: share for u, share in use.occupied})
+        for size, use in zip(stages, uses, strict=True)
+        if use.share
+    ]
 
 
 def _program(network: AcceleratorNetwork, device: DsaDevice, variant: str, samples: int, name: str) -> DsaProgram:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean
 
@@ -100,6 +100,7 @@ def all_tables(results: Results) -> str:
         ("Seconds to compile, beside Table 4", seconds_table),
         ("Lower bound", bound_table),
         ("Use of the units by samples, the text's scheduling (Fig. 16)", use_table),
+        ("Use of the units by the size of feature maps, the text's scheduling (Fig. 17)", stage_table),
         ("BERT-128 by batch, beside Table 1", batch_table),
         ("Failures", failure_lines),
     )
@@ -197,12 +198,11 @@ def bound_table(results: Results) -> str:
 def _bound_cells(run: Run) -> list[str]:
     bound = run.figures["lower_bound"]
     millions = [f"{cycles / 1e6:.2f}" for cycles in (run.cycles, bound["cycles"])]
-    return [*millions, limit(run), f"{bound['ratio']:.2f}", f"{kernels_ratio(run):.2f}", *_use(run)]
+    return [*millions, limit(run), f"{bound['ratio']:.2f}", f"{kernels_ratio(run):.2f}", *_use(run.figures["occupied"])]
 
 
-def _use(run: Run) -> list[str]:
+def _use(occupied: Mapping[str, float]) -> list[str]:
     """The share of the time that the units of each kind work."""
-    occupied = run.figures["occupied"]
     return [f"{occupied[unit]:.0%}" if unit in occupied else MISSING for unit in _UNITS]
 
 
@@ -224,8 +224,20 @@ def use_table(results: Results) -> str:
         runs = [run for run in results.runs if (run.label, run.variant) == (label, SCHEDULED)]
         if len(runs) > 1:
             ordered = sorted(runs, key=lambda run: run.samples)
-            rows += [(_named(label), str(run.samples), f"{run.throughput:,.0f}", *_use(run)) for run in ordered]
+            for run in ordered:
+                use = _use(run.figures["occupied"])
+                rows.append((_named(label), str(run.samples), f"{run.throughput:,.0f}", *use))
     return markdown(("model", "samples", "samples/s", *_UNITS), rows) if rows else ""
+
+
+def stage_table(results: Results) -> str:
+    """The units while layers of each size run, at Table 2's samples per cluster; empty for models without stages."""
+    rows = []
+    for label in results.labels:
+        run = results.run(label, SCHEDULED, TABLE2[label].graphturbo)
+        for stage in run.stages if run and len(run.stages) > 1 else ():
+            rows.append((_named(label), stage["size"] or "none", f"{stage['share']:.0%}", *_use(stage["occupied"])))
+    return markdown(("model", "feature maps", "share of the time", *_UNITS), rows) if rows else ""
 
 
 def batch_table(results: Results) -> str:

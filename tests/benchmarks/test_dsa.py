@@ -17,7 +17,7 @@ from onnx import helper
 
 from eqfuse.benchmarks import dsa
 from eqfuse.benchmarks.accelerators import cell as dsa_cell
-from eqfuse.benchmarks.accelerators.cell import OptimisedNetwork, Run, cached, command, measured, optimised
+from eqfuse.benchmarks.accelerators.cell import OptimisedNetwork, Run, Stage, cached, command, measured, optimised
 from eqfuse.benchmarks.accelerators.graphturbo import TABLE2
 from eqfuse.benchmarks.accelerators.tables import (
     Failure,
@@ -30,6 +30,7 @@ from eqfuse.benchmarks.accelerators.tables import (
     markdown,
     scopes_table,
     seconds_table,
+    stage_table,
     throughput_table,
     use_table,
 )
@@ -38,6 +39,10 @@ from eqfuse.costmodels.dsa_device import load_dsa_device
 from eqfuse.lowering.base.errors import DsaError
 
 CLUSTERS = 4
+STAGES = [
+    Stage(size="56x56", share=0.5, occupied={"mme": 0.8, "vector": 0.25}),
+    Stage(size="", share=0.25, occupied={"mme": 0.5, "vector": 0.0}),
+]
 
 
 def figures(seconds: float, ddr: int = 1, mme: float = 50.0) -> Mapping[str, Any]:
@@ -54,7 +59,7 @@ def figures(seconds: float, ddr: int = 1, mme: float = 50.0) -> Mapping[str, Any
 
 def run(label: str, variant: str, samples: int, throughput: float, **more: Any) -> Run:
     seconds = CLUSTERS * samples / throughput
-    return Run(label, variant, samples, throughput, 10, figures(seconds, **more), 5.0, 4.0, 1.0)
+    return Run(label, variant, samples, throughput, 10, STAGES, figures(seconds, **more), 5.0, 4.0, 1.0)
 
 
 def results(*found: Run | Failure) -> Results:
@@ -146,6 +151,11 @@ def test_use_of_the_units_is_shown_by_samples() -> None:
     found = results(run("A", "graphturbo", 16, 2.0), run("A", "graphturbo", 8, 1.0), run("B", "graphturbo", 8, 1.0))
     lines = use_table(found).splitlines()[2:]
     assert lines == ["| A ResNet-50 | 8 | 1 | 75% | - | 60% |", "| A ResNet-50 | 16 | 2 | 75% | - | 60% |"]
+
+
+def test_use_of_the_units_is_shown_by_stages_at_the_samples_of_table_2() -> None:
+    lines = stage_table(results(run("A", "graphturbo", 8, 1.0), run("A", "graphturbo", 16, 2.0))).splitlines()[2:]
+    assert lines == ["| A ResNet-50 | 56x56 | 50% | 25% | - | 80% |", "| A ResNet-50 | none | 25% | 0% | - | 50% |"]
 
 
 def test_a_single_number_of_samples_makes_no_table_of_use() -> None:

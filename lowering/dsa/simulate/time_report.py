@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,15 @@ class EngineUse:
     engine: Engine
     busy: float
     share: float
+
+
+@dataclass(frozen=True)
+class StageUse:
+    """How some kernels use the units (GraphTurbo's figure 17): the `share` of the run in which any of them runs, and,
+    per unit kind, the mean share of these cycles over all its units."""
+
+    share: float
+    occupied: tuple[tuple[Unit, float], ...]
 
 
 @dataclass(frozen=True)
@@ -144,6 +153,29 @@ def busy_cycles(timeline: Timeline) -> dict[Engine, float]:
         for engine, start, end in timeline.occupied_engines(index):
             busy[engine] += end - start
     return busy
+
+
+def use_by_stage(timeline: Timeline, stages: Mapping[str, int]) -> tuple[StageUse, ...]:
+    """The use of the units by each stage; `stages` has its number by the labels of its kernels."""
+    count = max(stages.values()) + 1
+    busy = [dict.fromkeys(COMPUTE_UNITS, 0.0) for _ in range(count)]
+    spans: list[list[tuple[float, float]]] = [[] for _ in range(count)]
+    for index, instruction in enumerate(timeline.program.instructions):
+        if isinstance(instruction, Compute):
+            stage = stages[instruction.label]
+            spans[stage].append((timeline.starts[index], timeline.ends[index]))
+            for engine, start, end in timeline.occupied_engines(index):
+                busy[stage][engine.unit] += end - start
+    found = []
+    for units, intervals in zip(busy, spans, strict=True):
+        cycles, reached = 0.0, 0.0
+        for start, end in sorted(intervals):
+            cycles += max(0.0, end - max(start, reached))
+            reached = max(reached, end)
+        counts = ((unit, unit_count(timeline.device, unit)) for unit in COMPUTE_UNITS)
+        shares = ((unit, units[unit] / (n * cycles) if cycles else 0.0) for unit, n in counts if n)
+        found.append(StageUse(cycles / timeline.cycles if timeline.cycles else 0.0, tuple(shares)))
+    return tuple(found)
 
 
 def _traffic(program: Program) -> tuple[Traffic, ...]:

@@ -31,7 +31,7 @@ from eqfuse.lowering.dsa.program.instructions import (
     global_buffer,
     local_buffer,
 )
-from eqfuse.lowering.dsa.simulate.time_report import LevelBytes, report
+from eqfuse.lowering.dsa.simulate.time_report import LevelBytes, StageUse, report, use_by_stage
 from eqfuse.lowering.dsa.simulate.timing import Timeline, simulate_time
 
 from ..accelerator_programs import CLUSTER_DEVICE, DEVICE, Builder, cluster_dma, core_dma, layer_program, unit
@@ -239,6 +239,15 @@ def test_the_report_of_the_layers() -> None:
     assert figures.bound.traffic == pytest.approx((512 + 384 + 768) / 16)
     assert dict(figures.bound.compute) == {Unit.MME: 16 * 12 * 8 / (4 * 32), Unit.VECTOR: 16 * 12 / (4 * 16)}
     assert dict(figures.scheduled)[Unit.MME] == 2 * (8 + 4 + 8 - 2)
+
+
+def test_a_stage_uses_the_units_while_any_of_its_kernels_runs() -> None:
+    kernels = [compute(0, MATRIX), compute(0, MATRIX), compute(1, VECTOR)]
+    named = [replace(kernel, label=label) for kernel, label in zip(kernels, "aba", strict=True)]
+    first, second = use_by_stage(simulate_time(Program("p", "d", 1, (), tuple(named)), DEVICE), {"a": 0, "b": 1})
+    # Core 0 runs a's product for 80 of 160 cycles, beside 10 cycles of a on core 1, then b's; there are four cores.
+    assert first == StageUse(0.5, ((Unit.VECTOR, 10 / (4 * 80)), (Unit.VME, 0.0), (Unit.MME, 0.25)))
+    assert second == StageUse(0.5, ((Unit.VECTOR, 0.0), (Unit.VME, 0.0), (Unit.MME, 0.25)))
 
 
 def test_the_report_is_json() -> None:
