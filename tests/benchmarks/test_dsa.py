@@ -155,7 +155,7 @@ def test_use_of_the_units_is_shown_by_samples() -> None:
 
 def test_use_of_the_units_is_shown_by_stages_at_the_samples_of_table_2() -> None:
     lines = stage_table(results(run("A", "graphturbo", 8, 1.0), run("A", "graphturbo", 16, 2.0))).splitlines()[2:]
-    assert lines == ["| A ResNet-50 | 56x56 | 50% | 25% | - | 80% |", "| A ResNet-50 | none | 25% | 0% | - | 50% |"]
+    assert lines == ["| 56x56 | 50% | 25% | - | 80% |", "| none | 25% | 0% | - | 50% |"]
 
 
 def test_a_single_number_of_samples_makes_no_table_of_use() -> None:
