@@ -84,7 +84,8 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
 
     manifest, origin = compiled.manifest, compiled.manifest.provenance
     kernels = f"{origin.kernels}, {origin.distinct_kernels} distinct"
-    kernels += f", and {origin.copies} that copy feature maps" if origin.copies else ""
+    if origin.copies:
+        kernels += f", and {origin.copies} that {'copies' if origin.copies == 1 else 'copy'} feature maps"
     drawn = f"{origin.as_drawn} of {origin.groups}, by {origin.partition}"
     rows = [
         *target_rows(manifest, arguments.output),

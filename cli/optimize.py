@@ -165,8 +165,7 @@ def _closing_lines(result: Result) -> Iterator[str]:
     slowest = sorted((p for p in result.phases.items() if p[1] >= total / 10), key=lambda phase: -phase[1])
     named = ", ".join(f"{name} {units.seconds(taken)}" for name, taken in slowest)
     yield f"time: {units.seconds(total)}{f' ({named})' if named else ''}"
-    if result.path:
-        yield f"written: {result.path}"
+    yield f"written: {result.path}" if result.path else "written: nothing; -o FILE writes the result"
 
 
 def _as_dict(result: Result) -> dict[str, Any]:

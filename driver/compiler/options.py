@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ...engine.choices import PartitionMethod
 from ...lowering.base.choices import Floats, OrderName, UpSampling, VariantName
-from ...lowering.base.target import check_target, is_accelerator, is_library
+from ...lowering.base.target import check_target, is_accelerator, is_ethos, is_library
 from ...lowering.tuning.settings import Settings
 from ...support.errors import UsageError
 from ...support.options import (
@@ -96,8 +96,8 @@ def is_for_accelerator(target: str) -> bool:
 
 
 def require_processor(target: str) -> None:
-    """Raise UsageError for an accelerator, which has no schedules to tune."""
-    if is_accelerator(target):
+    """Raise UsageError for a target that has no schedules to tune."""
+    if is_accelerator(target) or is_ethos(target):
         raise UsageError(f"--target {target}: only schedules of processors are tuned; use `eqfuse compile`")
 
 

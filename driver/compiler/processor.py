@@ -308,12 +308,13 @@ class Processor:
         from ...lowering.kernels.fallback import FOLDER
         from ...lowering.kernels.table import step_facts
 
-        target, kinds = self.target, Counter(step.kind for step in step_facts(prepared))
+        target, steps = self.target, list(step_facts(prepared))
+        kinds = Counter(step.kind for step in steps)
         mended = (f"{k.problem}; now {k.chosen}" for k in (summary.kernels if summary else ()) if k.problem)
         provenance = compilation.provenance(
             result,
             kernels=kinds["kernel"] + kinds["loops"] + kinds["fallback"],
-            distinct=len({call.symbol for call in prepared.calls}),
+            distinct=len({step.symbol for step in steps if step.kind == "kernel"}),
             copies=kinds["copy"],
             replaced=(*mended, *prepared.recovered),
         )

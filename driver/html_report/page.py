@@ -89,7 +89,7 @@ def costs(result: Result, before: GraphCosts, after: GraphCosts, device: str) ->
         ]
     whole = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
     shown = [Bar(label, seconds / whole, _times(seconds, rows[0][1]), kind) for label, seconds, kind in rows]
-    note = f"Predicted for the device {device}, each operator or kernel at the roofline, launches included."
+    note = f"Predicted when compiled, for the device {device}: each operator or kernel at the roofline, and its launch."
     return section("What a run costs", note, bars(shown))
 
 
@@ -187,7 +187,8 @@ def kernels(after: GraphCosts) -> str:
     rows = []
     for k in top:
         if after.partition is None:
-            label = f"{after.graph.operators[k].op} {after.graph.operators[k].name}"
+            operator = after.graph.operators[k]
+            label = operator.name if operator.name.startswith(operator.op) else f"{operator.op} {operator.name}"
         else:
             group = after.partition.group[members[k][0]]
             label = f"{k} (sub-graph {group}): {operators_of(after.graph, members[k], 3)}"

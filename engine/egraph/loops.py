@@ -57,7 +57,7 @@ class Acyclicity:
         loops = f"{self.loops} loop{'s' if self.loops != 1 else ''}"
         reason = {
             "no loops": "the e-graph has no loops",
-            "no reads in loops": f"nothing is read inside {loops}",
+            "no reads in loops": f"the choices inside {loops} do not read each other",
             "z3": f"z3: {self.classes} e-classes of {loops} have an order",
             "undecided": f"by the search alone: z3 gave no answer about {self.classes} e-classes of {loops}",
         }[self.proof]

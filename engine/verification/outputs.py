@@ -422,7 +422,7 @@ def status_of(compared: Sequence[ComparedOutput], structure: Structure) -> tuple
     dependent = [output for output in compared if output.report.name in structure.input_dependent]
     steady = any(output.report.passed and output not in dependent for output in compared)
     if any(output.is_informative for output in dependent) or (steady and not dependent):
-        notes = [f"not shown to depend on the inputs: {remark}"] if remark else []
+        notes = [f"no evidence: {remark}"] if remark else []
         return "passed", "; ".join([*notes, *(f"{report.name!r} {report.note}" for report in acquitted[:1])])
     return "not verifiable", remark or "the model has no outputs"
 

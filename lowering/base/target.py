@@ -157,6 +157,11 @@ def target_names() -> list[str]:
 def check_target(name: str) -> None:
     """Raise UsageError if there is no such target. A device file of the user's own is one, by its path."""
     if name not in target_names() and not name.endswith(".toml"):
+        if name in device_names():
+            raise UsageError(
+                f"--target {name}: its device file has no mtriple, LLVM's name of the system to compile for, such as "
+                "x86_64-unknown-linux-gnu"
+            )
         near = get_close_matches(name, target_names(), 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise UsageError(f"--target {name}: unknown; the targets are {', '.join(target_names())}{hint}")

@@ -37,10 +37,9 @@ class Proof:
 
     def __str__(self) -> str:
         """``checked by z3: 24 operators and 9 groups in acyclic orders, 7 groups of several operators convex``."""
-        return (
-            f"checked by z3: {self.operators} operators and {self.groups} groups in acyclic orders, "
-            f"{self.convex} groups of several operators convex"
-        )
+        counts = ((self.operators, "operator"), (self.groups, "group"), (self.convex, "group"))
+        operators, groups, convex = (f"{count} {noun}{'s' if count != 1 else ''}" for count, noun in counts)
+        return f"checked by z3: {operators} and {groups} in acyclic orders, {convex} of several operators convex"
 
 
 def certify(graph: OperatorGraph, certificate: Certificate, time_limit: float = 60.0) -> Proof:

@@ -56,6 +56,19 @@ def test_the_summary_says_all_that_matters(eqfuse: CommandLine) -> None:
     assert [text for text in expected if text not in outcome.out] == []
 
 
+def test_copies_of_feature_maps_are_counted_apart(eqfuse: CommandLine) -> None:
+    conv = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    eqfuse.model("in.onnx", [conv], (1, 16, 32, 32), w=np.ones((8, 16, 3, 3)).tolist())
+    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--threads", "1", "--no-measure", "--no-verify")
+    assert "1, 1 distinct, and 1 that copies feature maps" in outcome.out
+
+
+def test_a_device_file_without_the_name_of_a_system_is_no_target(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    error = eqfuse.fail(2, "compile", "in.onnx", "-o", "build", "--target", "arm64")
+    assert error.startswith("--target arm64: its device file has no mtriple")
+
+
 @pytest.mark.conformance
 def test_what_onnx_runtime_runs_is_reported(eqfuse: CommandLine) -> None:
     max_roi_pool(eqfuse)
@@ -285,7 +298,7 @@ def test_what_was_tried_for_a_slow_kernel_is_said() -> None:
     slow = KernelTrials("kernel_1f_conv_split", ("Conv", "Split"), 1e-3, 2e-4, "", trials, "cut into 2 kernels")
     wrong = KernelTrials("kernel_2_relu", ("Relu",), 0.0, 1e-6, "is off", trials, "cut into 2 kernels")
     assert list(measurement_lines(MeasurementSummary(7, 0.5, (slow, wrong)))) == [
-        "measured: 7 steps; 1 slow kernel(s), 1 replaced; 500 ms",
+        "measured: 7 steps; 1 kernel(s) compared, 1 replaced; 500 ms",
         "  kernel_1f_conv_split: 1 ms, estimated 200 us; tried: cut into 2 kernels 100 us, ONNX Runtime failed; "
         "now cut into 2 kernels",
     ]

@@ -167,10 +167,11 @@ def test_options_that_say_nothing_together(eqfuse: CommandLine, options: tuple[s
     assert eqfuse.fail(2, "compile", "in.onnx", "-o", "build", *options).startswith(error)
 
 
-def test_accelerators_have_no_schedules_to_search_for(eqfuse: CommandLine) -> None:
+@pytest.mark.parametrize("target", ["dsa-stcp920", "ethos-u55-128"])
+def test_accelerators_have_no_schedules_to_search_for(eqfuse: CommandLine, target: str) -> None:
     eqfuse.small()
-    error = eqfuse.fail(2, "tune", "in.onnx", "-o", "build", "--target", "dsa-stcp920")
-    assert error.startswith("--target dsa-stcp920: only schedules of processors are tuned")
+    error = eqfuse.fail(2, "tune", "in.onnx", "-o", "build", "--target", target)
+    assert error.startswith(f"--target {target}: only schedules of processors are tuned")
 
 
 def test_a_tracker_that_is_not_there(eqfuse: CommandLine, pair: Path) -> None:

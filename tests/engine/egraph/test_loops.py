@@ -76,7 +76,7 @@ def test_a_choice_that_is_no_candidate_is_followed_all_the_same() -> None:
 
 def test_the_proof_in_words() -> None:
     assert str(Acyclicity.of(Loops())) == "acyclic (the e-graph has no loops)"
-    assert str(Acyclicity.of(Loops(2, 1))) == "acyclic (nothing is read inside 2 loops)"
+    assert str(Acyclicity.of(Loops(2, 1))) == "acyclic (the choices inside 2 loops do not read each other)"
     reads = Loops(1, 2, ((2, 1),))
     assert str(Acyclicity.of(reads)) == "acyclic (z3: 2 e-classes of 1 loop have an order)"
     assert Acyclicity.of(reads, is_decided=False).proof == "undecided"
