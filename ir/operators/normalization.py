@@ -131,10 +131,12 @@ def _subtract_highest(arithmetic: Arithmetic, x: Array, axis: int) -> Array:
 
 
 def _hardmax(arithmetic: Arithmetic, x: Array, axis: int) -> Array:
-    if x.dtype == object or not 0 <= axis < x.ndim or not x.shape[axis]:
-        raise Unsupported("the place of the largest of symbols, or of nothing")
+    if x.dtype == object or not 0 <= axis < x.ndim:
+        raise Unsupported("the place of the largest of symbols, or along an axis that is none")
     floats_only(x)
     result = np.zeros_like(x)
+    if not x.shape[axis]:
+        return result
     np.put_along_axis(result, np.expand_dims(np.argmax(x, axis), axis), 1, axis)
     return result
 

@@ -70,8 +70,7 @@ def test_root_mean_square_normalization(axis: int, dtype: str) -> None:
 @pytest.mark.parametrize("shape", [(2, 3, 4), (5,), (2, 1), (0, 3)])
 def test_softmaxes(head: str, dtype: str, shape: tuple[int, ...]) -> None:
     for axis in range(len(shape)):
-        if shape[axis]:
-            assert_as_onnx(head, random_array(shape, dtype), axis)
+        assert_as_onnx(head, random_array(shape, dtype), axis)
 
 
 @pytest.mark.parametrize("head", ["Softmax", "LogSoftmax", "Hardmax"])
@@ -103,7 +102,7 @@ FOUR = np.ones(4, np.float32)
         ("Softmax", (X, 3)),
         ("Softmax", (X, -1)),
         ("Softmax", (X.astype(np.int32), 1)),
-        ("Hardmax", (X[:, :0], 1)),
+        ("Hardmax", (X, 3)),
     ],
     ids=str,
 )

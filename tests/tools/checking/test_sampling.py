@@ -331,3 +331,34 @@ def test_a_constant_that_its_type_cannot_hold_is_told_from_a_result(kind: str, i
     evaluation = Evaluation(sample, Fired((root,), classes), elements, {})
     assert [bool(np.isfinite(pair.right).all()) for pair in evaluation.comparisons() if not pair.is_of_one] == [False]
     assert evaluation.has_lost_constant == is_lost
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(Add x (Mul y z))",
+        "(Where c (Mul x (Mul y z)) w)",
+        "(Max (Max x y) z)",
+        "(Add (Relu x) (Neg y))",
+        "(MatMul x (Add y z))",
+        "(Add (Transpose x p) y)",
+        "(Sub (Unsqueeze x axes) y)",
+        "(Add (ReduceSum x axes 1) y)",
+        "(Where c x (Full (vec-empty) 1.0 t)) (= t (dtype x))",
+        "(Mul x z) (scalar-value z 0.0)",
+        "(PRelu (Add x y) s)",
+        "(Softmax (Add x y) k)",
+    ],
+)
+def test_each_leaf_alone_widens_a_result_in_some_sample(text: str) -> None:
+    """But for those whose shape a condition or the operator itself gives."""
+    given = {"z"} if "scalar-value" in text else {"s"} if "PRelu" in text else set()
+    for way in left_sides(read(text).forms, Random(0)):
+        for variable in way.widening_leaves:
+            drawn = (draw_sample(way, Random(i), "float32", widest=variable) for i in range(12))
+            assert variable in given or any(s is not None and s.widens_alone(variable) for s in drawn), variable
+
+
+def test_samples_of_no_element_reach_the_axis_of_a_softmax() -> None:
+    (way, *_) = left_sides(read("(ReduceSum (Softmax x k) axes 1) (single axes k)").forms, Random(0))
+    drawn = (draw_sample(way, Random(i), "float32", empty=True) for i in range(12))
+    assert any(sample is not None and sample.fills for sample in drawn)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
@@ -43,16 +43,28 @@ def settings(sample: Sample) -> frozenset[str]:
     if sample.is_long:
         result.add("a long axis")
     result |= {f"empty {term.head}" for term, type_ in sample.types.items() if 0 in type_.shape}
+    result |= _settings_of_terms(sample, _settings_of_term) | number_settings(sample)
+    if any(leaf.type.dtype.startswith("int") for leaf in inputs):
+        result |= {f"signed {each}" for each in result if _FLAG.fullmatch(each)}
+    return frozenset(result | set(_cut_short(sample)) | set(_slices_of_broadcasts(sample)))
+
+
+def number_settings(sample: Sample) -> frozenset[str]:
+    """Which kinds of numbers its constants and float attributes are; none if it has no element to compute with them."""
+    return frozenset() if sample.is_empty else _settings_of_terms(sample, _numbers_of_term)
+
+
+def _settings_of_terms(sample: Sample, settings_of: Callable[[Term | Leaf, str], Iterator[str]]) -> frozenset[str]:
+    """The settings of all leaves and terms; terms of one kind are numbered."""
     seen: Counter[str] = Counter()
+    result: set[str] = set()
     for term in dict.fromkeys(sample.subterms):
         place = ""
         if isinstance(term, Term):
             place = f" {seen[term.head]}" if seen[term.head] else ""
             seen[term.head] += 1
-        result |= set(_settings_of_term(term, place))
-    if any(leaf.type.dtype.startswith("int") for leaf in inputs):
-        result |= {f"signed {each}" for each in result if _FLAG.fullmatch(each)}
-    return frozenset(result | set(_cut_short(sample)) | set(_slices_of_broadcasts(sample)))
+        result |= set(settings_of(term, place))
+    return frozenset(result)
 
 
 _FLAG = re.compile(r"\w+( \d+)?\.\w+ [01]")
@@ -112,20 +124,15 @@ def _slices_of_broadcasts(sample: Sample) -> Iterator[str]:
 
 
 def _settings_of_term(term: Term | Leaf, place: str) -> Iterator[str]:
-    """The settings of a leaf, or of a term: its attributes, and which optional operands it has. `place` distinguishes
-    it from others of its kind."""
+    """The settings of a leaf, or of a term: its attributes but for floats, and which optional operands it has. `place`
+    distinguishes it from others of its kind."""
     if isinstance(term, Leaf):
-        if term.kind == "Full" and term.type.value is not None:
-            size = " near the end of its type" if _is_near_end(term.type.value, term.type.dtype) else ""
-            yield f"{term.name} {_number_class(term.type.value)}{size}"
-        elif term.kind != "Var":
+        if term.kind not in ("Var", "Full"):
             yield f"{term.kind} {term.name}"
         return
-    operator = OPERATORS.get(term.head)
-    names = [a.name for a in operator.arguments] if operator else [""] * len(term.arguments)
-    arguments = dict(zip(names, term.arguments, strict=True)) if operator else {"": term.arguments[-1]}
+    arguments = _named_arguments(term)
     for name, argument in arguments.items():
-        if not isinstance(argument, (Term, Leaf)):
+        if not isinstance(argument, (Term, Leaf, float)):
             yield from (f"{term.head}{place}.{name} {value}" for value in _value_classes(argument))
         elif isinstance(argument, Leaf) and argument.kind == "Absent":
             yield f"{term.head}{place} without {name}"
@@ -135,6 +142,24 @@ def _settings_of_term(term: Term | Leaf, place: str) -> Iterator[str]:
         yield f"{term.head}{place} by {'its own' if own else 'another'} inverse"
     if "strides" in arguments:
         yield f"{term.head}{place} {_window_class(arguments)}"
+
+
+def _numbers_of_term(term: Term | Leaf, place: str) -> Iterator[str]:
+    """The kind of number that a leaf is, or each of the float attributes of a term."""
+    if isinstance(term, Term):
+        numbers = ((name, number) for name, number in _named_arguments(term).items() if isinstance(number, float))
+        yield from (f"{term.head}{place}.{name} {_number_class(number)}" for name, number in numbers)
+    elif term.kind == "Full" and term.type.value is not None:
+        size = " near the end of its type" if _is_near_end(term.type.value, term.type.dtype) else ""
+        yield f"{term.name} {_number_class(term.type.value)}{size}"
+
+
+def _named_arguments(term: Term) -> dict[str, Argument]:
+    """The arguments of a term by name; of one that no operator makes, such as an output, the last one alone."""
+    operator = OPERATORS.get(term.head)
+    if operator is None:
+        return {"": term.arguments[-1]}
+    return dict(zip((a.name for a in operator.arguments), term.arguments, strict=True))
 
 
 def _window_class(arguments: Mapping[str, Argument]) -> str:
@@ -183,13 +208,22 @@ def _number_class(value: float) -> str:
     return "between 0 and 1" if value < 1 else "above 1"
 
 
-def choose_various(items: Sequence[_Item], settings_of: Sequence[frozenset[str]], count: int) -> list[_Item]:
-    """Choose up to `count` items, each the one that adds the most pairs of settings to those before it."""
+def choose_various(
+    items: Sequence[_Item],
+    settings_of: Sequence[frozenset[str]],
+    count: int,
+    needed: Sequence[frozenset[str]] = (),
+) -> list[_Item]:
+    """Choose up to `count` items: as few as have all the `needed` settings that any has, and then each time the one
+    that adds the most pairs of settings to those before it. `needed` has these settings by item."""
     pairs = _pairs(settings_of)
+    first = _covering(needed, pairs, count)
+    chosen = [items[place] for place in first]
     seen = 0
-    chosen: list[_Item] = []
+    for place in first:
+        seen |= pairs[place]
     # an item never adds more than it did before: old counts are upper bounds, and few have to be computed again
-    bounds = [(-own.bit_count(), place) for place, own in enumerate(pairs)]
+    bounds = [(-own.bit_count(), place) for place, own in enumerate(pairs) if place not in first]
     heapify(bounds)
     while bounds and len(chosen) < count:
         _, place = heappop(bounds)
@@ -199,6 +233,18 @@ def choose_various(items: Sequence[_Item], settings_of: Sequence[frozenset[str]]
         else:
             seen |= pairs[place]
             chosen.append(items[place])
+    return chosen
+
+
+def _covering(needed: Sequence[frozenset[str]], pairs: Sequence[int], count: int) -> list[int]:
+    """Places of up to `count` items that have all needed settings, each the one that adds the most of them, and of
+    such ones the one with the most pairs of settings."""
+    missing = frozenset[str]().union(*needed)
+    chosen: list[int] = []
+    while missing and len(chosen) < count:
+        place = max(range(len(needed)), key=lambda each: (len(needed[each] & missing), pairs[each].bit_count()))
+        missing -= needed[place]
+        chosen.append(place)
     return chosen
 
 

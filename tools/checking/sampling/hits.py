@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import cycle, islice
 from math import prod
@@ -19,7 +19,7 @@ from ....rules.records import Rule, parse_example
 from ....rules.sexpr import Atom, Form, Node
 from .by_key import name_operators
 from .conditions import Type, Value
-from .coverage import choose_various, settings
+from .coverage import choose_various, number_settings, settings
 from .elements import Range, draw
 from .evaluation import Evaluation, MeaninglessError, is_float
 from .left_side import Contradiction, LeftSide, directions, names_operators, rename
@@ -56,10 +56,18 @@ _LONGEST = 1201
 """The size of the longest axis of some of them: float32 does not hold sums of as many products of bytes."""
 _LONG_ATTEMPTS = 120
 """Attempts at samples with a long axis: fewer than at others, as few such samples are kept."""
+_WIDEST = 2
+"""Samples in which a leaf alone widens results."""
+_WIDEST_ATTEMPTS = 12
+"""Attempts at them, for each leaf."""
 _EMPTY = 6
 """Samples without elements, if there are as many."""
 _EMPTIED = 4
 """Samples of inputs that have elements, of which an operator leaves none."""
+_FILLING = 2
+"""Samples whose results have elements although an input has none."""
+_FILLING_ATTEMPTS = 40
+"""Attempts at them."""
 _EMPTY_ATTEMPTS = 240
 """Attempts at samples without elements."""
 _MOST_SUSPECTS = 2
@@ -122,7 +130,7 @@ def _hits(
     every: list[Hit] = []
     for attempt in range(_ROUNDS if ways else 0):
         samples = candidates(ways, random, min(max(_BATCH, 2 * wanted), (4 * wanted) << attempt), symbolic=symbolic)
-        every += _run(rule, scratch, samples)
+        every += _run(rule, scratch, samples if attempt else [*_widest_samples(ways, random), *samples])
         enough = wanted if attempt < 1 else min(wanted, _ENOUGH) if attempt < 6 else 1
         if len(every) >= enough or _conflicts(every):
             break
@@ -221,8 +229,10 @@ def _special_hits(
     """A few samples without elements, if few of those `found` are such, with a long axis, and with an axis that a type
     has to outgrow."""
     missing = max(_EMPTY - sum(hit.sample.is_empty for hit in found), 0)
+    fills = sum(hit.sample.fills for hit in found) >= _FILLING
     kinds = (
         (_empty_samples(ways, random, missing), missing + _EMPTIED),
+        ([] if fills else _filling_samples(ways, random), _FILLING),
         (_long_samples(rule, ways, random), _LONG),
         (_outgrowing_samples(rule, ways, random), len(_sizes_to_outgrow(rule)) * _OUTGROWING),
     )
@@ -249,6 +259,46 @@ def _empty_samples(ways: Sequence[LeftSide], random: Random, missing: int) -> li
             if all(len(kinds[each]) == most[each] for each in kinds):
                 break
     return [*kinds[False].values(), *kinds[True].values()]
+
+
+def _filling_samples(ways: Sequence[LeftSide], random: Random) -> list[Sample]:
+    """Samples whose results have elements although an input has none, as sums do: these show what a rule takes to be
+    the result of nothing."""
+    combining = [way for way in ways if any(_combines(each.head) for each in way.applications.values())]
+    samples: dict[object, Sample] = {}
+    for attempt in range(_FILLING_ATTEMPTS if combining else 0):
+        way = combining[attempt % len(combining)]
+        sample = draw_sample(way, random, "float32" if attempt % 2 == 0 else "", empty=True)
+        if sample is not None and sample.fills:
+            samples.setdefault(sample.roots, sample)
+            if len(samples) == 2 * _FILLING:
+                break
+    return list(samples.values())
+
+
+def _combines(head: str) -> bool:
+    """Whether an operator combines several elements."""
+    row = OPERATORS.get(head)
+    return row is not None and not row.is_elementwise and row.category not in ("layout", "control", "multiple-output")
+
+
+def _widest_samples(ways: Sequence[LeftSide], random: Random) -> list[Sample]:
+    """For each leaf whose conditions allow it, samples in which it alone widens a result: a rule that forgets this
+    leaf makes another shape, although its elements may count nowhere, as those of a choice that is never taken."""
+    samples: dict[object, Sample] = {}
+    for way in {id(each): each for each in ways}.values():
+        for variable in way.widening_leaves:
+            kept = 0
+            for attempt in range(_WIDEST_ATTEMPTS):
+                types = way.possible_types
+                dtype = "float32" if "float32" in types else types[attempt % len(types)]
+                sample = draw_sample(way, random, dtype, widest=variable)
+                if sample is not None and sample.widens_alone(variable):
+                    samples.setdefault(sample.roots, sample)
+                    kept += 1
+                if kept == _WIDEST:
+                    break
+    return list(samples.values())
 
 
 def _long_samples(rule: Rule, ways: Sequence[LeftSide], random: Random) -> list[Sample]:
@@ -340,21 +390,25 @@ def _adds(rule: Rule) -> bool:
     """Whether an operator of the rule combines several elements."""
     nodes = sexpr.walk(sexpr.read(rule.text).forms[0])
     names = (str(node.items[0]) for node in nodes if isinstance(node, Form) and node.items)  # `:when ()` has none
-    rows = (OPERATORS[name] for name in names if name in OPERATORS)
-    return any(not row.is_elementwise and row.category not in ("layout", "control", "multiple-output") for row in rows)
+    return any(map(_combines, names))
 
 
 def _choose_hits(every: Sequence[Hit], wanted: int) -> list[Hit]:
-    """Various samples, half of them with elements that can be NaN or infinite if there are as many."""
+    """Various samples, half of them with elements that can be NaN or infinite if there are as many. Each kind of number
+    that a constant is in any sample is among them: a rule may be wrong for zero alone."""
 
     def has_floats(sample: Sample) -> bool:
         return not sample.is_empty and any(leaf.type.dtype == "float32" for leaf in sample.leaves)
 
-    floats = [hit for hit in every if has_floats(hit.sample)]
-    first = choose_various(floats, [settings(hit.sample) for hit in floats], -(-wanted // 2))
+    def choose(pool: Sequence[Hit], count: int, known: Set[str]) -> list[Hit]:
+        needed = [number_settings(hit.sample) - known for hit in pool]
+        return choose_various(pool, [settings(hit.sample) for hit in pool], count, needed)
+
+    first = choose([hit for hit in every if has_floats(hit.sample)], -(-wanted // 2), frozenset())
     chosen = set(map(id, first))
+    known = frozenset[str]().union(*(number_settings(hit.sample) for hit in first))
     rest = [hit for hit in every if id(hit) not in chosen]
-    return [*first, *choose_various(rest, [settings(hit.sample) for hit in rest], wanted - len(first))]
+    return [*first, *choose(rest, wanted - len(first), known)]
 
 
 def candidates(ways: Sequence[LeftSide], random: Random, most: int, *, symbolic: bool = False) -> list[Sample]:

@@ -17,12 +17,14 @@ class Misfit(Exception):
 @dataclass
 class OperatorDraft:
     """An operator in the making: types of the operands and values of the attributes chosen so far. `dtype` is the
-    element type of operands whose type does not follow from the wished result."""
+    element type of operands whose type does not follow from the wished result. If it `is_narrow`, no operand widens
+    another, but for the one leaf of the sample that has an axis of size `WIDEST`."""
 
     head: str
     wish: Type
     random: Random
     dtype: str = "float32"
+    is_narrow: bool = False
     operands: dict[str, Type] = field(default_factory=dict)
     attributes: dict[str, Value] = field(default_factory=dict)
 
@@ -103,6 +105,36 @@ def _without_elements(shape: tuple[int, ...], random: Random) -> tuple[int, ...]
     return (*shape[:axis], 0, *shape[axis + 1 :])
 
 
+WIDEST = 6
+"""The size of the axis along which one leaf alone widens a result: no random shape has it."""
+
+
+def narrow_shape(random: Random) -> tuple[int, ...]:
+    """A shape of rank 0 to 3 with an axis that a leaf may widen."""
+    shape = [random.choice((1, 1, 2, 3)) for _ in range(random.choice((0, 1, 1, 2, 2, 3)))]
+    if shape:
+        shape[random.randrange(len(shape))] = 1
+    return tuple(shape)
+
+
+def narrowed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape without what the widest leaf adds to it."""
+    return tuple(1 if size == WIDEST else size for size in shape)
+
+
+def widened(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
+    """The shape with one axis of size 1 widened, or with one axis more."""
+    axes = [axis for axis, size in enumerate(shape) if size == 1]
+    if not axes or random.random() < _SHARE_OF_HIGHER_RANK:
+        return (WIDEST, *shape)
+    axis = random.choice(axes)
+    return (*shape[:axis], WIDEST, *shape[axis + 1 :])
+
+
+_SHARE_OF_HIGHER_RANK = 0.4
+"""How often the widest leaf has an axis that no other leaf has, rather than a longer one."""
+
+
 def image(draft: OperatorDraft) -> tuple[int, ...]:
     """A shape of feature maps (batch, channels, space), near the wished shape if its rank allows that.
 
@@ -132,6 +164,8 @@ def one_axis(draft: OperatorDraft, name: str) -> Choice:
         raise Misfit
     if max(draft.shape) >= LONG and draft.chance(0.7):
         return draft.shape.index(max(draft.shape))
+    if 0 in draft.shape and draft.chance(0.5):
+        return draft.shape.index(0)
     return draft.random.randrange(draft.rank) if draft.chance(0.5) else draft.rank - 1
 
 

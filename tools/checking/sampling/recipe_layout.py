@@ -125,6 +125,8 @@ def _transpose(draft: OperatorDraft, name: str) -> Choice:
 
 
 def _expand(draft: OperatorDraft, name: str) -> Choice:
+    if draft.is_narrow:
+        return draft.shape
     sizes = (0, 1) if draft.has_to_empty else (1, 2, 3)
     shape = tuple(draft.random.choice(sizes) if d == 1 else d for d in draft.shape)
     return (draft.random.choice((1, 2, 3, *shape[:1])), *shape) if draft.chance(0.4) and len(shape) < 5 else shape

@@ -10,7 +10,7 @@ from typing import Any
 from ....ir.operators import OPERATORS, POOLS, RECURRENT
 from ....ir.operators.recurrent import GATES
 from .conditions import Type, Value
-from .operator_draft import FACTORS, LONG, Choice, Misfit, OperatorDraft, image, random_shape
+from .operator_draft import FACTORS, LONG, Choice, Misfit, OperatorDraft, image, narrowed, random_shape
 
 ACTIVATIONS = ("Relu", "Sigmoid", "Tanh")
 ORDER_OF_CONTRIBUTED: dict[str, tuple[str, ...]] = {
@@ -50,6 +50,8 @@ def matmul(draft: OperatorDraft, name: str) -> Choice:
 def _batch_beside(draft: OperatorDraft, batch: tuple[int, ...]) -> tuple[int, ...]:
     """The batch of a product's other operand: mostly none or an equal one, but either may repeat along an axis of the
     other, and one may have an axis more."""
+    if draft.is_narrow:
+        return narrowed(batch)
     kind = draft.random.random()
     if kind < 0.5:
         return ()

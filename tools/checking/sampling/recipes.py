@@ -15,7 +15,18 @@ from ....ir.operators import OPERATORS
 from ....ir.operators.quantization import DEQUANTIZED, QUANTIZED
 from .conditions import Type, Value
 from .left_side import LEAVES
-from .operator_draft import FACTORS, Choice, Misfit, OperatorDraft, Recipe, image, one_axis, random_shape, some_axes
+from .operator_draft import (
+    FACTORS,
+    Choice,
+    Misfit,
+    OperatorDraft,
+    Recipe,
+    image,
+    narrowed,
+    one_axis,
+    random_shape,
+    some_axes,
+)
 from .recipe_layout import layout, split
 from .recipe_linear import (
     ORDER_OF_CONTRIBUTED,
@@ -157,6 +168,11 @@ def _broadcast_shape(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
     return _wider(shape, random)
 
 
+def _shape_beside(shape: tuple[int, ...], draft: OperatorDraft) -> tuple[int, ...]:
+    """The shape of an operand that is combined with one of this shape."""
+    return narrowed(shape) if draft.is_narrow else _broadcast_shape(shape, draft.random)
+
+
 def _wider(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
     """A shape that this one is broadcast to, if it can be."""
     grown = tuple(random.choice((2, 3)) if d == 1 else d for d in shape)
@@ -166,7 +182,7 @@ def _wider(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
 def _unwiden(draft: OperatorDraft) -> tuple[int, ...]:
     """The wished shape for the first operand, at times a smaller one that the other may widen."""
     shape = draft.wish.shape
-    if len(OPERATORS[draft.head].operands) < 2 or draft.chance(0.8):
+    if draft.is_narrow or len(OPERATORS[draft.head].operands) < 2 or draft.chance(0.8):
         return shape
     return shape[1:] if draft.chance(0.5) else tuple(d if draft.chance(0.5) else 1 for d in shape)
 
@@ -175,7 +191,7 @@ def _elementwise(draft: OperatorDraft, name: str) -> Choice:
     others = [t.shape for t in draft.operands.values()]
     wished = draft.wish.dtype if result_types(draft.head) else draft.dtype
     dtype = next((t.dtype for t in draft.operands.values()), wished)
-    shape = _broadcast_shape(np.broadcast_shapes(*others), draft.random) if others else _unwiden(draft)
+    shape = _shape_beside(np.broadcast_shapes(*others), draft) if others else _unwiden(draft)
     if draft.head == "Cast" and draft.chance(0.5):  # from any type, whatever the wished one is
         return Type(shape, draft.random.choice(TYPES))
     allowed = operand_types(draft.head, name)
@@ -187,8 +203,10 @@ def _where(draft: OperatorDraft, name: str) -> Choice:
     values = [t for n, t in draft.operands.items() if n != "condition"]
     base = np.broadcast_shapes(*(t.shape for t in draft.operands.values())) if draft.operands else draft.wish.shape
     if name == "condition":
-        return Type(_broadcast_shape(base, draft.random), "bool")
+        return Type(_shape_beside(base, draft), "bool")
     dtype = values[0].dtype if values else draft.wish.dtype
+    if draft.is_narrow:
+        return Type(narrowed(base), dtype)
     kind = draft.random.random()
     if kind < 0.2:  # a choice that is never taken widens the result all the same
         return Type(_wider(base, draft.random), dtype)

@@ -31,7 +31,17 @@ from .conditions import (
     table_rows,
 )
 from .left_side import FACTS_OF_ELEMENTS, LEAVES, Application, Contradiction, LeftSide, trace_facts
-from .operator_draft import LONG, Choice, Misfit, OperatorDraft, empty_shape, long_shape, random_shape
+from .operator_draft import (
+    LONG,
+    Choice,
+    Misfit,
+    OperatorDraft,
+    empty_shape,
+    long_shape,
+    narrow_shape,
+    random_shape,
+    widened,
+)
 from .recipes import order, recipe
 from .terms import Argument, Leaf, Term, leaves, subterms
 from .types import admits
@@ -121,6 +131,12 @@ class Sample:
         return any(0 in type_.shape for type_ in (*(leaf.type for leaf in self.leaves), *self.types.values()))
 
     @property
+    def fills(self) -> bool:
+        """Whether a result has elements although an input has none."""
+        results = [type_ for root in self.roots if (type_ := self.type_of(root))]
+        return any(0 in leaf.type.shape for leaf in self.leaves) and any(0 not in type_.shape for type_ in results)
+
+    @property
     def is_long(self) -> bool:
         """Whether an axis of an input is long."""
         return any(size >= LONG for leaf in self.leaves for size in leaf.type.shape)
@@ -129,6 +145,15 @@ class Sample:
     def outgrows(self) -> bool:
         """Whether an axis of an input is so long that only few draws are affordable."""
         return any(size > MAX_LONG_ELEMENTS for leaf in self.leaves for size in leaf.type.shape)
+
+    def widens_alone(self, variable: str) -> bool:
+        """Whether a leaf has an axis, counted from the last one, that every other leaf lacks or has of size 1."""
+        own = self.terms[variable]
+        others = [leaf.type.shape for leaf in self.leaves if leaf != own]
+        return isinstance(own, Leaf) and any(
+            size > 1 and all(len(other) < place or other[-place] == 1 for other in others)
+            for place, size in enumerate(reversed(own.type.shape), 1)
+        )
 
     @property
     def shortens(self) -> bool:
@@ -151,6 +176,8 @@ class _SampleBuilder:
     is_extreme: bool = False
     has_digits: bool = False
     """Whether floats among constants and attributes take all digits of their type."""
+    widest: str = ""
+    """The leaf that alone widens results; "" if any operand may."""
     environment: Environment = field(default_factory=Environment)
     terms: dict[str, Term | Leaf] = field(default_factory=dict)
     types: dict[Term, Type] = field(default_factory=dict)
@@ -229,7 +256,8 @@ class _SampleBuilder:
         lookups = self.left_side.lookups
         shape = first_value(lookups.get(f"(shape {variable})", ()), self.environment)
         dtype = first_value(lookups.get(f"(dtype {variable})", ()), self.environment)
-        type_ = Type(shape if isinstance(shape, tuple) else wish.shape, dtype if isinstance(dtype, str) else wish.dtype)
+        wished = widened(wish.shape, self.random) if variable == self.widest else wish.shape
+        type_ = Type(shape if isinstance(shape, tuple) else wished, dtype if isinstance(dtype, str) else wish.dtype)
         if f"(value {variable})" in lookups:
             self._build_constant(variable, type_)
             return
@@ -323,7 +351,7 @@ class _SampleBuilder:
         head = application.head
         arguments = dict(zip((a.name for a in OPERATORS[head].arguments), application.arguments, strict=True))
         attributes = {a.name for a in OPERATORS[head].attributes}
-        draft = OperatorDraft(head, wish, self.random, self.dtype)
+        draft = OperatorDraft(head, wish, self.random, self.dtype, is_narrow=bool(self.widest))
         for name, argument in arguments.items():  # arguments with a value already count more than any wish
             if name in attributes:
                 with suppress(Unbound):
@@ -500,20 +528,23 @@ def draw_sample(
     long_in: str = "",
     size: int = 0,
     empty: bool = False,
+    widest: str = "",
 ) -> Sample | None:
     """One attempt at a sample of a left side, in an element type, by default in any; None if the choices do not fit
     together.
 
     With `has_digits`, most floats among its constants and attributes take all digits of their type. With `long_in`, an
     element type, the wished results have that type and a long axis; with `size` in addition, this axis has that size,
-    and all others size 1. With `empty`, the wished results have no element.
+    and all others size 1. With `empty`, the wished results have no element. With `widest`, that leaf alone widens
+    results, unless conditions give others their shapes.
     """
     try:
         dtype = long_in or dtype or random.choice(left_side.possible_types)
         most = max(MAX_LONG_ELEMENTS, size) if long_in else MAX_ELEMENTS
         is_extreme = random.random() < _EXTREME_SHARE
-        builder = _SampleBuilder(left_side, random, dtype, most, is_extreme, has_digits)
+        builder = _SampleBuilder(left_side, random, dtype, most, is_extreme, has_digits, widest)
         wish = Type(long_shape(random, size), dtype) if long_in else Type(empty_shape(random), dtype) if empty else None
+        wish = Type(narrow_shape(random), dtype) if widest else wish
         for variable in (*left_side.roots, *left_side.tensors):
             builder.build(variable, wish)
         builder.propagate()
