@@ -149,7 +149,14 @@ class _Check:
 
     def within(self, given: Iterable[str], nodes: Iterable[onnx.NodeProto]) -> _Check:
         """The checks of nodes that may read what is given, and each other's results."""
-        return replace(self, made=self.made.union(given, (name for node in nodes for name in node.output)))
+        makers = dict.fromkeys(given, "an input or a weight")
+        for node in nodes:
+            title = node_title(node.name, node.op_type, node.output)
+            for name in filter(None, node.output):
+                if name in makers:
+                    self.fail(title, f"makes {name!r}, which is {makers[name]} already")
+                makers[name] = f"a result of {title}"
+        return replace(self, made=self.made.union(makers))
 
     def names(self, names: Iterable[object], where: str) -> None:
         """Names must be UTF-8, otherwise protobuf gives bytes."""

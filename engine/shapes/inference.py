@@ -218,6 +218,9 @@ class _Skeleton:
         proto = self._with(constants)
         for output, graph_output in zip(proto.graph.output, self._model.graph.outputs, strict=True):
             output.CopyFrom(serde.serialize_value(graph_output))
+            if not output.type.WhichOneof("value"):
+                where = f"{self._model.label}: output {output.name!r}"
+                raise ModelError(f"{where} has no type, and none follows from the nodes; declare it in the model")
         for value in (*proto.graph.input, *proto.graph.output):
             if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
                 value.type.tensor_type.shape.SetInParent()  # the checker insists on a shape, but never looks at it

@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, TypeProto, helper
 
 import eqfuse
+from eqfuse.support.errors import ModelError
 
 from ...onnx_runtime import outputs_of
 from ..models import model, normal, value
@@ -67,3 +68,11 @@ def test_an_operator_without_inference_and_any_order_hide_no_type(
     assert optimized.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT
     feeds = {"x": normal(3, 2, 4)}
     np.testing.assert_allclose(outputs_of(optimized, feeds)[0], outputs_of(original, feeds)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_an_output_of_a_custom_operator_has_to_declare_one() -> None:
+    original = model([helper.make_node("Own", ["x"], ["y"], domain="mine")], [value("x", [2])], ["y"])
+    original.opset_import.append(helper.make_opsetid("mine", 1))
+    original.graph.output[0].ClearField("type")
+    with pytest.raises(ModelError, match="output 'y' has no type, and none follows from the nodes; declare it"):
+        eqfuse.optimize(original)

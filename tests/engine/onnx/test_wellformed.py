@@ -90,6 +90,14 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda m: branch(m).node[0].input.__setitem__(1, "lost"),
         "then_branch': node 'add' (Add): reads 'lost', which nothing makes",
     ),
+    "result twice": (
+        lambda m: m.graph.node.append(helper.make_node("Relu", ["x"], ["i"])),
+        "node of 'i' (Relu): makes 'i', which is a result of node 'if' (If) already",
+    ),
+    "result twice in a branch": (
+        lambda m: branch(m).node.append(helper.make_node("Relu", ["c"], ["v"])),
+        "node of 'v' (Relu): makes 'v', which is an input or a weight already",
+    ),
     "no element type of an input": (
         lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 0),
         "input 'x': has no element type",
