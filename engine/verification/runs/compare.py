@@ -22,22 +22,30 @@ from .values import Value, leaves
 
 @dataclass(frozen=True)
 class Precision:
-    """Tolerances for the rounding of a type: ``atol_scale`` is a fraction of the largest magnitude of a tensor."""
+    """Tolerances for the rounding of a type: ``atol_scale`` is a fraction of the largest magnitude of a tensor.
+
+    Results below ``least`` have few bits or are taken for 0, and so differ by as much.
+    """
 
     rtol: float
     atol_scale: float
     epsilon: float
+    least: float
 
     def noise(self, magnitude: float) -> float:
         """The change that another order of operations may make in a tensor with this largest magnitude."""
-        return _NOISE_UNITS * self.epsilon * magnitude
+        return max(_NOISE_UNITS * self.epsilon * magnitude, self.least)
+
+    def floor(self, magnitude: float) -> float:
+        """The difference that is accepted of any element of a tensor with this largest magnitude."""
+        return max(self.atol_scale * magnitude, self.least)
 
 
 _PRECISIONS = {
-    "float64": Precision(1e-9, 1e-12, 2.0**-52),
-    "float32": Precision(1e-3, 1e-5, 2.0**-23),
-    "float16": Precision(1e-2, 2e-3, 2.0**-10),
-    "bfloat16": Precision(5e-2, 1.6e-2, 2.0**-7),
+    "float64": Precision(1e-9, 1e-12, 2.0**-52, 2.0**-1022),
+    "float32": Precision(1e-3, 1e-5, 2.0**-23, 2.0**-126),
+    "float16": Precision(1e-2, 2e-3, 2.0**-10, 2.0**-21),  # a few of its steps: what is below 2^-14 counts
+    "bfloat16": Precision(5e-2, 1.6e-2, 2.0**-7, 2.0**-126),
 }
 _COMPLEX_PARTS = {"complex64": "float32", "complex128": "float64"}
 _SPREAD_FRACTION = 1e-2
@@ -83,7 +91,7 @@ class Tolerance:
     def allowed(self, expected: NDArray[Any], precision: Precision, spread: float | None) -> NDArray[Any]:
         """The largest difference accepted per element of ``expected`` (wide floats)."""
         magnitude = _magnitude(expected)
-        atol = precision.atol_scale * magnitude if self.atol is None else self.atol
+        atol = precision.floor(magnitude) if self.atol is None else self.atol
         rtol = precision.rtol if self.rtol is None else self.rtol
         with np.errstate(all="ignore"):
             allowed = atol + rtol * np.abs(expected)
@@ -256,7 +264,7 @@ def differs(first: Value, second: Value, tolerance: Tolerance) -> bool:
                 return True
             continue
         precision = tolerance.precision(one.dtype)
-        floor = precision.atol_scale * _magnitude(to_double(one)) if precision else 0.0
+        floor = precision.floor(_magnitude(to_double(one))) if precision else 0.0
         if np.any(distances(to_double(one), to_double(other)) > floor):
             return True
     return False

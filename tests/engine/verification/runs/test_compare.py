@@ -67,6 +67,15 @@ def test_tolerance_follows_the_type(dtype: type, fine: float, wrong: float) -> N
     assert not compare(ones, np.full(4, 1 + wrong).astype(dtype), DEFAULT).equal
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, ml_dtypes.bfloat16])
+def test_numbers_that_lose_their_bits_are_as_good_as_none(dtype: type) -> None:
+    least = float(ml_dtypes.finfo(dtype).smallest_normal)
+    one, other = np.full(4, least / 2, np.float64).astype(dtype), np.full(4, least / 4, np.float64).astype(dtype)
+    assert compare(one, other, DEFAULT, spread=0.0).equal
+    assert not differs(one, other, DEFAULT)
+    assert not compare(one * dtype(64), other * dtype(64), DEFAULT).equal
+
+
 @pytest.mark.parametrize(("one", "other"), [(2**60, 2**60 + 1), ("a", "b")], ids=["large integers", "text"])
 def test_other_types_than_floats_are_exact(one: object, other: object) -> None:
     dtype = object if isinstance(one, str) else np.int64
