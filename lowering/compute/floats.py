@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tvm import te, tirx
+from tvm import ir, te, tirx
 from tvm.ir import Call
 
 from .elementary import bound, dtype_of, hide_zero
 
 Expr = Any
+
+# TVM does not know that there are vectors of this: it would compute a whole statement that has it element by element,
+# and without the vectors around the statement that have names.
+ir.register_op_attr("tirx.isnan", "TVectorizable", True)
 
 
 def is_float(x: Expr) -> bool:

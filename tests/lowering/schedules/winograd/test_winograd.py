@@ -14,6 +14,7 @@ from tvm import te, tirx, topi
 
 from eqfuse.costmodels.device import Device
 from eqfuse.lowering.base import decisions
+from eqfuse.lowering.compute import floats
 from eqfuse.lowering.kernels.channels_last import channels_last
 from eqfuse.lowering.schedules import Draft, Scheduled, Trace, apply_rule, mark_constants
 from eqfuse.lowering.schedules.base.extents import TYPICAL, typical_sizes
@@ -96,6 +97,17 @@ def test_a_plane_of_each_size(algorithm: str, size: int, channels: int, outputs:
 @pytest.mark.parametrize("pads", [(0, 0, 0, 0), (0, 1, 2, 0), (2, 2, 2, 2), (1, 0, 0, 3)])
 def test_padding_of_each_side(algorithm: str, pads: tuple[int, ...]) -> None:
     check(algorithm, convolution((1, 16, 13, 10), 32, pads), pads)
+
+
+def test_the_larger_of_two_maps_which_asks_for_nan() -> None:
+    x, w = te.placeholder((1, 16, 9, 9), name="x"), te.placeholder((32, 16, 3, 3), name="w")
+    other = te.placeholder((1, 32, 9, 9), name="other")
+    y = topi.nn.conv2d(x, w, 1, 1, 1, "NCHW")
+    larger = te.compute(y.shape, lambda *i: floats.larger(y(*i), other(*i)), name="larger")
+    function = channels_last(mark_constants(te.create_prim_func([x, w, other, larger]), (1,)), {0, 2, 3})
+    scheduled, _ = by("winograd 4", function)
+    given = inputs(function)
+    close(execute(scheduled, given), np.maximum(sums(given[0], given[1]), given[2]))
 
 
 @pytest.mark.conformance
