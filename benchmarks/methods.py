@@ -59,7 +59,7 @@ from eqfuse.lowering.running.kernel_times import kernel_times
 
 METHODS = get_args(PartitionMethod)
 _AS_READ = ("--skip", ",".join(rule_topics()))
-"""Flags that leave the model as it was read."""
+"""Flags by which no rule changes the model."""
 BARS: Mapping[str, tuple[str, ...]] = {
     "neither": ("--partition", "none", *_AS_READ),
     "rewriting": ("--partition", "none"),

@@ -192,7 +192,7 @@ def place(site: Site, size: Size, bound: Size) -> Size:
     if bounds.is_at_least(bound.scale(-1), 1):
         return bounds.maximum(size + bound, ZERO)
     if bounds.is_ordered(size, bound.scale(-1)):
-        return ZERO  # before the first element, or 0 itself: the last `length` of at most so many
+        return ZERO  # the first element, or before it, counted from the end
     is_negative = bounds.maximum(bounds.minimum(bound.scale(-1), ONE), ZERO)  # 1 or 0, as the sizes of a call say
     return bounds.minimum(bounds.maximum(bound + size * is_negative, ZERO), size)
 

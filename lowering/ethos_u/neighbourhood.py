@@ -1,7 +1,7 @@
-"""The part of a graph that an alternative changes, with what shares its maps: it is priced in milliseconds.
+"""The part of a graph that an alternative changes, with the operators that share its feature maps.
 
-Maps that come from outside are copied first, and those that are read outside are copied last, so that they lie where
-Vela keeps maps; copies cost the same before and after the change.
+Vela estimates it in milliseconds. Feature maps that come from outside are copied first, and those that are read outside
+are copied last, so that they lie where Vela keeps feature maps; copies cost the same before and after the change.
 """
 
 from __future__ import annotations

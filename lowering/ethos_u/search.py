@@ -2,12 +2,12 @@
 
 Vela's defaults on the model as exported come first: no choice may be worse. Then come the model as the rules rewrote
 it, graphs that differ in some places (alternatives/), and settings: Vela misses cascades that it finds with less room,
-so it is given other limits, and its scheduler is asked to do without some features. Where the arena lies in SRAM that
-the processor shares, SRAM is what is scarce: the least is wanted at hardly more cycles. Elsewhere cycles are.
+so it is given other limits, and its scheduler is asked to do without some features. If the processor shares the SRAM of
+the arena, the least SRAM at hardly more cycles is best; otherwise the fewest cycles are.
 
-A whole network takes Vela seconds, and the neighbourhood of one place milliseconds. So alternatives are priced there,
-the cheapest of each place is taken, and all these together are tried in the whole network; if they are no better, each
-half of them is, and so on.
+A whole network takes Vela seconds, and the neighbourhood of one place milliseconds. So Vela estimates alternatives in
+their neighbourhoods, and the fastest of each place are tried together in the whole network; if they are no better, each
+half of them is tried, and so on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from .tosa.graph import Graph
 from .vela import Program, Setting, compile_by_vela
 
 _SLACK, _PLENTY = 1.02, 256 * 1024
-"""The factor of cycles that less SRAM may cost, where SRAM is shared; with so many bytes or fewer, it may cost none."""
+"""Less SRAM may take this factor of the cycles if SRAM is shared, and none if the first program has at most this many
+bytes."""
 _FEATURES: tuple[tuple[str, ...], ...] = ((), ("WeightBuffering",), ("Grouping",), ("Grouping", "WeightBuffering"))
 _DEDICATED_PARTS = (0.75, 0.67, 0.85, 0.58, 0.5, 0.92, 0.42, 0.33)
 """Parts of the memory that there is, which Vela is given; those that helped most networks first."""
@@ -36,12 +37,12 @@ _SPAN, _HALVINGS = 16, 6
 """How often the least limit that is tried fits in the memory in use, and how many limits between them are tried."""
 _REFINEMENTS = (0.97, 1.03, 0.94, 1.06, 0.985, 1.015)
 """Factors of the best limit that are tried at the end: estimates jump where one more cascade fits."""
-_FOR_GRAPHS, _FOR_GRAPHS_FIRST, _FOR_SETTINGS, _FOR_PRICES = 0.5, 0.25, 0.65, 0.5
-"""Parts of the time that is left for graphs under Vela's defaults (the lesser one where cycles are not what is wanted
-most), of the rest for settings, and of the time for graphs for their prices."""
+_FOR_GRAPHS, _FOR_GRAPHS_FIRST, _FOR_SETTINGS, _FOR_ESTIMATES = 0.5, 0.25, 0.65, 0.5
+"""Parts of the time that is left for graphs under Vela's defaults (the lesser one if SRAM counts more than cycles), of
+the rest for settings, and of the time for graphs for estimates of alternatives."""
 _PLACES, _NEXT_BEST, _CLEARLY_LESS = 2, 3, 0.8
-"""Of so many places that matter most, so many alternatives that are not the cheapest there are tried, too. Each
-saves at most this part of what the one before does."""
+"""At this many places, those that save most, up to this many alternatives are tried beside the fastest. Each saves at
+most this part of the cycles that the one before saves."""
 _LARGEST_LOSS = 0.002
 """The part of all cycles that an alternative may lose where it is, and still be tried: its neighbours may gain."""
 _FEW = 3
@@ -102,7 +103,7 @@ class _Search:
         self._observer = observer
         self._refused: dict[str, None] = {}
         self._tried = {first.graph.digest: {first.setting}}
-        self._prices: dict[str, float] = {}
+        self._estimates: dict[str, float] = {}
         self._wants_cycles = True
 
     def run(self, forms: Sequence[tuple[str, Graph]]) -> Outcome:
@@ -112,7 +113,7 @@ class _Search:
             self._try(Choice(label, graph, form=number))
         is_scarce = self._device.arena is None and self._plain.estimate.sram > _PLENTY
         with self._share_of_time(_FOR_GRAPHS_FIRST if is_scarce else _FOR_GRAPHS):
-            while self._improve_priced():
+            while self._improve_places():
                 pass
             self._improve_graph()
         self._wants_cycles = self._device.arena is not None
@@ -123,7 +124,7 @@ class _Search:
             before = self._chosen
             with self._share_of_time(_FOR_SETTINGS):
                 self._improve_setting()
-            self._improve_priced()
+            self._improve_places()
             self._improve_graph()
             if (limit := self._chosen.setting.arena) is not None:
                 for factor in _REFINEMENTS:
@@ -138,20 +139,20 @@ class _Search:
         yield
         self._end = end
 
-    def _improve_priced(self) -> bool:
+    def _improve_places(self) -> bool:
         """Take the alternatives that cost least where they are: all of them if that is better, else parts of them.
 
         Of the places that matter most, some that save clearly less are tried, too: a cascade may prefer them.
         """
         base = self._chosen
         found: dict[str, list[tuple[float, Alternative]]] = {}
-        with self._share_of_time(_FOR_PRICES):
+        with self._share_of_time(_FOR_ESTIMATES):
             for other in alternatives(base.graph):
                 if time.monotonic() >= self._end:
                     break
                 if (saved := self._saved(base.graph, other)) > 0:
                     found.setdefault(other.place, []).append((saved, other))
-        ranked = [sorted(each, key=lambda priced: -priced[0]) for each in found.values()]
+        ranked = [sorted(each, key=lambda pair: -pair[0]) for each in found.values()]
         ranked.sort(key=lambda each: -each[0][0])
         improved = self._take(base, [best[1] for best, *_ in ranked])
         for (least, _), *others in ranked[:_PLACES]:
@@ -167,16 +168,16 @@ class _Search:
         if other.graph is None:
             return 0.0
         before, after = around(graph, other.graph)
-        return self._price(before) - self._price(after)
+        return self._estimate(before) - self._estimate(after)
 
-    def _price(self, graph: Graph) -> float:
-        if graph.form not in self._prices:
+    def _estimate(self, graph: Graph) -> float:
+        if graph.form not in self._estimates:
             try:
-                price = float(compile_by_vela(to_bytes(graph), self._device, Setting()).estimate.cycles)
+                cycles = float(compile_by_vela(to_bytes(graph), self._device, Setting()).estimate.cycles)
             except LoweringError:
-                price = math.inf
-            self._prices[graph.form] = price
-        return self._prices[graph.form]
+                cycles = math.inf
+            self._estimates[graph.form] = cycles
+        return self._estimates[graph.form]
 
     def _take(self, base: Choice, others: Sequence[Alternative]) -> bool:
         """Whether a graph with these alternatives, or with some of them, is better than the best."""
@@ -231,13 +232,13 @@ class _Search:
             improved = False
             least = -_LARGEST_LOSS * self._best.estimate.cycles
             graph = self._chosen.graph
-            priced = []
+            estimated = []
             for other in alternatives(graph):
                 if self._is_late():
                     break
                 if (other.place, other.label) not in known:
-                    priced.append((self._saved(graph, other), other))
-            for saved, other in sorted(priced, key=lambda each: -each[0]):
+                    estimated.append((self._saved(graph, other), other))
+            for saved, other in sorted(estimated, key=lambda each: -each[0]):
                 known.add((other.place, other.label))
                 if saved >= least and self._take(self._chosen, [other]):
                     improved = True

@@ -26,11 +26,11 @@ other one is a decision."""
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to compile a kernel: cut into several, by other decisions, without schedule rules, in another layout, or by
-    ONNX Runtime.
+    """A way to compile a kernel: divided into several, by other decisions, without schedule rules, in another layout,
+    or by ONNX Runtime.
 
-    `cuts` are the places among its operators, ascending, where another kernel begins. With `plain` the maps that it
-    reads and writes are stored in ONNX's order, for their other readers and writers, too.
+    `cuts` are the places among its operators, ascending, where another kernel begins. With `plain` the feature maps
+    that it reads and writes are stored in ONNX's order, for their other readers and writers, too.
     """
 
     cuts: tuple[int, ...] = ()
@@ -43,9 +43,9 @@ class Variant:
         if self.runtime:
             return "ONNX Runtime"
         if self.plain:
-            return "maps in ONNX's order"
+            return "feature maps in ONNX's order"
         if self.cuts:
-            return f"cut into {len(self.cuts) + 1} kernels"
+            return f"divided into {len(self.cuts) + 1} kernels"
         return f"without {', '.join(self.without)}" if self.without else ", ".join(label for _, label in self.decisions)
 
     @property

@@ -133,7 +133,7 @@ def test_a_model_without_slow_kernels_stays_as_it_is(memory: Callable[[], Memory
 
 def test_a_slow_kernel_is_cut_where_its_parts_are_faster(memory: Callable[[], Memory]) -> None:
     table = Table({(0, 1): SLOW, (0,): FAST, (1,): FAST / 10, (2, 3): FAST})
-    assert choose(table, memory()) == (KernelPartition(((0,), (1,), (2, 3))), ["cut into 2 kernels"])
+    assert choose(table, memory()) == (KernelPartition(((0,), (1,), (2, 3))), ["divided into 2 kernels"])
 
 
 def test_the_next_schedule_is_taken_where_that_is_faster(memory: Callable[[], Memory]) -> None:
@@ -176,7 +176,7 @@ def test_onnx_runtime_gets_nothing_that_it_runs_some_times_as_fast(memory: Calla
     assert [choose(table, memory()) for _ in range(2)] == [(PAIRS, [""])] * 2  # measured, and remembered
 
 
-@pytest.mark.parametrize(("neighbour", "chosen"), [(2 * FAST, "maps in ONNX's order"), (SLOW, "")])
+@pytest.mark.parametrize(("neighbour", "chosen"), [(2 * FAST, "feature maps in ONNX's order"), (SLOW, "")])
 def test_another_layout_is_judged_with_the_kernels_around(
     memory: Callable[[], Memory], neighbour: float, chosen: str
 ) -> None:
@@ -273,7 +273,7 @@ def test_in_the_place_of_a_wrong_kernel_stands_none_that_rounds_more(memory: Cal
     """Parts of a kernel that rounded too much are right by themselves, and would make the model wrong again."""
     seconds = {(0, 1): SLOW, (0,): FAST, (1,): FAST, (2, 3): FAST}
     table = Table(seconds, by_runtime=SLOW, without=5 * FAST, rounding=[(0,)])
-    assert choose(table, memory())[1] == ["cut into 2 kernels"]
+    assert choose(table, memory())[1] == ["divided into 2 kernels"]
     assert choose(table, memory(), {"kernel_0_1": "rounds more"})[1][0] == "without contraction"
 
 

@@ -67,7 +67,7 @@ static struct {
   int helpers;
   int admitted; /* helpers at most, for the time being */
   int64_t gain; /* nanoseconds that the last helper saved lately, less those that it cost */
-  int64_t saved; /* of which so many are more than one mishap can cost */
+  int64_t saved; /* as much of it as no single mishap can cost */
   int64_t pause, paused_until; /* nanoseconds; 0 as long as nothing was seen of other processes */
   pthread_t handles[MOST_THREADS];
 } pool;
@@ -164,7 +164,7 @@ static void *help(void *argument) {
   }
 }
 
-/* Starts helpers until there are so many, or the system refuses. Signals are for the threads of the caller's own. */
+/* Starts helpers until `number` of them run, or the system refuses. Signals are for the threads of the caller's own. */
 static void start_helpers(int number) {
   sigset_t all, before;
   sigfillset(&all);

@@ -14,7 +14,7 @@ _LEVELS = 2
 
 
 class _Repetition(NamedTuple):
-    """So many `times` a run of elements, `stride` elements from one to the next."""
+    """A run of elements, repeated `times` times, `stride` elements from one to the next."""
 
     times: int
     stride: int

@@ -316,7 +316,7 @@ class Planner:
 # is bounded by the sizes of programs and of their search trees, not by seconds, so that all machines choose the same.
 
 _ENTRIES = 50_000
-"""Factors of one integer program: one with more is solved in pieces. HiGHS takes a quarter of a second for so many."""
+"""Factors of one integer program, for which HiGHS takes a quarter of a second: one with more is solved in pieces."""
 _EFFORT = 500_000
 """Factors of all integer programs of one choice: beyond that the simple choices count."""
 _NODES = 20

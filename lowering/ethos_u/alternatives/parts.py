@@ -173,13 +173,13 @@ def _part(
 
 
 def products_in_parts(graph: Graph) -> Iterator[Alternative]:
-    """All products of two maps in so many parts."""
+    """All products of two feature maps in parts; each alternative has another number of parts."""
     products = [operator for operator in graph.operators if operator.op == "MATMUL"]
     chains = [chain for chain in (chain_of(graph, each) for each in products) if chain is not None]
     for count in _PRODUCT_PARTS:
         if fitting := [chain for chain in chains if graph.tensors[chain.product.output].shape[1] >= count]:
-            label = f"{len(fitting)} products of maps in {count} parts"
-            yield Alternative(label, "products of maps", partial(_split_products, graph, fitting, count))
+            label = f"{len(fitting)} products of feature maps in {count} parts"
+            yield Alternative(label, "products of feature maps", partial(_split_products, graph, fitting, count))
 
 
 def _split_products(graph: Graph, chains: Sequence[Chain], count: int) -> Graph:

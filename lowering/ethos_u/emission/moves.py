@@ -128,7 +128,7 @@ def _slice(builder: Builder, value: Number, x: Integers, operands: Sequence[Valu
 
 
 def _every(builder: Builder, x: Integers, axis: int, start: int, step: int, count: int) -> Integers:
-    """Elements of an axis at a distance of `step` from each other: the first of each group of so many."""
+    """Elements of an axis at a distance of `step` from each other: the first of each group of `step`."""
     groups = list(x.shape)
     groups[axis] = min(x.shape[axis] - start, count * step)
     starts = [0] * len(groups)

@@ -1,7 +1,7 @@
 """Softmax and LayerNormalization on integers of 32 bits, with tables of 16 bits for what is not linear.
 
-Rows of numbers are the last axis of (1, 1, rows, columns). Each value keeps so many bits that the result is within a
-step of the one of floats; the comments have the units, x being the integers of the operand.
+Rows of numbers are the last axis of (1, 1, rows, columns). Each value keeps enough bits for a result within a step of
+that of floats; the comments have the units, x being the integers of the operand.
 """
 
 from __future__ import annotations

@@ -265,10 +265,10 @@ def test_commands_that_compile_nothing_do_not_import_tvm(eqfuse: CommandLine) ->
 
 
 def test_a_layout_may_save_more_than_its_kernel_takes() -> None:
-    trials = (Trial("maps in ONNX's order", -2e-5),)
-    slow = KernelTrials("kernel_1f_conv", ("Conv",), 1e-4, 2e-5, "", trials, "maps in ONNX's order")
+    trials = (Trial("feature maps in ONNX's order", -2e-5),)
+    slow = KernelTrials("kernel_1f_conv", ("Conv",), 1e-4, 2e-5, "", trials, "feature maps in ONNX's order")
     _, line = measurement_lines(MeasurementSummary(7, 0.5, (slow,)))
-    assert "tried: maps in ONNX's order saves its neighbours 20 us more than it takes; now" in line
+    assert "tried: feature maps in ONNX's order saves its neighbours 20 us more than it takes; now" in line
 
 
 def test_a_plain_loop_that_was_compared_is_named() -> None:
@@ -294,13 +294,13 @@ def test_a_slow_kernel_that_was_left_has_a_reason(seconds: float | None, reason:
 
 
 def test_what_was_tried_for_a_slow_kernel_is_said() -> None:
-    trials = (Trial("cut into 2 kernels", 1e-4), Trial("ONNX Runtime", None, "cannot be linked"))
-    slow = KernelTrials("kernel_1f_conv_split", ("Conv", "Split"), 1e-3, 2e-4, "", trials, "cut into 2 kernels")
-    wrong = KernelTrials("kernel_2_relu", ("Relu",), 0.0, 1e-6, "is off", trials, "cut into 2 kernels")
+    trials = (Trial("divided into 2 kernels", 1e-4), Trial("ONNX Runtime", None, "cannot be linked"))
+    slow = KernelTrials("kernel_1f_conv_split", ("Conv", "Split"), 1e-3, 2e-4, "", trials, "divided into 2 kernels")
+    wrong = KernelTrials("kernel_2_relu", ("Relu",), 0.0, 1e-6, "is off", trials, "divided into 2 kernels")
     assert list(measurement_lines(MeasurementSummary(7, 0.5, (slow, wrong)))) == [
         "measured: 7 steps; 1 kernel(s) compared, 1 replaced; 500 ms",
-        "  kernel_1f_conv_split: 1 ms, estimated 200 us; tried: cut into 2 kernels 100 us, ONNX Runtime failed; "
-        "now cut into 2 kernels",
+        "  kernel_1f_conv_split: 1 ms, estimated 200 us; tried: divided into 2 kernels 100 us, ONNX Runtime failed; "
+        "now divided into 2 kernels",
     ]
     assert list(measurement_lines(MeasurementSummary(0, 0.0, problem="--no-measure"))) == [
         "measured: nothing (--no-measure)"

@@ -157,7 +157,7 @@ def test_products_of_two_maps_are_summed_row_by_row(what: str, tmp_path: Path) -
     made, _ = emitted(quantised(float_model(text, shape, weights), tmp_path))
     labels = [each.label for each in same_results(made.graph)]
     assert any(" by 9 " in each and each.endswith(what) for each in labels)
-    assert "1 products of maps in 4 parts" in labels
+    assert "1 products of feature maps in 4 parts" in labels
 
 
 def test_scales_are_tables(tmp_path: Path) -> None:
