@@ -1,9 +1,9 @@
 """Run GraphTurbo's ten models on a simulated accelerator, and print what the text does (OSDI 2023, section 5).
 
-The models of Table 2, in float16, are built (networks/), optimised, cut into the layers that TVM fuses, scheduled,
-generated and simulated, as lowering/dsa does it and in its other variants: the TVM-like and AStitch-like baselines and
-the four steps of the text's Fig. 15. Each is simulated with TVM's and with GraphTurbo's samples per cluster of Table 2
-(--all-batches: with all that share the batch evenly), and its best counts.
+The models of Table 2, in float16, are built (networks/), optimised, partitioned into the layers that TVM fuses,
+scheduled, generated and simulated, as lowering/dsa does it and in its other variants: the TVM-like and AStitch-like
+baselines and the four steps of the text's Fig. 15. Each is simulated with TVM's and with GraphTurbo's samples per
+cluster of Table 2 (--all-batches: with all that share the batch evenly), and its best counts.
 
 All clusters do the same on their shares of the batch and of DDR's bandwidth. So one is simulated, and the throughput is
 its own times the number of clusters. Speed-ups compare simulated times, of one simulator.

@@ -123,7 +123,7 @@ def _is_number(text: str) -> bool:
 
 
 _COMMANDS = {
-    "optimize": ("rewrite a model into a cheaper equivalent one", "optimize.optimize"),
+    "optimize": ("rewrite a model into an equivalent one of lower cost", "optimize.optimize"),
     "compile": ("compile a model for a processor or an accelerator", "compile.compile_"),
     "tune": ("compile a model with autotuned schedules", "compile.tune"),
     "run": ("run a compiled model", "run.run"),

@@ -220,9 +220,9 @@ class RewritingOptions(CostOptions, DimensionOptions, RuleOptions):
         metavar="DOMAIN", flags=("--domain", "--domains"), in_commas=True,
     )  # fmt: skip
     precision: Precision = option(
-        "real", "exact: bit-identical rules; real: equal over the reals for finite inputs, of which a NaN or inf may "
-        "give another result; fast: overflow inside the model may change, too, "
-        "and numbers need not be rounded to the steps of integers between which they stand",
+        "real", "exact: bit-identical rules; real: equal over the reals for finite inputs (a NaN or inf in an input "
+        "may give another result); fast: overflow inside the model may change, too, and `compile` may leave numbers "
+        "unrounded between QuantizeLinear and DequantizeLinear",
     )  # fmt: skip
     typical: Names = option(
         (), "the size of a dynamic dimension that is optimised for; it gets kernels of its own", metavar="H=640",

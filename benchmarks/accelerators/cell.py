@@ -93,7 +93,7 @@ class Run:
 
 @dataclass(frozen=True)
 class OptimisedNetwork:
-    """A model as the rules leave it, cut into layers."""
+    """A model as the rules leave it, partitioned into layers."""
 
     graph: OperatorGraph
     layers: tuple[Layer, ...]

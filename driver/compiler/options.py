@@ -53,8 +53,8 @@ class CompileOptions(Options):
     """The options of `compile`: those of `optimize`, and how to make a bundle. The device is the target's."""
 
     target: str = option(
-        "host", "this machine, the name of a device file, or dsa-NAME or dsa-FILE.toml for an accelerator that is "
-        "simulated; an unknown name lists them", metavar="NAME",
+        "host", "host: this machine; the name or path of a device file; dsa-NAME or dsa-FILE.toml: a simulated "
+        "accelerator; ethos-NAME: an NPU of Arm's; an unknown name lists all", metavar="NAME|FILE.toml",
     )  # fmt: skip
     threads: PositiveInteger | None = option(None, "threads to run on (default: the cores of the target)")
     measure: bool = option(
@@ -77,7 +77,7 @@ class CompileOptions(Options):
     time_limit: Positive | None = option(
         None,
         f"seconds for rewriting and choosing the graph (default {SEARCH_SECONDS:.0f}), and at most as many again for "
-        "verification, to which `verify_limit` gives its own; kernels are built however long that takes",
+        "verification, unless `verify_limit` gives it its own; building kernels has no limit",
         metavar="SECONDS",
     )
     accelerator: Converted[AcceleratorOptions | Mapping[str, Any] | None, AcceleratorOptions | None] = option(

@@ -1,6 +1,6 @@
 """ONNX operators as tensor expressions of TVM, one module for each family.
 
-``ir/operators`` says what an operator computes; here it is cut into stages that a schedule can move. Every
+``ir/operators`` says what an operator computes; here it is divided into stages that a schedule can move. Every
 stage carries its operator as the block attribute `OPERATOR`, the one that multiplies in a product or convolution also
 `ANCHOR`. A stage is named after its node, and its operator if the node's name does not say it; if an operator has
 several, all but the last have the part at the end:

@@ -185,7 +185,7 @@ def make_program(
     name: str,
     observer: Observer,
 ) -> CompiledNetwork:
-    """The fastest program for a graph that is cut into layers; `ports` are the inputs of the model.
+    """The fastest program for a graph that is partitioned into layers; `ports` are the inputs of the model.
 
     Raises LoweringError for what the accelerator cannot run.
     """

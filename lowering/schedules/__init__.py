@@ -3,7 +3,7 @@
     function --rule--> Tiled --passes--> Scheduled
 
 The first of RULES that matches a function tiles its loops, and PASSES (in `passes/`) finish them. A function that no
-rule does well is cut into stages, each of which is scheduled in the same way.
+rule does well is divided into stages, each of which is scheduled in the same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functions that no rule does well as a whole, cut into stages that rules do well, one behind the other.
+"""Functions that no rule does well as a whole, divided into stages that rules do well, one behind the other.
 
     for i, k: M = sum(X); for i, k: Y = f(X, M); for k, i: Z[k, i] = Y[i, k]
  => { for i: { M; vectorised k: Y = f(X, M) }; for k, i: blocks of Z[k, i] = Y[i, k] }
