@@ -8,9 +8,11 @@ inference check the graph as a whole (names, operators, shapes).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 
 import onnx
 import onnx.defs
@@ -60,6 +62,8 @@ _LISTS: dict[int, str] = {
 ONNX_DOMAINS = ("", "ai.onnx")
 UNKNOWN_SIZE = -1
 """Some exporters write this for an unknown dimension, which ONNX leaves out."""
+_MOST_NODES = 1 << 20
+"""The most nodes that calls may stand for: each function of a small file may call the one before it twice."""
 _MOST_BYTES = 1 << 62
 """Larger tensors fit into no memory, and their sizes not into 64 bits."""
 
@@ -72,12 +76,46 @@ def check_well_formed(model: onnx.ModelProto, label: str) -> None:
         raise ModelError(f"{label}: the graph has no outputs, so there is nothing to compute; name some")
     opset = next((each.version for each in model.opset_import if each.domain in ONNX_DOMAINS), None)
     _Check(label, "", opset=opset).graph(model.graph)
+    if model.functions:
+        _check_calls(model, label)
     for function in model.functions:
         check = _Check(label, f"function {function.name!r}: ", in_function=True)
         check.within(function.input, function.node).nodes(function.node)
         for attribute in function.attribute_proto:
             check.attribute(attribute, "", f"default of attribute {attribute.name!r}")
     _check_text(model, label, "")
+
+
+def _check_calls(model: onnx.ModelProto, label: str) -> None:
+    """Raise ModelError if functions call each other in a circle, or calls stand for too many nodes."""
+    bodies = {_function_name(each.domain, each.name): list(_all_nodes(each.node)) for each in model.functions}
+    calls = {
+        name: Counter(called for node in nodes if (called := _function_name(node.domain, node.op_type)) in bodies)
+        for name, nodes in {**bodies, "": list(_all_nodes(model.graph.node))}.items()
+    }
+    try:
+        order = list(TopologicalSorter(calls).static_order())
+    except CycleError as circle:
+        raise ModelError(f"{label}: functions call each other in a circle: {' -> '.join(circle.args[1])}") from None
+    sizes: dict[str, int] = {}
+    for name in order:
+        sizes[name] = len(bodies.get(name, ())) + sum(sizes[called] * count for called, count in calls[name].items())
+    if sizes[""] > _MOST_NODES:
+        count = f"{sizes['']:.3g} nodes, more than {_MOST_NODES:,}"
+        raise ModelError(f"{label}: the calls of its functions stand for {count}")
+
+
+def _function_name(domain: str, name: str) -> str:
+    return f"{domain}::{name}"
+
+
+def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes, and those in their bodies."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                yield from _all_nodes(body.node)
 
 
 def _check_text(message: Message, label: str, place: str) -> None:

@@ -195,3 +195,32 @@ def test_a_constant_that_is_a_sum_and_a_difference_keeps_its_number() -> None:
     verification = optimize_with_result(from_x_to_y(nodes, [5])).verification
     assert verification is not None
     assert verification.status == "passed"
+
+
+def with_functions(bodies: Sequence[Sequence[str]]) -> onnx.ModelProto:
+    """A model that calls the last of some functions; each calls the functions that are given, in a chain."""
+    functions = []
+    for number, called in enumerate(bodies):
+        names = ["a", *(f"t{place}" for place in range(1, len(called))), "b"]
+        nodes = [
+            helper.make_node(op, [first], [second], domain="" if op == "Neg" else "f")
+            for op, first, second in zip(called, names, names[1:], strict=False)
+        ]
+        imports = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
+        functions.append(helper.make_function("f", f"F{number}", ["a"], ["b"], nodes, imports))
+    proto = from_x_to_y([helper.make_node(f"F{len(bodies) - 1}", ["x"], ["y"], domain="f")], [2])
+    proto.opset_import.append(helper.make_opsetid("f", 1))
+    proto.functions.extend(functions)
+    return proto
+
+
+def test_functions_that_call_the_one_before_them_twice_have_a_limit() -> None:
+    read(with_functions([["Neg"], *([f"F{n}"] * 2 for n in range(10))]))
+    with pytest.raises(ModelError, match=r"the calls of its functions stand for 1\.65e\+12 nodes, more than 1,048,576"):
+        read(with_functions([["Neg"], *([f"F{n}"] * 2 for n in range(39))]))
+
+
+@pytest.mark.parametrize("bodies", [[["F0"]], [["F1"], ["Neg", "F0"]]])
+def test_functions_that_call_each_other_in_a_circle_are_refused(bodies: list[list[str]]) -> None:
+    with pytest.raises(ModelError, match="functions call each other in a circle: f::F"):
+        read(with_functions(bodies))
