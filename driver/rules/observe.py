@@ -26,7 +26,7 @@ from ...tools.explain.cone import Rewriting
 from ...tools.explain.explanation import Explanation, Instance, Unexplained, explain
 from ...tools.explain.readable import Line
 from ...tools.explain.session import OutOfTime
-from ...tools.explain.why_not import Attempt, Diagnosis, Result, diagnose
+from ...tools.explain.why_not import LEAF_NAMES, Attempt, Diagnosis, Result, diagnose
 from ..clock import Clock, Observer
 from ..extract import criteria_for, extract_model
 from ..options import Options
@@ -87,7 +87,7 @@ class Observation:
 
 
 def _operator_name(node: ENode) -> str:
-    return opaque_type(node) if node.op == "Op" else node.op
+    return opaque_type(node) if node.op == "Op" else LEAF_NAMES.get(node.op, node.op)
 
 
 def observe_model(path: Path, options: Options, observer: Observer | None = None) -> Observation:

@@ -101,7 +101,8 @@ def _operands(
             yield lists[child]
 
 
-_KINDS = {"Var": "an input of the graph", "Weight": "a constant", "Full": "a constant", "Absent": "absent"}
+LEAF_NAMES = {"Var": "an input of the graph", "Weight": "a constant", "Full": "a constant", "Absent": "absent"}
+"""What messages call the terms that no operator makes."""
 
 _SHOWN = 5
 """Operators of one class that a message names, at most, so that it stays one line."""
@@ -169,7 +170,7 @@ class Words:
 
     def _describe(self, owner: int, operators: list[str]) -> str:
         """A class by its operators and its name."""
-        kinds = list(dict.fromkeys(_KINDS.get(op, op) for op in operators))
+        kinds = list(dict.fromkeys(LEAF_NAMES.get(op, op) for op in operators))
         more = [f"{len(kinds) - _SHOWN} more"] if len(kinds) > _SHOWN else []
         kind = " or ".join(", ".join((*kinds[:_SHOWN], *more)).rsplit(", ", 1))
         return f"{kind} (`{self.names[owner]}`)" if owner in self.names else kind

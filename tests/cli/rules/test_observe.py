@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from onnx import helper
 
 from ..command_line import CommandLine
 
@@ -53,6 +54,13 @@ def test_explain_without_a_value_lists_those_to_choose_from(small: CommandLine) 
     assert ["second", "Relu", "Relu"] in [line.split() for line in outcome.out.splitlines()]
     values = json.loads(small.run("rules", "explain", "in.onnx", "--json", *OWN).out)["values"]
     assert values == [{"name": "second", "before": "Relu", "after": "Relu"}]
+
+
+def test_a_value_that_is_now_an_input_is_called_so(eqfuse: CommandLine) -> None:
+    nodes = [helper.make_node("Neg", ["x"], ["n"]), helper.make_node("Neg", ["n"], ["m"])]
+    eqfuse.model("in.onnx", [*nodes, helper.make_node("Exp", ["m"], ["y"])])
+    values = json.loads(eqfuse.run("rules", "explain", "in.onnx", "--json").out)["values"]
+    assert {"name": "m", "before": "Neg", "after": "an input of the graph"} in values
 
 
 def test_explain_of_an_unchanged_value(small: CommandLine) -> None:
