@@ -219,8 +219,9 @@ class Comparison:
                 wrong = None
             return _PASSED if wrong is None else _Ruling(False, str(wrong))
         may_be_right = may_acquit(expected, actual, spread) or self._structure.casts_to_uint32
-        hopeless = not difference.equal and not may_be_right
-        if hopeless or (difference.equal and not _is_narrow(expected)):
+        if not difference.equal and not may_be_right:
+            return _Ruling(True, is_silent=True) if self._says_nothing(name, index, spread) else by_tolerance
+        if difference.equal and not _is_narrow(expected):
             return by_tolerance
         try:
             judgement = judge(self._truth(name, index), expected, actual, spread)
@@ -233,6 +234,18 @@ class Comparison:
             judgement = replace(judgement, convicted=False, acquitted=True)
             return replace(_apply_judgement(difference, judgement), is_silent=self._is_silent(name, index, spread))
         return _apply_judgement(difference, judgement)
+
+    def _says_nothing(self, name: str, index: int, spread: float | None) -> bool:
+        """Whether other inputs move an output hardly farther than the original's own rounding does, so that it tells no
+        fault from rounding; what differs by more than the tolerance that does not look at these moves is a fault."""
+        expected, actual = self.baseline.runs[index].outputs[name], self._results[index][name]
+        if spread is None or not compare(expected, actual, self._tolerance).equal:
+            return False
+        try:
+            errors = measure_errors(self._truth(name, index), expected)
+        except RunError:
+            return False
+        return errors is not None and errors.rms > spread / 2
 
     def _noise(self, name: str) -> float:
         """A few units in the last place of the largest element of an output on ordinary inputs."""

@@ -186,6 +186,22 @@ def test_nearly_uniform_softmax_is_compared_on_what_varies() -> None:
     assert verify(softmax(1e-3, 500), softmax(1.05e-3, 500), precise=False).status == "failed"
 
 
+def test_what_rounding_hides_refutes_nothing() -> None:
+    """Inputs move the output by 1e-9, and the original is off by 4e-7."""
+
+    def sum_of(*numbers: float) -> onnx.ModelProto:
+        names = ["small", *(f"s{n}" for n in range(len(numbers) - 1)), "y"]
+        nodes = [helper.make_node("Mul", ["x", "k"], ["small"])]
+        nodes += [helper.make_node("Add", [names[n], f"c{n}"], [names[n + 1]]) for n in range(len(numbers))]
+        weights = {"k": np.full(1, 1e-9, np.float32)} | {
+            f"c{n}": np.full(1, number, np.float32) for n, number in enumerate(numbers)
+        }
+        return model(nodes, [value("x", [4, 64])], ["y"], weights)
+
+    assert verify(sum_of(8.1, -8.0), sum_of(0.1)).status == "not verifiable"
+    assert verify(sum_of(8.1, -8.0), sum_of(0.101)).status == "failed"
+
+
 def test_model_without_inputs_is_compared() -> None:
     nodes = [helper.make_node("Exp", ["w"], ["y"])]
     one, other = ({"w": np.full(3, number, np.float32)} for number in (1.0, 2.0))
