@@ -60,6 +60,8 @@ _LISTS: dict[int, str] = {
 }
 """The field that holds elements of a type without raw data; int32_data for types that are not listed."""
 ONNX_DOMAINS = ("", "ai.onnx")
+_BODIES = frozenset({"If", "Loop", "Scan"})
+"""Operators whose results are those of the graphs that they have as attributes."""
 UNKNOWN_SIZE = -1
 """Some exporters write this for an unknown dimension, which ONNX leaves out."""
 _MOST_NODES = 1 << 20
@@ -221,6 +223,9 @@ class _Check:
                     self.fail(where, "is given twice")
                 seen.add(attribute.name)
                 self.attribute(attribute, node.domain, where)
+                given = len(attribute.g.output) - (node.op_type == "Loop")  # its body says whether to go on, too
+                if attribute.type == AttributeProto.GRAPH and node.op_type in _BODIES and given < len(node.output):
+                    self.fail(where, f"the graph gives {given} results, and the node has {len(node.output)}")
 
     def attribute(self, attribute: AttributeProto, domain: str, where: str) -> None:
         if attribute.ref_attr_name:

@@ -90,6 +90,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda m: branch(m).node[0].input.__setitem__(1, "lost"),
         "then_branch': node 'add' (Add): reads 'lost', which nothing makes",
     ),
+    "branch without results": (
+        lambda m: branch(m).ClearField("output"),
+        "node 'if' (If): attribute 'then_branch': the graph gives 0 results, and the node has 1",
+    ),
     "result twice": (
         lambda m: m.graph.node.append(helper.make_node("Relu", ["x"], ["i"])),
         "node of 'i' (Relu): makes 'i', which is a result of node 'if' (If) already",
