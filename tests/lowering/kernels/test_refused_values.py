@@ -26,6 +26,7 @@ def model_of(*nodes: onnx.NodeProto, kind: int = TensorProto.FLOAT) -> onnx.Mode
     stored = [
         numpy_helper.from_array(np.array(True), "yes"),
         numpy_helper.from_array(np.float32(0.5), "half"),
+        numpy_helper.from_array(np.array([0, 2**40, 0, 0]), "pads"),
         numpy_helper.from_array(np.array(["a", "b"], object), "names"),
     ]
     graph = helper.make_graph(nodes, "refused", ends[:1], ends[1:], stored)
@@ -50,6 +51,10 @@ def model_of(*nodes: onnx.NodeProto, kind: int = TensorProto.FLOAT) -> onnx.Mode
         (
             [node("ArgMax", ["x"], ["i"], axis=0), node("Gather", ["names", "i"], ["y"])],
             "value 'names' is text",
+        ),
+        (
+            [node("Pad", ["x", "pads"], ["y"])],
+            r"value 'y' \(Pad makes it\) has a dimension of 1099511627779; compiled code takes at most 2147483647",
         ),
     ],
 )  # fmt: skip
