@@ -98,7 +98,7 @@ class Settings:
 
     @property
     def peer(self) -> str:
-        """What ONNX Runtime is called here; "" where there is none."""
+        """What ONNX Runtime is called here; "" if there is none."""
         return f"ONNX Runtime {self.root.version}" if self.root else ""
 
     def measure(self, name: str, path: Path) -> Record:

@@ -159,7 +159,7 @@ def read_results(path: Path) -> Results:
 
 
 def together(parts: Sequence[Results]) -> Results:
-    """All runs of several files, of which the later count. Exits where they are of different devices."""
+    """All runs of several files, of which the later count. Exits if they are of different devices."""
     if len({(each.device, each.clusters) for each in parts}) != 1:
         sys.exit(f"figures of different devices: {', '.join(sorted({each.device for each in parts}))}")
     found: dict[tuple[str, str | None, int | None], Run | Failure] = {}

@@ -79,7 +79,7 @@ class Record:
         return [sample.cpu if who[1] == 1 else sample.wall for sample in self.samples.get(who, [])]
 
     def median(self, who: Who) -> float | None:
-        """Of all turns; None where it did not take part."""
+        """Of all turns; None if it did not take part."""
         times = self.times(who)
         return median(times) if times else None
 
@@ -215,7 +215,7 @@ def _require_equal(record: Record, entered: dict[Who, Contestant]) -> None:
 
 
 def _difference(expected: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> float:
-    """The largest, relative to the largest element; infinite where shapes differ or elements are not finite."""
+    """The largest, relative to the largest element; infinite if shapes differ or elements are not finite."""
     if expected.shape != found.shape or not np.isfinite(found).all():
         return float("inf")
     if not expected.size:
@@ -245,7 +245,7 @@ def problem(record: Record, text: str) -> None:
 
 
 def mean_ratio(records: Sequence[Record], who: Who, reference: str = REFERENCE) -> float | None:
-    """The geometric mean of ratios, each family of networks counting once; None where one did not take part."""
+    """The geometric mean of ratios, each family of networks counting once; None if one did not take part."""
     families: dict[str, list[float]] = {}
     for record in records:
         ratio = record.ratio(who, reference)
@@ -285,12 +285,12 @@ def scaling_table(records: Sequence[Record], threads: int) -> Table:
 
 
 def figure(value: float | None, factor: float, form: str) -> str:
-    """A number times a factor; a dash where there is none."""
+    """A number times a factor; a dash if there is none."""
     return "-" if value is None else format(value * factor, form)
 
 
 def spread(ratio: Middle | None) -> str:
-    """The median, and the interquartile range in brackets; a dash where there is none."""
+    """The median, and the interquartile range in brackets; a dash if there is none."""
     return "-" if ratio is None else f"{ratio.median:.2f} ({ratio.lower:.2f} to {ratio.upper:.2f})"
 
 
@@ -328,7 +328,7 @@ def given(path: Path, folder: Path) -> Path:
 
 
 def sources(options: argparse.Namespace) -> dict[str, tuple[str, Callable[[Path], Path]]]:
-    """Models by name: their family, and how to get them given a folder. Exits where one is asked for that is not."""
+    """Models by name: their family, and how to get them given a folder. Exits if one is asked for that is not."""
     if options.models:
         return {path.stem: (path.stem, partial(given, path)) for path in options.models}
     unknown = [name for name in options.only if name not in NETWORKS]

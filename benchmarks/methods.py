@@ -75,7 +75,7 @@ LEAST_ROUNDS = 7
 @dataclass(frozen=True)
 class Compiled:
     """What a bundle says of itself: kernels, the seconds that they are predicted to take, and the checksums of its
-    program; with the seconds it took to compile, None where an earlier run did, and the rank correlation of predicted
+    program; with the seconds it took to compile, None if an earlier run did, and the rank correlation of predicted
     and measured times of its kernels, None of fewer than three."""
 
     kernels: int
@@ -137,7 +137,7 @@ class Outcome:
         return self.ratio(REFERENCE, self.measured_by(method))
 
     def correlation(self, noise: float) -> float | None:
-        """Of predicted and measured times of the methods; None where there are fewer than three, or all are equal."""
+        """Of predicted and measured times of the methods; None if there are fewer than three, or all are equal."""
         seconds = self.seconds()
         groups = group_equal(seconds, noise)
         if len(seconds) < 3 or len(groups) < 2:

@@ -129,7 +129,7 @@ class Record:
 
 
 def measured(found: Partitioned, seconds: float) -> Cut:
-    """The figures of a partition. Raises PartitionError where z3 finds its certificate wrong."""
+    """The figures of a partition. Raises PartitionError if z3 finds its certificate wrong."""
     graph, partition = found.partition.graph, found.partition
     proof = certify(graph, certificate_of(partition), CERTIFY_SECONDS)
     single = sorted(graph.operators[kernel[0]].op for kernel in found.kernels if len(kernel) == 1)
@@ -272,7 +272,7 @@ def print_tables(records: Sequence[Record]) -> None:
 
 
 def sources(arguments: argparse.Namespace) -> dict[str, Callable[[], Source]]:
-    """Models by name, each read or built when it is its turn. Exits where one is asked for that there is none of."""
+    """Models by name, each read or built when it is its turn. Exits if one is asked for that there is none of."""
     found: dict[str, Callable[[], Source]] = dict(BUILDERS)
     for text in arguments.models:
         name, given, path = text.rpartition("=")

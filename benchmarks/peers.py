@@ -131,7 +131,7 @@ def measure_model(
 
 
 def best_ratio(record: Record, threads: int) -> Middle | None:
-    """The time of the fastest peer, by its median, over that of eqfuse; None where one of the two is missing."""
+    """The time of the fastest peer, by its median, over that of eqfuse; None if one of the two is missing."""
     medians = {peer: seconds for peer in PEERS if (seconds := record.median((peer, threads))) is not None}
     if not medians or record.median((OURS, threads)) is None:
         return None

@@ -110,7 +110,7 @@ def differences(before: Outcome, after: Outcome) -> Iterator[str]:
 
 
 def compare(name: str, command: Sequence[str], model: Path | None, checkouts: Sequence[Path]) -> bool:
-    """Run a command in both checkouts, and print what differs. True where nothing does."""
+    """Run a command in both checkouts, and print what differs. True if nothing does."""
     with tempfile.TemporaryDirectory() as scratch:  # one path for both, for it is written into what they make
         before, after = (run(checkout, command, model, Path(scratch) / "place") for checkout in checkouts)
     found = list(differences(before, after))

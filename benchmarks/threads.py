@@ -122,7 +122,7 @@ def busy_neighbour() -> Iterator[Callable[[bool], None]]:
 
 
 def fix_shapes(source: Path, shapes: Mapping[str, list[int]], folder: Path) -> Path:
-    """The model with inputs of these shapes, which tools then read from the file; itself where there are none."""
+    """The model with inputs of these shapes, which tools then read from the file; itself if there are none."""
     if not shapes:
         return source
     model = onnx.load(source)

@@ -96,7 +96,7 @@ Source = tuple[str, Callable[[], onnx.ModelProto]]
 
 
 def sources(options: argparse.Namespace) -> dict[str, Source]:
-    """Models by name. Exits where one is asked for that is not there."""
+    """Models by name. Exits if one is asked for that is not there."""
     known = _pairs() if options.part == SUBGRAPHS else {n: (each.family, each.build) for n, each in NETWORKS.items()}
     unknown = [name for name in options.only if name not in known]
     if unknown:

@@ -64,7 +64,7 @@ class Unrounded:
 
     def __str__(self) -> str:
         times = f"{units.seconds(self.unrounded)} predicted in floats, {units.seconds(self.chosen)} as it is"
-        return f"{times}; --precision fast leaves numbers unrounded where that is faster"
+        return f"{times}; --precision fast leaves numbers unrounded if that is faster"
 
 
 def predict_unrounded(saturated: Saturated, criteria: Criteria, chosen: float, options: Options) -> Unrounded | None:

@@ -25,7 +25,7 @@ MISSING = "-"
 
 @dataclass(frozen=True)
 class Failure:
-    """A figure that there is none of; `samples` and `variant` are None where there is not even a model."""
+    """A figure that there is none of; `samples` and `variant` are None if there is not even a model."""
 
     label: str
     variant: str | None
@@ -50,7 +50,7 @@ class Results:
         return [label for label in TABLE2 if label in tried]
 
     def run(self, label: str, variant: str, samples: int) -> Run | None:
-        """That run, None where it failed or was not asked for."""
+        """That run, None if it failed or was not asked for."""
         wanted = (label, variant, samples)
         return next((each for each in self.runs if (each.label, each.variant, each.samples) == wanted), None)
 
@@ -220,7 +220,7 @@ def kernels_ratio(run: Run) -> float:
 
 
 def use_table(results: Results) -> str:
-    """The units at each number of samples per cluster; empty where no model was tried with several."""
+    """The units at each number of samples per cluster; empty if no model was tried with several."""
     rows = []
     for label in results.labels:
         runs = [run for run in results.runs if (run.label, run.variant) == (label, SCHEDULED)]
@@ -241,7 +241,7 @@ def stage_table(results: Results) -> str:
 
 
 def batch_table(results: Results) -> str:
-    """Throughput and latency of the whole batch; empty where the sizes of Table 1 were not asked for."""
+    """Throughput and latency of the whole batch; empty if the sizes of Table 1 were not asked for."""
     heads = ("approach", "batch", "iterations", "per cluster", "sentences/s", "printed", "ms", "printed ms")
     rows = [_batch_row(results, row) for row in TABLE1]
     measured = any(row[4] != MISSING for row in rows)

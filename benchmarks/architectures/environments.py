@@ -73,7 +73,7 @@ ENVIRONMENTS: Mapping[Library, Environment] = {
 def make_environment(environment: Environment, folder: Path) -> Path:
     """The Python of the environment in this folder; it is made once, which takes minutes.
 
-    Raises ExportError where pip cannot.
+    Raises ExportError if pip cannot.
     """
     python = folder / "bin" / "python"
     if python.exists():

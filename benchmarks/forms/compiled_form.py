@@ -133,7 +133,7 @@ def draw_inputs(model: onnx.ModelProto) -> dict[str, Array]:
 
 
 def largest_difference(results: Mapping[str, Array], expected: Mapping[str, Array]) -> float:
-    """Over all outputs, relative to the largest element of each; infinite where something is not a number."""
+    """Over all outputs, relative to the largest element of each; infinite if something is not a number."""
     differences = [
         float(np.abs(results[name].astype(np.float64) - wanted).max() / max(np.abs(wanted).max(), 1e-9))
         for name, wanted in expected.items()

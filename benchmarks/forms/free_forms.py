@@ -109,7 +109,7 @@ class FreeForm:
                 for name in SIZES}  # fmt: skip
 
     def at(self, sizes: Mapping[str, int]) -> onnx.ModelProto | None:
-        """The model of fixed sizes; None where its parts do not fit each other then."""
+        """The model of fixed sizes; None if its parts do not fit each other then."""
         shape = list(self.form.shape)
         for axis in self.axes:
             shape[axis] = sizes[_dimension(axis)]
@@ -119,7 +119,7 @@ class FreeForm:
             return None
 
     def model(self) -> onnx.ModelProto | None:
-        """The model with dynamic dimensions; None where it has none, or inputs whose sizes follow from others."""
+        """The model with dynamic dimensions; None if it has none, or inputs whose sizes follow from others."""
         first, second = ({_dimension(axis): factor * (self.form.shape[axis] + axis + 1) + axis for axis in self.axes}
                          for factor in (1, 2))  # fmt: skip
         model, other = self.at(first), self.at(second)

@@ -29,7 +29,7 @@ class Form:
     anchor: str = ""
 
     def model(self) -> onnx.ModelProto | None:
-        """The model; None where the parts do not fit each other."""
+        """The model; None if the parts do not fit each other."""
         builder = Builder()
         values: tuple[str, ...] = (builder.give(self.shape),)
         for part in self.parts:

@@ -74,4 +74,4 @@ class Builder:
 
 
 Part = Callable[[Builder, str], str | tuple[str, ...] | None]
-"""Adds operators behind a value; their result, or all results that are outputs, or None where they do not fit."""
+"""Adds operators behind a value; their result, or all results that are outputs, or None if they do not fit."""

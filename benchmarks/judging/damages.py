@@ -12,7 +12,7 @@ from onnx import NodeProto, helper
 from .wounded import Wounded
 
 Damage = Callable[[Wounded, Random], str | None]
-"""Changes the model in place and names the place; None where the model has none."""
+"""Changes the model in place and names the place; None if the model has none."""
 
 _UNBOUNDED = 1 << 30
 """Ends of a Slice from here on say: to the end."""

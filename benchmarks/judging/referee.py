@@ -53,7 +53,7 @@ class Referee:
         return Effect(max(_distance(*pair) for pair in pairs), "float32")
 
     def _run_exactly(self, model: onnx.ModelProto) -> list[list[Array]] | None:
-        """The outputs on all inputs; None where the evaluator fails."""
+        """The outputs on all inputs; None if the evaluator fails."""
         wide = onnx.ModelProto()
         wide.CopyFrom(model)
         _widen(wide.graph)

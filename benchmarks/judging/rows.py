@@ -78,7 +78,7 @@ class Results:
 
     @staticmethod
     def of(path: Path) -> Results:
-        """Those that a file has; none where there is none yet."""
+        """Those that a file has; none if there is none yet."""
         found = Results(path)
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             content: dict[str, Any] = json.loads(line)

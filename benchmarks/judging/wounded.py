@@ -58,16 +58,16 @@ class Wounded:
         return default if found is None else helper.get_attribute_value(found)
 
     def kernel(self, node: NodeProto) -> tuple[int, ...]:
-        """The sizes of a convolution's window; none where its weight is computed."""
+        """The sizes of a convolution's window; none if its weight is computed."""
         value = self.constants.get(node.input[1])
         return () if value is None else value.shape[2:]
 
     def shape(self, name: str) -> tuple[int | str, ...] | None:
-        """Sizes and names of dynamic dimensions; None where that is not known."""
+        """Sizes and names of dynamic dimensions; None if that is not known."""
         return self._types.get(name, ("", None))[1]
 
     def element_type(self, name: str) -> str:
-        """As numpy calls it; empty where that is not known."""
+        """As numpy calls it; empty if that is not known."""
         if name in self.constants:
             return self.constants[name].dtype.name
         return self._types.get(name, ("", None))[0]

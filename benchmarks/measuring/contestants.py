@@ -62,7 +62,7 @@ class Setup:
 class Sample:
     """One turn: medians of the seconds of a call, wall-clock and CPU time of all threads.
 
-    `mean` is the mean by the wall clock, in which every wait counts; 0 where it was not kept.
+    `mean` is the mean by the wall clock, in which every wait counts; 0 if it was not kept.
     """
 
     wall: float
@@ -309,7 +309,7 @@ def _serve(setup: Setup, connection: Connection) -> None:
 
 
 class Contestant:
-    """A tool with a model loaded. Raises ContestantError where it cannot, and where its process dies.
+    """A tool with a model loaded. Raises ContestantError if it cannot, or its process dies.
 
     `seconds` is what loading took, which for TVM's pipeline is compiling.
     """

@@ -94,7 +94,7 @@ class QuantisedRecord(Record):
         return self.ratio((OURS, threads), min(medians, key=medians.__getitem__)) if medians else None
 
     def comparisons(self, threads: int) -> dict[str, Middle | None]:
-        """Times over others, above 1 where eqfuse gains."""
+        """Times over others, above 1 if eqfuse gains."""
         return {
             "best int8 peer / eqfuse": self.best_peer(threads),
             "ONNX Runtime / eqfuse": self.ratio((OURS, threads)),

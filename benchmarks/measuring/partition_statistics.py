@@ -22,7 +22,7 @@ class PartitionStatistics:
     """Sub-graphs by weight, that of a sub-graph being the sum of those of its operators, Eq. (1).
 
     `trivial` counts those lighter than `TRIVIAL`; `jain` is Jain's fairness index ``(sum w)^2 / (n sum w^2)``, from
-    1/n (one sub-graph has all the weight) to 1 (all weigh the same; also where there are none); `histogram` counts
+    1/n (one sub-graph has all the weight) to 1 (all weigh the same; also if there are none); `histogram` counts
     them in `BINS` bins of a logarithmic scale.
     """
 
@@ -52,7 +52,7 @@ def statistics(partition: Partition, weights: Sequence[float] | None = None) -> 
 
 
 def jain(weights: Sequence[float]) -> float:
-    """Jain's fairness index; 1 where all are zero or there are none."""
+    """Jain's fairness index; 1 if all are zero or there are none."""
     largest = max(weights, default=0.0)
     if not largest:
         return 1.0

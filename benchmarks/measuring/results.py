@@ -77,7 +77,7 @@ def judge_result(source: Path, result: Path, sample: Sample | None) -> Verdict:
 def time_result(
     source: Path, result: Path, sample: Sample | None, threads: int, seconds: float = _SECONDS
 ) -> Estimate | None:
-    """The time of a result over that of its original; None where one of them does not run."""
+    """The time of a result over that of its original; None if one of them does not run."""
     samples = [sample] if sample is not None else []
     try:
         with RuntimeContest(source, samples, 0, threads) as contest:

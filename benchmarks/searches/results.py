@@ -58,7 +58,7 @@ def search_of(content: Mapping[str, Any]) -> Search:
 
 
 def same_seconds(searches: Sequence[Search]) -> float | None:
-    """The seconds after which the first of them was done; None where one has no curve."""
+    """The seconds after which the first of them was done; None if one has no curve."""
     curves = [search.measured for search in searches]
     return min(curve[-1].seconds for curve in curves) if curves and all(curves) else None
 

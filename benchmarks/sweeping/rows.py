@@ -128,7 +128,7 @@ SLOWER = 1.01
 
 
 def read_row(path: Path) -> Row | None:
-    """The row of a file; None where there is none."""
+    """The row of a file; None if there is none."""
     if not path.exists():
         return None
     content = json.loads(path.read_text(encoding="utf-8"))

@@ -469,7 +469,7 @@ def _mixed_types(node: ir.Node, operands: Operands, opset: int) -> str:
 
 @cache
 def _type_parameters(op_type: str, opset: int) -> tuple[str, ...]:
-    """The type parameter of each operand, the last for all behind it; "" where every operand may have its own type."""
+    """The type parameter of each operand, the last for all behind it; "" if every operand may have its own type."""
     if not onnx.defs.has(op_type, opset, ""):
         return ()
     return tuple(

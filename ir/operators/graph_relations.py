@@ -185,7 +185,7 @@ def _parameters(
     """Weights, scales and biases are as long as the axes of the result, and of the data, along which they are read.
 
     A scale of which that is not certain has no index map: it is aligned with the last axes. The length of data with
-    windows is asked elsewhere (`_windows`): padding may stand for some of them, also where there is one window.
+    windows is asked elsewhere (`_windows`): padding may stand for some of them, also if there is one window.
     """
     maps = index_maps_of(graph, operator)
     if maps is None:

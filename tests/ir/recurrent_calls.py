@@ -28,7 +28,7 @@ _FUNCTIONS = {
 
 @dataclass(frozen=True)
 class RecurrentCall:
-    """One node; its operands in order, None where absent; `weights` are those that are constants of the model.
+    """One node; its operands in order, None if absent; `weights` are those that are constants of the model.
 
     Operands and answers have the steps in front of the batch, whatever the `layout` of the model, for ONNX Runtime has
     no other.

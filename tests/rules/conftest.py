@@ -43,7 +43,7 @@ class Analyses:
         return True
 
     def type_of(self, term: str) -> tuple[tuple[int, ...], str] | None:
-        """Shape and dtype of a term, None where one is not derived."""
+        """Shape and dtype of a term, None if one is not derived."""
         self.run(term)
         self.run("(run-schedule (saturate analysis))")
         bindings = load()

@@ -60,7 +60,7 @@ def _steps(path: Path) -> dict[str, float]:
 
 
 def _run(session: onnxruntime.InferenceSession, seed: int) -> tuple[dict[str, Any], list[Any]] | None:
-    """Inputs and outputs; None where there are none, or others each time."""
+    """Inputs and outputs; None if there are none, or others each time."""
     try:
         feeds = _feeds(session, seed)
         expected, again = session.run(None, feeds), session.run(None, feeds)

@@ -24,7 +24,7 @@ seeds = st.integers(0, 2**32)
 
 
 def recognize(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """The model with recurrent operators; None where it has none."""
+    """The model with recurrent operators; None if it has none."""
     flat = flatten(read(model))
     if not recognize_recurrences(flat, infer_flat(flat)):
         return None

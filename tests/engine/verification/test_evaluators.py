@@ -54,7 +54,7 @@ def is_array_near(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> boo
 
 
 def as_judged(model: onnx.ModelProto, feeds: Mapping[str, Value]) -> list[str] | None:
-    """The outputs that a float64 run gets wrong; None where ONNX Runtime does not run the model."""
+    """The outputs that a float64 run gets wrong; None if ONNX Runtime does not run the model."""
     with open_source(model, "original") as source:
         try:
             expected = OnnxRuntime(source).run(dict(feeds))

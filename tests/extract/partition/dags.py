@@ -30,7 +30,7 @@ def graph_of(predecessors: Edges, opaque: frozenset[int] = frozenset(), op: str 
 
 
 def stages(predecessors: Edges, labels: Sequence[int]) -> list[list[int]]:
-    """The labels by longest path in the quotient graph, level by level. Raises ValueError where that has a cycle."""
+    """The labels by longest path in the quotient graph, level by level. Raises ValueError if that has a cycle."""
     sources: dict[int, set[int]] = {label: set() for label in labels}
     for node, inputs in enumerate(predecessors):
         sources[labels[node]] |= {labels[i] for i in inputs} - {labels[node]}

@@ -130,7 +130,7 @@ class Builder:
     # --- nodes
 
     def node(self, op: str, inputs: Sequence[str], outputs: int = 1, domain: str = "", **attributes: Any) -> list[str]:
-        """Add a node and run it. Raises Misfit where it cannot run or its values are not wanted."""
+        """Add a node and run it. Raises Misfit if it cannot run or its values are not wanted."""
         names = [f"{self.fresh('v')}" + (f"_{i}" if outputs > 1 else "") for i in range(outputs)]
         proto = helper.make_node(op, list(inputs), names, domain=domain)
         for name, value in attributes.items():  # a list may be empty: of the axes of a scalar
@@ -204,7 +204,7 @@ class Builder:
     def finish(self) -> Graph:
         """The model: what nothing uses is an output, but for a little, and so are a few others.
 
-        Raises Misfit where nothing depends on an input.
+        Raises Misfit if nothing depends on an input.
         """
         used = {i for n in self.nodes for i in n.input}
         computed = self._dependent()

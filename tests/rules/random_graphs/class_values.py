@@ -182,7 +182,7 @@ class Evaluation:
         defined: Mapping[int, Value] | None = None,
         children: tuple[int, ...] = (),
     ) -> Value:
-        """The value of a node; None where it cannot be told."""
+        """The value of a node; None if it cannot be told."""
         if node.op in ("Var", "Weight"):
             return self.names.get(str(node.attributes[0]))
         if node.op in ("Absent", "Op") or (defined is not None and any(c not in defined for c in children)):

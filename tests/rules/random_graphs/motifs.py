@@ -47,7 +47,7 @@ def left_side(b: Builder) -> None:
 
 
 def place_left_side(b: Builder, rule: Rule) -> None:
-    """Add the left side of this rule. Raises Misfit where none was found that the opset can say."""
+    """Add the left side of this rule. Raises Misfit if none was found that the opset can say."""
     ways = _left_sides(rule)
     random = Random(b.random.getrandbits(32))
     for _ in range(_ATTEMPTS if ways else 0):
