@@ -62,6 +62,8 @@ _LISTS: dict[int, str] = {
 ONNX_DOMAINS = ("", "ai.onnx")
 _BODIES = frozenset({"If", "Loop", "Scan"})
 """Operators whose results are those of the graphs that they have as attributes."""
+_SCAN_OF_BATCHES = 8
+"""The opset in which the first operand of a Scan is not for its body."""
 UNKNOWN_SIZE = -1
 """Some exporters write this for an unknown dimension, which ONNX leaves out."""
 _MOST_NODES = 1 << 20
@@ -223,9 +225,20 @@ class _Check:
                     self.fail(where, "is given twice")
                 seen.add(attribute.name)
                 self.attribute(attribute, node.domain, where)
-                given = len(attribute.g.output) - (node.op_type == "Loop")  # its body says whether to go on, too
-                if attribute.type == AttributeProto.GRAPH and node.op_type in _BODIES and given < len(node.output):
-                    self.fail(where, f"the graph gives {given} results, and the node has {len(node.output)}")
+                if attribute.type == AttributeProto.GRAPH and node.op_type in _BODIES:
+                    self._ends(node, attribute.g, where)
+
+    def _ends(self, node: onnx.NodeProto, body: onnx.GraphProto, where: str) -> None:
+        """The body of an If, Loop or Scan must take what its node gives, and give the results of its node."""
+        given = len(body.output) - (node.op_type == "Loop")  # its body says whether to go on, too
+        if given < len(node.output):
+            self.fail(where, f"the graph gives {given} results, and the node has {len(node.output)}")
+        operands = {"If": 0, "Loop": max(2, len(node.input)), "Scan": len(node.input)}[node.op_type]
+        if len(body.input) != operands and self.opset != _SCAN_OF_BATCHES:
+            self.fail(where, f"the graph takes {len(body.input)} values, and the node gives it {operands}")
+        scanned = next((each.i for each in node.attribute if each.name == "num_scan_inputs"), 0)
+        if scanned > len(node.input):
+            self.fail(where, f"the node scans {scanned} operands and has {len(node.input)}")
 
     def attribute(self, attribute: AttributeProto, domain: str, where: str) -> None:
         if attribute.ref_attr_name:

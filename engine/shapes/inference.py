@@ -447,6 +447,8 @@ def check_operands(model: Model, types: Mapping[str, TensorType]) -> None:
             found = _product_fault(node, operands)
         elif node.op_type in INTEGER_OPERANDS:
             found = _integer_operand_fault(node, operands)
+        if not found and is_standard(node) and node.op_type in _CONVOLUTIONS:
+            found, advice = _channel_fault(node, operands), "export it again"
         if not found and is_standard(node):
             found, advice = _mixed_types(node, operands, model.opset), "cast one of them"
         if found:
@@ -477,6 +479,27 @@ def _type_parameters(op_type: str, opset: int) -> tuple[str, ...]:
         else each.type_str
         for each in onnx.defs.get_schema(op_type, opset, "").inputs
     )  # fmt: skip
+
+
+_CONVOLUTIONS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "QLinearConv": 3}
+"""Which operand of them is the weights."""
+
+
+def _channel_fault(node: ir.Node, operands: Operands) -> str:
+    """What is wrong with the groups and channels of a convolution; "" if nothing."""
+    groups, place = node.attributes.get_int("group", 1), _CONVOLUTIONS[node.op_type]
+    data, weights = operands[0], operands[place] if place < len(operands) else None
+    if groups is None or groups < 1:
+        return f"it has {groups} groups"
+    if data is None or weights is None or data.shape is None or weights.shape is None:
+        return ""
+    if min(len(data.shape), len(weights.shape)) < 2:
+        return f"its data is {_describe(data)}, its weights {_describe(weights)}: both have channels"
+    given, taken = data.shape[1], weights.shape[0 if node.op_type == "ConvTranspose" else 1]
+    wanted = taken * groups if isinstance(taken, int) and node.op_type != "ConvTranspose" else taken
+    if isinstance(given, int) and isinstance(wanted, int) and given != wanted:
+        return f"its data has {given} channels, and its weights take {wanted}"
+    return ""
 
 
 def _conversion_fault(node: ir.Node, operands: Operands) -> str:

@@ -80,7 +80,7 @@ def read_samples(paths: Iterable[Path], ports: Sequence[Port]) -> tuple[Sample, 
 
 def require_tensors(graph: OperatorGraph, model: Model) -> None:
     """Raise LoweringError for a value that an operator makes or reads, and that is no tensor of numbers that compiled
-    code holds, or that has a dimension beyond its integers."""
+    code holds, or that has a dimension beyond its integers or below 0."""
     for node in filter(is_standard, model.graph):
         for output, formal in zip(node.outputs, _list_results(node, model.opset), strict=False):
             if all(text.startswith(("seq(", "optional(")) for text in formal.types):
@@ -92,10 +92,10 @@ def require_tensors(graph: OperatorGraph, model: Model) -> None:
         if value.type is not None and value.type.dtype not in ELEMENT_TYPES and not value.is_constant:
             subject = _describe_value(graph, value)
             raise LoweringError(f"{subject} is of {value.type.dtype}, a type that compiled code cannot hold; {_TAKES}")
-        sizes = (each for each in (value.type.shape or () if value.type is not None else ()) if isinstance(each, int))
-        if (largest := max(sizes, default=0)) > MOST_ELEMENTS:
-            subject = _describe_value(graph, value)
-            raise LoweringError(f"{subject} has a dimension of {largest}; compiled code takes at most {MOST_ELEMENTS}")
+        for size in value.type.shape or () if value.type is not None else ():
+            if isinstance(size, int) and not 0 <= size <= MOST_ELEMENTS:
+                subject = _describe_value(graph, value)
+                raise LoweringError(f"{subject} has a dimension of {size}; compiled code takes 0 to {MOST_ELEMENTS}")
 
 
 def _describe_value(graph: OperatorGraph, value: Value) -> str:

@@ -94,6 +94,16 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda m: branch(m).ClearField("output"),
         "node 'if' (If): attribute 'then_branch': the graph gives 0 results, and the node has 1",
     ),
+    "branch with an input": (
+        lambda m: branch(m).input.append(helper.make_tensor_value_info("z", 1, [2, 3])),
+        "node 'if' (If): attribute 'then_branch': the graph takes 1 values, and the node gives it 0",
+    ),
+    "operands of a Scan": (
+        lambda m: m.graph.node.append(
+            helper.make_node("Scan", ["x"], ["s"], num_scan_inputs=5, body=m.graph.node[1].attribute[0].g)
+        ),
+        "node of 's' (Scan): attribute 'body': the graph takes 0 values, and the node gives it 1",
+    ),
     "result twice": (
         lambda m: m.graph.node.append(helper.make_node("Relu", ["x"], ["i"])),
         "node of 'i' (Relu): makes 'i', which is a result of node 'if' (If) already",

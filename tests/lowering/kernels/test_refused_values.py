@@ -27,6 +27,7 @@ def model_of(*nodes: onnx.NodeProto, kind: int = TensorProto.FLOAT) -> onnx.Mode
         numpy_helper.from_array(np.array(True), "yes"),
         numpy_helper.from_array(np.float32(0.5), "half"),
         numpy_helper.from_array(np.array([0, 2**40, 0, 0]), "pads"),
+        numpy_helper.from_array(np.array([0, -9, 0, 0]), "cuts"),
         numpy_helper.from_array(np.array(["a", "b"], object), "names"),
     ]
     graph = helper.make_graph(nodes, "refused", ends[:1], ends[1:], stored)
@@ -54,7 +55,11 @@ def model_of(*nodes: onnx.NodeProto, kind: int = TensorProto.FLOAT) -> onnx.Mode
         ),
         (
             [node("Pad", ["x", "pads"], ["y"])],
-            r"value 'y' \(Pad makes it\) has a dimension of 1099511627779; compiled code takes at most 2147483647",
+            r"value 'y' \(Pad makes it\) has a dimension of 1099511627779; compiled code takes 0 to 2147483647",
+        ),
+        (
+            [node("Pad", ["x", "cuts"], ["y"])],
+            r"value 'y' \(Pad makes it\) has a dimension of -6; compiled code takes 0 to 2147483647",
         ),
     ],
 )  # fmt: skip
