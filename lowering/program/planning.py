@@ -137,8 +137,9 @@ class _Buffers:
     def _add_value(self, value: int) -> int:
         """The buffer of a value that a step makes: that of the tensor which it is a part of, if it is one."""
         if place := self.prepared.places.get(value):
-            is_there = place.whole in self.numbers
-            self.numbers[value] = self.numbers[place.whole] if is_there else self._add_value(place.whole)
+            is_stored = is_constant(self.prepared.graph, place.whole, self.prepared.weights.model)
+            is_there = is_stored or place.whole in self.numbers
+            self.numbers[value] = self._read(place.whole) if is_there else self._add_value(place.whole)
             return self.numbers[value]
         type_, name = known_type(self.prepared.graph, value), self.prepared.graph.values[value].name
         return self._add(value, Buffer(name, type_.dtype, extents_of(self.prepared.stored_shape(value))))

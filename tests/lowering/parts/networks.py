@@ -88,7 +88,8 @@ class Builder:
         return Network(model(self.nodes, inputs, outputs, **self.constants), SIZES if self.is_dynamic else SIZES[:1])
 
     def add_tree(self, number: int) -> None:
-        """Draw the values of a tree from one of the inputs. What nothing reads is an output, and some of the others."""
+        """Draw the values of a tree from one of the inputs, and from a stored tensor if sizes are fixed. What nothing
+        reads is an output, and some of the others."""
         self.prefix = f"t{number}_"
         sizes = SIZES[0]
         sources = {
@@ -99,11 +100,14 @@ class Builder:
         shape = sources[source]
         last = 1 if source == "maps" else len(shape) - 1
         axis = last if self.is_dynamic or self.draw(0, 3) else self.draw(0, len(shape) - 1)
-        tree = Tree(self, axis, [Value(source, shape)])
+        given = [Value(source, shape)]
+        if not self.is_dynamic:
+            given.append(Value(self.weight(*shape), shape))
+        tree = Tree(self, axis, list(given))
         for _ in range(_STEPS):
             tree.grow()
         read = {name for node in self.nodes for name in node.input}
-        for value in tree.values[1:]:
+        for value in tree.values[len(given) :]:
             if value.name not in read or not self.draw(0, 5):
                 self.outputs[value.name] = len(shape)
 

@@ -125,6 +125,20 @@ def test_nested_parts(compiled: CompiledKernels, tmp_path: Path) -> None:
     check_compiled(compiled, nested(), tmp_path / "library", 1)
 
 
+def test_a_part_of_a_stored_tensor_whose_end_is_a_size_of_an_input(tmp_path: Path) -> None:
+    node = onnx.helper.make_node
+    nodes = [
+        node("Shape", ["rows"], ["end"], start=2), node("Slice", ["stored", "start", "end", "axis"], ["s"]),
+        node("Add", ["rows", "s"], ["y"]),
+    ]  # fmt: skip
+    numbers = {"start": np.array([0]), "axis": np.array([1])}
+    stored = np.arange(24, dtype=np.float32).reshape(3, 8)
+    network = Network(model(nodes, {"rows": (2, 3, 5)}, {"y": (2, 3, 5)}, stored=stored, **numbers), ({},))
+    compiled = compile_alone(network.proto, tmp_path / "objects", 1)
+    assert compiled.places
+    check_compiled(compiled, network, tmp_path / "library", 1)
+
+
 def test_guards_notice_what_is_written_beside_a_part(compiled: CompiledKernels, tmp_path: Path) -> None:
     linked(compiled, tmp_path)
     shifted = {value: replace(place, first=max(0, place.first - 1)) for value, place in compiled.places.items()}
@@ -151,7 +165,7 @@ def test_networks_as_users_compile_them(
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("seed", [*range(9), *range(10, 13)])  # nothing in the network of 9 is a part of another value
+@pytest.mark.parametrize("seed", [0, *range(2, 9), 10, 11, 13, 14])  # networks that have parts of other values
 def test_networks_under_every_schedule(seed: int, tmp_path: Path) -> None:
     network, threads = draw_network(seed, TREES), 1 + seed % 2
     for number, kernels in enumerate(under_every_rule(network.proto, tmp_path, threads)):
