@@ -8,6 +8,7 @@ inference check the graph as a whole (names, operators, shapes).
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -60,6 +61,8 @@ _LISTS: dict[int, str] = {
 }
 """The field that holds elements of a type without raw data; int32_data for types that are not listed."""
 ONNX_DOMAINS = ("", "ai.onnx")
+_EQUATION = re.compile(r"(?:[A-Za-z\s,]|\.{3})*(?:->(?:[A-Za-z\s]|\.{3})*)?")
+"""Equations of an Einsum. Shape inference goes on forever for some that are none."""
 _BODIES = frozenset({"If", "Loop", "Scan"})
 """Operators whose results are those of the graphs that they have as attributes."""
 _SCAN_OF_BATCHES = 8
@@ -225,6 +228,8 @@ class _Check:
                     self.fail(where, "is given twice")
                 seen.add(attribute.name)
                 self.attribute(attribute, node.domain, where)
+                if node.op_type == "Einsum" and not _EQUATION.fullmatch(text := attribute.s.decode(errors="replace")):
+                    self.fail(where, f"{text!r} is no equation")
                 if attribute.type == AttributeProto.GRAPH and node.op_type in _BODIES:
                     self._ends(node, attribute.g, where)
 

@@ -104,6 +104,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         ),
         "node of 's' (Scan): attribute 'body': the graph takes 0 values, and the node gives it 1",
     ),
+    "equation that is none": (
+        lambda m: m.graph.node.append(helper.make_node("Einsum", ["x"], ["e"], equation="i-j>")),
+        "node of 'e' (Einsum): attribute 'equation': 'i-j>' is no equation",
+    ),
     "result twice": (
         lambda m: m.graph.node.append(helper.make_node("Relu", ["x"], ["i"])),
         "node of 'i' (Relu): makes 'i', which is a result of node 'if' (If) already",
