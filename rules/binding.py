@@ -6,6 +6,7 @@ one binds, it panics or crashes at the first match, and so it does where `vec-se
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from .vocabulary import PRIMITIVES
 
 Preference = Callable[[Sequence[Node], Node], Any]
 """A key for what may be the next condition after others: the least one is."""
+_FEW = 3
+"""Items of a term of two operands."""
 ABORTING = ("vec-set", "vec-remove")
 """Primitives that end the process on an index out of range."""
 
@@ -58,6 +61,71 @@ def in_order_of_binding(rule: Form, preference: Preference = lambda ordered, con
     after = rule.items[1 + len(patterns) : place]
     items = (rule.items[0], *patterns, *after, facts, *rule.items[place + 1 :])
     return Form(items, rule.start, rule.end)
+
+
+def with_distinct_operands(rule: Form) -> tuple[Form, ...]:
+    """The commands that mean the rule, in which no term of three operands or more has a value twice.
+
+        (rewrite (Where c x x) x)    =>    (rewrite (Where c x x-2) x :when ((value-eq x x-2)))
+
+    egglog 13.2 takes a subsumed row for a match of a term that has a value twice beside another operand, and then asks
+    for 8 GB. A birewrite becomes a rewrite for each direction.
+    """
+    place = place_of_conditions(rule)
+    facts: tuple[Node, ...] = rule.items[place].items if place is not None else ()  # type: ignore[union-attr]
+    if rule.head == "rule":
+        conditions = _conditions(facts, {})
+        return (rule,) if len(conditions) == len(facts) else (Form((rule.items[0], Form(conditions), *rule.items[2:])),)
+    sides, others = rule.items[1:3], rule.items[3:]
+    options = others if place is None else (*others[: place - 4], *others[place - 2 :])
+    commands, is_changed = [], False
+    for left, right, suffix in ((*sides, "=>"), (*reversed(sides), "<="))[: 1 + (rule.head == "birewrite")]:
+        again: dict[str, Node] = {}
+        pattern = _spread(left, again)
+        conditions = _conditions(facts, again)
+        is_changed |= len(conditions) > len(facts)
+        when = (Atom(":when"), Form(conditions)) if conditions else ()
+        named = [_suffixed(each, suffix) if rule.head == "birewrite" else each for each in options]
+        commands.append(Form((Atom("rewrite"), pattern, right, *when, *named)))
+    return tuple(commands) if is_changed else (rule,)
+
+
+def _conditions(facts: tuple[Node, ...], again: dict[str, Node]) -> tuple[Node, ...]:
+    """The facts with other names for values that a term has twice, behind the equations of those that a pattern has by
+    the names in `again`, in front of those of their own: egglog computes with no variable that is not bound before."""
+    first = [_equal(name, value) for name, value in again.items()]
+    named = dict(again)
+    spread = [_spread(fact, named) for fact in facts]
+    return (*first, *spread, *(_equal(name, value) for name, value in named.items() if name not in again))
+
+
+def _spread(node: Node, again: dict[str, Node]) -> Node:
+    """The node with a name for each value that its operands, or those of a term in it, have already: a variable, or
+    what is computed. `again` gets the values by these names."""
+    if isinstance(node, Atom):
+        return node
+    items, seen = [node.items[0]], Counter[str]()
+    for item in node.items[1:]:
+        is_value = item.head in PRIMITIVES if isinstance(item, Form) else is_variable(item) and item.text != "_"
+        if is_value and node.head not in PRIMITIVES and len(node.items) > _FEW:
+            text = str(item)
+            seen[text] += 1
+            if seen[text] > 1:
+                name = f"{text}-{seen[text]}" if isinstance(item, Atom) else f"again-{len(again) + 1}"
+                again[name] = item
+                items.append(Atom(name))
+                continue
+        items.append(_spread(item, again))
+    return Form(tuple(items))
+
+
+def _equal(name: str, value: Node) -> Form:
+    return Form((Atom("value-eq"), Atom(name), value))
+
+
+def _suffixed(item: Node, suffix: str) -> Node:
+    """The name of a rule, which is the only text among its options, with a suffix."""
+    return Atom(f'{item.text[:-1]}{suffix}"') if isinstance(item, Atom) and item.text.startswith('"') else item
 
 
 def _move_computed(side: Node, bound: Collection[str], moved: dict[str, Form]) -> Node:

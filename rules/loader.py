@@ -51,13 +51,13 @@ class RuleSet:
     def program(self) -> str:
         """What egglog reads after `prelude()`: the declarations of all files, then the selected rules."""
         declared = [d.text for file in self.files for d in file.declarations]
-        return "\n".join((*declared, *(rule.text for rule in self.rules), ""))
+        return "\n".join((*declared, *(rule.program for rule in self.rules), ""))
 
 
 @cache
 def prelude() -> str:
     """The egglog program before any rule: sorts, constructors, and the analyses with their rules."""
-    rules = (rule.text for file in analysis_files() for rule in file.rules)
+    rules = (rule.program for file in analysis_files() for rule in file.rules)
     return "\n".join((declarations(), *rules, freezing_rules(), ""))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..support.errors import RuleError
 from . import sexpr
-from .binding import in_order_of_binding
+from .binding import in_order_of_binding, with_distinct_operands
 from .commute import mirror
 from .sexpr import Atom, Document, Form, Node, SexprError
 from .shorthand import expand_conditions, instances, read_conditions, shared_conditions
@@ -84,6 +84,13 @@ class Rule:
     def base(self) -> str:
         """The name as the author wrote it: mirrored variants carry it with a suffix ``~1``, ``~2``, ..."""
         return self.name.partition("~")[0]
+
+    @property
+    def program(self) -> str:
+        """What egglog reads: the text, or commands that mean the same."""
+        (form,) = sexpr.read(self.text).forms
+        commands = with_distinct_operands(form)
+        return self.text if commands == (form,) else "\n".join(map(str, commands))
 
     @property
     def place(self) -> str:

@@ -139,7 +139,7 @@ def _check_canonical(rule: Rule, scratch: Scratch, judge: Judge | None, samples:
 
 def _check(rule: Rule, scratch: Scratch, judge: Judge | None, samples: int) -> Verdict:
     scratch.forget()
-    if complaint := scratch.complaint(rule.text):
+    if complaint := scratch.complaint(rule.program):
         return Verdict(rule.name, "unchecked", example=False, reason=f"egglog does not take the rule: {complaint}")
     if keys := _undefined_constructors(rule, scratch):
         return Verdict(rule.name, "idle", example=False, reason=f"nothing says what {', '.join(keys)} computes")
@@ -249,7 +249,7 @@ def _why_idle(
 def _endless_sample(rule: Rule, every: Sequence[Hit], scratch: Scratch) -> Sample | None:
     """A sample on which a rule of `simplify`, which runs until nothing changes, never ends."""
     fired = [hit.sample for hit in every if isinstance(hit.outcome, Fired)] if rule.ruleset == "simplify" else []
-    return next((sample for sample in fired[:2] if scratch.is_endless(rule.text, rule.ruleset, sample)), None)
+    return next((sample for sample in fired[:2] if scratch.is_endless(rule.program, rule.ruleset, sample)), None)
 
 
 def _foreign_keys(every: Sequence[Hit]) -> list[str]:
@@ -370,7 +370,7 @@ def scratch_for(*files: RuleFile) -> Scratch:
 
 def _declarations(files: Sequence[RuleFile]) -> str:
     declared = (d.text for file in files for d in file.declarations)
-    return "\n".join((*declared, *(rule.text for file in files for rule in file.rules if rule.derives)))
+    return "\n".join((*declared, *(rule.program for file in files for rule in file.rules if rule.derives)))
 
 
 @cache

@@ -44,4 +44,4 @@ def collect_rules(rules: RuleSet, reported: Iterable[str]) -> Catalogue:
 def analyses(rules: RuleSet) -> str:
     """The declarations of the rule files, and their rules that only derive facts."""
     declared = [d.text for file in rules.files for d in file.declarations]
-    return "\n".join((*declared, *(rule.text for rule in rules.rules if rule.derives), ""))
+    return "\n".join((*declared, *(rule.program for rule in rules.rules if rule.derives), ""))

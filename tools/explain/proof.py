@@ -66,7 +66,7 @@ def prove(forms: TwoForms, cone: Cone, egraph: EGraph, catalogue: Catalogue, ses
 
 def _program(catalogue: Catalogue) -> str:
     rulesets = "".join(f"(ruleset {RECORDING}{name})\n" for name in (*_PHASES, "forget"))
-    rules = "".join(f"{rule.text}\n" for rule in catalogue.rules)
+    rules = "".join(f"{rule.program}\n" for rule in catalogue.rules)
     recorders = "".join(r.program for r in catalogue.recorders)
     rows = [(r.table, f"({r.table} {' '.join(r.columns)})") for r in catalogue.recorders]
     forget = f":ruleset {RECORDING}forget"

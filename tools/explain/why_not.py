@@ -346,7 +346,7 @@ class _Probe:
 
     def saturate(self) -> None:
         """Run the rules as far as the optimisation did."""
-        self.session.load("\n".join(rule.text for rule in self.rewriting.rules.rules if not rule.derives))
+        self.session.load("\n".join(rule.program for rule in self.rewriting.rules.rules if not rule.derives))
         for _ in range(self.rewriting.egraph.saturation.iterations):
             self.session.load(ITERATION)
         self.session.load(SIMPLIFICATION)

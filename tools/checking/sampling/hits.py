@@ -213,7 +213,7 @@ def _conflicts(every: Sequence[Hit]) -> list[Hit]:
 def _run(rule: Rule, scratch: Scratch, samples: Sequence[Sample]) -> list[Hit]:
     """What the rule makes of samples; of one with symbolic sizes, at several sizes in their place."""
     result: list[Hit] = []
-    outcomes = scratch.run(rule.text, rule.ruleset, samples) if samples else []
+    outcomes = scratch.run(rule.program, rule.ruleset, samples) if samples else []
     for sample, found in zip(samples, outcomes, strict=True):
         outcome = name_operators(found) if isinstance(found, Fired) else found
         if isinstance(outcome, Conflict) or (outcome is not None and not sample.symbols):

@@ -115,8 +115,7 @@ class EgglogPanicError(Exception):
 
 
 EGGLOG_ADVICE = (
-    "a fault of egglog, which fails if vec-set or vec-remove is out of range (ask vec-get for the same index), and if "
-    "a pattern has one vector twice and meets a constant (give one of them a name of its own, and ask value-eq)"
+    "a fault of egglog, which fails if vec-set or vec-remove is out of range (ask vec-get for the same index)"
 )
 
 
