@@ -66,7 +66,7 @@ def in_order_of_binding(rule: Form, preference: Preference = lambda ordered, con
 def with_distinct_operands(rule: Form) -> tuple[Form, ...]:
     """The commands that mean the rule, in which no term of three operands or more has a value twice.
 
-        (rewrite (Where c x x) x)    =>    (rewrite (Where c x x-2) x :when ((value-eq x x-2)))
+        (rewrite (Where c x x) x)    =>    (rewrite (Where c x x~2) x :when ((value-eq x~2 x)))
 
     egglog 13.2 takes a subsumed row for a match of a term that has a value twice beside another operand, and then asks
     for 8 GB. A birewrite becomes a rewrite for each direction.
@@ -79,7 +79,8 @@ def with_distinct_operands(rule: Form) -> tuple[Form, ...]:
     sides, others = rule.items[1:3], rule.items[3:]
     options = others if place is None else (*others[: place - 4], *others[place - 2 :])
     commands, is_changed = [], False
-    for left, right, suffix in ((*sides, "=>"), (*reversed(sides), "<="))[: 1 + (rule.head == "birewrite")]:
+    directions = ((sides[0], sides[1], "=>"), (sides[1], sides[0], "<="))
+    for left, right, suffix in directions if rule.head == "birewrite" else directions[:1]:
         again: dict[str, Node] = {}
         pattern = _spread(left, again)
         conditions = _conditions(facts, again)
@@ -111,7 +112,7 @@ def _spread(node: Node, again: dict[str, Node]) -> Node:
             text = str(item)
             seen[text] += 1
             if seen[text] > 1:
-                name = f"{text}-{seen[text]}" if isinstance(item, Atom) else f"again-{len(again) + 1}"
+                name = f"{text}~{seen[text]}" if isinstance(item, Atom) else f"again~{len(again) + 1}"
                 again[name] = item
                 items.append(Atom(name))
                 continue

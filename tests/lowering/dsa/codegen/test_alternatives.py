@@ -18,7 +18,7 @@ from eqfuse.lowering.dsa.codegen.compiler import (
     promising_plans,
 )
 from eqfuse.lowering.dsa.codegen.generator import plan_program, write_program
-from eqfuse.lowering.dsa.program.instructions import DDR, Level, Transfer, TransferKind
+from eqfuse.lowering.dsa.program.instructions import DDR, Level, Role, Transfer, TransferKind
 from eqfuse.lowering.dsa.schedule.scheduler import schedule
 from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, FULL, TVM, Variant
 from eqfuse.lowering.dsa.simulate.timing import simulate_time
@@ -93,8 +93,9 @@ def test_nothing_that_fits_is_an_error() -> None:
 def test_an_estimate_counts_the_weights_that_the_program_loads(device: DsaDevice) -> None:
     made = plan_program(candidate(FULL, device).schedule, FULL)
     program = write_program(made, 4).program
+    stored = {buffer.name for buffer in program.buffers if buffer.role is Role.CONSTANT}
     loads = [t for t in program.instructions if isinstance(t, Transfer) and t.targets[0].memory.level is Level.GB]
-    loaded = sum(t.source.size for t in loads if t.source.memory.level is Level.DDR)
+    loaded = sum(t.source.size for t in loads if t.source.memory.level is Level.DDR and t.source.buffer in stored)
     assert estimate(made, device).loading == pytest.approx(loaded * device.clock / device.ddr_bandwidth)
 
 
