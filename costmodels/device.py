@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ..ir.operation import Operation
 from ..ir.types import BYTES
-from .choices import DEFAULT_DEVICE
+from .choices import ACCELERATOR, DEFAULT_DEVICE
 from .device_file import (
     CACHE_LINE,
     CACHE_WAYS,
@@ -31,8 +31,6 @@ from .dsa_work import unit_seconds
 DIRECTORY = Path(__file__).parent / "devices"
 HOST = "host"
 """The name of this machine; its device has no file (see `host.py`)."""
-ACCELERATOR = "dsa-"
-"""The beginning of the names of accelerators, which a simulator executes."""
 CALL_CYCLES = 300.0
 """Cycles of a kernel beside its loops: the call takes 30; then its code, arguments and first lines are fetched."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Literal
 
-from ..costmodels.choices import DEFAULT_DEVICE
+from ..costmodels.choices import ACCELERATOR, DEFAULT_DEVICE
 from ..engine.choices import MAX_FUSE_DEPTH, CostName, Extraction, PartitionMethod
 from ..lowering.base.choices import VariantName
 from ..rules.places import rule_paths
@@ -280,6 +280,10 @@ class MeasureOptions(CheckedOptions):
             raise OptionError("measure", "times whole graphs, and a partition was asked for; give one of the two")
 
 
+_JOINS_SAMPLES = "matmul-of-rows"
+"""The rule that makes one axis of the samples and rows of a product."""
+
+
 @option_class(kw_only=True)
 class Options(AttemptOptions, FuseOpsOptions):
     """The options of `optimize`. Raises OptionError for a value that is invalid."""
@@ -344,10 +348,12 @@ class Options(AttemptOptions, FuseOpsOptions):
     @property
     def selection(self) -> RuleSelection:
         """Which rules to use. A runtime recognises the integers of a model by pairs of conversions, so that rules leave
-        no number unrounded unless kernels are made."""
+        no number unrounded unless kernels are made. Accelerators divide the samples of a product among instances, which
+        they cannot where samples and rows are one axis."""
         selection = part_of(RuleSelection, self)
         is_rounded = self.precision == "fast" and self.partition == "none"
-        return replace(selection, skip=(*selection.skip, "step")) if is_rounded else selection
+        skipped = (("step",) if is_rounded else ()) + ((_JOINS_SAMPLES,) if self.device.startswith(ACCELERATOR) else ())
+        return replace(selection, skip=(*selection.skip, *skipped))
 
     @property
     def trusted(self) -> tuple[str, ...]:

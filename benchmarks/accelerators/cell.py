@@ -20,7 +20,7 @@ from typing import Any, Literal, TypedDict
 import onnx
 
 from eqfuse.benchmarks.accelerators.graphturbo import TABLE2
-from eqfuse.costmodels.device import ACCELERATOR
+from eqfuse.costmodels.choices import ACCELERATOR
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.driver.compiler.accelerator import AcceleratorKernels
 from eqfuse.driver.compiler.compilation import kernels_of

@@ -18,7 +18,8 @@ from typing import Any
 
 from archspec.cpu import TARGETS
 
-from ...costmodels.device import ACCELERATOR, HOST, Device, device_names, load_device
+from ...costmodels.choices import ACCELERATOR
+from ...costmodels.device import HOST, Device, device_names, load_device
 from ...costmodels.dsa_device import DsaDevice, dsa_device_names, load_dsa_device
 from ...costmodels.ethos_device import EthosDevice, ethos_device, ethos_names
 from ...support.errors import UsageError
