@@ -89,6 +89,8 @@ class DsaDevice:
     units: tuple[ComputeUnit, ...]
     dma_channels: int = DMA_CHANNELS
     core_dma_channels: int = CORE_DMA_CHANNELS
+    joins_samples: bool = True
+    """Whether rules may make one axis of the samples and rows of a product."""
 
     @property
     def activation_buffer(self) -> int:
@@ -148,6 +150,7 @@ class DsaDeviceFile(Table, frozen=True):
     hoist_latency: Overhead
     alignment: Count
     units: tuple[UnitTable, ...]
+    joins_samples: bool = True
     dma_channels: Count = Count(DMA_CHANNELS, "assumed")
     core_dma_channels: Count = Count(CORE_DMA_CHANNELS, "assumed")
     description: str = ""

@@ -348,12 +348,17 @@ class Options(AttemptOptions, FuseOpsOptions):
     @property
     def selection(self) -> RuleSelection:
         """Which rules to use. A runtime recognises the integers of a model by pairs of conversions, so that rules leave
-        no number unrounded unless kernels are made. Accelerators divide the samples of a product among instances, which
-        they cannot where samples and rows are one axis."""
+        no number unrounded unless kernels are made. Some accelerators divide the samples of a product among instances,
+        which they cannot if samples and rows are one axis."""
         selection = part_of(RuleSelection, self)
-        is_rounded = self.precision == "fast" and self.partition == "none"
-        skipped = (("step",) if is_rounded else ()) + ((_JOINS_SAMPLES,) if self.device.startswith(ACCELERATOR) else ())
-        return replace(selection, skip=(*selection.skip, *skipped))
+        if self.precision == "fast" and self.partition == "none":
+            selection = replace(selection, skip=(*selection.skip, "step"))
+        if self.device.startswith(ACCELERATOR):
+            from ..costmodels.dsa_device import load_dsa_device
+
+            if not load_dsa_device(self.device.removeprefix(ACCELERATOR)).joins_samples:
+                selection = replace(selection, skip=(*selection.skip, _JOINS_SAMPLES))
+        return selection
 
     @property
     def trusted(self) -> tuple[str, ...]:
