@@ -179,6 +179,7 @@ def _equal(x: Expr, y: Expr) -> Expr:
 
 _LESS_OR_EQUAL = _by_type(floats.less_or_equal, integers.less_or_equal)
 _ADD = _by_type(floats.add, integers.add)
+_MULTIPLY = _by_type(floats.multiply, integers.multiply)
 _SMALLER = _by_type(floats.smaller, integers.smaller)
 _LARGER = _by_type(floats.larger, integers.larger)
 
@@ -217,9 +218,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "IsNaN": tirx.isnan,
     "Add": _ADD,
     "Sub": _by_type(floats.subtract, integers.subtract),
-    "Mul": _by_type(floats.multiply, integers.multiply),
+    "Mul": _MULTIPLY,
     "Div": _by_type(floats.divide, integers.divide),
-    "PRelu": lambda x, slope: if_negative(x, (floats.multiply if is_float(x) else integers.multiply)(x, slope), x),
+    "PRelu": lambda x, slope: if_negative(x, _MULTIPLY(x, slope), x),
     "Equal": _equal,
     "Less": integers.less,
     "LessOrEqual": _LESS_OR_EQUAL,
