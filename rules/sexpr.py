@@ -72,10 +72,10 @@ class Document:
         return line, offset - self.line_starts[line - 1] + 1
 
     def comment_block(self, form: Form) -> list[Atom]:
-        """The comment lines directly above a form, without their semicolons."""
+        """The comment lines directly above a form, without their semicolons; a heading, `; --- products`, ends them."""
         line = self.position(form.start)[0] - 1
         block: list[Atom] = []
-        while line > 0 and (comment := self._comment_line(line)) is not None:
+        while line > 0 and (comment := self._comment_line(line)) is not None and not comment.text.startswith("---"):
             block.append(comment)
             line -= 1
         return block[::-1]

@@ -50,6 +50,11 @@ def test_comment_block_ends_at_a_blank_line() -> None:
     assert document.comment_block(document.forms[0]) == [Atom("near", 9), Atom("nearest", 17)]
 
 
+def test_comment_block_ends_at_a_heading() -> None:
+    document = read("; far\n; --- heading\n; near\n(a)")
+    assert document.comment_block(document.forms[0]) == [Atom("near", 22)]
+
+
 def test_a_comment_behind_a_command_belongs_to_no_other() -> None:
     document = read("(a) ; behind\n(b)")
     assert document.comment_block(document.forms[1]) == []
