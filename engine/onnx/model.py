@@ -28,7 +28,7 @@ from ...support.scratch import staging_folder
 from .map_outputs import map_outputs, note_map_outputs, return_maps, take_map_outputs
 from .output_types import infer_output_types
 from .runtime_operators import define_runtime_operators
-from .wellformed import ONNX_DOMAINS, UNKNOWN_SIZE, check_well_formed, sort_nodes
+from .wellformed import ONNX_DOMAINS, UNKNOWN_SIZE, body_protos, check_well_formed, sort_nodes
 
 _MOST_ELEMENTS = 1 << 29
 """The most elements of a dense tensor, 2 GiB of float32: a few bytes of a file must not fill the memory."""
@@ -50,14 +50,6 @@ def with_dense_constants(model: onnx.ModelProto, label: str) -> onnx.ModelProto:
             tensor = _dense(attribute.sparse_tensor, label)
             attribute.CopyFrom(onnx.helper.make_attribute("value", tensor))
     return result
-
-
-def body_protos(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs that a node has as attributes, such as the branches of an If."""
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
 
 
 def graph_protos(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:

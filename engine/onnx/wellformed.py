@@ -95,10 +95,10 @@ def check_well_formed(model: onnx.ModelProto, label: str) -> None:
 
 def _check_calls(model: onnx.ModelProto, label: str) -> None:
     """Raise ModelError if functions call each other in a circle, or calls stand for too many nodes."""
-    bodies = {_function_name(each.domain, each.name): list(_all_nodes(each.node)) for each in model.functions}
+    bodies = {_function_name(each.domain, each.name): list(all_nodes(each.node)) for each in model.functions}
     calls = {
         name: Counter(called for node in nodes if (called := _function_name(node.domain, node.op_type)) in bodies)
-        for name, nodes in {**bodies, "": list(_all_nodes(model.graph.node))}.items()
+        for name, nodes in {**bodies, "": list(all_nodes(model.graph.node))}.items()
     }
     try:
         order = list(TopologicalSorter(calls).static_order())
@@ -116,13 +116,20 @@ def _function_name(domain: str, name: str) -> str:
     return f"{domain}::{name}"
 
 
-def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes, and those in their bodies."""
+def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes, each before those in its bodies, at any depth."""
     for node in nodes:
         yield node
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                yield from _all_nodes(body.node)
+        for body in body_protos(node):
+            yield from all_nodes(body.node)
+
+
+def body_protos(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that a node has as attributes, such as the branches of an If."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
 
 
 def _check_text(message: Message, label: str, place: str) -> None:

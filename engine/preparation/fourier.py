@@ -164,12 +164,10 @@ def _waves(roots: Array, parts: int) -> Array:
 def _product(last: int, waves: Array, bins: int) -> list[onnx.NodeProto]:
     """From ``behind`` [..., N, parts] to ``transformed`` [..., K, 2]; ``last`` is the number of axes in front of N."""
     return [
-        _integers("joined", [0] * last + [waves.shape[0]]),
-        helper.make_node("Reshape", ["behind", "joined"], ["row"]),
+        *_reshaped("behind", "joined", [0] * last + [waves.shape[0]], "row"),
         _stored("waves", waves),
         helper.make_node("MatMul", ["row", "waves"], ["sums"]),
-        _integers("apart", [0] * last + [bins, _COMPLEX]),
-        helper.make_node("Reshape", ["sums", "apart"], ["transformed"]),
+        *_reshaped("sums", "apart", [0] * last + [bins, _COMPLEX], "transformed"),
     ]
 
 
@@ -184,25 +182,19 @@ def _four_steps(
     others = others.reshape(first, *[1] * (last - 1), second * _COMPLEX, second * _COMPLEX)
     make = helper.make_node
     return [
-        _integers("grid", [*same, first, second, parts]),
-        make("Reshape", ["behind", "grid"], ["rows"]),
+        *_reshaped("behind", "grid", [*same, first, second, parts], "rows"),
         make("Transpose", ["rows"], ["columns"], perm=[*outer, last + 1, last, last + 2]),
-        _integers("joined", [*same, second, first * parts]),
-        make("Reshape", ["columns", "joined"], ["row"]),
+        *_reshaped("columns", "joined", [*same, second, first * parts], "row"),
         _stored("waves", waves.astype(dtype)),
         make("MatMul", ["row", "waves"], ["sums"]),
-        _integers("apart", [*same, second, first, _COMPLEX]),
-        make("Reshape", ["sums", "apart"], ["partly"]),
+        *_reshaped("sums", "apart", [*same, second, first, _COMPLEX], "partly"),
         make("Transpose", ["partly"], ["in_front"], perm=[last + 1, *outer, last, last + 2]),
-        _integers("pairs", [0, *same, second * _COMPLEX]),
-        make("Reshape", ["in_front", "pairs"], ["others"]),
+        *_reshaped("in_front", "pairs", [0, *same, second * _COMPLEX], "others"),
         _stored("twiddles", others.astype(dtype)),
         make("MatMul", ["others", "twiddles"], ["turned"]),
-        _integers("again", [0, *same, second, _COMPLEX]),
-        make("Reshape", ["turned", "again"], ["spectra"]),
+        *_reshaped("turned", "again", [0, *same, second, _COMPLEX], "spectra"),
         make("Transpose", ["spectra"], ["ordered"], perm=[*(i + 1 for i in outer), last + 1, 0, last + 2]),
-        _integers("whole", [*same, first * second, _COMPLEX]),
-        make("Reshape", ["ordered", "whole"], ["full"]),
+        *_reshaped("ordered", "whole", [*same, first * second, _COMPLEX], "full"),
         *_keep_bins(last, first * second, bins),
     ]
 
@@ -212,6 +204,10 @@ def _keep_bins(axis: int, count: int, bins: int) -> Sequence[onnx.NodeProto]:
         return [helper.make_node("Identity", ["full"], ["transformed"])]
     bounds = [_integers(name, [value]) for name, value in (("start", 0), ("end", bins), ("at", axis))]
     return [*bounds, helper.make_node("Slice", ["full", "start", "end", "at"], ["transformed"])]
+
+
+def _reshaped(source: str, sizes_name: str, sizes: Sequence[int], result: str) -> Sequence[onnx.NodeProto]:
+    return [_integers(sizes_name, sizes), helper.make_node("Reshape", [source, sizes_name], [result])]
 
 
 def _stored(name: str, array: Array) -> onnx.NodeProto:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from ...ir.operators import VIEWS
 from ..onnx.map_outputs import ML_DOMAIN
 from ..onnx.model import Model, elements
 from ..onnx.wellformed import ONNX_DOMAINS
@@ -22,10 +23,7 @@ from ..shapes.inference import infer
 
 Array = np.ndarray[Any, Any]
 _TEXT = ir.DataType.STRING
-_MOVERS = frozenset({
-    "Concat", "Constant", "Equal", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile",
-    "Transpose", "Unsqueeze", "Where",
-})  # fmt: skip
+_MOVERS = VIEWS | {"Concat", "Constant", "Equal", "Expand", "Gather", "Slice", "Tile", "Transpose", "Where"}
 """ONNX's operators that do with numbers what they do with texts."""
 _LABELS: Mapping[str, Mapping[str, str]] = {
     "ArrayFeatureExtractor": {},

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ...ir.operators import FILTERS, GLOBAL_POOLS, OPERATORS, POOLS, REDUCTIONS
+from ...ir.operators import FILTERS, GLOBAL_POOLS, MATRIX_PRODUCTS, OPERATORS, POOLS, REDUCTIONS
 from ...ir.sizes import ONE, ZERO, Size, exact_quotient, floor_divide, number
 from .site import Shape, Site, Undecided, dimensions, product, require_number, require_size
 from .windows import convolution, global_pool, pool, transposed_convolution
@@ -362,8 +362,7 @@ _RULES: dict[str, Callable[[Site], Shape | list[Shape]]] = {
     **dict.fromkeys(REDUCTIONS, _reduction),
     "ArgMax": _place_of_extremum,
     "ArgMin": _place_of_extremum,
-    "MatMul": _matrix_product,
-    "MatMulInteger": _matrix_product,
+    **dict.fromkeys(MATRIX_PRODUCTS, _matrix_product),
     "Gemm": _gemm,
     "Transpose": _transpose,
     "Squeeze": _squeeze,

@@ -155,7 +155,7 @@ OPERATORS = (
     _contributed("FastGelu", "X bias?", _fast_gelu, flops=_and_bias(8)),
     _contributed("QuickGelu", "X | alpha:f64=1.702", _quick_gelu, flops=per_output(3)),
     _contributed("FusedMatMul", "A B | alpha:f64=1.0 transA:i64=0 transB:i64=0", _fused_matmul,
-                 flops=_product_flops(0), like="MatMul"),
+                 flops=_product_flops(0), like="MatMul", takes_stacks=True),
     _contributed("FusedGemm", "A B C? | activation:String alpha:f64=1.0 beta:f64=1.0 transA:i64=0 transB:i64=0",
                  _fused_gemm, flops=_product_flops(1), like="Gemm"),
     _contributed(

@@ -255,7 +255,7 @@ def _transposed_convolution_maps(call: OperatorCall) -> IndexMaps:
 _linear = Family("linear", mixing_maps)
 
 OPERATORS = (
-    _linear("MatMul", "A B", matmul, index_maps=matmul_maps, flops=_product_flops, is_total=True),
+    _linear("MatMul", "A B", matmul, index_maps=matmul_maps, flops=_product_flops, is_total=True, takes_stacks=True),
     _linear(
         "Gemm",
         "A B C? | alpha:f64=1.0 beta:f64=1.0 transA:i64=0 transB:i64=0",

@@ -160,7 +160,8 @@ _linear = Family("linear", flops=_product_flops, is_total=True)
 OPERATORS = (
     _quantization("QuantizeLinear", "x y_scale? y_zero_point? | axis:i64=1", _quantize, flops=per_output(3)),
     _quantization("DequantizeLinear", "x x_scale x_zero_point? | axis:i64=1", _dequantize, flops=per_output(2)),
-    _linear("MatMulInteger", "A B a_zero_point? b_zero_point?", _matmul_integer, index_maps=_matmul_integer_maps),
+    _linear("MatMulInteger", "A B a_zero_point? b_zero_point?", _matmul_integer, index_maps=_matmul_integer_maps,
+            takes_stacks=True),
     _linear(
         "ConvInteger",
         "x w x_zero_point? w_zero_point? | kernel_shape:Ints pads:Ints strides:Ints dilations:Ints group:i64=1",

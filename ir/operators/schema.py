@@ -55,6 +55,7 @@ class OperatorSchema:
     An operator of another domain than ONNX's has its `domain`, may be called `op_type` there, and costs as much as the
     operator that it is `like`. `weights_at` is the number of the operand that has the filters of a convolution, outputs
     before inputs, and 0 for any other operator. A view's result has the elements of its operand in their order.
+    Operands of an operator that `takes_stacks` may be stacks of matrices, which broadcast.
     A total operator runs on any elements of operands whose shapes fit; a division does not: that of an integer by zero
     ends the process.
     """
@@ -72,6 +73,7 @@ class OperatorSchema:
     weights_at: int = 0
     is_view: bool = False
     is_total: bool = False
+    takes_stacks: bool = False
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -87,6 +89,11 @@ class OperatorSchema:
     def is_elementwise(self) -> bool:
         """Whether each element of the result is computed from the elements at its place, operands being broadcast."""
         return self.category.startswith("elementwise")
+
+    @property
+    def broadcasts(self) -> bool:
+        """Whether any operand may widen the result."""
+        return self.takes_stacks or (self.is_elementwise and len(self.operands) > 1)
 
     @property
     def sort(self) -> str:
@@ -124,13 +131,14 @@ class Family:
         weights_at: int = 0,
         is_view: bool = False,
         is_total: bool | None = None,
+        takes_stacks: bool = False,
     ) -> OperatorSchema:
         """An operator that rules can look into. Raises ValueError on a kind of attribute that does not exist."""
         arguments = parse_signature(signature)
         return OperatorSchema(
             name, self.category, arguments, evaluate, index_maps or self.index_maps, flops or self.flops,
             self.domain, op_type or name, like or name, outputs, weights_at, is_view,
-            self.is_total if is_total is None else is_total,
+            self.is_total if is_total is None else is_total, takes_stacks,
         )  # fmt: skip
 
     def hidden(

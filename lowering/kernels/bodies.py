@@ -22,8 +22,9 @@ from onnx_ir import serde
 from ...engine.bodies.flatten import flatten
 from ...engine.bodies.inference import infer_flat
 from ...engine.bodies.nest import nest
-from ...engine.onnx.model import Model, body_protos, graph_protos, read
+from ...engine.onnx.model import Model, graph_protos, read
 from ...engine.onnx.typing import NAMELESS, dtype_of
+from ...engine.onnx.wellformed import body_protos
 from ...engine.operator_graph import operator_graph
 from ...engine.shapes.inference import infer
 from ...extract.partition.search.methods import search_partition

@@ -17,10 +17,11 @@ from onnx import helper, numpy_helper
 from onnx_ir import serde
 
 from ...engine.bodies.inference import find_trips
-from ...engine.onnx.model import Model, body_protos
+from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, layer_nodes, outer_values
 from ...engine.onnx.runtime_values import session_options
 from ...engine.onnx.typing import dtype_of
+from ...engine.onnx.wellformed import body_protos
 from ...engine.shapes.inference import infer
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.operators import TO_SHAPES

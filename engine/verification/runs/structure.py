@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,8 +17,8 @@ from onnx import inliner, numpy_helper, shape_inference
 from ....ir.operators import CONVOLUTIONS, POOLS, RECURRENT, VIEWS
 from ....ir.operators.quantization import ROUNDED_RESULTS
 from ...onnx.inference_faults import without_delicate_nodes
-from ...onnx.model import body_protos
 from ...onnx.nodes import RANDOM_OPERATORS
+from ...onnx.wellformed import all_nodes, body_protos
 from .skim import has_data
 
 SHAPE_ONLY_OPERATORS = frozenset({"Shape", "Size", "EyeLike"})
@@ -101,30 +101,30 @@ class Structure:
     @cached_property
     def random(self) -> frozenset[str]:
         """Values that depend on a random operator."""
-        return _propagate(self.graph.node, set(), self._is_random)
+        return _propagate(self.graph.node, set(), lambda node: any(map(self._draws, all_nodes([node]))))
 
     @cached_property
     def collected(self) -> frozenset[str]:
         """Values that depend on rows that a Loop collects, of which there may be none."""
         loops = (node for node in self.graph.node if node.op_type == "Loop")
         rows = {name for node in loops for name in node.output[len(node.input) - 2 :]}
-        return _propagate(self.graph.node, rows, lambda node: node.op_type != "Loop" and _has_loop(node))
+        return _propagate(self.graph.node, rows, lambda node: node.op_type != "Loop" and _has((node,), {"Loop"}))
 
     @cached_property
     def is_recurrent(self) -> bool:
         """Whether it has an RNN, GRU or LSTM, maybe in a body."""
-        return any(map(_is_recurrent, self.graph.node))
+        return _has(self.graph.node, _RECURRENT)
 
     @cached_property
     def chooses(self) -> bool:
         """Whether it chooses elements by their values, maybe in a body: nearly equal ones may change places."""
-        return any(map(_chooses, self.graph.node))
+        return _has(self.graph.node, _CHOOSING_OPERATORS)
 
     @cached_property
     def casts_to_uint32(self) -> bool:
         """Whether it makes unsigned numbers of 32 bits from others, maybe in a body: ONNX leaves open the results
         for floats that these cannot hold."""
-        return any(map(_casts_to_uint32, self.graph.node))
+        return any(map(_casts_to_uint32, all_nodes(self.graph.node)))
 
     @cached_property
     def shapes(self) -> dict[str, TensorShape]:
@@ -165,12 +165,10 @@ class Structure:
     @cached_property
     def has_loop(self) -> bool:
         """Whether a Loop may decide how long a run takes."""
-        return any(map(_has_loop, self.graph.node))
+        return _has(self.graph.node, {"Loop"})
 
-    def _is_random(self, node: onnx.NodeProto) -> bool:
-        if node.op_type in RANDOM_OPERATORS or (node.op_type == "Dropout" and self._trains(node)):
-            return True
-        return any(self._is_random(inner) for inner in _inner_nodes(node))
+    def _draws(self, node: onnx.NodeProto) -> bool:
+        return node.op_type in RANDOM_OPERATORS or (node.op_type == "Dropout" and self._trains(node))
 
     def _trains(self, node: onnx.NodeProto) -> bool:
         """Whether a Dropout drops: its third operand (since opset 12) says so; a computed flag counts as set."""
@@ -238,33 +236,20 @@ def _propagate(
 
 def operands(node: onnx.NodeProto) -> Iterator[str]:
     """Every name a node reads, also from inside its subgraphs."""
-    yield from node.input
-    for inner in _inner_nodes(node):
-        yield from operands(inner)
-    for body in body_protos(node):
-        yield from (value.name for value in body.output)
+    for each in all_nodes([node]):
+        yield from each.input
+        for body in body_protos(each):
+            yield from (value.name for value in body.output)
 
 
-def _is_recurrent(node: onnx.NodeProto) -> bool:
-    return node.op_type in _RECURRENT or any(map(_is_recurrent, _inner_nodes(node)))
-
-
-def _chooses(node: onnx.NodeProto) -> bool:
-    return node.op_type in _CHOOSING_OPERATORS or any(map(_chooses, _inner_nodes(node)))
+def _has(nodes: Iterable[onnx.NodeProto], operators: Collection[str]) -> bool:
+    """Whether one of the nodes, or of those in their bodies, is one of these operators."""
+    return any(node.op_type in operators for node in all_nodes(nodes))
 
 
 def _casts_to_uint32(node: onnx.NodeProto) -> bool:
     types = [item.i for item in node.attribute if item.name == "to"]
-    is_cast = node.op_type == "CastLike" or (node.op_type == "Cast" and types == [onnx.TensorProto.UINT32])
-    return is_cast or any(map(_casts_to_uint32, _inner_nodes(node)))
-
-
-def _has_loop(node: onnx.NodeProto) -> bool:
-    return node.op_type == "Loop" or any(map(_has_loop, _inner_nodes(node)))
-
-
-def _inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    return (inner for body in body_protos(node) for inner in body.node)
+    return node.op_type == "CastLike" or (node.op_type == "Cast" and types == [onnx.TensorProto.UINT32])
 
 
 def _constant_tensor(node: onnx.NodeProto | None) -> Any:

@@ -25,7 +25,7 @@ from ..tosa.graph import Array, Builder, Graph
 from .constants import ConstantReader
 from .moves import is_move, move
 from .normalizations import NORMALIZATIONS, normalize
-from .products import PRODUCTS, Sums, is_map_mean, sums_of
+from .products import WEIGHTED_SUMS, Sums, is_map_mean, sums_of
 from .reductions import SUMS, add_up, largest_places
 from .requantize import Target, add_integers, multiply_integers, rescale
 from .resizing import interpolate
@@ -349,7 +349,7 @@ class _Emission:
 
     def _sums(self, value: Number) -> Sums | None:
         """Sums of 32 bits that a number is proportional to, with the scales and what is added behind them."""
-        if value.op in PRODUCTS and (value.op not in SUMS or is_map_mean(value)):
+        if value.op in WEIGHTED_SUMS and (value.op not in SUMS or is_map_mean(value)):
             return sums_of(self._builder, value, [self._or_constant(each, value) for each in value.operands])
         if value.op == "Cast" and isinstance(value.operands[0], Number):
             return self._sums(value.operands[0])

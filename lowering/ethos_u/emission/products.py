@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from ....ir.operators import MATRIX_PRODUCTS, PRODUCTS
+from ....ir.operators.linear import is_convolution
 from ...base.errors import LoweringError
 from ..tosa.graph import Array, Builder, Tensor
 from .requantize import Target, add_rescale, as_map, clamp, rescale, zero_of
 from .values import Constant, Integers, Number, memory_order, reorder
 
-PRODUCTS = frozenset({
-    "Conv", "ConvInteger", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger", "GlobalAveragePool", "AveragePool",
-    "ReduceMean",
-})  # fmt: skip
+_MEANS = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})
+WEIGHTED_SUMS = PRODUCTS | _MEANS
+"""Operators whose results are sums of products with weights; those of a mean are all equal."""
 _INT32 = np.iinfo(np.int32)
 _LARGEST_WINDOW = 64
 """The longest side of a filter that the NPU has."""
@@ -99,13 +100,13 @@ class Sums:
 
 def sums_of(builder: Builder, value: Number, operands: Sequence[Integers | Constant | None]) -> Sums | None:
     """The sums of an operator. Raises LoweringError for a form of it that the NPU does not have."""
-    if value.op in ("Conv", "ConvInteger"):
-        return _convolution(builder, value, operands)
-    if value.op == "ConvTranspose":
-        return _transposed_convolution(builder, value, operands)
-    if value.op in ("Gemm", "MatMul", "MatMulInteger"):
+    if value.op in _MEANS:
+        return _mean(builder, value, operands)
+    if value.op in MATRIX_PRODUCTS:
         return _matrix_product(builder, value, operands)
-    return _mean(builder, value, operands)
+    if is_convolution(value.op):
+        return _convolution(builder, value, operands)
+    return _transposed_convolution(builder, value, operands)
 
 
 def _refuse(value: Number, reason: str) -> LoweringError:
@@ -371,4 +372,4 @@ def _addends(
     return result
 
 
-__all__ = ["PRODUCTS", "Sums", "rescale", "sums_of"]
+__all__ = ["WEIGHTED_SUMS", "Sums", "rescale", "sums_of"]

@@ -91,3 +91,8 @@ def test_operators_to_shapes_have_that_shape() -> None:
     assert {"Reshape", "Expand"} == TO_SHAPES
     for head in TO_SHAPES:
         assert [a.name for a in OPERATORS[head].attributes if a.position == 1] == ["shape"]
+
+
+def test_stacks_of_matrices_are_operands_of_products() -> None:
+    assert {name for name, row in OPERATORS.items() if row.takes_stacks} == {"MatMul", "MatMulInteger", "FusedMatMul"}
+    assert OPERATORS["Add"].broadcasts and OPERATORS["MatMul"].broadcasts and not OPERATORS["Gemm"].broadcasts

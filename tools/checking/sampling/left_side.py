@@ -32,16 +32,6 @@ FACTS_OF_ELEMENTS = ("nonneg", "nonzero", "finite")
 """Those that bound the elements of a leaf."""
 
 
-_MATRIX_PRODUCTS = frozenset({"MatMul", "MatMulInteger", "FusedMatMul"})
-"""Operators whose batches broadcast."""
-
-
-def _broadcasts(head: str) -> bool:
-    """Whether any operand of an operator may widen its result."""
-    row = OPERATORS.get(head)
-    return head in _MATRIX_PRODUCTS or (row is not None and row.is_elementwise and len(row.operands) > 1)
-
-
 @cache
 def sorts_of(head: str) -> tuple[str, ...] | None:
     """Sorts of a constructor's arguments; None if the head is no constructor of tensors."""
@@ -91,7 +81,8 @@ class LeftSide:
         """The leaves of which each may widen the result of an operator whose operands broadcast."""
         used = {a for application in self.applications.values() for a in application.arguments if isinstance(a, str)}
         leaves = [v for v in self.tensors if v in used and v not in self.applications]
-        return leaves if len(leaves) > 1 and any(_broadcasts(a.head) for a in self.applications.values()) else []
+        rows = (OPERATORS.get(application.head) for application in self.applications.values())
+        return leaves if len(leaves) > 1 and any(row is not None and row.broadcasts for row in rows) else []
 
     @cached_property
     def possible_types(self) -> list[str]:
