@@ -10,6 +10,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from ..engine.onnx.model import Model, read, write
+from ..engine.onnx.nodes import has_body
 from ..engine.onnx.typing import declare_type
 from ..engine.shapes.inference import infer
 from ..ir.types import TensorType
@@ -68,7 +69,7 @@ def front_of(model: Model) -> Front | None:
         names = [value.name for value in node.outputs if value.name]
         if {*read_names} <= constant:
             constant.update(names)
-        elif node.op_type not in _CONVERSIONS and {*read_names} <= constant | early and not _has_bodies(node):
+        elif node.op_type not in _CONVERSIONS and {*read_names} <= constant | early and not has_body(node):
             early.update(names)
             inside.append(node)
             operators.append(f"{node.name} ({node.op_type})")
@@ -85,10 +86,6 @@ def front_of(model: Model) -> Front | None:
     start = [name for name in (*made, *inputs) if name in wanted]
     needed = tuple(name for name in inputs if name and name in read_by_front)
     return Front(tuple(operators), needed, tuple(filter(None, made)), cut_out(model, start, left))
-
-
-def _has_bodies(node: ir.Node) -> bool:
-    return any(each.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for each in node.attributes.values())
 
 
 def cut_out(model: Model, start: Sequence[str | None], end: Sequence[str | None]) -> Model:

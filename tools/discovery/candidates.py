@@ -20,7 +20,7 @@ from ...ir.operators.numbers import element_type
 from ...rules.sexpr import Atom, Form, Node, substitute
 from ..checking.overlap import COMMUTATIVE
 from ..checking.sampling.conditions import literal
-from .language import ONE, VARIABLES, Domain, build_terms, canonical, heads, names_of, parse_term, subterms
+from .language import ONE, VARIABLES, Domain, atoms_of, build_terms, canonical, heads, names_of, parse_term, subterms
 
 
 @dataclass(frozen=True, order=True)
@@ -141,7 +141,7 @@ class Enumeration:
     def cost(self, term: Node) -> Cost:
         """The cost of the term if all leaves have one shape; parts that it uses twice are computed once."""
         distinct = {t for t in subterms(term) if isinstance(t, Form) and t.head != "Full"}
-        return Cost(sum(map(self._work, distinct)), len(distinct), sum(name in _LEAVES for name in _atoms(term)))
+        return Cost(sum(map(self._work, distinct)), len(distinct), sum(name in _LEAVES for name in atoms_of(term)))
 
     def _work(self, term: Form) -> int:
         value = self.positive.value(term.items[1] if term.head.startswith("Reduce") else term)
@@ -149,10 +149,6 @@ class Enumeration:
 
 
 _LEAVES = frozenset("abc")
-
-
-def _atoms(term: Node) -> Sequence[str]:
-    return [str(t) for t in subterms(term) if not isinstance(t, Form)]
 
 
 def _repeats_mirror_image(term: Node) -> bool:

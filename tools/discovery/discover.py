@@ -28,7 +28,7 @@ from ..checking.sampling.scratch import Scratch, is_of_egglog
 from ..checking.sampling.terms import Leaf, facts, literal_text
 from ..checking.verdict import Verdict
 from .candidates import Enumeration, Guards, Pair, Predictor, apply_guards, is_mirror_image, strengthen
-from .language import VARIABLES, Domain, choose_domains, heads, names_of, reduces, subterms
+from .language import VARIABLES, Domain, atoms_of, choose_domains, heads, names_of, reduces, subterms
 
 _ANALYSE = "(saturate analysis)"
 ROUNDS = 4
@@ -364,19 +364,19 @@ def _is_constant(node: Node) -> bool:
 def _exchanges(left: Node, right: Node) -> bool:
     """f(g(a)) = g'(f'(a)), as a sum of exponentials and the exponential of a product."""
     one, other = heads(left), heads(right)
-    unary = all(len(names_of(t)) == 1 and len(_leaves(t)) == 1 for t in (left, right))
+    unary = all(len(names_of(t)) == 1 and len(atoms_of(t)) == 1 for t in (left, right))
     return unary and len(one) == len(other) == 2 and one[0] != other[0] and one[1] != other[1]
 
 
 def _associative(left: Node, right: Node) -> bool:
     kinds = {*heads(left), *heads(right)}
-    return len(kinds) == 1 and kinds <= COMMUTATIVE and sorted(_leaves(left)) == sorted(_leaves(right))
+    return len(kinds) == 1 and kinds <= COMMUTATIVE and sorted(atoms_of(left)) == sorted(atoms_of(right))
 
 
 def _homomorphism(left: Node, right: Node) -> bool:
     """f(a) * f(b) = f(a * b), or with another operation on the right."""
     one, other = sorted((left, right), key=lambda t: -len(heads(t)))
-    same_leaves = sorted(_leaves(one)) == sorted(_leaves(other))
+    same_leaves = sorted(atoms_of(one)) == sorted(atoms_of(other))
     unary = {h for h in heads(one) if len(OPERATORS[h].operands) == 1}
     outer, inner = heads(one)[:1], heads(other)[:1]
     return same_leaves and len(heads(one)) == 3 and len(heads(other)) == 2 and set(inner) == unary and outer != inner
@@ -384,11 +384,7 @@ def _homomorphism(left: Node, right: Node) -> bool:
 
 def _distributive(left: Node, right: Node) -> bool:
     binary = {h for h in (*heads(left), *heads(right)) if len(OPERATORS[h].operands) == 2}
-    return len(binary) > 1 and len(_leaves(right)) < len(_leaves(left))
-
-
-def _leaves(term: Node) -> list[str]:
-    return [str(t) for t in subterms(term) if not isinstance(t, Form)]
+    return len(binary) > 1 and len(atoms_of(right)) < len(atoms_of(left))
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,11 @@ def build_terms(domain: Domain, smaller: Mapping[int, Sequence[Node]], size: int
                 yield from (apply(name, operands) for operands in product(*(smaller[s] for s in sizes)))
 
 
+def atoms_of(term: Node) -> list[str]:
+    """The names and numbers in a term, each as often as it occurs."""
+    return [str(t) for t in subterms(term) if not isinstance(t, Form)]
+
+
 def names_of(node: Node) -> tuple[str, ...]:
     """The tensor variables in the order of their first use."""
     return tuple(dict.fromkeys(v.text for v in variables(node) if v.text in VARIABLES))

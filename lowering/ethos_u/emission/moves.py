@@ -9,28 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import LoweringError
 from ..tosa.graph import Builder
 from .reductions import take_extreme
 from .requantize import as_map
 from .resizing import repeat
-from .values import Constant, Integers, Number, Value, memory_order, reorder
+from .values import Constant, Integers, Number, Value, memory_order, refuse, reorder
 
 _MOST_SLICES = 32
 """Slices as which a Gather is written."""
-
-
-def _refuse(value: Number, reason: str) -> LoweringError:
-    return LoweringError(f"node {value.node!r} ({value.op}): {reason}")
 
 
 def move(builder: Builder, value: Number, operands: Sequence[Value | None]) -> Integers:
     """The integers that an operator moves. Raises LoweringError for a form of it that the NPU does not have."""
     first = operands[0]
     if not isinstance(first, Integers):
-        raise _refuse(value, "its operand is not quantised")
+        raise refuse(value, "its operand is not quantised")
     if first.columns is not None and value.op not in ("Reshape", "Flatten", "Identity"):
-        raise _refuse(value, "reads a feature map that was flattened")
+        raise refuse(value, "reads a feature map that was flattened")
     return _MOVES[value.op](builder, value, first, operands)
 
 
@@ -39,7 +34,7 @@ def _reshape(builder: Builder, value: Number, x: Integers, operands: Sequence[Va
     if x.shape == shape:
         return x
     if x.columns is not None:
-        raise _refuse(value, "reads a feature map that was flattened")
+        raise refuse(value, "reads a feature map that was flattened")
     rank = len(shape)
     long = [n for n in x.shape if n > 1]
     in_memory = [x.shape[axis] for axis in x.order if x.shape[axis] > 1]
@@ -79,7 +74,7 @@ def _concat(builder: Builder, value: Number, x: Integers, operands: Sequence[Val
     parts = []
     for each in operands:
         if not isinstance(each, Integers) or each.columns is not None:
-            raise _refuse(value, "an operand is no quantised feature map")
+            raise refuse(value, "an operand is no quantised feature map")
         parts.append(reorder(builder, each, x.order).tensor)
     axis = x.order.index(int(value.attributes["axis"]) % len(value.shape))
     shape = [value.shape[each] for each in x.order]
@@ -88,14 +83,14 @@ def _concat(builder: Builder, value: Number, x: Integers, operands: Sequence[Val
 
 def _max_pool(builder: Builder, value: Number, x: Integers, operands: Sequence[Value | None]) -> Integers:
     if len(x.shape) != 4:
-        raise _refuse(value, "its operand is no feature map of two axes of positions")
+        raise refuse(value, "its operand is no feature map of two axes of positions")
     x = as_map(x, builder)
     if value.op == "GlobalMaxPool":
         kernel, stride, pads = x.shape[2:], (1, 1), (0, 0, 0, 0)
     else:
         kernel, stride, pads = (tuple(value.attributes[name]) for name in ("kernel_shape", "strides", "pads"))
         if any(each != 1 for each in value.attributes.get("dilations", ()) or ()):
-            raise _refuse(value, "has dilated windows")
+            raise refuse(value, "has dilated windows")
     top, left = pads[:2]
     counts = value.shape[2:]
     # Windows end where the padded map ends, for TOSA: rows and columns that none reads are taken away, or added.
@@ -118,7 +113,7 @@ def _slice(builder: Builder, value: Number, x: Integers, operands: Sequence[Valu
     attributes = value.attributes
     for start, axis, step in zip(attributes["starts"], attributes["axes"], attributes["steps"], strict=True):
         if step < 1:
-            raise _refuse(value, "goes backwards, which the NPU does not")
+            raise refuse(value, "goes backwards, which the NPU does not")
         size = x.shape[axis]
         starts[axis] = min(max(start + size if start < 0 else start, 0), size)
         if step > 1:
@@ -167,7 +162,7 @@ def _part(builder: Builder, x: Integers, starts: Sequence[int], sizes: Sequence[
 def _pad(builder: Builder, value: Number, x: Integers, operands: Sequence[Value | None]) -> Integers:
     pads, constant = value.attributes["pads"], operands[1] if len(operands) > 1 else None
     if value.attributes["mode"] != "constant" or min(pads) < 0 or not isinstance(constant, Constant | None):
-        raise _refuse(value, "is no padding with a constant")
+        raise refuse(value, "is no padding with a constant")
     number = 0.0 if constant is None else float(constant.numbers.reshape(()))
     integer = int(np.clip(np.rint(number / x.scale) + x.zero, -128, 127))
     rank = len(x.shape)
@@ -185,13 +180,13 @@ def _gather(builder: Builder, value: Number, x: Integers, operands: Sequence[Val
     """Slices in the order of indices that are known."""
     indices = operands[1]
     if not isinstance(indices, Constant):
-        raise _refuse(value, "its indices are no constants")
+        raise refuse(value, "its indices are no constants")
     axis = int(value.attributes["axis"]) % len(x.shape)
     places = np.asarray(indices.numbers).reshape(-1).astype(int) % x.shape[axis]
     breaks = np.flatnonzero(np.diff(places) != 1) + 1
     runs = np.split(places, breaks)
     if len(runs) > _MOST_SLICES:
-        raise _refuse(value, f"takes {len(runs)} slices, and more than {_MOST_SLICES} are slow")
+        raise refuse(value, f"takes {len(runs)} slices, and more than {_MOST_SLICES} are slow")
     parts = []
     for run in runs:
         starts, sizes = [0] * len(x.shape), list(x.shape)

@@ -12,10 +12,9 @@ from math import floor, log2, prod, sqrt
 
 import numpy as np
 
-from ...base.errors import LoweringError
 from ..tosa.graph import Array, Attribute, Builder, ElementType, Tensor
 from .requantize import Target, add_rescale, clamp
-from .values import Constant, Integers, Number, reorder
+from .values import Constant, Integers, Number, refuse, reorder
 
 NORMALIZATIONS = frozenset({"Softmax", "LayerNormalization"})
 _ONE = 32767
@@ -33,14 +32,10 @@ def normalize(
     """The rounded result. Raises LoweringError for a form that the NPU does not have."""
     data = operands[0]
     if not isinstance(data, Integers) or data.columns is not None:
-        raise _refuse(value, "its operand is no quantised feature map")
+        raise refuse(value, "its operand is no quantised feature map")
     if value.op == "Softmax":
         return _softmax(builder, value, data, target)
     return _layer_norm(builder, value, data, operands[1:], target)
-
-
-def _refuse(value: Number, reason: str) -> LoweringError:
-    return LoweringError(f"node {value.node!r} ({value.op}): {reason}")
 
 
 @dataclass(frozen=True)
@@ -107,7 +102,7 @@ def _softmax(builder: Builder, value: Number, data: Integers, target: Target) ->
     rows = _Rows(builder, value.node)
     x, order = _in_rows(builder, data, [int(value.attributes["axis"]) % len(value.shape)])
     if x.shape[-1] > _LONGEST_ROW:
-        raise _refuse(value, f"adds more than {_LONGEST_ROW} numbers up")
+        raise refuse(value, f"adds more than {_LONGEST_ROW} numbers up")
     highest = rows.reduced("REDUCE_MAX", x)
     below = rows.sub(rows.scaled(x, 1.0), rows.scaled(highest, 1.0))  # -255 to 0
     powers = np.exp(data.scale * np.minimum(np.arange(_ENTRIES) - 256.0, 0.0)) * _ONE
@@ -129,7 +124,7 @@ def _layer_norm(
     axes = range(int(value.attributes["axis"]) % rank, rank)
     numbers = [each.numbers.astype(np.float64) if isinstance(each, Constant) else None for each in parameters]
     if any(given is None and each is not None for given, each in zip(numbers, parameters, strict=True)):
-        raise _refuse(value, "its scale or shift is no constant")
+        raise refuse(value, "its scale or shift is no constant")
     rows = _Rows(builder, value.node)
     x, order = _in_rows(builder, data, axes)
     count = x.shape[-1]
@@ -140,7 +135,7 @@ def _layer_norm(
     # Squares of (x - mean) * 2^bits add up to at most count / 4 * 255^2 * 4^bits, half of them at either end.
     bits = floor((30.9 - log2(count * 255.0**2 / 4)) / 2)
     if bits < 0:
-        raise _refuse(value, f"squares of {count} numbers do not fit 32 bits")
+        raise refuse(value, f"squares of {count} numbers do not fit 32 bits")
     small = rows.scaled(centred, 2.0**bits / count)
     epsilon = float(value.attributes["epsilon"]) * count * 4.0**bits / data.scale**2
     least = int(np.clip(np.rint(epsilon), 1, 1 << 24))
@@ -158,7 +153,7 @@ def _layer_norm(
     fine = sqrt(count) * 2.0**-15
     step = max(float(np.abs(gain).max(initial=0.0)) * 2.0**-14, float(np.abs(shift).max(initial=0.0)) * 2.0**-29 / fine)
     if step == 0.0:
-        raise _refuse(value, "its scale and shift are 0")
+        raise refuse(value, "its scale and shift are 0")
     scaled = rows.mul(rows.scaled(normal, unit / fine), rows.constant(np.rint(gain / step)))
     moved = rows.apply("ADD", scaled, rows.constant(np.rint(shift / (step * fine))))
     return _finish(rows, value, moved, step * fine / target.scale, target, order)

@@ -14,7 +14,7 @@ from ....ir.operators.linear import is_convolution
 from ...base.errors import LoweringError
 from ..tosa.graph import Array, Builder, Tensor
 from .requantize import Target, add_rescale, as_map, clamp, rescale, zero_of
-from .values import Constant, Integers, Number, memory_order, reorder
+from .values import Constant, Integers, Number, memory_order, refuse, reorder
 
 _MEANS = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})
 WEIGHTED_SUMS = PRODUCTS | _MEANS
@@ -109,20 +109,16 @@ def sums_of(builder: Builder, value: Number, operands: Sequence[Integers | Const
     return _transposed_convolution(builder, value, operands)
 
 
-def _refuse(value: Number, reason: str) -> LoweringError:
-    return LoweringError(f"node {value.node!r} ({value.op}): {reason}")
-
-
 def _centred(value: Number, operands: Sequence[Integers | Constant | None]) -> tuple[Integers, Array, Array]:
     """The data, the integers of the weights without their zero point, and their scales."""
     data, weights = operands[:2]
     if not isinstance(data, Integers):
-        raise _refuse(value, "its data are no quantised feature map")
+        raise refuse(value, "its data are no quantised feature map")
     if not isinstance(weights, Constant):
-        raise _refuse(value, "its weights are no constants")
+        raise refuse(value, "its weights are no constants")
     if not value.op.endswith("Integer"):
         if weights.integers is None or weights.scales is None:
-            raise _refuse(value, "its weights are floats; quantise them, too")
+            raise refuse(value, "its weights are floats; quantise them, too")
         return data, weights.integers, weights.scales
     zeros = [each.numbers if isinstance(each, Constant) else None for each in (*operands[2:4], None, None)][:2]
     signed = 128 if zeros[0] is not None and zeros[0].dtype.name == "uint8" else 0
@@ -136,7 +132,7 @@ def _centred(value: Number, operands: Sequence[Integers | Constant | None]) -> t
 
 def _weights(builder: Builder, value: Number, integers: Array) -> Tensor:
     if integers.min(initial=0) < -128 or integers.max(initial=0) > 127:
-        raise _refuse(value, "its weights less their zero point do not fit 8 bits; quantise them with the zero point 0")
+        raise refuse(value, "its weights less their zero point do not fit 8 bits; quantise them with the zero point 0")
     return builder.constant(integers, "int8", f"{value.node}.weights")
 
 
@@ -145,7 +141,7 @@ def _bias(value: Number, operands: Sequence[Integers | Constant | None], place: 
         return np.zeros(1)
     bias = operands[place]
     if not isinstance(bias, Constant):
-        raise _refuse(value, "its bias is no constant")
+        raise refuse(value, "its bias is no constant")
     return bias.numbers.reshape(-1).astype(np.float64)
 
 
@@ -153,7 +149,7 @@ def _convolution(builder: Builder, value: Number, operands: Sequence[Integers | 
     data, integers, scales = _centred(value, operands)
     shape, group = value.shape, int(value.attributes["group"])
     if len(shape) not in (3, 4):
-        raise _refuse(value, "has more than two axes of positions")
+        raise refuse(value, "has more than two axes of positions")
     data = as_map(data, builder)
     outputs, depth = integers.shape[:2]
     kernel, stride, dilation = (
@@ -195,9 +191,9 @@ def _transposed_convolution(
     data, integers, scales = _centred(value, operands)
     attributes = value.attributes
     if len(value.shape) != 4:
-        raise _refuse(value, "its operand is no feature map of two axes of positions")
+        raise refuse(value, "its operand is no feature map of two axes of positions")
     if attributes["group"] != 1 or any(each != 1 for each in attributes["dilations"]):
-        raise _refuse(value, "has groups or dilations")
+        raise refuse(value, "has groups or dilations")
     data = as_map(data, builder)
     pads, more = attributes["pads"], attributes["output_padding"]
     out_pad = (-pads[0], more[0] - pads[2], -pads[1], more[1] - pads[3])
@@ -261,9 +257,9 @@ def _matrix_product(builder: Builder, value: Number, operands: Sequence[Integers
     data, integers, scales = _centred(value, operands)
     is_gemm = value.op == "Gemm"
     if is_gemm and (value.attributes["transA"] or value.attributes["alpha"] != 1 or value.attributes["beta"] != 1):
-        raise _refuse(value, "has factors or a transposed operand")
+        raise refuse(value, "has factors or a transposed operand")
     if integers.ndim != 2:
-        raise _refuse(value, "has weights of more than two axes")
+        raise refuse(value, "has weights of more than two axes")
     columns = integers if is_gemm and value.attributes["transB"] else integers.T
     if data.columns is not None:
         columns = columns[:, data.columns]
@@ -289,9 +285,9 @@ def _matrix_product(builder: Builder, value: Number, operands: Sequence[Integers
 
 def _product_of_two(builder: Builder, value: Number, left: Integers, right: Integers) -> Sums:
     if value.op != "MatMul" or left.columns is not None or right.columns is not None:
-        raise _refuse(value, "its weights are no constants")
+        raise refuse(value, "its weights are no constants")
     if left.shape[:-2] != right.shape[:-2] or len(left.shape) < 2:
-        raise _refuse(value, "its operands are broadcast")
+        raise refuse(value, "its operands are broadcast")
     tensors = []
     for each in (left, right):
         plain = reorder(builder, each, tuple(range(len(each.shape))))
@@ -321,7 +317,7 @@ def _mean(builder: Builder, value: Number, operands: Sequence[Integers | Constan
     """A mean as a depthwise convolution with ones: it is rounded once, as the original is."""
     data = operands[0]
     if not isinstance(data, Integers) or len(data.shape) not in (3, 4):
-        raise _refuse(value, "is no mean over the positions of a feature map")
+        raise refuse(value, "is no mean over the positions of a feature map")
     pads: tuple[int, ...] = (0, 0, 0, 0)
     includes_pads = True
     if value.op == "AveragePool":
@@ -329,11 +325,11 @@ def _mean(builder: Builder, value: Number, operands: Sequence[Integers | Constan
         pads, includes_pads = tuple(value.attributes["pads"]), bool(value.attributes["count_include_pad"])
         pads = (0, pads[0], 0, pads[1]) if len(pads) == 2 else pads
         if any(each != 1 for each in value.attributes.get("dilations", ()) or ()):
-            raise _refuse(value, "has dilated windows")
+            raise refuse(value, "has dilated windows")
     else:
         kernel, stride = _planar(data.shape[2:], 1), (1, 1)
     if max(kernel) > _LARGEST_WINDOW:
-        raise _refuse(value, f"its window has a side of more than {_LARGEST_WINDOW}")
+        raise refuse(value, f"its window has a side of more than {_LARGEST_WINDOW}")
     x = _with_height(builder, as_map(data, builder).tensor)
     counts = _planar(value.shape[2:], 1) if value.op == "AveragePool" else (1, 1)
     # Rows and columns behind the padding, which windows read if their number is rounded up; below 0: that none reads.

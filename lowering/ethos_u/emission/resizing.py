@@ -10,18 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import LoweringError
 from ..tosa.graph import Builder, Tensor
 from .requantize import Target, add_rescale, as_map, clamp, zero_of
-from .values import Integers, Number, Value
+from .values import Integers, Number, Value, refuse
 
 _LARGEST = 127
 _MODE, _ROUNDING = "half_pixel", "round_prefer_floor"
 """What ONNX takes for attributes that are not there."""
-
-
-def _refuse(value: Number, reason: str) -> LoweringError:
-    return LoweringError(f"node {value.node!r} ({value.op}): {reason}")
 
 
 def repeat(builder: Builder, value: Number, x: Integers, operands: Sequence[Value | None]) -> Integers:
@@ -33,7 +28,7 @@ def repeat(builder: Builder, value: Number, x: Integers, operands: Sequence[Valu
     factors = [after // before for before, after in zip(x.shape, value.shape, strict=True)]
     is_whole = [n * factor for n, factor in zip(x.shape, factors, strict=True)] == [*value.shape]
     if value.attributes["mode"] != "nearest" or not is_whole or not _repeats(config, x.shape, factors):
-        raise _refuse(value, "is not by whole factors to the nearest neighbour")
+        raise refuse(value, "is not by whole factors to the nearest neighbour")
     sizes = list(x.tensor.shape)
     tensor = x.tensor
     for place in reversed(range(len(sizes))):
@@ -41,7 +36,7 @@ def repeat(builder: Builder, value: Number, x: Integers, operands: Sequence[Valu
         if factor == 1:
             continue
         if place == len(sizes) - 1:
-            raise _refuse(value, "enlarges channels")
+            raise refuse(value, "enlarges channels")
         # Along the next axis, of which the elements of one position are one row.
         inner = prod(sizes[place + 1 :])
         flat = (1, prod(sizes[:place]), sizes[place], inner)
@@ -89,7 +84,7 @@ def interpolate(builder: Builder, value: Number, x: Integers, target: Target) ->
         or mode not in ("half_pixel", "pytorch_half_pixel", "asymmetric") or 4 * prod(factors) > _LARGEST
         or (mode == "pytorch_half_pixel" and 1 in value.shape[2:])
     ):  # fmt: skip
-        raise _refuse(value, "is not linear by small whole factors along height and width")
+        raise refuse(value, "is not linear by small whole factors along height and width")
     x = as_map(x, builder)
     padded = x.tensor
     for axis in (1, 2):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...base.errors import LoweringError
 from ..tosa.graph import Array, Builder, Tensor
 
 _CHANNELS_LAST = {3: (0, 2, 1), 4: (0, 2, 3, 1)}
@@ -76,3 +77,8 @@ def reorder(builder: Builder, integers: Integers, order: tuple[int, ...]) -> Int
     else:
         tensor = builder.add("TRANSPOSE", [integers.tensor], integers.tensor.dtype, shape, perms=permutation)
     return Integers(tensor, integers.shape, order, integers.scale, integers.zero)
+
+
+def refuse(value: Number, reason: str) -> LoweringError:
+    """The error about a node that the NPU does not take, with the reason."""
+    return LoweringError(f"node {value.node!r} ({value.op}): {reason}")

@@ -26,6 +26,7 @@ from tvm.s_tir import stmt as s_stmt
 
 from ....costmodels.register_tiles import MOST_VECTORS
 from ....extract.partition.templates.convolution_chain import LEAST_COLUMNS
+from ...compute.statements import sequence
 from ..base.blocks import FUNCTION, parameter_index
 from ..base.draft import Draft
 from ..base.nodes import Statement, Variable
@@ -213,9 +214,9 @@ class _Assembly:
         """The whole function, and how its constants are packed."""
         draft, function, plan = self.draft, self.draft.function, self.plan
         place = _StepVariables(*(tirx.Var(name, "int32") for name in ("image", "part", "step")))
-        steps = _sequence([self._group(group, place) for group in self.groups])
+        steps = sequence([self._group(group, place) for group in self.groups])
         outside = [n for n in range(len(self.rings)) if not (self.shares_tiles and self._is_shared(n))]
-        body = _sequence([*self._make_rings(outside), _loop(place.step, plan.steps, steps)])
+        body = sequence([*self._make_rings(outside), _loop(place.step, plan.steps, steps)])
         images, fused = self.stages[-1].shape[0], tirx.Var("fused", "int32")
         place_of = ((place.image, fused // plan.parts), (place.part, fused % plan.parts))
         body = tirx.SeqStmt([*(tirx.Bind(variable, value) for variable, value in place_of), body])
@@ -304,7 +305,7 @@ class _Assembly:
             ([[tile, row, other, channel] for row in rows], border.width),
         ):
             if places:
-                stores = _sequence([tirx.BufferStore(ring, zero, place) for place in places])
+                stores = sequence([tirx.BufferStore(ring, zero, place) for place in places])
                 yield _loop(tile, count, _loop(other, extent, _loop(channel, size, stores)))
 
     # --- the loops of a step
@@ -314,7 +315,7 @@ class _Assembly:
         count = self.stages[group[0]].shape[CHANNEL] // self.codes[group[0]].channels
         tile = tirx.Var(f"tile_{group[0]}", "int32")
         inside = self._make_rings([n for n in group[:-1] if self.shares_tiles])
-        body = _sequence([*inside, *(self._stage(number, place, tile) for number in group)])
+        body = sequence([*inside, *(self._stage(number, place, tile) for number in group)])
         return _loop(tile, count, body, is_shared=self.shares_tiles and count > 1)
 
     def _stage(self, number: int, place: _StepVariables, tile: Any) -> Any:
@@ -379,10 +380,6 @@ class _Assembly:
         zero = tirx.BufferStore(buffer, tirx.const(0.0, "float32"), indices)
         fill = _loop(column, border.width, _loop(channel, self.codes[number].channels, zero))
         return tirx.IfThenElse(tirx.all(row >= -border.top, row < border.height - border.top), fill, None)
-
-
-def _sequence(statements: Sequence[Statement]) -> Statement:
-    return tirx.SeqStmt(list(statements)) if len(statements) > 1 else statements[0]
 
 
 def _loop(variable: Variable, extent: int, body: Statement, *, is_shared: bool = False) -> Any:

@@ -95,4 +95,4 @@ def test_operators_to_shapes_have_that_shape() -> None:
 
 def test_stacks_of_matrices_are_operands_of_products() -> None:
     assert {name for name, row in OPERATORS.items() if row.takes_stacks} == {"MatMul", "MatMulInteger", "FusedMatMul"}
-    assert OPERATORS["Add"].broadcasts and OPERATORS["MatMul"].broadcasts and not OPERATORS["Gemm"].broadcasts
+    assert [OPERATORS[name].broadcasts for name in ("Add", "MatMul", "Gemm")] == [True, True, False]
