@@ -27,6 +27,7 @@ from ..onnx.nodes import BODY_DOMAIN, branches, has_body, is_flat_if, is_standar
 from ..onnx.typing import NAMELESS, dtype_of, infer_outputs, type_proto
 from ..shapes.inference import Knowledge, infer
 from .flatten import FlatModel, Region, drop_unused, flatten, region_of, replace_outputs
+from .insertion import Insertion
 from .loops import origin, simplify_loops
 
 
@@ -68,8 +69,8 @@ def make_ranges_scalar(flat: FlatModel, knowledge: Knowledge) -> bool:
         for index, value in enumerate(node.inputs if node.op_type == "Range" and is_standard(node) else ()):
             type_ = knowledge.types.get(value.name or "") if value is not None else None
             if value is not None and type_ is not None and type_.shape == (1,):
-                shape = _constant(flat, node, np.asarray([], np.int64))
-                node.replace_input_with(index, _insert(flat, node, ir.node("Reshape", [value, shape])))
+                insertion = Insertion(flat, node)
+                node.replace_input_with(index, insertion.reshape(value, insertion.store(np.asarray([], np.int64))))
                 changes = True
     return changes
 
@@ -91,41 +92,20 @@ def _resolve_loop(flat: FlatModel, node: ir.Node, region: Region, knowledge: Kno
         return True
     if never or not begins or not (limit == 1 or (stops and (node.inputs[0] is None or limit is not None))):
         return False
-    iteration, going = (_constant(flat, flat.graph[0], array) for array in (np.asarray(0), np.asarray(True)))
+    iteration, going = (Insertion(flat, flat.graph[0]).store(np.asarray(each)) for each in (0, True))
     for formal, value in zip(region.formals, (iteration, going, *states), strict=True):
         flat.inputs[formal].replace_all_uses_with(value, replace_graph_outputs=True)
     flat.open_scope(region.scope)
     rows = [value for value in node.inputs[region.inputs :] if value is not None]  # formals among them are replaced
-    scanned = [_row(flat, node, value) for value in rows[1 + region.states :]]
+    scanned = [Insertion(flat, node).add("Unsqueeze", [value], axes=[0]) for value in rows[1 + region.states :]]
     _replace(flat, node, [*rows[1 : 1 + region.states], *scanned])
     return True
-
-
-def _constant(flat: FlatModel, before: ir.Node, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> ir.Value:
-    """A constant in front of a node."""
-    node = ir.node("Constant", [], attributes={"value": ir.tensor(array)})
-    return _insert(flat, before, node)
-
-
-def _row(flat: FlatModel, before: ir.Node, value: ir.Value) -> ir.Value:
-    """A value as the only row of a tensor."""
-    if flat.model.opset < 13:
-        return _insert(flat, before, ir.node("Unsqueeze", [value], attributes={"axes": [0]}))
-    axes = _constant(flat, before, np.asarray([0]))
-    return _insert(flat, before, ir.node("Unsqueeze", [value, axes]))
-
-
-def _insert(flat: FlatModel, before: ir.Node, node: ir.Node) -> ir.Value:
-    value = node.outputs[0]
-    value.name = flat.fresh(node.op_type)
-    flat.graph.insert_before(before, node)
-    return value
 
 
 def _replace(flat: FlatModel, node: ir.Node, values: Sequence[ir.Value]) -> None:
     """Make values the outputs of a node, which keep their names."""
     for output, value in zip(replace_outputs(node), values, strict=True):
-        flat.graph.insert_before(node, ir.Node("", "Identity", [value], outputs=[output]))
+        Insertion(flat, node).replace(output, value)
     flat.graph.remove(node)
 
 

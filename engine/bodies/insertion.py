@@ -38,6 +38,10 @@ class Insertion:
         self.flat.graph.insert_before(self.before, ir.node(op_type, operands, attributes=attributes, outputs=outputs))
         return outputs
 
+    def reshape(self, value: ir.Value, shape: ir.Value) -> ir.Value:
+        """The elements of a value in another shape."""
+        return self.add("Reshape", [value, shape])
+
     def store(self, array: np.ndarray[Any, Any]) -> ir.Value:
         """A constant."""
         return self.add("Constant", [], value=ir.tensor(array))

@@ -251,4 +251,4 @@ class _Rewriting:
         first = [insertion.store(np.asarray(bound, np.int64)) for bound in ([axis + 2], [whole], [0])]
         behind = insertion.add("Slice", [sizes, *first])
         before = insertion.store(np.asarray([*[0] * axis, -1], np.int64))
-        return insertion.add("Reshape", [moved, insertion.add("Concat", [before, behind], axis=0)])
+        return insertion.reshape(moved, insertion.add("Concat", [before, behind], axis=0))
