@@ -27,9 +27,9 @@ from tvm.s_tir import stmt as s_stmt
 from ..base.blocks import FUNCTION
 from ..base.extents import expression_of, is_symbolic, number_of
 from ..base.nodes import Buffer, Expression, Statement, Variable
-from ..base.rewriting import point, with_body
+from ..base.rewriting import point, substitute, with_body
 from ..base.winograd_filters import TAPS, Filter, transform_tile
-from .match import FilteredConvolution, Pooling, substitute
+from .match import FilteredConvolution, Pooling
 
 INPUT, PRODUCT, COPY, OUTPUT = "winograd_input", "winograd_product", "winograd_copy", "winograd_output"
 """The blocks, by name."""
@@ -249,7 +249,7 @@ class _WinogradBlocks:
         may_reach = is_symbolic(last) or (count - 1) * filter.size + filter.window > last
         own = [variable < expression_of(last)] if may_reach else []
         places = [start + n for n in range(filter.window)]
-        return [_all([substitute(bound, (variable,), (p,)) for bound in (*bounds, *own)]) for p in places]
+        return [_all([substitute(bound, {variable: p}) for bound in (*bounds, *own)]) for p in places]
 
     def _input_vector(self, where: tuple[Any, Any, Any], place: _TilePlace, conditions: _Conditions | None) -> Any:
         slab, tile, c = where
@@ -257,7 +257,8 @@ class _WinogradBlocks:
         window = range(self._tiling.filter.window)
 
         def element(r: int, s: int) -> Any:
-            value = substitute(source.value, source.variables, (place.image, place.row + r, place.column + s, c))
+            at = (place.image, place.row + r, place.column + s, c)
+            value = substitute(source.value, dict(zip(source.variables, at, strict=True)))
             condition = conditions.at(r, s) if conditions else _TRUE
             zero = tirx.const(0.0, "float32")
             return steps.keep(value if _is_true(condition) else tirx.if_then_else(condition, value, zero))
@@ -329,9 +330,8 @@ class _WinogradBlocks:
             for j, value in enumerate(row):
                 loads = {self._conv.anchor.name: value, pooling.block.name: pooled}
                 taps = [(tap, n) for tap, n in zip(pooling.taps, (i, j), strict=True) if tap is not None]
-                variables = (*pooling.variables, *(tap for tap, _ in taps))
-                places = (*at, *(tirx.const(n, "int32") for _, n in taps))
-                pooled = steps.keep(substitute(_replace_loads(pooling.block.value, loads), variables, places))
+                places = dict(zip(pooling.variables, at, strict=True)) | {t: tirx.const(n, "int32") for t, n in taps}
+                pooled = steps.keep(substitute(_replace_loads(pooling.block.value, loads), places))
         return pooled
 
     def _store(self, value: Any, place: tuple[Any, ...]) -> Any:
@@ -339,9 +339,9 @@ class _WinogradBlocks:
         conv = self._conv
         read = conv.anchor if conv.pooling is None else conv.pooling.block
         body = _replace_loads(conv.epilogue.value, {read.name: value})
-        variables, at = (*conv.variables, *conv.single), (*place, *(tirx.const(0, "int32") for _ in conv.single))
-        indices = [substitute(index, variables, at) for index in conv.epilogue.write.indices]
-        return tirx.BufferStore(conv.epilogue.write.buffer, substitute(body, variables, at), indices)
+        at = dict(zip(conv.variables, place, strict=True)) | {v: tirx.const(0, "int32") for v in conv.single}
+        indices = [substitute(index, at) for index in conv.epilogue.write.indices]
+        return tirx.BufferStore(conv.epilogue.write.buffer, substitute(body, at), indices)
 
     def _find_place(self, steps: _Statements, slab: Any, tile: Any) -> _TilePlace:
         """The place of a tile; those after the last are the last."""

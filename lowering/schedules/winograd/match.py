@@ -3,17 +3,15 @@ themselves or with a pooling behind them whose windows touch but do not overlap.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import tvm_ffi
 from tvm import sym, tirx
 
 from ..base.blocks import BlockInfo, BufferAccess, parameter_index
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
-from ..base.nodes import Expression, Variable
+from ..base.nodes import Variable
 from ..base.preparation import find_epilogue, inline_around
 from ..base.tiled import PaddedMap
 from ..base.winograd_filters import TAPS
@@ -191,12 +189,3 @@ def _is_window(data: BufferAccess, dimension: int, tap: int) -> bool:
     index, used = data.indices[dimension], data.iterators[dimension]
     plain = isinstance(index, tirx.Add) and isinstance(index.a, tirx.Var) and isinstance(index.b, tirx.Var)
     return plain and tap in used and len(used) == 2
-
-
-def substitute(expression: Expression, variables: Sequence[Variable], places: Sequence[Any]) -> Expression:
-    """The expression with other places for its variables."""
-
-    def place_of(part: Any) -> Any:
-        return next((p for v, p in zip(variables, places, strict=True) if v.same_as(part)), part)
-
-    return tvm_ffi.structural_map(expression, [(tirx.Var, place_of)])
