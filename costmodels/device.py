@@ -79,6 +79,12 @@ DOT_PRODUCTS: Mapping[str, DotProduct] = {
 }
 """The instructions by the names of a device file. Sums of 64 to 256 bytes on a Xeon: 650 to 727 GOPS by vpdpbusd, where
 floats reach some 160."""
+WIDE_PRODUCTS: Mapping[str, DotProduct] = {
+    "vpdpbusd": DotProduct(2, frozenset({WIDE}), frozenset({WIDE}), 1 / 2),
+    "vpmaddwd": DotProduct(2, frozenset({WIDE}), frozenset({WIDE}), 0.6, added=True),
+}
+"""How processors with these instructions multiply two activations, whose bytes the kernel has widened: by vpdpwssd, or
+by vpmaddwd and a sum."""
 MOST_NEIGHBOURS = max(product.length for product in DOT_PRODUCTS.values())
 """Of an operand that one of them multiplies in a lane."""
 
@@ -169,6 +175,11 @@ class Device:
         """All that products of integers may take: a processor with vpmaddubsw has vpmaddwd for bytes of other types."""
         names = (self.dot_product, *(["vpmaddwd"] if self.dot_product == "vpmaddubsw" else []))
         return tuple(DOT_PRODUCTS[name] for name in names if name in DOT_PRODUCTS)
+
+    @property
+    def activation_product(self) -> DotProduct | None:
+        """The instruction for products of two activations of bytes; None if these are multiplied one by one."""
+        return WIDE_PRODUCTS.get(self.dot_product)
 
     @property
     def with_exact_pairs(self) -> Device:

@@ -42,6 +42,8 @@ _SPARE_REGISTERS, _SPILLED = 4, 1.5
 """Vector registers for other values, and the factor on the time of a window whose values do not fit the rest."""
 _ONE_BY_ONE = 4.0
 """Steps of a tile of floats that a product of integers takes which are widened one by one: 26 to 44 GOPS on a Xeon."""
+_WIDENED_CYCLES = 4.0
+"""Cycles for a vector of an operand of a product of activations that is widened, and turned into pairs."""
 _COPY_CYCLES = 1.5
 """Cycles for a vector that is copied to surround a feature map with a border."""
 
@@ -143,29 +145,50 @@ def _product_cycles(operation: Operation, device: Device) -> float | None:
     columns = result[-1] if len(weights) > 1 else 1
     copies = prod(weights[:-2])
     rows = max(1, operation.output.elements // max(1, copies * columns))
-    return copies * least_tile_cycles(rows, columns, steps, device)
+    cycles = copies * least_tile_cycles(rows, columns, steps, device)
+    if is_product_of_activations(operation):
+        widened = sum((operation.operand(place).elements or 0) for place in (0, 1))
+        cycles += _WIDENED_CYCLES * widened / device.lanes
+    return cycles
 
 
 def steps_per_product(operation: Operation, device: Device) -> float:
     """The steps of a register tile, of floats, in which it adds up one product in each lane.
 
     Several products of bytes are fewer if the processor has an instruction for them. It takes bytes of certain types,
-    no zero points, and a whole number of neighbours. The best that takes these counts.
+    no zero points, and a whole number of neighbours. The best that takes these counts. Bytes of two activations are
+    widened, less one zero point each.
     """
     if operation.op not in INTEGER_PRODUCTS:
         return 1.0
     data, weights_type = (None if type_ is None else type_.dtype for type_ in operation.types[:2])
-    has_zeros = bool(operation.operand(2).elements or operation.operand(3).elements)
+    zeros = [operation.operand(place).elements or 0 for place in (2, 3)]
     weights = operation.operand(1).dimensions
     channels = prod(weights[1:2]) if is_convolution(operation.op) else depth(operation)
-    is_stacked = not is_convolution(operation.op) and len(weights) > 2  # of matrices that are no constants
-    if has_zeros or is_stacked:
+    if is_product_of_activations(operation):
+        product = device.activation_product
+        if product is None or channels % product.length or max(zeros) > 1 or not _is_of_known_sizes(operation):
+            return _ONE_BY_ONE
+        return product.steps
+    if any(zeros):
         return _ONE_BY_ONE
     fitting = (
         product.steps for product in device.integer_products
         if not channels % product.length and product.multiplies(data, weights_type)
     )  # fmt: skip
     return min(fitting, default=_ONE_BY_ONE)
+
+
+def is_product_of_activations(operation: Operation) -> bool:
+    """Whether both operands of a product of integers are stacks of matrices, of which no constant is one."""
+    is_matrix = operation.op in INTEGER_PRODUCTS and not is_convolution(operation.op)
+    return is_matrix and len(operation.operand(1).dimensions) > 2
+
+
+def _is_of_known_sizes(operation: Operation) -> bool:
+    """Whether no dimension of the first two operands is dynamic."""
+    shapes = [None if type_ is None else type_.shape for type_ in operation.types[:2]]
+    return all(shape is not None and all(isinstance(size, int) for size in shape) for shape in shapes)
 
 
 def _direct_cycles(operation: Operation, steps: int, device: Device) -> float:

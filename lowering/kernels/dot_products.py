@@ -4,9 +4,9 @@
  => C = vpdpbusd(C, broadcast(A[k..k + 3]), W[..])
 
 On x86-64 with VNNI A has bytes without a sign, W bytes with one. On any x86-64 A may have numbers of 16 bits, and W
-bytes that are widened as they are loaded: vpmaddwd adds up two products in each lane. No sum saturates in either.
-vpmaddubsw adds up two products of bytes in 16 bits, for weights with which no such sum saturates. On Arm both have
-bytes with a sign (sdot).
+such numbers, or bytes that are widened as they are loaded: vpmaddwd adds up two products in each lane. No sum saturates
+in either. vpmaddubsw adds up two products of bytes in 16 bits, for weights with which no such sum saturates. On Arm
+both have bytes with a sign (sdot).
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ _WORDS = WordProduct(
     "uint8", _SIGNED, _by_words("uint8", lambda lanes: f"llvm.x86.avx512.vpdpbusd.{32 * lanes}")
 )
 """Of vpdpbusd, the forms of 256 bits and less need no AVX-512."""
-_WIDENED = WordProduct(WIDE, frozenset(BYTES), _by_pairs)
+_WIDENED = WordProduct(WIDE, frozenset({*BYTES, WIDE}), _by_pairs)
 _EXACT_PAIRS = WordProduct("uint8", _SIGNED, _by_byte_pairs)
 _SIGNED_WORDS = WordProduct("int8", _SIGNED, _by_words("int8", lambda lanes: "llvm.aarch64.neon.sdot"))
 WORD_PRODUCTS: Mapping[str, Sequence[WordProduct]] = {

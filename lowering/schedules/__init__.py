@@ -24,6 +24,7 @@ from .extremes import EXTREMES, has_extremes, schedule_extremes
 from .intensive.convolution_chain import convolution_chain
 from .intensive.map_chain import find_map_chain
 from .intensive.product_chain import product_chain
+from .pairs import pair_activations
 from .passes import PASSES, REFUSALS, Rule, apply_rule
 from .rules.channels import channels
 from .rules.contraction import contraction
@@ -136,6 +137,7 @@ def _schedule_best(
         raise AssertionError("the plain schedule is always one")
 
     draft = Draft.of(function, device, threads, inspected=inspected)
+    draft = pair_activations(draft) or draft
     is_cut = bool(find_needed_cuts(draft))
     chosen = schedule_stages(draft, schedule_whole) if is_cut else schedule_whole(function)
     assert chosen is not None  # there is a cut if one is needed

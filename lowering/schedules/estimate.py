@@ -16,7 +16,7 @@ import tvm_ffi
 from tvm import ir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
-from ...costmodels.device import MOST_NEIGHBOURS, Device
+from ...costmodels.device import MOST_NEIGHBOURS, WIDE, Device
 from ...costmodels.register_tiles import EVICTED_LOAD, EVICTED_STORE, LATENCY
 from ...ir.types import BYTES
 from .base.blocks import is_selection, uses, walk
@@ -112,15 +112,16 @@ def _vector_cycles(store: _Store, along: Any, unrolled: Sequence[Any], device: D
     in_memory = [access for access in accesses if _buffer(access).scope() != _REGISTERS]
     for access, step in _list_steps(in_memory, along, store):
         elements = 1.0 if step in (0, 1) else float(int(along.extent))
-        if step is not None and 1 < step <= MOST_NEIGHBOURS and _is_byte(access) and device.integer_products:
+        if step is not None and 1 < step <= MOST_NEIGHBOURS and _is_of_words(access) and device.integer_products:
             elements = 1.0 / step  # a dot product loads the neighbours of all lanes at once
         each = 1.0 / device.load_ports + _evicted_cycles(access, step, device)
         cycles += elements * each / _count_sharers(access, unrolled, store.iteration)
     return cycles
 
 
-def _is_byte(access: Any) -> bool:
-    return str(_buffer(access).dtype) in BYTES
+def _is_of_words(access: Any) -> bool:
+    """Whether an access is to elements that a dot product takes several of in a lane."""
+    return str(_buffer(access).dtype) in (*BYTES, WIDE)
 
 
 def _evicted_cycles(access: Any, step: int | None, device: Device) -> float:

@@ -154,9 +154,11 @@ def _list_parts(needed: set[int], free: Sequence[int], length: int) -> list[tupl
 
 
 def find_needed_cuts(draft: Draft) -> set[int]:
-    """Numbers of blocks that a stage has to begin with: the recurrence of a network is a stage of its own."""
+    """Numbers of blocks that a stage has to begin with: the recurrence of a network is a stage of its own, and so are
+    pairs of activations."""
     blocks = draft.blocks()
-    alone = [n for n, block in enumerate(blocks) if RECURRENCE in draft.schedule.get(block.block).annotations]
+    annotations = [draft.schedule.get(block.block).annotations for block in blocks]
+    alone = [n for n, block in enumerate(blocks) if RECURRENCE in annotations[n] or draft.is_paired(block)]
     return {cut for number in alone for cut in (number, number + 1)} - {0, len(blocks)}
 
 

@@ -30,3 +30,18 @@ def test_products_of_bytes_take_the_best_instruction_that_fits(
     device = load_device("x86-64-v3")
     assert steps_per_product(operation, device) == usual
     assert steps_per_product(operation, device.with_exact_pairs) == exact
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "zero", "steps"),
+    [(16, 8, (), 0.6), (16, 7, (), 4.0), (16, 8, (32,), 4.0), ("rows", 8, (), 4.0)],
+    ids=["pairs", "no pairs", "a zero point each", "dynamic"],
+)
+def test_products_of_activations_take_pairs_of_known_sizes(
+    rows: int | str, depth: int, zero: tuple[int, ...], steps: float
+) -> None:
+    operands = TensorType("uint8", (2, rows, depth)), TensorType("int8", (2, depth, 32))
+    zeros = TensorType("uint8", ()), TensorType("int8", zero)
+    operation = Operation.of("MatMulInteger", {}, (*operands, *zeros), TensorType("int32", (2, rows, 32)))
+    assert steps_per_product(operation, load_device("x86-64-v3")) == steps
+    assert steps_per_product(operation, load_device("arm-cortex-a76")) == 4.0

@@ -7,6 +7,7 @@
   step. To feed an operator what the reference has before it is to make a graph of it alone.
 - Attention has its softmax between two products, and is quantised between them, too.
 - Integer ones are ConvInteger, MatMulInteger and DynamicQuantizeLinear, and exact.
+- Activations are the operands of a MatMulInteger, both of them; and exact.
 - The operators QLinearConv, QLinearMatMul and those of ONNX Runtime's own domain stand alone.
 """
 
@@ -300,6 +301,22 @@ def _draw_integer(d: Drawing) -> QuantisedGraph:
     return d.finish(name)
 
 
+def _draw_activations(d: Drawing) -> QuantisedGraph:
+    """MatMulInteger of two inputs, of which the second may be transposed; its bytes are the largest now and then."""
+    batch, rows, columns = d.pick((), (2,), (1, 3), (2, 3)), d.pick(1, 5, 17), d.pick(3, 8, 20, 33)
+    depth, is_turned = d.pick(1, 2, 7, 16, 33, 66), d.chance()
+    names, zeros = [], []
+    for shape in ((*batch, rows, depth), (*batch, columns, depth) if is_turned else (*batch, depth, columns)):
+        dtype, name = d.pick("uint8", "int8"), d.name()
+        d.inputs[name] = _seven_bits(d, shape, dtype) if names else d.integers(shape, dtype)
+        zeros.append(d.constant(np.array(d.zero(dtype), dtype)))
+        names.append(name)
+    if is_turned:
+        rank = len(batch) + 2
+        names[1] = d.add("Transpose", names[1], perm=[*range(rank - 2), rank - 1, rank - 2])
+    return d.finish(d.add("MatMulInteger", *names, *zeros[: d.pick(0, 1, 2, 2)]))
+
+
 def _draw_operator(d: Drawing) -> QuantisedGraph:
     """One of the operators that take scales and zero points as operands."""
     kind = d.pick("QLinearConv", "QLinearMatMul", "QGemm", "QLinearAdd", "QLinearMul", "QLinearConcat",
@@ -419,6 +436,7 @@ KINDS: Mapping[str, Kind] = {
     "rounded": Kind(_draw_rounded, False),
     "attention": Kind(_draw_attention, False),
     "integer": Kind(_draw_integer, True),
+    "activations": Kind(_draw_activations, True),
     "operator": Kind(_draw_operator, None),
 }
 """By name."""

@@ -56,7 +56,7 @@ def test_optimised_graphs_have_the_runtimes_results(kind: str, tmp_path: Path) -
     assert_within_steps(graphs, optimised(graphs, tmp_path))
 
 
-@pytest.mark.parametrize("kind", ["exact", "integer"])
+@pytest.mark.parametrize("kind", ["exact", "integer", "activations"])
 def test_kernels_of_graphs_have_the_runtimes_results(kind: str) -> None:
     """Each graph as one kernel, as it is written."""
     graphs = [graph for graph in draw_graphs(kind, 0, 4) if "DynamicQuantizeLinear" not in graph.operators]
@@ -80,7 +80,7 @@ def test_sums_wrap_and_peculiar_scales_have_the_runtimes_results(run: Run, tmp_p
     assert_within_steps(graphs, run(graphs, tmp_path))
 
 
-@pytest.mark.parametrize("kind", ["exact", "integer"])
+@pytest.mark.parametrize("kind", ["exact", "integer", "activations"])
 def test_exact_graphs_have_the_same_bits_in_any_order_of_sums(kind: str) -> None:
     """Else a right kernel could not be told from a wrong one: the runtime's own rewriting sums integers."""
     graphs = draw_graphs(kind, 2, 20)

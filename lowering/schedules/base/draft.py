@@ -35,6 +35,8 @@ EXACT_PAIRS = "eqfuse.exact_pairs"
 """Attribute of a function: sums of two products of a byte and of neighbours in its signed constants fit 16 bits."""
 STAYS = "eqfuse.stays"
 """Annotation of a block that is not written wherever its output is read."""
+PAIRED = "eqfuse.paired"
+"""Annotation of a block that puts pairs of elements side by side (`pairs.py`): it is a stage by itself."""
 BETWEEN = "eqfuse.between"
 """Attribute of a stage of a function: the indices of the parameters that are buffers inside of the whole function."""
 MOST_REPEATED = 500
@@ -178,6 +180,10 @@ class Draft:
     def _written(self, block: Any) -> Iterator[Any]:
         """The parts of the expression that a block writes, with what was inlined into it since it was inspected."""
         return walk(getattr(self.schedule.get(block).body, "value", None))
+
+    def is_paired(self, block: BlockInfo) -> bool:
+        """Whether the block puts pairs of elements side by side."""
+        return PAIRED in self.schedule.get(block.block).annotations
 
     def inline(self, block: BlockInfo) -> None:
         """Write the block's expression wherever its output is read."""

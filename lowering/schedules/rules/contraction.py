@@ -170,14 +170,16 @@ def list_plans(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> list[Til
     plans: list[TilePlan] = []
     for column in anchor.spatial:
         readers = anchor.operands(column)
-        packed = len(readers) == 1 and draft.is_constant(readers[0])
+        weighed = len(readers) == 1 and draft.is_constant(readers[0])
+        paired = len(readers) == 1 and _is_paired(anchor, readers[0])
+        packed = weighed or paired
         word = _find_word(draft, anchor, readers[0]) if packed else None
         if not packed and not all(read.is_unit_stride(column) for read in readers):
             continue
         for row in reversed(anchor.spatial):
             rows = anchor.operands(row)  # of a tile, which is an outer product, only the other operand has the rows
             if row != column and len(rows) == 1 and column not in rows[0].used:
-                own = _plans_of_axes(anchor, epilogue, draft.device, column, row, word, weighed=packed)
+                own = _plans_of_axes(anchor, epilogue, draft.device, column, row, word, weighed=weighed)
                 far = FAR_ROWS if not draft.is_constant(rows[0]) and _is_far(anchor, rows[0], row) else 1.0
                 plans += (replace(plan, cycles=far * plan.cycles) for plan in own)
     return plans
@@ -203,7 +205,7 @@ def _plans_of_axes(
     # neighbours along the rows read overlapping elements, as the pixels of a convolution do
     window = any(row in used and used & wide for read in anchor.reads for used in read.iterators)
     depth, step_bytes = (anchor.depth, FLOAT_BYTES) if word is None else (anchor.depth // word.length, word.length)
-    product = None if word is None else device.integer_product
+    product = None if word is None else device.integer_product if weighed else device.activation_product
     added = product is not None and product.added
 
     def cycles_of(tile: Tile, rows: int) -> float:
@@ -235,7 +237,8 @@ def _find_word(draft: Draft, anchor: BlockInfo, weights: BufferAccess) -> Word |
     """The steps of the reduction that are one instruction: along their iterator, integers follow each other in memory.
     None if there is none, or no such instruction for the types."""
     (data,) = [read for read in anchor.reads if read is not weights]
-    product = draft.device.integer_product
+    is_paired = _is_paired(anchor, weights)
+    product = draft.device.activation_product if is_paired else draft.device.integer_product
     if product is None or str(data.buffer.dtype) not in product.loaded:
         return None
     if str(weights.buffer.dtype) not in product.weights:
@@ -243,9 +246,17 @@ def _find_word(draft: Draft, anchor: BlockInfo, weights: BufferAccess) -> Word |
     length = product.length
     return next(
         (Word(i, length) for i in sorted(anchor.reduced) if data.is_unit_stride(i) and i in weights.used
-         and anchor.extents[i] % length == 0 and weights.shape[weights.dimension_of(i)] == anchor.extents[i]),
+         and anchor.extents[i] % length == 0
+         and (is_paired or weights.shape[weights.dimension_of(i)] == anchor.extents[i])),
         None,
     )  # fmt: skip
+
+
+def _is_paired(anchor: BlockInfo, read: BufferAccess) -> bool:
+    """Whether an operand has pairs of neighbours along the reduction side by side, behind its columns, as
+    `pair_activations` makes them: [k // 2, n, k % 2]."""
+    last, before = read.iterators[-1], read.iterators[-2] if len(read.iterators) > 1 else frozenset[int]()
+    return read.shape[-1:] == (2,) and last == anchor.reduced and bool(before) and not before & anchor.reduced
 
 
 def _stride(epilogue: BlockInfo, iterator: int) -> int | None:

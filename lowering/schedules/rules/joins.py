@@ -48,7 +48,10 @@ class _Join:
 
 
 def joins(draft: Draft) -> Iterator[Tiled]:
-    """The rule: matches a function without reductions that joins tensors, or reads one from the middle of an axis."""
+    """The rule: matches a function without reductions that joins tensors, or reads one from the middle of an axis. Not
+    one that puts pairs side by side, which is a transposition."""
+    if any(map(draft.is_paired, draft.blocks())):
+        return
     if all(_is_along(block, draft.device.lanes) for block in draft.blocks()) or not inline_pointwise(draft):
         return
     blocks = draft.blocks()

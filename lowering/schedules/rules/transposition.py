@@ -8,21 +8,26 @@ Eklundh transposes, IEEE Transactions on Computers C-21, 1972) a tile of 16 x 16
 elements. Axes that follow each other in both memories are one, whatever the operator calls them. The last tile of an
 axis overlaps the one before; of a dynamic axis, fewer elements than a tile are moved one by one. In a
 buffer that is a part of a wider tensor, steps count the elements of the wider one.
+
+Numbers of 16 bits are moved by pairs (`pairs.py`): as one element of four bytes if both are neighbours in both
+memories, else by interleaving two vectors.
+
+    for q, w, p: Y[q, w, p] = X[2 q + p, w]
+ => for q, w_o: Y[q, w_o*32.., :] = interleaved X[2 q, w_o*32..] and X[2 q + 1, w_o*32..]
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-import numpy as np
 from tvm import ir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ....costmodels.device_file import CACHE_LINE
-from ..base.blocks import BlockInfo, shape_in_memory
+from ..base.blocks import BlockInfo, element_bytes, shape_in_memory
 from ..base.draft import Draft
 from ..base.extents import estimate_extent, expression_of, extent_of, is_symbolic
 from ..base.nodes import Buffer, Expression, Statement
@@ -34,6 +39,8 @@ from .pointwise import decide_parallel, inline_pointwise, schedule_pointwise
 FEWEST_LANES = 4
 """Lanes of the narrowest tile: narrower ones take more instructions than moving the elements one by one."""
 _INDEX = "int32"
+PAIR = 2
+"""Numbers of 16 bits that are moved together."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +62,25 @@ class Movement:
     start: Any
     axes: tuple[Axis, ...]
 
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of an element of the buffers."""
+        return element_bytes(self.source)
+
 
 def transposition(draft: Draft) -> Iterator[Tiled]:
-    """The rule: matches a function that copies elements of four bytes, read along one axis, written along another."""
+    """The rule: matches a function that copies elements of four bytes, or pairs of two bytes, read along one axis and
+    written along another."""
     if not all(isinstance(block.value, ir.TensorLoad) for block in draft.blocks()) or not inline_pointwise(draft):
         return
     blocks = draft.blocks()
     movement = find_movement(draft, blocks[0]) if len(blocks) == 1 else None
+    if movement is not None and movement.item_bytes < FLOAT_BYTES:
+        words = _join_pairs(movement)
+        if words is None:
+            yield from _interleave(draft, movement)
+            return
+        movement = words
     if movement is None:
         return
     rows = next((axis for axis in movement.axes if _is_one(axis.read)), None)
@@ -73,15 +92,25 @@ def transposition(draft: Draft) -> Iterator[Tiled]:
     lanes = min(draft.device.lanes, *fixed) if fixed else draft.device.lanes
     if lanes < FEWEST_LANES:
         return
-    is_parallel = draft.threads > 1 and decide_parallel(draft, prod(int(axis.extent) for axis in movement.axes))
-    realize, body = draft.function.body, _TransposedTiles(movement, rows, columns, lanes).statement(is_parallel)
-    root = with_body(realize.block, body)
-    tiles = draft.with_body(s_stmt.SBlockRealize(realize.iter_values, realize.predicate, root))
+    tiles = _with_loops(draft, _TransposedTiles(movement, rows, columns, lanes).statement(_is_shared(draft, movement)))
     conditions = tuple(tirx.const(lanes, _INDEX) <= expression_of(axis.extent) for axis in free)
     if free:
         schedule_pointwise(draft, blocks[0], draft.loops(blocks[0]))
     smaller = Tiled(draft, "transposition") if free else None
     yield Tiled(tiles, "transposition", tails="none", conditions=conditions, smaller=smaller)
+
+
+def _is_shared(draft: Draft, movement: Movement) -> bool:
+    """Whether threads share the outermost loop."""
+    return draft.threads > 1 and decide_parallel(draft, prod(int(axis.extent) for axis in movement.axes))
+
+
+def _with_loops(draft: Draft, loops: Statement) -> Draft:
+    """The draft of the function that does these loops."""
+    realize = draft.function.body
+    return draft.with_body(
+        s_stmt.SBlockRealize(realize.iter_values, realize.predicate, with_body(realize.block, loops))
+    )
 
 
 # --- which elements move where
@@ -90,7 +119,7 @@ def transposition(draft: Draft) -> Iterator[Tiled]:
 def find_movement(draft: Draft, block: BlockInfo) -> Movement | None:
     """The elements that a block moves, if it does nothing else, and by steps that are the same everywhere."""
     load = block.value
-    if not isinstance(load, ir.TensorLoad) or np.dtype(str(load.source.dtype)).itemsize != FLOAT_BYTES:
+    if not isinstance(load, ir.TensorLoad) or element_bytes(load.source) not in (FLOAT_BYTES, FLOAT_BYTES // PAIR):
         return None
     iterators = draft.schedule.get(block.block).iter_vars
     read = _find_steps(load.indices, shape_in_memory(draft.function, load.source), iterators)
@@ -108,6 +137,19 @@ def find_movement(draft: Draft, block: BlockInfo) -> Movement | None:
         else:
             merged.append(axis)
     return Movement(load.source, block.write.buffer, start, tuple(merged))
+
+
+def _join_pairs(movement: Movement) -> Movement | None:
+    """The movement of pairs, if both of them are neighbours in both memories: of elements of four bytes, in steps of
+    these; else None."""
+    pair = next((axis for axis in movement.axes if _is_one(axis.read) and _is_one(axis.write)), None)
+    others = [axis for axis in movement.axes if axis is not pair]
+    steps = [movement.start, *(step for axis in others for step in (axis.read, axis.write))]
+    numbers = [int(step) if isinstance(step, tirx.IntImm) else step for step in steps]
+    if pair is None or pair.extent != PAIR or any(not isinstance(n, int) or n % PAIR for n in numbers):
+        return None
+    axes = (Axis(axis.extent, axis.read // PAIR, axis.write // PAIR) for axis in others)
+    return replace(movement, start=movement.start // PAIR, axes=tuple(axes))
 
 
 def _are_equal(first: Any, second: Any) -> bool:
@@ -134,6 +176,43 @@ def _find_steps(
 
 
 # --- the loops and the tile
+
+
+def _interleave(draft: Draft, movement: Movement) -> Iterator[Tiled]:
+    """The tiling of a movement of pairs that lie in different rows of the memory that is read."""
+    pair = next((axis for axis in movement.axes if _is_one(axis.write) and axis.extent == PAIR), None)
+    along = next((axis for axis in movement.axes if _is_one(axis.read) and axis.write == PAIR), None)
+    if pair is None or along is None or any(is_symbolic(axis.extent) for axis in movement.axes):
+        return
+    width = min(PAIR * draft.device.lanes, 1 << along.extent.bit_length() - 1)
+    others = [axis for axis in movement.axes if axis not in (pair, along)]
+    around = [tirx.Var(f"i{number}", _INDEX) for number in range(len(others))]
+    tile = tirx.Var("tile", _INDEX)
+    over = tirx.min(tile * width, tirx.const(along.extent - width, _INDEX))
+    source, target = movement.start + over, over * PAIR
+    for axis, variable in zip(others, around, strict=True):
+        source, target = source + axis.read * variable, target + axis.write * variable
+    first, second = (_load(movement.source, source + number * pair.read, width) for number in range(PAIR))
+    places = [number // PAIR + number % PAIR * width for number in range(PAIR * width)]
+    body: Statement = _store(movement.target, tirx.Shuffle([first, second], places), target, PAIR * width)
+    counts = [*(axis.extent for axis in others), -(-along.extent // width)]
+    for number, (variable, extent) in reversed(list(enumerate(zip((*around, tile), counts, strict=True)))):
+        kind = tirx.ForKind.PARALLEL if number == 0 and _is_shared(draft, movement) else tirx.ForKind.SERIAL
+        body = tirx.For(variable, 0, extent, kind, body)
+    yield Tiled(_with_loops(draft, body), "transposition", tails="none")
+
+
+def _place(buffer: Buffer, element: Expression, count: int) -> list[Any]:
+    """The indices of neighbours in memory. TVM makes one index of them, whatever the shape."""
+    return [*(0,) * (len(buffer.shape) - 1), tirx.Ramp(element, 1, count)]
+
+
+def _load(buffer: Buffer, element: Expression, count: int) -> Any:
+    return tirx.BufferLoad(buffer, _place(buffer, element, count))
+
+
+def _store(buffer: Buffer, value: Any, element: Expression, count: int) -> Any:
+    return tirx.BufferStore(buffer, value, _place(buffer, element, count))
 
 
 @dataclass(frozen=True)
@@ -185,19 +264,22 @@ class _TransposedTiles:
         In each round of shuffles pairs of rows swap blocks of half the size.
         """
         statements: list[Statement] = []
-        dtype = f"{self.movement.source.dtype}x{self.lanes}"
+        read, written = self.movement.source, self.movement.target
+        parts = FLOAT_BYTES // self.movement.item_bytes
+        own, moved = read.dtype, read.dtype if parts == 1 else "int32"
+        dtype = f"{moved}x{self.lanes}"
+
+        def as_type(name: str, vector: Any) -> Any:
+            return vector if parts == 1 else tirx.call_intrin(name, "tirx.reinterpret", vector)
 
         def bind(vector: Any) -> Any:
             variable = tirx.Var(f"row{len(statements)}", dtype)
             statements.append(tirx.Bind(variable, vector))
             return variable
 
-        def place(buffer: Buffer, element: Any) -> list[Any]:  # TVM makes one index of it, whatever the shape
-            return [*(0,) * (len(buffer.shape) - 1), tirx.Ramp(element, 1, self.lanes)]
-
-        read, written = self.movement.source, self.movement.target
+        count = parts * self.lanes
         starts = [source + number * self.columns.read for number in range(self.lanes)]
-        rows = [bind(tirx.BufferLoad(read, place(read, start))) for start in starts]
+        rows = [bind(as_type(dtype, _load(read, parts * start, count))) for start in starts]
         size = self.lanes // 2
         while size:
             for number in range(self.lanes):
@@ -208,7 +290,7 @@ class _TransposedTiles:
                     )
             size //= 2
         stores = [
-            tirx.BufferStore(written, row, place(written, target + number * self.rows.write))
+            _store(written, as_type(f"{own}x{count}", row), parts * (target + number * self.rows.write), count)
             for number, row in enumerate(rows)
         ]
         return tirx.SeqStmt([*statements, *stores])

@@ -134,6 +134,104 @@ def test_products_of_bytes_are_dot_products(
     assert "mull" not in code
 
 
+@dataclass(frozen=True)
+class ProductOfActivations:
+    """The product of stacks of matrices of bytes less zero points, neither of them constant; of the second both axes
+    may be exchanged in memory."""
+
+    rows: int
+    depth: int
+    columns: int
+    types: tuple[str, str] = ("uint8", "uint8")
+    zeros: tuple[int, int] = (3, 130)
+    is_turned: bool = False
+    batch: int = 2
+
+    @property
+    def function(self) -> tirx.PrimFunc:
+        """The sums of 32 bits, halved."""
+        turned, plain = (self.batch, self.columns, self.depth), (self.batch, self.depth, self.columns)
+        a = te.placeholder((self.batch, self.rows, self.depth), self.types[0], "a")
+        b = te.placeholder(turned if self.is_turned else plain, self.types[1], "b")
+        right = te.compute(plain, lambda n, k, j: b[n, j, k], "turned") if self.is_turned else b
+        k = te.reduce_axis((0, self.depth), "k")
+
+        def element(n: Any, i: Any, j: Any) -> Any:
+            operands = zip((a[n, i, k], right[n, k, j]), self.zeros, strict=True)
+            left, other = (byte.astype("int32") - zero if zero else byte.astype("int32") for byte, zero in operands)
+            return te.sum(left * other, axis=[k])
+
+        total = te.compute((self.batch, self.rows, self.columns), element, "total")
+        y = te.compute(total.shape, lambda *i: total(*i) ^ tirx.const(1, "int32"), "y")
+        return te.create_prim_func([a, b, y]).with_attr("global_symbol", "main")
+
+    def check(self, target: Target, seed: int) -> None:
+        """Compare with sums of 64 bits, at extreme values and others."""
+        code = build(
+            schedule(self.function, target.device, 1).schedule.mod, tvm.target.Target(target.description)
+        )
+        generator = np.random.default_rng(seed)
+        bytes_ = [np.array([0, 1, 77, 128, 255], np.uint8).view(dtype) for dtype in self.types]
+        a = generator.choice(bytes_[0], (self.batch, self.rows, self.depth))
+        b = generator.choice(bytes_[1], (self.batch, self.depth, self.columns))
+        stored = np.ascontiguousarray(b.swapaxes(1, 2)) if self.is_turned else b
+        result = tvm.runtime.tensor(np.zeros((self.batch, self.rows, self.columns), np.int32))
+        code["main"](*map(tvm.runtime.tensor, (a, stored)), result)
+        left, right = (x.astype(np.int64) - zero for x, zero in zip((a, b), self.zeros, strict=True))
+        np.testing.assert_array_equal(result.numpy(), (left @ right).astype(np.int32) ^ 1)
+
+
+_bytes = st.sampled_from(["uint8", "int8"])
+_ends = st.sampled_from([0, 1, 127])
+products = st.builds(
+    ProductOfActivations, st.integers(1, 20), st.integers(1, 70), st.integers(1, 70), st.tuples(_bytes, _bytes),
+    st.tuples(_ends, _ends), st.booleans(),
+)  # fmt: skip
+
+
+@pytest.mark.representatives(2)
+@pytest.mark.parametrize("target", HERE, ids=lambda target: target.name)
+@settings(max_examples=3)
+@given(products, st.integers(0, 1000))
+def test_products_of_activations_are_exact(target: Target, case: ProductOfActivations, seed: int) -> None:
+    case.check(target, seed)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("target", HERE, ids=lambda target: target.name)
+@settings(max_examples=150)
+@given(products, st.integers(0, 1000))
+def test_many_products_of_activations_are_exact(target: Target, case: ProductOfActivations, seed: int) -> None:
+    case.check(target, seed)
+
+
+@pytest.mark.parametrize("zeros", [(255, -128), (255, 127), (0, -128)], ids=str)
+def test_products_of_the_farthest_bytes_are_exact(zeros: tuple[int, int]) -> None:
+    """Differences of 255 either way, which bytes do not hold and 16 bits do."""
+    for target in HERE:
+        ProductOfActivations(8, 64, 32, ("uint8", "int8"), zeros).check(target, 0)
+
+
+@pytest.mark.parametrize("is_turned", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize(
+    ("device", "description", "instruction"),
+    [
+        (replace(load_device("x86-64-v3"), dot_product="vpdpbusd"), WITH_WORDS, "vpdpwssd"),
+        (load_device("x86-64-v3"), target_of("x86-64-v3", 1).description, "vpmaddwd"),
+    ],
+    ids=["VNNI", "AVX2"],
+)
+def test_products_of_activations_are_dot_products(
+    device: Device, description: dict[str, Any], instruction: str, is_turned: bool
+) -> None:
+    """The second operand becomes pairs by whole vectors, whichever of its axes is contiguous."""
+    scheduled = schedule(ProductOfActivations(32, 32, 64, is_turned=is_turned).function, device, 1)
+    assert scheduled.rule == "stages (pointwise + transposition + contraction)"
+    code = build(scheduled.schedule.mod, tvm.target.Target(description)).mod.inspect_source("asm")
+    assert len(re.findall(rf"\t{instruction}\t", code)) >= 8
+    assert "mull" not in code
+
+
 def test_avx2_adds_up_bytes_in_16_bits_for_small_weights() -> None:
     target = target_of("x86-64-v3", 1)
     scheduled = schedule(Sum((8, 8, 64), 48, largest=64).function, target.device, 1)
