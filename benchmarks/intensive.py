@@ -1,10 +1,11 @@
 """Intensive fusion beside the same convolutions as kernels of their own, and ONNX Runtime: AGO's Fig. 13, untuned.
 
-The models are the four pairs of networks/pairs.py and an inverted residual, at batch 1 and 4. Each is compiled twice:
-as AGO's partition draws it, one kernel where a template makes it, and with --no-intensive; "joint" says which of the
-two the default takes. On this machine the three take turns, each in a process that is stopped while others have theirs
-(latency.py): ratios of CPU time, round by round; "kernels" are the times of the kernels with convolutions inside the
-bundles, without the copies of the model's input and output to and from channels last, which a network has once.
+The models are the four pairs of networks/pairs.py and an inverted residual, at batch 1 and 4. Each is compiled three
+times: as AGO's partition draws it (fused), one kernel where a template makes it, with --no-intensive (apart), and by
+default (joint), which takes what is cheaper by its prices. On this machine these and ONNX Runtime take turns, each in a
+process that is stopped while others have theirs (latency.py): ratios of CPU time, round by round; "kernels" are the
+times of the kernels with convolutions inside the bundles, without the copies of the model's input and output to and
+from channels last, which a network has once.
 
 Counters say why. For a Cortex-A76 what one inference executes is counted under QEMU: instructions, vector multiply-adds
 among them, loads and stores of vectors on the stack (mostly spills), and misses of the first two data caches. For
@@ -15,11 +16,13 @@ caches of 32 and 512 KiB, of one inference after the first.
     python benchmarks/intensive.py --cachegrind             # needs valgrind, cmake and a C compiler
     python benchmarks/intensive.py --arm --root FOLDER      # FOLDER from benchmarks/arm64_root.sh; without it no ORT
     python benchmarks/intensive.py --only pointwise_depthwise --batches 1
+    python benchmarks/intensive.py --scales 4 8             # maps of 112 x 112 and 224 x 224 where they are 28 x 28
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -50,8 +53,8 @@ from eqfuse.lowering.running.emulated_model import open_emulated
 from eqfuse.lowering.running.kernel_times import kernel_times
 from eqfuse.support import units
 
-APART = "apart"
-"""The bundle without intensive fusion."""
+APART, JOINT = "apart", "joint"
+"""The bundle without intensive fusion, and the default one."""
 WAYS: dict[str, dict[str, Any]] = {"fused": {"partition": "ago"}, APART: {"intensive": False}}
 """How each is compiled."""
 ARM_TARGET = "arm-cortex-a76"
@@ -62,45 +65,46 @@ CACHEGRIND_LINES = (r"I +refs", r"D +refs", r"D1 +misses", r"LLd misses")
 
 @dataclass(frozen=True)
 class Timed:
-    """One model on this machine: the turns of all, kernels with convolutions in the fused one and by default, and
-    seconds of such kernels."""
+    """One model on this machine: the turns of all, kernels with convolutions in the one that AGO's partition draws and
+    in the default one, and seconds of such kernels."""
 
     record: Record
     joined: int
     joint: int
     fused: float
     apart: float
+    default: float
 
     @property
-    def ratios(self) -> tuple[float, float]:
-        """The time of ONNX Runtime, and of kernels apart, over that of the fused bundle; medians of rounds."""
-        middles = [self.record.ratio((OURS, 1), reference) for reference in (REFERENCE, APART)]
-        ort, apart = (middle.median if middle is not None else 0.0 for middle in middles)
-        return ort, apart
+    def ratios(self) -> tuple[float, float, float]:
+        """The time of ONNX Runtime, and of kernels apart, over that of the fused bundle, and of kernels apart over that
+        of the default one; medians of rounds."""
+        turns = (((OURS, 1), REFERENCE), ((OURS, 1), APART), ((JOINT, 1), APART))
+        middles = [self.record.ratio(base, reference) for base, reference in turns]
+        ort, apart, joint = (middle.median if middle is not None else 0.0 for middle in middles)
+        return ort, apart, joint
 
     def row(self) -> tuple[str, ...]:
         """The table's."""
         seconds = self.record.median((OURS, 1)) or 0.0
-        ort, apart = self.ratios
-        kernels = (f"{1e6 * self.fused:.1f}", f"{1e6 * self.apart:.1f}", f"{self.apart / self.fused:.2f}")
-        figures = (f"{1e6 * seconds:.1f}", f"{ort:.2f}", f"{apart:.2f}", *kernels)
+        kernels = (f"{1e6 * t:.1f}" for t in (self.fused, self.default, self.apart))
+        figures = (f"{1e6 * seconds:.1f}", *(f"{ratio:.2f}" for ratio in self.ratios), *kernels)
         return (self.record.name, str(self.joined), str(self.joint), *figures)
 
 
 def time_model(name: str, model: Path, options: argparse.Namespace, scratch: Path) -> Timed:
     """Compile and measure one model on this machine."""
     record = Record(name, name)
-    bundles = {OURS: scratch / "fused", APART: scratch / "apart"}
-    joint = scratch / "joint"
+    bundles = {OURS: scratch / "fused", APART: scratch / "apart", JOINT: scratch / "joint"}
     compile_bundle(model, bundles[OURS], 1, "--no-measure", "--partition", "ago")
     compile_bundle(model, bundles[APART], 1, "--no-measure", "--no-intensive")
-    compile_bundle(model, joint, 1, "--no-measure")
+    compile_bundle(model, bundles[JOINT], 1, "--no-measure")
     setups = {(who, 1): Setup(OURS, model, 1, bundle) for who, bundle in bundles.items()}
     compete(record, {(REFERENCE, 1): Setup(REFERENCE, model, 1), **setups}, options)
-    times = [kernel_times(b, random_inputs(read_manifest(b).inputs, 0), 1) for b in (*bundles.values(), joint)]
-    fused, apart, default = ([kernel for kernel in t.kernels if "Conv" in kernel.facts.operators] for t in times)
-    joined, by_default = (sum(kernel.facts.calls for kernel in kernels) for kernels in (fused, default))
-    return Timed(record, joined, by_default, *(sum(k.seconds for k in kernels) for kernels in (fused, apart)))
+    times = [kernel_times(b, random_inputs(read_manifest(b).inputs, 0), 1) for b in bundles.values()]
+    fused, apart, joint = ([kernel for kernel in t.kernels if "Conv" in kernel.facts.operators] for t in times)
+    joined, by_default = (sum(kernel.facts.calls for kernel in kernels) for kernels in (fused, joint))
+    return Timed(record, joined, by_default, *(sum(k.seconds for k in kernels) for kernels in (fused, apart, joint)))
 
 
 def count_model(name: str, model: Path, root: Arm64Root | None) -> Iterator[tuple[str, ...]]:
@@ -151,13 +155,14 @@ def count_with_cachegrind(name: str, model: Path, scratch: Path) -> Iterator[tup
 def print_times(rows: Sequence[Timed]) -> None:
     """The table of this machine."""
     columns = (
-        "model", "kernels fused", "joint", "fused us", "ORT / fused", "apart / fused", "kernels: fused us", "apart us",
-        "apart / fused",
+        "model", "kernels fused", "joint", "fused us", "ORT / fused", "apart / fused", "apart / joint",
+        "kernels: fused us", "joint us", "apart us",
     )  # fmt: skip
     render.table("this machine, one thread", columns, [timed.row() for timed in rows], left=1)
-    means = [geometric_mean([timed.ratios[n] for timed in rows]) for n in (0, 1)]
-    kernels = geometric_mean([timed.apart / timed.fused for timed in rows])
-    print(f"geometric means: ORT / fused {means[0]:.2f}, apart / fused {means[1]:.2f}, of kernels {kernels:.2f}")
+    means = [geometric_mean([timed.ratios[n] for timed in rows]) for n in (0, 1, 2)]
+    kernels = [geometric_mean([t.apart / getattr(t, way) for t in rows]) for way in ("fused", "default")]
+    print("geometric means: ORT / fused {:.2f}, apart / fused {:.2f}, apart / joint {:.2f}".format(*means))
+    print("kernels alone: apart / fused {:.2f}, apart / joint {:.2f}".format(*kernels))
 
 
 def main() -> None:
@@ -165,6 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=list(PAIRS), choices=PAIRS, metavar="NAME")
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 4], metavar="N")
+    parser.add_argument("--scales", nargs="+", type=int, default=[1], metavar="S", help="of maps' sides (default 1)")
     counters = parser.add_mutually_exclusive_group()
     counters.add_argument("--arm", action="store_true", help=f"count for {ARM_TARGET} in the place of times here")
     counters.add_argument("--cachegrind", action="store_true", help=f"count for {CACHEGRIND_TARGET} by Valgrind")
@@ -177,9 +183,10 @@ def main() -> None:
     counted: list[tuple[str, ...]] = []
     timed: list[Timed] = []
     for name in options.only:
-        for batch in options.batches:
+        for scale, batch in itertools.product(options.scales, options.batches):
             with tempfile.TemporaryDirectory(prefix="eqfuse-intensive-") as folder:
-                model, title = saved(lambda: PAIRS[name](batch), Path(folder)), f"{name}, batch {batch}"  # noqa: B023
+                model = saved(lambda: PAIRS[name](batch, scale), Path(folder))  # noqa: B023
+                title = f"{name}, batch {batch}" + (f", scale {scale}" if scale > 1 else "")
                 print(title, file=sys.stderr, flush=True)
                 if options.arm:
                     counted += count_model(title, model, root)

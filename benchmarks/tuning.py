@@ -8,6 +8,7 @@
     ablation    networks (default MobileNet-V2 and MNasNet at all sizes) by the full search, AGO-NI and AGO-NR
     ort         networks (default those of AGO's six at all sizes): the tuned bundle and the one without a search beside
                 ONNX Runtime
+    budgets     trials until the search of a sub-graph is stable, over its weight by AGO's Eq. (1) (its Fig. 8)
     arm         networks (default MobileNet-V2 at 56) tuned for an Arm processor by emulation: executed instructions of
                 the tuned bundle, of the one without a search, and of ONNX Runtime's aarch64 build, where --root has it
                 (benchmarks/arm64_root.sh makes it)
@@ -20,6 +21,7 @@ a model's kernels at their best so far. "ms after N s" compares searches when th
     python benchmarks/tuning.py --part subgraphs --trials 200 --picture build/pictures --json subgraphs.json
     python benchmarks/tuning.py --part network --long-trials 2000 --keep build/tuning     # hours
     python benchmarks/tuning.py --part ort --keep build/tuning
+    python benchmarks/tuning.py --part budgets --trials 100 --seeds 3
     python benchmarks/tuning.py --part arm --root /tmp/arm64-root
     python benchmarks/tuning.py --part subgraphs --quick                                  # a look, some minutes
     python benchmarks/tuning.py --print subgraphs.json --picture build/pictures           # of earlier runs
@@ -35,6 +37,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +48,7 @@ from eqfuse.benchmarks.latency import OURS, Record, compete, compile_bundle, pro
 from eqfuse.benchmarks.measuring.contestants import ContestantError, Setup
 from eqfuse.benchmarks.networks import AGO, NETWORKS
 from eqfuse.benchmarks.networks.pairs import PAIRS
+from eqfuse.benchmarks.searches import budgets
 from eqfuse.benchmarks.searches.picture import curves_svg
 from eqfuse.benchmarks.searches.results import (
     LONG_PEER,
@@ -60,6 +64,7 @@ from eqfuse.benchmarks.searches.results import (
 )
 from eqfuse.benchmarks.searches.search import VARIANTS, Budget, Job
 from eqfuse.benchmarks.searches.tables import ABLATION, ARM, NETWORK, ORT, PARTS, SUBGRAPHS, print_results
+from eqfuse.cli import render
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.model import read
 from eqfuse.lowering.arm.emulate import Arm64Root
@@ -68,6 +73,7 @@ from eqfuse.lowering.base.ports import random_inputs
 from eqfuse.support.errors import EqfuseError
 
 ARM_TARGET = "arm-cortex-a76"
+BUDGETS = "budgets"
 BATCHES = (1, 4)
 QUICK_TRIALS, QUICK_ROUNDS = 16, 5
 _DEFAULTS = {
@@ -206,18 +212,52 @@ def _tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def print_budgets(options: argparse.Namespace) -> None:
+    """Searches of each structure at each size: the table, the fitted line, and its picture and rows where asked for."""
+    rows: list[budgets.Row] = []
+    with tempfile.TemporaryDirectory(prefix="eqfuse-tuning-") as scratch:
+        for name, behind in budgets.STRUCTURES.items():
+            for size in budgets.SIZES[:1] if options.quick else budgets.SIZES:
+                proto = budgets.build(behind, size)
+                key = "-".join(["conv", *behind, *map(str, size)]).lower()
+                model = Path(scratch) / f"{key}.onnx"
+                onnx.save(proto, model)
+                _tell(key)
+                found = []
+                for seed in range(options.seeds):
+                    options.seed = seed
+                    job = _job(key, TUNED, model, options.keep or Path(scratch), options)
+                    found.append(budgets.budget_of(job.done()))
+                rows.append(budgets.Row(name, size, budgets.weight_of(proto), tuple(found)))
+    columns = ("structure", "I, O, HW", "weight", "budgets", "median")
+    table: list[tuple[str, ...]] = [
+        (r.structure, str(r.size), f"{r.weight:.0f}", str(r.budgets), f"{r.budget:g}") for r in rows
+    ]
+    render.table(f"trials until within 2 % of the best of {options.trials}", columns, table, left=2)
+    line = budgets.fit(rows)
+    print(f"budget = {line.slope:.3g} x weight + {line.bias:.3g}, correlation {line.correlation:.2f}")
+    if options.json:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+    if options.picture:
+        options.picture.mkdir(parents=True, exist_ok=True)
+        (options.picture / "tuning_budgets.svg").write_text(budgets.budgets_svg(rows), encoding="utf-8")
+
+
 # --- command line
 
 
 def parser() -> argparse.ArgumentParser:
     """The options."""
     result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    result.add_argument("--part", choices=PARTS, default=SUBGRAPHS, help=f"what to measure (default {SUBGRAPHS})")
+    result.add_argument(
+        "--part", choices=(*PARTS, BUDGETS), default=SUBGRAPHS, help=f"what to measure (default {SUBGRAPHS})"
+    )
     result.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these sub-graphs or networks")
     result.add_argument("--trials", type=int, default=200, metavar="N", help="of each search (default 200)")
     result.add_argument("--long-trials", type=int, metavar="N", help="of another one by MetaSchedule (network)")
     result.add_argument("--threads", type=int, default=1, metavar="N", help="default: 1")
     result.add_argument("--seed", type=int, default=0, metavar="N", help="of all searches (default 0)")
+    result.add_argument("--seeds", type=int, default=3, metavar="N", help="searches of each sub-graph (budgets)")
     result.add_argument("--rounds", type=int, default=31, help="turns of each, end to end (default 31)")
     result.add_argument("--turn", type=float, default=0.02, metavar="SECONDS", help="of each turn (default 0.02)")
     result.add_argument("--root", type=Path, metavar="FOLDER", help="made by benchmarks/arm64_root.sh (arm)")
@@ -242,6 +282,9 @@ def main() -> None:
         return
     if options.quick:
         options.trials, options.rounds = QUICK_TRIALS, QUICK_ROUNDS
+    if options.part == BUDGETS:
+        print_budgets(options)
+        return
     print_results(measured(options))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,6 +16,7 @@ from eqfuse.benchmarks.latency import Record
 from eqfuse.benchmarks.measuring.contestants import Sample
 from eqfuse.benchmarks.networks.pairs import PAIRS
 from eqfuse.benchmarks.searches import tables as tuning_tables
+from eqfuse.benchmarks.searches.budgets import SIZES, STRUCTURES, Row, budget_of, budgets_svg, build, fit
 from eqfuse.benchmarks.searches.picture import curves_svg, round_step, run_time_ticks
 from eqfuse.benchmarks.searches.results import (
     LONG_PEER,
@@ -84,6 +85,30 @@ def test_run_time_after_trials(trials: int, latency: float | None) -> None:
 @pytest.mark.parametrize(("seconds", "latency"), [(1.5, None), (2.0, 5.0), (7.9, 4.0), (9.0, 3.0)])
 def test_run_time_after_seconds(seconds: float, latency: float | None) -> None:
     assert SEARCH.at_seconds(seconds) == latency
+
+
+@pytest.mark.parametrize(
+    ("latencies", "budget"), [((5.0, 4.0, 3.05, 3.0), 24), ((3.05, 3.0, 3.0), 8), ((3.0, 9.0, 3.0), 24), ((), 0)]
+)
+def test_a_budget_is_the_trials_after_which_two_percent_are_left(latencies: tuple[float, ...], budget: int) -> None:
+    curve = tuple(Point(8 * n, float(n), latency) for n, latency in enumerate(latencies, 1))
+    assert budget_of(Search(curve, 64, 0, 1, 9.0)) == budget
+
+
+def test_the_fit_of_budgets_on_a_line_is_that_line() -> None:
+    rows = [Row("Conv", (1, 1, 1), weight, (int(2 * weight + 3),)) for weight in (1.0, 2.0, 5.0)]
+    assert astuple(fit(rows)) == pytest.approx((2.0, 3.0, 1.0))
+
+
+def test_the_picture_of_budgets_has_a_dot_for_each_search() -> None:
+    rows = [Row("Conv", (1, 1, 1), 1.0, (8, 16)), Row("Conv + Add", (1, 1, 1), 2.0, (24,))]
+    assert budgets_svg(rows).count("<circle") == 3
+
+
+def test_each_structure_has_its_operators() -> None:
+    for behind in STRUCTURES.values():
+        operators = [node.op_type for node in build(behind, SIZES[1]).graph.node if node.op_type != "Transpose"]
+        assert operators == ["Conv", *behind]
 
 
 def test_searches_are_compared_when_the_first_is_done() -> None:
