@@ -199,10 +199,12 @@ def _direct_cycles(operation: Operation, steps: int, device: Device) -> float:
 
 
 def may_be_filtered(operation: Operation) -> bool:
-    """Whether Winograd's minimal filters compute a convolution: windows of 3x3, stride and dilation 1, one group."""
-    steps = (*operation.integers("strides"), *operation.integers("dilations"))
+    """Whether Winograd's minimal filters compute a convolution: windows of 3x3 in the last two dimensions, stride and
+    dilation 1 there, one group, and at most one dimension in front of them."""
+    steps = (*operation.integers("strides")[-2:], *operation.integers("dilations")[-2:])
     is_plain = operation.group == 1 and all(step == 1 for step in steps)
-    return is_plain and operation.operand(1).dimensions[2:] == _FILTERED
+    window = operation.operand(1).dimensions[2:]
+    return is_plain and window[-2:] == _FILTERED and len(window) <= 1 + len(_FILTERED)
 
 
 def is_filtered(operation: Operation, device: Device) -> bool:
@@ -221,10 +223,10 @@ def _filter_cycles(operation: Operation, direct: float, device: Device) -> float
     weights, result = operation.operand(1).dimensions, operation.output.dimensions
     if not may_be_filtered(operation):
         return direct
-    channels, outputs = weights[1], weights[0]
+    channels, outputs = prod(weights[1:-2]), weights[0]
     options = []
     for size, inputs, results in _FILTERS:
-        tiles, window = result[0] * ceil(result[2] / size) * ceil(result[3] / size), size + 2
+        tiles, window = result[0] * prod(result[2:-2]) * ceil(result[-2] / size) * ceil(result[-1] / size), size + 2
         products = window**2 * least_tile_cycles(tiles, outputs, channels, device)
         moved = window**2 / device.load_ports
         read = 2 * window * inputs / device.fma_ports + moved + window**2 / device.store_ports

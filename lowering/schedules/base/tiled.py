@@ -12,9 +12,10 @@ from .packing import Packing
 
 @dataclass(frozen=True)
 class PaddedMap:
-    """How the sum reads a feature map: `value` at four `variables`, if the conditions on row and column hold.
+    """How the sum reads a feature map: `value` at its `variables`, if the conditions on row and column hold.
 
-    It is 0 elsewhere. `name` is that of the map with its zeros, `shape` its shape; `buffers` are those of the value.
+    It is 0 elsewhere. The variables are image, row, column and channel; a depth stands behind the image, and has
+    conditions, too. `name` is that of the map with its zeros, `shape` its shape; `buffers` are those of the value.
     """
 
     name: str
@@ -24,6 +25,7 @@ class PaddedMap:
     columns: tuple[Any, ...]
     buffers: tuple[Buffer, ...]
     shape: tuple[int, ...]
+    depth: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -99,9 +100,9 @@ def transform_tile(matrix: Sequence[Sequence[Any]], transform: Transform, keep: 
 class WinogradWeights:
     """Transform the weights of parameter `parameter` for tiles of `size`, `columns` outputs at a time.
 
-    W of shape [O, C, 3, 3] or [O, C, 1, 3, 3] becomes (G g G^T)[o // columns * places + place, c, o % columns] with
-    (size + 2)^2 places; `columns` divides the outputs. `with_direct`: behind them are the weights themselves, with 9
-    places.
+    W of shape [O, C, 3, 3] becomes (G g G^T)[o // columns * places + place, c, o % columns] with (size + 2)^2 places;
+    of [O, C, K, 3, 3] the C channels of each step along the depth stand one step behind the other. `columns` divides
+    the outputs. `with_direct`: behind them are the weights themselves, with 9 places.
     Calling it with the array returns the transformed one.
     """
 
@@ -116,12 +117,15 @@ class WinogradWeights:
         return np.concatenate([transformed, self._place(np.eye(TAPS), array)]) if self.with_direct else transformed
 
     def _place(self, left: NDArray[Any], array: NDArray[Any]) -> NDArray[Any]:
-        weights = array.astype(np.float64).reshape(*array.shape[:2], TAPS, TAPS)
+        outputs, channels, *depth = array.shape[:-2]
+        steps = prod(depth)
+        weights = np.moveaxis(array.astype(np.float64).reshape(outputs, channels, steps, TAPS, TAPS), 2, 1)
+        weights = weights.reshape(outputs, steps * channels, TAPS, TAPS)
         both = np.einsum("xh,ochw,yw->xyco", left, weights, left, optimize=True)
-        places = both.reshape(left.shape[0] ** 2, array.shape[1], -1, self.columns).transpose(2, 0, 1, 3)
-        return np.ascontiguousarray(places.reshape(-1, array.shape[1], self.columns).astype(array.dtype))
+        places = both.reshape(left.shape[0] ** 2, steps * channels, -1, self.columns).transpose(2, 0, 1, 3)
+        return np.ascontiguousarray(places.reshape(-1, steps * channels, self.columns).astype(array.dtype))
 
     def packed_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape after the transformation."""
         places = filter_of(self.size).products + (TAPS**2 if self.with_direct else 0)
-        return (shape[0] // self.columns * places, shape[1], self.columns)
+        return (shape[0] // self.columns * places, prod(shape[1:-2]), self.columns)

@@ -28,11 +28,14 @@ from ..base.rewriting import conjuncts, list_statements, rebuild, substitute, wi
 from ..base.tiled import PaddedMap, Tiled
 from ..tiling.padding import find_padding
 
+_PLANE = 4
+"""Axes of a map of planes: image, row, column and channel."""
+
 
 def find_outside(draft: Draft, anchor: BlockInfo) -> PaddedMap | None:
     """The map with a border of zeros that a sum reads; None if it reads none."""
     maps = (find_padding(draft, read) for read in anchor.reads if not draft.is_constant(read))
-    return next((each for each in maps if each is not None), None)
+    return next((each for each in maps if each is not None and len(each.variables) == _PLANE), None)
 
 
 def list_taps(anchor: BlockInfo) -> tuple[int, ...]:

@@ -183,7 +183,7 @@ def _find_tiling(
 ) -> WinogradTiling:
     """The tiling for a register tile."""
     lanes = device.lanes
-    while convolution.channels % lanes:
+    while convolution.source.shape[3] % lanes:
         lanes //= 2
     return WinogradTiling(filter, convolution, slabs, tile.columns, (lanes, tile.lanes), tile.rows)
 

@@ -14,27 +14,27 @@ from ..base.tiled import PaddedMap
 
 
 def find_padding(draft: Draft, data: BufferAccess) -> PaddedMap | None:
-    """How the block in front reads the map that it pads with zeros along rows and columns, for the sum alone."""
+    """How the block in front reads the map that it pads with zeros along depth, rows and columns, for the sum alone."""
     writer = draft.producer(data)
     if writer is None or draft.is_output(writer):
         return None
     variables = tuple(i.var for i in draft.schedule.get(writer.block).iter_vars)
-    plain = len(variables) == 4 and all(i.same_as(v) for i, v in zip(writer.write.indices, variables, strict=True))
+    plain = len(variables) in (4, 5) and all(i.same_as(v) for i, v in zip(writer.write.indices, variables, strict=True))
     if not plain or len(draft.consumers(writer)) != 1 or not is_selection(writer.value):
         return None
     condition, inside, outside = writer.value.args
     calls = any(isinstance(part, ir.Call) for part in walk(inside))
     if calls or not is_zero(outside):
         return None
-    rows: list[Any] = []
-    columns: list[Any] = []
+    limits: dict[int, list[Any]] = {axis: [] for axis in range(1, len(variables) - 1)}
     for bound in conjuncts(condition):
         place = _find_limited_variable(bound, variables)
-        if place not in (1, 2):
+        if place not in limits:
             return None
-        (rows if place == 1 else columns).append(bound)
+        limits[place].append(bound)
+    *depth, rows, columns = map(tuple, limits.values())
     buffers = tuple(read.buffer for read in writer.reads)
-    return PaddedMap(data.name, variables, inside, tuple(rows), tuple(columns), buffers, data.shape)
+    return PaddedMap(data.name, variables, inside, rows, columns, buffers, data.shape, *depth)
 
 
 def _find_limited_variable(bound: Any, variables: tuple[Variable, ...]) -> int | None:

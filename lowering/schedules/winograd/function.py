@@ -7,6 +7,7 @@
             for tile, o: Y = f(A^T M A) } }                           ("winograd_output")
 
 A pooling behind the convolution reduces the elements of a tile in registers, and Y has one for each of its windows.
+With a window along the depth, channels c are those of its taps, one tap behind the other.
 Tiles are numbered over the batch and the plane; a slab is a number of them. The last slab may have less to do: the
 rest of it repeats the last tile. If the number of tiles is dynamic, the last slab ends with the rows of a
 register tile that has the last one. Blocks of transforms hold vectors along channels, and select only at the borders.
@@ -217,12 +218,14 @@ class _WinogradBlocks:
             columns = self._input_conditions(2, place.column, conv.source.columns)
             inside = _all([rows[0], rows[-1], columns[0], columns[-1]])
             conditions = _Conditions([steps.keep(c) for c in rows], [steps.keep(c) for c in columns])
-            steps.statements.append(
-                _select(
-                    inside, conditions, conv.channels, tiling.lanes[0],
-                    lambda c, conditions: self._input_vector((slab, tile, c), place, conditions),
-                )
-            )  # fmt: skip
+
+            def transform(tap: Any) -> Statement:
+                return _select(
+                    inside, conditions, conv.source.shape[3], tiling.lanes[0],
+                    lambda c, conditions: self._input_vector((slab, tile, c), place, conditions, tap),
+                )  # fmt: skip
+
+            steps.statements.append(self._along_depth((slab, tile), place, transform))
             one = [ir.Range.from_min_extent(index, 1) for index in (slab, tile)]
             # all of a dimension, by an iterator of one iteration: the form that TVM's `compute_at` takes
             products, all_channels = (
@@ -234,6 +237,29 @@ class _WinogradBlocks:
             return _Leaf([_region(buffer, {}) for buffer in conv.source.buffers], write, body)
 
         return _nest_block(INPUT, (self._shape[0], 1, tiling.slab, 1), leaf)
+
+    def _along_depth(
+        self, where: tuple[Any, Any], place: _TilePlace, transform: Callable[[Any], Statement]
+    ) -> Statement:
+        """The transforms for each tap of the window along the depth; outside of the map they are zeros."""
+        depth, channels = self._conv.depth, self._conv.source.shape[3]
+        if depth is None:
+            return transform(0)
+        tap = tirx.Var("tap", "int32")
+        inside = _all([substitute(each, {depth.image: place.image, depth.tap: tap}) for each in depth.inside])
+        body = transform(tap)
+        if not _is_true(inside):
+            slab, tile = where
+
+            def clear(c: Any, _: _Conditions | None) -> Statement:
+                zero, at = tirx.const(0.0, "float32"), tap * channels + c
+                stores = range(self._tiling.filter.products)
+                return tirx.SeqStmt([tirx.BufferStore(self.inputs, zero, (slab, n, tile, at)) for n in stores])
+
+            everywhere = _Conditions([_TRUE], [_TRUE])
+            zeros = _select(_TRUE, everywhere, channels, self._tiling.lanes[0], clear)
+            body = tirx.IfThenElse(inside, body, zeros)
+        return _loop(tap, depth.count, body)
 
     def _where_needed(self, body: Statement, slab: Any, tile: Any) -> Statement:
         """The statement, if a slab has that tile: always, unless their number is dynamic."""
@@ -251,14 +277,18 @@ class _WinogradBlocks:
         places = [start + n for n in range(filter.window)]
         return [_all([substitute(bound, {variable: p}) for bound in (*bounds, *own)]) for p in places]
 
-    def _input_vector(self, where: tuple[Any, Any, Any], place: _TilePlace, conditions: _Conditions | None) -> Any:
+    def _input_vector(
+        self, where: tuple[Any, Any, Any], place: _TilePlace, conditions: _Conditions | None, tap: Any
+    ) -> Any:
         slab, tile, c = where
-        steps, source = _Statements(), self._conv.source
+        steps, source, depth = _Statements(), self._conv.source, self._conv.depth
         window = range(self._tiling.filter.window)
+        taps = {} if depth is None else {depth.tap: tap}
+        channel = tap * source.shape[3] + c
 
         def element(r: int, s: int) -> Any:
-            at = (place.image, place.row + r, place.column + s, c)
-            value = substitute(source.value, dict(zip(source.variables, at, strict=True)))
+            at = {**dict(zip(source.variables, (place.image, place.row + r, place.column + s, c), strict=True)), **taps}
+            value = substitute(source.value, at)
             condition = conditions.at(r, s) if conditions else _TRUE
             zero = tirx.const(0.0, "float32")
             return steps.keep(value if _is_true(condition) else tirx.if_then_else(condition, value, zero))
@@ -266,7 +296,7 @@ class _WinogradBlocks:
         inputs = [[element(r, s) for s in window] for r in window]
         transformed = transform_tile(inputs, self._tiling.filter.input, steps.keep)
         for number, value in enumerate(value for row in transformed for value in row):
-            steps.statements.append(tirx.BufferStore(self.inputs, value, (slab, number, tile, c)))
+            steps.statements.append(tirx.BufferStore(self.inputs, value, (slab, number, tile, channel)))
         return steps.sequence()
 
     def output(self) -> Any:
@@ -339,7 +369,7 @@ class _WinogradBlocks:
         conv = self._conv
         read = conv.anchor if conv.pooling is None else conv.pooling.block
         body = _replace_loads(conv.epilogue.value, {read.name: value})
-        at = dict(zip(conv.variables, place, strict=True)) | {v: tirx.const(0, "int32") for v in conv.single}
+        at = dict(zip((*conv.variables, *conv.single), conv.place_of(*place), strict=True))
         indices = [substitute(index, at) for index in conv.epilogue.write.indices]
         return tirx.BufferStore(conv.epilogue.write.buffer, substitute(body, at), indices)
 

@@ -1,9 +1,14 @@
 """Which functions Winograd's minimal filters compute: 3x3 convolutions over feature maps with their channels last, by
-themselves or with a pooling behind them whose windows touch but do not overlap."""
+themselves or with a pooling behind them whose windows touch but do not overlap.
+
+A convolution in three dimensions is one in two: each slice of its result is an image, whose input has the channels of
+the slices that the window sees along the depth, one behind the other.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, NamedTuple
 
 from tvm import sym, tirx
@@ -17,8 +22,8 @@ from ..base.tiled import PaddedMap
 from ..base.winograd_filters import TAPS
 from ..tiling.padding import find_padding
 
-_WINDOWS = ((TAPS, TAPS), (1, TAPS, TAPS))
-"""The last sizes of weights that filters are made of."""
+_WINDOW = (TAPS, TAPS)
+"""The last sizes of weights that filters are made of; in front of them may be one along the depth."""
 
 
 class PlaneAxes(NamedTuple):
@@ -28,6 +33,30 @@ class PlaneAxes(NamedTuple):
     row: int
     column: int
     channel: int
+
+
+class SliceAxes(NamedTuple):
+    """The same of a result with a depth."""
+
+    image: int
+    depth: int
+    row: int
+    column: int
+    channel: int
+
+
+@dataclass(frozen=True)
+class DepthWindow:
+    """The window along the depth: `count` taps, which `tap` numbers, for each of the `slices` of an image's result.
+
+    `image` numbers the slices of all images. A tap reads zeros unless the conditions `inside` on the two hold.
+    """
+
+    image: Variable
+    tap: Variable
+    count: int
+    slices: int
+    inside: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -54,7 +83,8 @@ class FilteredConvolution:
     `padding` is the name of the output of a block that only pads for the sum, `weights` the parameter with the weights.
     `outputs` are the images, rows, columns and channels that it computes, and `variables` the iterators of the block
     after it in that order; those that take one step besides are `single`. Between the two may stand a `pooling`, which
-    reads no rows and columns beyond its windows.
+    reads no rows and columns beyond its windows. With a `depth` images are slices, `source` is read by the number of
+    the slice and by the tap, and `variables` have the slice within an image behind the image.
     """
 
     anchor: BlockInfo
@@ -66,11 +96,17 @@ class FilteredConvolution:
     outputs: tuple[Any, ...]
     pooling: Pooling | None = None
     single: tuple[Variable, ...] = ()
+    depth: DepthWindow | None = None
 
     @property
     def channels(self) -> int:
-        """Channels of the input."""
-        return self.source.shape[3]
+        """Channels of the input, once for each tap along the depth."""
+        return self.source.shape[3] * (1 if self.depth is None else self.depth.count)
+
+    def place_of(self, image: Any, row: Any, column: Any, channel: Any) -> tuple[Any, ...]:
+        """The values of `variables` and of `single` for an element of the result."""
+        of_image = (image,) if self.depth is None else (image // self.depth.slices, image % self.depth.slices)
+        return (*of_image, row, column, channel, *(tirx.const(0, "int32") for _ in self.single))
 
     @property
     def is_free(self) -> bool:
@@ -81,9 +117,10 @@ class FilteredConvolution:
 def find_convolution(
     draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, pool: BlockInfo | None = None
 ) -> FilteredConvolution | None:
-    """The convolution, if the sum is one with weights [O, C, 3, 3] or [O, C, 1, 3, 3], stride and dilation 1, and one
-    group; with `pool` between the two, if that reduces windows of rows and columns that touch."""
-    weights = next((r for r in anchor.reads if r.shape[2:] in _WINDOWS and draft.is_constant(r)), None)
+    """The convolution, if the sum is one with weights [O, C, 3, 3] or [O, C, K, 3, 3], one group, and stride and
+    dilation 1 in rows and columns; with `pool` between the two, if that reduces windows of rows and columns that touch.
+    With a depth all sizes are fixed, and nothing is pooled."""
+    weights = next((r for r in anchor.reads if r.shape[2:][-2:] == _WINDOW and draft.is_constant(r)), None)
     data = next((r for r in anchor.reads if r is not weights), None)
     accesses = (*anchor.reads, *(pool.reads if pool is not None else ()), *epilogue.reads, epilogue.write)
     if weights is None or data is None or any(str(access.buffer.dtype) != "float32" for access in accesses):
@@ -92,8 +129,12 @@ def find_convolution(
     index = parameter_index(draft.function, weights.buffer)
     if axes is None or index is None:
         return None
-    outputs, pooling, last, read = tuple(anchor.extents[axis] for axis in axes), None, anchor, axes
+    outputs, pooling, last = tuple(anchor.extents[axis] for axis in axes), None, anchor
+    read: PlaneAxes | SliceAxes = axes
+    if isinstance(axes, SliceAxes) and (pool is not None or any(map(is_symbolic, outputs))):
+        return None
     if pool is not None:
+        assert isinstance(axes, PlaneAxes)
         pooling = _find_pooling(draft, anchor, pool, axes)
         if pooling is None or any(map(is_symbolic, outputs)):
             return None
@@ -106,12 +147,33 @@ def find_convolution(
     source = find_padding(draft, data)
     padding = data.name if source is not None else None
     if source is None:
-        places = tuple(tirx.Var(name, "int32") for name in ("n", "h", "w", "c"))
+        names = ("n", *(["d"] if isinstance(axes, SliceAxes) else []), "h", "w", "c")
+        places = tuple(tirx.Var(name, "int32") for name in names)
         value = tirx.BufferLoad(data.buffer, places)
         source = PaddedMap(data.name, places, value, (), (), (data.buffer,), data.shape)
     variables = tuple(epilogue.variables[i] for i in after)
     single = tuple(v for i, v in enumerate(epilogue.variables) if i not in after)
-    return FilteredConvolution(anchor, epilogue, source, padding, index, variables, outputs, pooling, single)
+    depth = None
+    if isinstance(axes, SliceAxes):
+        source, depth = _number_slices(anchor, axes.depth, data, weights, source)
+        outputs = (prod(outputs[:2]), *outputs[2:])
+    return FilteredConvolution(anchor, epilogue, source, padding, index, variables, outputs, pooling, single, depth)
+
+
+def _number_slices(
+    anchor: BlockInfo, depth: int, data: BufferAccess, weights: BufferAccess, source: PaddedMap
+) -> tuple[PaddedMap, DepthWindow]:
+    """The map by the number of a slice of the result, and the window along the depth."""
+    image, tap = (tirx.Var(name, "int32") for name in ("image", "tap"))
+    (along,) = weights.iterators[2]
+    slices = int(anchor.extents[depth])
+    own, depth_of_map, *plane = source.variables
+    place = substitute(data.indices[1], {anchor.variables[depth]: image % slices, anchor.variables[along]: tap})
+    value = substitute(source.value, {own: image // slices, depth_of_map: place})
+    inside = tuple(substitute(bound, {depth_of_map: place}) for bound in source.depth)
+    shape = (source.shape[0] * slices, *source.shape[2:])
+    flat = replace(source, variables=(image, *plane), value=value, shape=shape, depth=())
+    return flat, DepthWindow(image, tap, int(anchor.extents[along]), slices, inside)
 
 
 def find_pooled_convolution(draft: Draft) -> FilteredConvolution | None:
@@ -156,32 +218,44 @@ def _find_pooling(draft: Draft, anchor: BlockInfo, pool: BlockInfo, axes: PlaneA
     return Pooling(pool, sizes[1], sizes[2], tuple(variables), (places[1], places[2]), start.value)
 
 
-def _find_axes(anchor: BlockInfo, data: BufferAccess, weights: BufferAccess) -> PlaneAxes | None:
-    """The axes of the output, if Y[n, h, w, o] += X[n, h + i, w + j, c] * W[o, c, i, j]."""
-    plain = (*weights.indices[:2], *weights.indices[-2:], *anchor.write.indices, data.indices[0], data.indices[-1])
-    if len(anchor.spatial) != 4 or len(data.shape) != 4 or not all(isinstance(index, tirx.Var) for index in plain):
+def _find_axes(anchor: BlockInfo, data: BufferAccess, weights: BufferAccess) -> PlaneAxes | SliceAxes | None:
+    """The axes of the output, if Y[n, h, w, o] += X[n, h + i, w + j, c] * W[o, c, i, j], or if
+    Y[n, d, h, w, o] += X[n, a * d + b * k, h + i, w + j, c] * W[o, c, k, i, j]."""
+    rank = len(data.shape)
+    window = range(2, 5) if rank == len(SliceAxes._fields) else range(len(weights.shape) - 2, len(weights.shape))
+    if rank not in (4, 5) or len(anchor.spatial) != rank or window.stop != len(weights.shape):
         return None
-    o, c, i, j = (next(iter(used)) for used in (*weights.iterators[:2], *weights.iterators[-2:]))
-    if not {c, i, j} <= anchor.reduced or o in anchor.reduced or data.shape[3] != anchor.extents[c]:
+    plain = (*weights.indices[:2], *(weights.indices[n] for n in window), *anchor.write.indices, *data.indices[:1])
+    if not all(isinstance(index, tirx.Var) for index in (*plain, data.indices[-1])):
         return None
-    if len({c, i, j}) != 3 or any(anchor.extents[other] > 1 for other in anchor.reduced - {c, i, j}):
+    o, c, *along, i, j = (next(iter(weights.iterators[n])) for n in (0, 1, *window))
+    summed = {c, *along, i, j}
+    if not summed <= anchor.reduced or o in anchor.reduced or data.shape[-1] != anchor.extents[c]:
         return None
-    image, row, column, channel = data.iterators
-    if channel != {c} or not (_is_window(data, 1, i) and _is_window(data, 2, j)):
+    if len(summed) != 1 + len(window) or any(anchor.extents[other] > 1 for other in anchor.reduced - summed):
+        return None
+    image, *slices, row, column, channel = data.iterators
+    if channel != {c} or not (_is_window(data, rank - 3, i) and _is_window(data, rank - 2, j)):
         return None
     (n,), (h,), (w,) = image, row - {i}, column - {j}
-    return PlaneAxes(n, h, w, o) if {n, h, w, o} == set(anchor.spatial) else None
+    axes: PlaneAxes | SliceAxes = PlaneAxes(n, h, w, o)
+    if slices:
+        own = slices[0] - set(along)
+        if len(own) != 1 or not set(along) < slices[0]:
+            return None
+        axes = SliceAxes(n, *own, h, w, o)
+    return axes if set(axes) == set(anchor.spatial) else None
 
 
-def _find_epilogue_axes(anchor: BlockInfo, epilogue: BlockInfo, axes: PlaneAxes) -> list[int] | None:
+def _find_epilogue_axes(anchor: BlockInfo, epilogue: BlockInfo, axes: PlaneAxes | SliceAxes) -> list[int] | None:
     """The iterators of the block after the sum in that order, if it writes vectors of channels."""
     read = epilogue.read_of(anchor)
-    if len(read.indices) != 4 or not all(isinstance(index, tirx.Var) for index in read.indices):
+    if len(read.indices) != len(axes) or not all(isinstance(index, tirx.Var) for index in read.indices):
         return None
     if any(extent != 1 for i, extent in enumerate(epilogue.extents) if i not in read.used):
         return None
     after = [next(iter(read.iterators[anchor.write.dimension_of(axis)])) for axis in axes]
-    return after if epilogue.write.is_unit_stride(after[3]) else None
+    return after if epilogue.write.is_unit_stride(after[-1]) else None
 
 
 def _is_window(data: BufferAccess, dimension: int, tap: int) -> bool:
