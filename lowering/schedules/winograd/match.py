@@ -240,10 +240,10 @@ def _find_axes(anchor: BlockInfo, data: BufferAccess, weights: BufferAccess) -> 
     (n,), (h,), (w,) = image, row - {i}, column - {j}
     axes: PlaneAxes | SliceAxes = PlaneAxes(n, h, w, o)
     if slices:
-        own = slices[0] - set(along)
-        if len(own) != 1 or not set(along) < slices[0]:
+        own = slices[0] - set(along) or anchor.write.iterators[1]  # a single slice has no place in the index
+        if len(own) != 1 or not set(along) <= slices[0]:
             return None
-        axes = SliceAxes(n, *own, h, w, o)
+        axes = SliceAxes(n, next(iter(own)), h, w, o)
     return axes if set(axes) == set(anchor.spatial) else None
 
 

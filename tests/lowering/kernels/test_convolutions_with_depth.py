@@ -1,6 +1,8 @@
-"""Convolutions in three dimensions whose kernels have one step in depth: those of images, by Winograd's filters too."""
+"""Convolutions in three dimensions, by Winograd's filters too: of images, and with a window along the depth."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import onnx
@@ -61,15 +63,32 @@ def test_images_are_convolved_by_minimal_filters(pads: tuple[int, ...]) -> None:
 
 @pytest.mark.representatives(2)
 @pytest.mark.parametrize(
+    ("depth", "pads", "attributes"),
+    [
+        pytest.param(3, (1,) * 6, {"batch": 2}, id="padded, two samples"),
+        pytest.param(3, (0, 1, 1, 2, 1, 0), {}, id="more padding behind"),
+        pytest.param(3, (1,) * 6, {"strides": [2, 1, 1]}, id="every other slice"),
+        pytest.param(2, (2, 0, 0, 1, 0, 0), {"dilations": [2, 1, 1]}, id="dilated along the depth"),
+        pytest.param(4, (0,) * 6, {"depth": 4}, id="one slice"),
+    ],
+)
+def test_a_window_along_the_depth_is_computed_by_minimal_filters(
+    depth: int, pads: tuple[int, ...], attributes: dict[str, Any]
+) -> None:
+    given = {"channels": 64, "size": 28, "depth": 5, **attributes}
+    assert "winograd" in check(convolution((depth, 3, 3), pads=pads, **given))
+
+
+@pytest.mark.representatives(2)
+@pytest.mark.parametrize(
     "model",
     [
         convolution((1, 3, 3), batch=2),
         convolution((1, 3, 3), has_bias=False, strides=[1, 2, 2]),
         convolution((1, 5, 3), is_first=True, pads=(0, 2, 0, 0, 1, 1)),
         convolution((1, 3, 3), dilations=[1, 2, 2], pads=(0, 2, 2, 0, 2, 2)),
-        convolution((3, 3, 3), pads=(1,) * 6),
     ],
-    ids=["batch", "stride", "the caller's layout", "dilated", "kernel with a depth"],
+    ids=["batch", "stride", "the caller's layout", "dilated"],
 )
 def test_other_convolutions_of_images(model: onnx.ModelProto) -> None:
     assert "winograd" not in check(model)
@@ -78,7 +97,7 @@ def test_other_convolutions_of_images(model: onnx.ModelProto) -> None:
 @pytest.mark.conformance
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    st.tuples(st.integers(1, 2), st.integers(1, 5), st.integers(1, 5)),
+    st.tuples(st.integers(1, 3), *[st.integers(1, 5)] * 2) | st.tuples(st.integers(1, 4), st.just(3), st.just(3)),
     st.lists(st.integers(0, 2), min_size=6, max_size=6),
     st.sampled_from([1, 8, 17, 32]),
     st.integers(1, 2),
@@ -86,17 +105,19 @@ def test_other_convolutions_of_images(model: onnx.ModelProto) -> None:
     st.integers(10, 17),
     st.booleans(),
     st.booleans(),
-    st.integers(1, 2),
-    st.integers(1, 2),
+    st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    st.tuples(st.integers(1, 2), st.integers(1, 2)),
 )
 def test_any_convolution(
     kernel: tuple[int, ...], pads: list[int], channels: int, batch: int, depth: int, size: int, is_first: bool,
-    has_bias: bool, stride: int, dilation: int,
+    has_bias: bool, strides: tuple[int, int], dilations: tuple[int, int],
 ) -> None:  # fmt: skip
-    own = [min(pad, dilation * (k - 1)) for pad, k in zip(pads, kernel * 2, strict=True)]
+    """Strides and dilations are those along the depth, and those in the plane."""
+    steps = (dilations[0], dilations[1], dilations[1])
+    own = [min(pad, step * (k - 1)) for pad, step, k in zip(pads, steps * 2, kernel * 2, strict=True)]
     check(
         convolution(
-            kernel, channels, batch, depth + 1, size, pads=tuple(own), is_first=is_first, has_bias=has_bias,
-            strides=[1, stride, stride], dilations=[1, dilation, dilation],
+            kernel, channels, batch, depth + dilations[0] * (kernel[0] - 1), size, pads=tuple(own), is_first=is_first,
+            has_bias=has_bias, strides=[strides[0], strides[1], strides[1]], dilations=steps,
         )
     )  # fmt: skip
