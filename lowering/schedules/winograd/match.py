@@ -18,6 +18,7 @@ from ..base.draft import Draft
 from ..base.extents import is_symbolic
 from ..base.nodes import Variable
 from ..base.preparation import find_epilogue, inline_around
+from ..base.rewriting import substitute
 from ..base.tiled import PaddedMap
 from ..base.winograd_filters import TAPS
 from ..tiling.padding import find_padding
