@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 import eqfuse
+from eqfuse.lowering.plan.kernel_facts import read_table
 
 from ..onnx_runtime import outputs_of
 
@@ -144,3 +145,24 @@ def test_each_operator_is_within_a_step(
     results = run(_taken_apart(network, rounded), feeds, tmp_path)
     off = {name: int(np.abs(results[name].astype(int) - array).max()) for name, array in rounded.items()}
     assert {name: steps for name, steps in off.items() if steps > 1} == {}
+
+
+def test_a_small_model_may_store_what_its_integers_need(tmp_path: Path) -> None:
+    """Sums of 32 bits for the zero point of a product, and depthwise weights as floats: 8 KB beside 12 KB of bytes."""
+    source = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]> net (uint8[1, 96, 5, 5] x, uint8 zero)
+            => (float[1, 96, 5, 5] y, float[1, 96, 5, 5] z) {
+            a = ConvInteger <kernel_shape = [1, 1]> (x, dense, zero)
+            b = ConvInteger <kernel_shape = [5, 5], pads = [2, 2, 2, 2], group = 96> (x, depthwise, zero)
+            y = Cast <to = 1> (a)
+            z = Cast <to = 1> (b)
+        }""")  # fmt: skip
+    generator = np.random.default_rng(0)
+    for name, shape in (("dense", (96, 96, 1, 1)), ("depthwise", (96, 1, 5, 5))):
+        weights = generator.integers(-128, 128, shape).astype(np.int8)
+        source.graph.initializer.append(numpy_helper.from_array(weights, name))
+    onnx.save(source, tmp_path / "net.onnx")
+    eqfuse.compile(tmp_path / "net.onnx", tmp_path / "build", threads=1, measure=False)
+    kernels = [kernel.operators for kernel in read_table(tmp_path / "build")]
+    assert any({"ConvInteger", "Sub"} <= set(operators) for operators in kernels)
+    assert any("Conv" in operators for operators in kernels)

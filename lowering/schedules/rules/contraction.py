@@ -337,9 +337,9 @@ def _split_blocks(draft: Draft, outer: list[Any], order: list[int], plan: TilePl
 def _find_row_producer(draft: Draft, anchor: BlockInfo, plan: TilePlan) -> BlockInfo | None:
     """The block that computes the rows of the product, not only pads them, for nobody else.
 
-    It is computed for a tile of rows at a time, which all columns then read; not if windows of neighbouring rows overlap:
-    each tile would compute elements of its neighbours again, and read words right behind the narrower stores that write
-    them. The first convolution of MobileNet-V2 took 193 us with AVX2 so, and takes 43 (Zen 5).
+    It is computed for a tile of rows at a time, which all columns then read; not if windows of neighbouring rows
+    overlap: each tile would compute elements of its neighbours again, and read words right behind the narrower stores
+    that write them. The first convolution of MobileNet-V2 took 193 us with AVX2 so, and takes 43 (Zen 5).
     """
     (rows,) = anchor.operands(plan.row)
     if any(plan.row in used and used & anchor.reduced for used in rows.iterators):
