@@ -291,7 +291,7 @@ def _speed_up_on_device(tracker: str, device_key: str, target: Target, before: P
     """
     with (
         scratch_folder("model") as scratch,
-        closing(RpcRunner(tracker, device_key, target.triple, target.threads, _SECONDS)) as runner,
+        closing(RpcRunner(tracker, device_key, target.triple, target.threads, _SECONDS, whole_models=True)) as runner,
     ):
         models = [_as_kernel(folder, target, Path(scratch), f"model_{i}") for i, folder in enumerate((before, after))]
         (pairs,) = runner.compare(models[0], models[1:])

@@ -154,17 +154,28 @@ class RpcRunner:
     """Runs kernels on the servers with the key `device_key` of the tracker at HOST:PORT.
 
     They are linked for the target `triple` and run on `threads` threads; each may take `timeout` seconds on the device.
+    With `whole_models` they are models with the runtime, which needs the C library's static part, too.
     Each runs in a session of its own; one whose session is lost runs again, on any server. Raises TuningError if
     there is no tracker or no server, here and later, and UsageError, ToolError or LoweringError without a linker.
     """
 
-    def __init__(self, tracker: str, device_key: str, triple: str, threads: int, timeout: float = 10.0) -> None:
+    def __init__(
+        self,
+        tracker: str,
+        device_key: str,
+        triple: str,
+        threads: int,
+        timeout: float = 10.0,
+        *,
+        whole_models: bool = False,
+    ) -> None:
         architecture = triple.partition("-")[0]
         linker = Linker.of(architecture)
         self._tracker = Tracker.at(tracker, device_key)
         self._tracker.required_servers()
         self._folder = scratch_folder("libraries")
-        servers = RpcServers(self._tracker, architecture, linker.guard(Path(self._folder.name)), threads, timeout)
+        guard = linker.guard(Path(self._folder.name))
+        servers = RpcServers(self._tracker, architecture, guard, threads, timeout, whole_models)
         self._pool = WorkerPool(lambda: measuring_process(run_on_servers, servers))
 
     @property
@@ -240,15 +251,17 @@ class RpcServers:
     guard: Path
     threads: int
     seconds: float
+    whole_models: bool
 
     def run(self, kernels: Sequence[KernelObject]) -> Rounds:
         """Run the kernels on a server as soon as one is free."""
         seconds = self.seconds if len(kernels) == 1 else COMPARISON * self.seconds
         with scratch_folder("measure") as folder:
             linker = Linker.of(self.architecture)
+            link = linker.link_model if self.whole_models else linker.link
             libraries = [Path(folder) / f"kernel_{number}.so" for number in range(len(kernels))]
             for kernel, library in zip(kernels, libraries, strict=True):
-                linker.link((kernel.object_file, self.guard), library)
+                link((kernel.object_file, self.guard), library)
             rounds = self._run_in_session(kernels, libraries, seconds)
         if rounds.problem:
             gc.collect()  # what refers to the session keeps the server busy

@@ -11,11 +11,22 @@ from eqfuse.lowering.base import linking
 from eqfuse.lowering.base.errors import LoweringError
 from eqfuse.lowering.base.linking import Linker
 from eqfuse.lowering.base.target import target_of
-from eqfuse.lowering.base.toolchain import Tool, missing
+from eqfuse.lowering.base.toolchain import LIBRARIES, Tool, compile_there, emulate, find, missing
 
 from ..tuning.compiled import adding
 
 ABSENT = missing(Tool.CROSS_COMPILER)
+LOADED_BY = (Tool.CROSS_COMPILER, Tool.EMULATOR)
+LOADER = """\
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(int count, char **arguments) {
+  if (count == 2 && dlopen(arguments[1], RTLD_NOW)) return 0;
+  fputs(dlerror(), stderr);
+  return 1;
+}
+"""
 ELF, SHARED, AARCH64 = b"\x7fELF", 3, 183
 
 
@@ -27,6 +38,16 @@ def test_a_kernel_and_its_guard_are_linked_for_a_board(tmp_path: Path) -> None:
     head = (tmp_path / "kernel.so").read_bytes()[:20]
     assert head[:4] == ELF
     assert (int.from_bytes(head[16:18], "little"), int.from_bytes(head[18:20], "little")) == (SHARED, AARCH64)
+
+
+@pytest.mark.skipif(bool(missing(*LOADED_BY)), reason=missing(*LOADED_BY))
+def test_a_model_with_the_runtime_is_loaded_by_a_program_that_has_nothing_of_it(tmp_path: Path) -> None:
+    """As TVM's RPC server on a board loads it. The runtime calls a function of the C library's static part."""
+    linker, loader = Linker.of("aarch64"), tmp_path / "loader"
+    linker.link_model((*linker.runtime(tmp_path), linker.guard(tmp_path)), tmp_path / "model.so")
+    (tmp_path / "loader.c").write_text(LOADER)
+    compile_there([find(Tool.CROSS_COMPILER), "loader.c", "-o", loader], tmp_path)
+    emulate([find(Tool.EMULATOR), "-L", LIBRARIES, loader, tmp_path / "model.so"], tmp_path)
 
 
 def test_what_cannot_be_linked_is_said_in_a_line(tmp_path: Path) -> None:
