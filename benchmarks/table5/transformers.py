@@ -219,17 +219,17 @@ def _mobilebert_layer(parts: Language, source: str, mask: str) -> str:
     return residual(parts.dense(_NARROW, width)(x), source, width)
 
 
-def gpt2() -> onnx.ModelProto:
-    """A decoder with a causal mask cut out of a stored one; linear layers as Gemm between views; keys and values too
-    are results."""
+def gpt2(length: int = LENGTH) -> onnx.ModelProto:
+    """A decoder with a causal mask cut out of a stored one, for so many tokens; linear layers as Gemm between views;
+    keys and values too are results."""
     parts = Language(Network("gpt2"), GPT2)
     net, width = parts.net, GPT2.width
-    ids = net.input("input_ids", (1, LENGTH), TensorProto.INT64)
+    ids = net.input("input_ids", (1, length), TensorProto.INT64)
     x = net.add("Gather", net.weight(GPT2.vocabulary, width), net.view(ids, -1, net.dimension(ids, 1)), axis=0)
     x = net.add("Add", x, net.add("Gather", net.weight(1024, width), parts.positions(ids), axis=0))
     kept = []
     for _ in range(GPT2.layers):
-        mixed, past = _causal_attention(parts, parts.layer_norm(width)(x))
+        mixed, past = _causal_attention(parts, parts.layer_norm(width)(x), length)
         kept.append(past)
         x = net.add("Add", x, mixed)
         hidden = parts.gelu_new(_conv1d(net, parts.layer_norm(width)(x), width, GPT2.inner))
@@ -237,8 +237,8 @@ def gpt2() -> onnx.ModelProto:
     x = parts.layer_norm(width)(x)
     final = net.view(x, net.dimension(ids, 0), net.dimension(ids, 1), net.dimension(x, 2))
     scores = net.add("MatMul", final, net.weight(width, GPT2.vocabulary))
-    stacked = (2, 1, GPT2.heads, LENGTH, width // GPT2.heads)
-    return net.model({scores: (1, LENGTH, GPT2.vocabulary)} | dict.fromkeys(kept, stacked))
+    stacked = (2, 1, GPT2.heads, length, width // GPT2.heads)
+    return net.model({scores: (1, length, GPT2.vocabulary)} | dict.fromkeys(kept, stacked))
 
 
 def _conv1d(net: Network, x: str, inputs: int, outputs: int) -> str:
@@ -249,7 +249,7 @@ def _conv1d(net: Network, x: str, inputs: int, outputs: int) -> str:
     return net.view(found, *axes, outputs)
 
 
-def _causal_attention(parts: Language, x: str) -> tuple[str, str]:
+def _causal_attention(parts: Language, x: str, length: int) -> tuple[str, str]:
     """What was attended to, and keys and values stacked."""
     net, width = parts.net, GPT2.width
     joined = _conv1d(net, x, width, 3 * width)
@@ -258,7 +258,7 @@ def _causal_attention(parts: Language, x: str) -> tuple[str, str]:
     past = net.add("Concat", *(net.add("Unsqueeze", part, net.integers(0)) for part in (key, value)), axis=0)
     scores = net.add("MatMul", query, net.add("Transpose", key, perm=[0, 1, 3, 2]))
     scores = net.add("Div", scores, net.constant((width / GPT2.heads) ** 0.5))
-    masked = net.add("Where", _causal_mask(net, scores), scores, net.constant(_LOWEST))
+    masked = net.add("Where", _causal_mask(net, scores, length), scores, net.constant(_LOWEST))
     mixed = net.add("MatMul", net.add("Softmax", masked, axis=-1), value)
     mixed = net.add("Transpose", mixed, perm=[0, 2, 1, 3])
     merged = net.add("Mul", net.dimension(mixed, 2), net.dimension(mixed, 3))
@@ -273,9 +273,9 @@ def _gpt2_heads(net: Network, x: str) -> str:
     return net.add("Transpose", view, perm=[0, 2, 1, 3])
 
 
-def _causal_mask(net: Network, scores: str) -> str:
+def _causal_mask(net: Network, scores: str, length: int) -> str:
     """The last rows, as many as queries, and the first columns, as many as keys, of a stored triangle."""
-    triangle = net.constant(np.tri(LENGTH)[None, None], np.uint8)
+    triangle = net.constant(np.tri(length)[None, None], np.uint8)
     keys = net.dimension(scores, 3)
     start = net.add("Sub", keys, net.dimension(scores, 2))
     for axis, first, last in ((2, start, keys), (3, net.constant(0, np.int64), keys)):

@@ -19,7 +19,7 @@ from ...support.files import cache_folder
 from ...support.processes.program import ToolError, run_program
 from ...support.processor import CORTEX_M
 from ...support.scratch import scratch_folder, staging_folder
-from ..base.toolchain import LIBRARIES, Tool, compile_there, emulate, find
+from ..base.toolchain import EMULATION_SECONDS, LIBRARIES, Tool, compile_there, emulate, find
 from ..plan.names import EXAMPLE
 from ..plan.plan import Plan
 from .counts import Counts, ModelCounts, by_call, parse_report
@@ -66,19 +66,25 @@ def run_example(
 
 
 def count_example(
-    executable: Path, plan: Plan, inputs: Sequence[NDArray[np.generic]], device: Device, *, warm: bool = True
+    executable: Path,
+    plan: Plan,
+    inputs: Sequence[NDArray[np.generic]],
+    device: Device,
+    *,
+    warm: bool = True,
+    seconds: float = EMULATION_SECONDS,
 ) -> ModelCounts:
     """What one inference executes on the emulated board, with the caches of the device file.
 
     The same executable and inputs give the same counts, on any machine. The counted inference is the second one, so
-    the caches hold what the first one left; with `warm` off it is the first one.
+    the caches hold what the first one left; with `warm` off it is the first one. The run may take that many `seconds`.
     `executable` is of `build_example(..., emulation=True)`. Raises ToolError if a tool is missing or fails.
     """
     with scratch_folder("arm") as scratch:
         folder = Path(scratch)
         arguments = _prepare(folder, executable, plan, inputs, 2 if warm else 1)
         processor = processor_of(find_counting_emulator(), device)
-        return by_call(count_regions(arguments, folder, device.caches, processor), plan)
+        return by_call(count_regions(arguments, folder, device.caches, processor, seconds=seconds), plan)
 
 
 def count_regions(
@@ -88,19 +94,21 @@ def count_regions(
     processor: str = NEWEST_PROCESSOR,
     libraries: Path = LIBRARIES,
     variables: Sequence[str] = (),
+    seconds: float = EMULATION_SECONDS,
 ) -> dict[int, Counts]:
     """Run a program for 64-bit Arm, with its arguments, in `folder`; the counts of the regions it marks, and 0.
 
     `command` should be of paths relative to `folder`: it lies on the stack, above everything else there.
     `processor` is QEMU's name for it; `libraries` is where the program finds its files before it looks at this
-    machine's; `variables` are NAME=VALUE. Raises ToolError if a tool is missing, too new, or the program fails.
+    machine's; `variables` are NAME=VALUE. Raises ToolError if a tool is missing, too new, or the program fails or takes
+    longer than `seconds`.
     """
     emulator, plugin = find_counting_emulator(), build_plugin()
     shutil.copyfile(plugin, folder / "counts.so")
     options = "".join(f",cache={cache.size}:{cache.ways}:{cache.line}" for cache in caches)
     environment = [word for variable in (WITHOUT_DC_ZVA, *variables) for word in ("-E", variable)]
     machine = ["-cpu", processor, "-seed", "1", "-L", str(libraries), *environment]
-    emulate([emulator, *machine, "-plugin", f"./counts.so,out=report{options}", *command], folder)
+    emulate([emulator, *machine, "-plugin", f"./counts.so,out=report{options}", *command], folder, seconds=seconds)
     report = folder / "report"
     return parse_report(report.read_text(encoding="utf-8") if report.exists() else "")
 
@@ -185,11 +193,17 @@ class Arm64Root:
             raise ToolError(f"{path}: has no Python with ONNX Runtime for arm64; benchmarks/arm64_root.sh makes a root")
         return Arm64Root(path, releases[-1].name.removeprefix("onnxruntime-").removesuffix(".dist-info"))
 
-    def count(self, model: Path, inputs: Mapping[str, NDArray[np.generic]], device: Device) -> Counts:
+    def count(
+        self,
+        model: Path,
+        inputs: Mapping[str, NDArray[np.generic]],
+        device: Device,
+        seconds: float = EMULATION_SECONDS,
+    ) -> Counts:
         """What ONNX Runtime executes for one inference, on one thread, all its optimisations on: the third of a run.
 
         The same root, model and inputs give the same counts. The call from Python is part of them, some ten thousand
-        instructions. Raises ToolError if a tool is missing or the model cannot be run.
+        instructions. Raises ToolError if a tool is missing or the model cannot be run, or not within `seconds`.
         """
         processor = processor_of(find_counting_emulator(), device)
         with scratch_folder("peer") as scratch:
@@ -200,7 +214,7 @@ class Arm64Root:
             shutil.copyfile(PROGRAM, folder / PROGRAM.name)
             np.savez(folder / "inputs.npz", allow_pickle=False, **dict(inputs))
             command = [f"root/{_PYTHON}", PROGRAM.name, f"model/{model.name}", "inputs.npz"]
-            regions = count_regions(command, folder, device.caches, processor, Path("root"), _SAME_EVERY_TIME)
+            regions = count_regions(command, folder, device.caches, processor, Path("root"), _SAME_EVERY_TIME, seconds)
         if REGION not in regions:
             raise ToolError(f"{model}: ONNX Runtime marked no inference under emulation")
         return regions[REGION]

@@ -16,8 +16,8 @@ from ...support.version import __version__
 
 LIBRARIES = Path("/usr/aarch64-linux-gnu")
 """Where Debian's cross packages put the target's C library: the root of a dynamic executable under emulation."""
-_SECONDS = 600.0
-"""Seconds that a compiler or an emulator may take before it counts as stuck."""
+EMULATION_SECONDS = 600.0
+"""Seconds that a compiler or an emulator may take before it counts as stuck, if nobody says that they need longer."""
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
 """Nothing of the caller's: its size moves the stack, and with it the conflicts in the simulated caches."""
 
@@ -79,7 +79,7 @@ def find(tool: Tool) -> Path:
         raise ToolError(f"{tool.program}: not found; on Debian or Ubuntu: apt-get install {tool.packages}")
     # Of a compiler that knows no libc.a, the answer is the bare name.
     query = [path, "-print-file-name=libc.a"] if tool in (Tool.CROSS_COMPILER, Tool.BARE_COMPILER) else None
-    if query and run_program(query, _SECONDS, may_fail=True).strip() in ("", "libc.a"):
+    if query and run_program(query, EMULATION_SECONDS, may_fail=True).strip() in ("", "libc.a"):
         library = tool.packages.split()[-1]
         raise ToolError(f"{tool.program}: has no C library to link; on Debian: apt-get install {library}")
     return Path(path)
@@ -101,10 +101,10 @@ def missing(*tools: Tool) -> str:
 
 def compile_there(command: Sequence[str | Path], folder: Path) -> None:
     """Run a compiler in a folder. Raises ToolError with the first line of its complaint."""
-    run_program(command, _SECONDS, folder=folder, environment={**_ENVIRONMENT, "TMPDIR": str(scratch_root())})
+    run_program(command, EMULATION_SECONDS, folder=folder, environment={**_ENVIRONMENT, "TMPDIR": str(scratch_root())})
 
 
-def emulate(command: Sequence[str | Path], folder: Path, *, seconds: float = _SECONDS) -> str:
+def emulate(command: Sequence[str | Path], folder: Path, *, seconds: float = EMULATION_SECONDS) -> str:
     """Run an emulator and return its standard output. Raises ToolError with the first line of its complaint."""
     try:
         return run_program(command, seconds, folder=folder, environment=_ENVIRONMENT)

@@ -16,7 +16,7 @@ from ..arm.counts import ModelCounts
 from ..arm.emulate import count_example, run_example
 from ..base.ports import Port
 from ..base.target import Target, target_of
-from ..base.toolchain import Tool, missing
+from ..base.toolchain import EMULATION_SECONDS, Tool, missing
 from ..bundle.bundle import read_whole_bundle
 from ..bundle.loaded import Array, fit_input
 from ..plan.manifest import PLAN, Manifest
@@ -57,9 +57,12 @@ class EmulatedModel:
         results = run_example(self.executable, self.plan, self._fit(inputs), self.target.device)
         return {port.name: result for port, result in zip(self.manifest.outputs, results, strict=True)}
 
-    def count(self, inputs: Mapping[str, Any]) -> ModelCounts:
-        """Counts of the second inference of a run, on one core. Raises UsageError as `run` does, ToolError."""
-        return count_example(self.executable, self.plan, self._fit(inputs), self.target.device)
+    def count(self, inputs: Mapping[str, Any], seconds: float = EMULATION_SECONDS) -> ModelCounts:
+        """Counts of the second inference of a run, on one core, that may take that many seconds here.
+
+        Raises UsageError as `run` does, ToolError.
+        """
+        return count_example(self.executable, self.plan, self._fit(inputs), self.target.device, seconds=seconds)
 
     def _fit(self, inputs: Mapping[str, Any]) -> list[Array]:
         return [fit_input(port, inputs[port.name]) for port in self.inputs]
