@@ -5,14 +5,15 @@
         unrolled kh, kw, rows, vectors: vectorised c: S = S (+) P * W (registers); vectorised c: Y = f(S) }
 
 A vector holds channels, so that no stride and no border gets in its way; neighbouring rows share what they load. A sum
-whose map is a parameter reads it where it is: its border is not copied (`passes/borders.py`), and P is not there.
+whose map is a parameter reads it where it is: its border is not copied (`passes/borders.py`), and P is not there. Tiles
+of channels that share cache lines follow each other slab by slab, so that the map is fetched once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import log2, prod
+from math import gcd, log2, prod
 from typing import Any
 
 from ....costmodels.device import Device
@@ -196,7 +197,10 @@ def _shared_steps(anchor: BlockInfo, axis: int) -> int:
 
 
 def _schedule(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, tile: Tile, *, by_rows: bool) -> None:
-    """`by_rows`: a slab is computed for all channels before the next one, for nothing is copied for one."""
+    """`by_rows`: a slab is computed for all channels before the next one, for nothing is copied for one.
+
+    Else for all tiles of channels that share cache lines: each alone would fetch the lines of the whole map again.
+    """
     axes, own = list_axes(anchor), draft.loops(epilogue)
     loops = [own[anchor.spatial.index(i)] for i in axes]
     while len(loops) < 3:  # a loop of one iteration in front
@@ -209,7 +213,11 @@ def _schedule(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, tile: Tile, 
     slabs, height = draft.schedule.split(height, [None, rows])
     if by_rows:
         draft.schedule.annotate(height, BOUNDED, True)
-    around = [slabs, tiles] if by_rows else [tiles, slabs]
+    around = [slabs, tiles]
+    if not by_rows:
+        together = max(1, _floats_of_line(draft.device) // tile.columns)
+        lines, tiles = draft.schedule.split(tiles, [None, largest_divisor(draft.extent(tiles), together)])
+        around = [lines, slabs, tiles]
     draft.schedule.reorder(*outer, *around, height, width, channel)
     planes = prod(anchor.extents[i] for i in axes[:-2])
     slab = share(draft, [*outer, *around], planes * window_cycles(anchor, tile, draft.device))[-1]
@@ -236,15 +244,29 @@ def schedule_window(draft: Draft, anchor: BlockInfo, tile: Tile, plane: tuple[An
 
 def fitting_rows(anchor: BlockInfo, tile: Tile, device: Device) -> int:
     """Rows of the output whose inputs, of the tile's channels, fit part of the first cache; a divisor of all
-    that are known."""
+    that are known.
+
+    Tiles narrower than a cache line share it with the next ones, which should find it there: then all channels of the
+    line count and all rows of the window, and the cache holds fewer of these lines if they are a multiple of a power of
+    two apart.
+    """
     if len(anchor.spatial) < 3:
         return 1
     height, _, column = list_axes(anchor)[-3:]
     rows = anchor.extents[height]
     reads = [read for read in anchor.operands(column) if height in read.used]
-    size = sum(FLOAT_BYTES * prod(r.shape) // anchor.extents[column] * tile.columns for r in reads)
-    fitting = max(1, int(rows * SLAB_SHARE * device.caches[0].size) // max(size, 1))
+    first, pixel, floats = device.caches[0], FLOAT_BYTES * anchor.extents[column], _floats_of_line(device)
+    size = sum(FLOAT_BYTES * prod(r.shape) // anchor.extents[column] * max(tile.columns, floats) for r in reads)
+    room, beside = SLAB_SHARE * first.size, 0
+    if tile.columns < floats:
+        room *= first.line / max(first.line, gcd(pixel, first.size // first.ways))
+        beside = _shared_steps(anchor, -3) - 1
+    fitting = max(1, int(rows * room) // max(size, 1) - beside)
     return min(fitting, number_of(rows)) if is_symbolic(rows) else largest_divisor(rows, fitting)
+
+
+def _floats_of_line(device: Device) -> int:
+    return device.caches[0].line // FLOAT_BYTES
 
 
 def decide_slab(draft: Draft, extent: int, usual: int) -> int:
