@@ -156,7 +156,7 @@ class Settings:
             figures[self.peer] = Figures.of(self.root.count(path, inputs, device, self.count_limit), device)
         return Record(name, figures)
 
-    def own(self, path: Path, inputs: Mapping[str, Any], variant: Variant) -> Figures:
+    def own(self, path: Path, inputs: Mapping[str, Any], variant: Variant = VARIANTS[OWN]) -> Figures:
         """Of a bundle that is compiled this way. Raises EqfuseError."""
         with tempfile.TemporaryDirectory(prefix="eqfuse-arm-") as scratch:
             bundle = Path(scratch) / "build"
@@ -176,7 +176,7 @@ def maps_in_order(cache: Path) -> Iterator[None]:
         yield
 
 
-def counted(bundle: Path, inputs: Mapping[str, Any], seconds: float) -> Figures:
+def counted(bundle: Path, inputs: Mapping[str, Any], seconds: float = EMULATION_SECONDS) -> Figures:
     """One inference of a bundle, counted within so many seconds. Raises EqfuseError."""
     with open_emulated(bundle) as compiled:
         counts = compiled.count(inputs, seconds)
