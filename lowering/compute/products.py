@@ -15,7 +15,7 @@ from tvm import te, tirx
 from . import floats
 from .call import Expr, Lowering, NotLowered, Operand, TensorCall, broadcast, read, sizes
 from .elementary import scale
-from .extents import are_unequal, is_number, simplify
+from .extents import are_unequal, simplify
 from .windows import Windows, pad_around
 
 Multiply = Callable[[Expr, Expr], Expr]
@@ -65,58 +65,9 @@ def _gemm(call: TensorCall) -> te.Tensor:
 
 def _conv(call: TensorCall) -> te.Tensor:
     windows = Windows.of(call)
-    if _is_image_by_image(call, windows):
-        return _convolve_images(call, windows)
     shape = windows.padded_shape(sizes(call.source(0)), call.shape)
     x = pad_around(call, call.source(0), windows.begins(call), windows.after, call.constant(0), shape)
     return convolve(call, x, windows, floats.multiply, bias=call.optional(2))
-
-
-def _is_image_by_image(call: TensorCall, windows: Windows) -> bool:
-    """Whether a convolution in three dimensions is one in two of each image along the depth of a single sample."""
-    own = (windows.kernel, windows.strides, windows.before, windows.after)
-    along_depth = tuple(each[0] for each in own)
-    is_single = len(windows.kernel) == 3 and along_depth == (1, 1, 0, 0) and is_number(call.shape[0], 1)
-    return is_single and max(windows.kernel) > 1 and call.integer("group", 1) == 1
-
-
-def _convolve_images(call: TensorCall, windows: Windows) -> te.Tensor:
-    """Z[d, o, h, w] += X[0, c, d, h + i, w + j] * W[o, c, 0, i, j], and Y[n, o, d, h, w] = Z[d, o, h, w].
-
-    Schedules then find a convolution of two dimensions, which may be one for Winograd's filters.
-    """
-    x, weights, bias = call.source(0), call.source(1), call.optional(2)
-    _, given, depth, *plane = sizes(x)
-    outputs, channels, *_ = call.numbers(1)
-    if are_unequal(given, channels):
-        raise NotLowered("weights that do not fit the tensor")
-    positions = call.shape[3:]
-    own = (windows.kernel, windows.before, windows.after, windows.strides, windows.dilations)
-    flat = Windows(*(each[1:] for each in own))
-    shape = flat.padded_shape((depth, channels, *plane), (depth, outputs, *positions))
-    begins = windows.begins(call)[1:]
-
-    def padded(d: Expr, c: Expr, h: Expr, w: Expr) -> Expr:
-        places = [p if is_number(b, 0) else p - b for p, b in zip((h, w), begins, strict=True)]
-        conditions: list[Expr] = []
-        for place, size in zip(places, plane, strict=True):
-            conditions += [tirx.GE(place, 0), tirx.LT(place, size)]
-        value = x(0, c, d, *places)
-        return te.if_then_else(te.all(*conditions), value, call.constant(0))
-
-    images = call.stage(shape, padded, "pad")
-    (inner,), kernel = call.reduce_axes([channels], "c"), call.reduce_axes(flat.kernel)
-
-    def element(d: Expr, o: Expr, *places: Expr) -> Expr:
-        value = images(d, inner, *flat.places(places, [k.var for k in kernel]))
-        return te.sum(value * weights(o, inner, 0, *kernel), axis=[inner, *kernel])
-
-    result = call.stage((depth, outputs, *positions), element, "images", anchor=True)
-
-    def pixel(_: Expr, o: Expr, d: Expr, h: Expr, w: Expr) -> Expr:
-        return result(d, o, h, w) if bias is None else result(d, o, h, w) + bias(o)
-
-    return call.stage(call.shape, pixel)
 
 
 def _conv_transpose(call: TensorCall) -> te.Tensor:

@@ -166,15 +166,15 @@ def _number_slices(
 ) -> tuple[PaddedMap, DepthWindow]:
     """The map by the number of a slice of the result, and the window along the depth."""
     image, tap = (tirx.Var(name, "int32") for name in ("image", "tap"))
-    (along,) = weights.iterators[2]
+    taps = {anchor.variables[i]: tap for i in weights.iterators[2]}
     slices = int(anchor.extents[depth])
     own, depth_of_map, *plane = source.variables
-    place = substitute(data.indices[1], {anchor.variables[depth]: image % slices, anchor.variables[along]: tap})
+    place = substitute(data.indices[1], {anchor.variables[depth]: image % slices, **taps})
     value = substitute(source.value, {own: image // slices, depth_of_map: place})
     inside = tuple(substitute(bound, {depth_of_map: place}) for bound in source.depth)
     shape = (source.shape[0] * slices, *source.shape[2:])
     flat = replace(source, variables=(image, *plane), value=value, shape=shape, depth=())
-    return flat, DepthWindow(image, tap, int(anchor.extents[along]), slices, inside)
+    return flat, DepthWindow(image, tap, weights.shape[2], slices, inside)
 
 
 def find_pooled_convolution(draft: Draft) -> FilteredConvolution | None:
@@ -223,17 +223,17 @@ def _find_axes(anchor: BlockInfo, data: BufferAccess, weights: BufferAccess) -> 
     """The axes of the output, if Y[n, h, w, o] += X[n, h + i, w + j, c] * W[o, c, i, j], or if
     Y[n, d, h, w, o] += X[n, a * d + b * k, h + i, w + j, c] * W[o, c, k, i, j]."""
     rank = len(data.shape)
-    window = range(2, 5) if rank == len(SliceAxes._fields) else range(len(weights.shape) - 2, len(weights.shape))
-    if rank not in (4, 5) or len(anchor.spatial) != rank or window.stop != len(weights.shape):
+    if not 4 <= len(anchor.spatial) == rank <= len(weights.shape) <= 5:
         return None
-    plain = (*weights.indices[:2], *(weights.indices[n] for n in window), *anchor.write.indices, *data.indices[:1])
-    if not all(isinstance(index, tirx.Var) for index in (*plain, data.indices[-1])):
+    plain = (*weights.indices[:2], *weights.indices[-2:], *anchor.write.indices, data.indices[0], data.indices[-1])
+    if not all(isinstance(index, tirx.Var) for index in plain):
         return None
-    o, c, *along, i, j = (next(iter(weights.iterators[n])) for n in (0, 1, *window))
+    o, c, i, j = (next(iter(used)) for used in (*weights.iterators[:2], *weights.iterators[-2:]))
+    along = weights.iterators[2] if rank > 4 else frozenset[int]()  # no iterator has one step, such as of a window of 1
     summed = {c, *along, i, j}
     if not summed <= anchor.reduced or o in anchor.reduced or data.shape[-1] != anchor.extents[c]:
         return None
-    if len(summed) != 1 + len(window) or any(anchor.extents[other] > 1 for other in anchor.reduced - summed):
+    if len(summed) != 3 + len(along) or any(anchor.extents[other] > 1 for other in anchor.reduced - summed):
         return None
     image, *slices, row, column, channel = data.iterators
     if channel != {c} or not (_is_window(data, rank - 3, i) and _is_window(data, rank - 2, j)):
@@ -241,8 +241,8 @@ def _find_axes(anchor: BlockInfo, data: BufferAccess, weights: BufferAccess) -> 
     (n,), (h,), (w,) = image, row - {i}, column - {j}
     axes: PlaneAxes | SliceAxes = PlaneAxes(n, h, w, o)
     if slices:
-        own = slices[0] - set(along) or anchor.write.iterators[1]  # a single slice has no place in the index
-        if len(own) != 1 or not set(along) <= slices[0]:
+        own = slices[0] - along or anchor.write.iterators[1]  # a single slice has no place in the index
+        if len(own) != 1 or len(along) > 1 or not along <= slices[0]:
             return None
         axes = SliceAxes(n, next(iter(own)), h, w, o)
     return axes if set(axes) == set(anchor.spatial) else None
