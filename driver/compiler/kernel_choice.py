@@ -166,7 +166,7 @@ def _compare(
     affected = {each.suspect: each.suspect.affected_by(variant, base.prepared) for each, variant in wanted}
     names = {suspect: _names(attempt, members) for suspect, members in affected.items()}
     every = {name for each in names.values() for name in each}
-    strict = {name for suspect, own in names.items() if suspect.problem for name in own}
+    strict = {name for suspect, own in names.items() if suspect.problem or suspect.strict for name in own}
     wrong = builder.find_wrong(attempt, every, strict) if checks else {}
     is_base_right = not any(each.suspect.problem for each, _ in wanted)
     measured: Sequence[Mapping[str, CallTime]] = ()
@@ -218,31 +218,37 @@ def choose_kernels(
     started = time.monotonic()
     record: tuple[KernelTrials, ...] = ()
     summary = MeasurementSummary(0, 0.0)
+    mended = frozenset[int]()
     if wrong:
         blamed = (facts for facts in base.facts if facts.symbol in wrong)
         suspects = [make_suspect(base.prepared, facts, 0.0, wrong[facts.symbol]) for facts in blamed]
         trials = try_variants(builder, base, suspects, checks=checks, times=memory is not None)
         base = builder.build(vary(base.prepared.graph, base.partition, [(each.suspect, each.best) for each in trials]))
         record = tuple(each.summary() for each in trials)
+        mended = mended.union(*(suspect.members for suspect in suspects))
     if memory is not None:
         try:
-            base, summary = _replace_slow(builder, base, memory, checks=checks)
+            base, summary = _replace_slow(builder, base, memory, mended, checks=checks)
         except EqfuseError as error:
             summary = replace(summary, problem=str(error))
     return base, replace(summary, seconds=time.monotonic() - started, kernels=record + summary.kernels)
 
 
 def _replace_slow(
-    builder: BundleBuilder, base: Attempt, memory: Memory, *, checks: bool
+    builder: BundleBuilder, base: Attempt, memory: Memory, mended: frozenset[int], *, checks: bool
 ) -> tuple[Attempt, MeasurementSummary]:
-    """The bundle with slow kernels replaced, and the variants that were tried for each."""
+    """The bundle with slow kernels replaced, and the variants that were tried for each.
+
+    What other models found is not taken for operators whose kernels were wrong and are `mended`.
+    """
     graph = base.prepared.graph
     (times,) = builder.time([base])
     memory.keep(base, times)
-    suspects = find_suspects(base.prepared, base.facts, times)
-    recalls = {s: recalled for s in suspects if (recalled := memory.recall(graph, s)) is not None}
+    found = find_suspects(base.prepared, base.facts, times)
+    suspects = [replace(each, strict=not mended.isdisjoint(each.members)) for each in found]
+    recalls = {s: known for s in suspects if not s.strict and (known := memory.recall(graph, s)) is not None}
     trials = try_variants(builder, base, [s for s in suspects if s not in recalls], checks=checks, times=True)
-    memory.keep_trials(graph, trials)
+    memory.keep_trials(graph, [each for each in trials if not each.suspect.strict])
     chosen = {**{s: recalled.best for s, recalled in recalls.items()}, **{t.suspect: t.best for t in trials}}
     record = [_summary(s, recalled.best, recalled.trials) for s, recalled in recalls.items()]
     record += [each.summary() for each in trials]

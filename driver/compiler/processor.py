@@ -163,8 +163,14 @@ class Processor:
                     name, threads = self.target.device.name, self.target.threads
                     memory = None if summary.problem else Memory.of(name, threads, builder.tell)
                     attempt, summary = choose_kernels(builder, base, wrong, memory, checks=options.verify)
-            if attempt.folder != folder:
+            try:
                 attempt, verdict, summary = self._accept(compilation, base, attempt, verdict, summary)
+            except VerificationError as error:
+                if not wrong or summary.problem:
+                    raise
+                attempt, mended = choose_kernels(builder, base, wrong, None, checks=options.verify)
+                verdict = self._verify(compilation, attempt)
+                summary = replace(mended, problem=str(error))
             if attempt.folder != folder:
                 shutil.rmtree(folder)
                 shutil.copytree(attempt.folder, folder)
@@ -193,6 +199,8 @@ class Processor:
 
         Raises VerificationError if both are wrong.
         """
+        if attempt.folder == base.folder:
+            return attempt, verdict, summary
         try:
             return attempt, self._verify(compilation, attempt), summary
         except VerificationError as error:

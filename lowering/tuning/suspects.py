@@ -35,7 +35,7 @@ _LEAST_ALIKE = 3
 class Suspect:
     """A distinct kernel that is slow or wrong, and its calls. `seconds` are those of a call, and so is `estimate`; they
     are 0 if the kernel is wrong, for which `problem` has the reason. One that is only `doubted` is compared with its
-    operators by themselves."""
+    operators by themselves. A `strict` one stands where a kernel was wrong: its variants must not round more."""
 
     facts: KernelFacts
     task: str
@@ -44,6 +44,7 @@ class Suspect:
     estimate: float
     problem: str = ""
     doubted: bool = False
+    strict: bool = False
 
     @property
     def apart(self) -> Variant:

@@ -274,7 +274,22 @@ def test_in_the_place_of_a_wrong_kernel_stands_none_that_rounds_more(memory: Cal
     seconds = {(0, 1): SLOW, (0,): FAST, (1,): FAST, (2, 3): FAST}
     table = Table(seconds, by_runtime=SLOW, without=5 * FAST, rounding=[(0,)])
     assert choose(table, memory())[1] == ["divided into 2 kernels"]
-    assert choose(table, memory(), {"kernel_0_1": "rounds more"})[1][0] == "without contraction"
+    assert choose(table, None, {"kernel_0_1": "rounds more"})[1] == ["without contraction"]
+
+
+def test_measuring_brings_no_kernel_back_that_rounds_more(memory: Callable[[], Memory]) -> None:
+    """What replaced a kernel that rounded too much is slow, and its parts, which round as much, would be faster."""
+    seconds = {(0, 1): SLOW, (0,): FAST, (1,): FAST, (2, 3): FAST}
+    table = Table(seconds, by_runtime=SLOW, without=10 * FAST, rounding=[(0,)])
+    partition, chosen = choose(table, memory(), {"kernel_0_1": "rounds more"})
+    assert (partition.kernels, chosen) == (PAIRS.kernels, ["without contraction", ""])
+
+
+def test_what_other_models_measured_replaces_no_kernel_that_rounded_too_much(memory: Callable[[], Memory]) -> None:
+    seconds = {(0, 1): SLOW, (0,): FAST, (1,): FAST, (2, 3): FAST}
+    table = Table(seconds, by_runtime=SLOW, without=10 * FAST, rounding=[(0,)])
+    assert choose(table, memory())[1] == ["divided into 2 kernels"]
+    assert choose(table, memory(), {"kernel_0_1": "rounds more"})[0].kernels == PAIRS.kernels
 
 
 # --- bundles
@@ -334,8 +349,11 @@ def test_the_table_of_a_bundle_has_what_was_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("memory")
-def test_a_wrong_kernel_of_a_bundle_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    verify, verdicts = check.verify_compiled, iter(["failed"])
+@pytest.mark.parametrize("failures", [1, 2], ids=["at first", "also with what measured best"])
+def test_a_wrong_kernel_of_a_bundle_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    verify, verdicts = check.verify_compiled, iter(["failed"] * failures)
 
     def verdict(original: Any, model: Any, *rest: Any) -> Any:
         if next(verdicts, ""):
@@ -348,7 +366,7 @@ def test_a_wrong_kernel_of_a_bundle_is_replaced(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(check, "verify_compiled", verdict)
     monkeypatch.setattr(blame, "suspects", blame_first)
-    bundle = compiled(tmp_path, measure=False)
+    bundle = compiled(tmp_path, measure=failures > 1)
     (replaced,) = read_manifest(bundle).provenance.replaced
     assert replaced.endswith("(schedule: contraction): value 'b' is off by 1; now without contraction")
     assert [row.rule for row in read_table(bundle)] != ["contraction"]
