@@ -214,9 +214,11 @@ def _schedule(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, tile: Tile, 
     if by_rows:
         draft.schedule.annotate(height, BOUNDED, True)
     around = [slabs, tiles]
-    if not by_rows:
-        together = max(1, _floats_of_line(draft.device) // tile.columns)
-        lines, tiles = draft.schedule.split(tiles, [None, largest_divisor(draft.extent(tiles), together)])
+    together = largest_divisor(draft.extent(tiles), max(1, _floats_of_line(draft.device) // tile.columns))
+    if not by_rows and together == 1:
+        around = [tiles, slabs]
+    elif not by_rows:
+        lines, tiles = draft.schedule.split(tiles, [None, together])
         around = [lines, slabs, tiles]
     draft.schedule.reorder(*outer, *around, height, width, channel)
     planes = prod(anchor.extents[i] for i in axes[:-2])
