@@ -225,11 +225,12 @@ def _find_axes(anchor: BlockInfo, data: BufferAccess, weights: BufferAccess) -> 
     rank = len(data.shape)
     if not 4 <= len(anchor.spatial) == rank <= len(weights.shape) <= 5:
         return None
-    plain = (*weights.indices[:2], *weights.indices[-2:], *anchor.write.indices, data.indices[0], data.indices[-1])
+    along = weights.iterators[2] if rank > 4 else frozenset[int]()  # no iterator has one step, such as of a window of 1
+    taps = (*weights.indices[-2:], *(weights.indices[2:3] if along else ()))
+    plain = (*weights.indices[:2], *taps, *anchor.write.indices, data.indices[0], data.indices[-1])
     if not all(isinstance(index, tirx.Var) for index in plain):
         return None
     o, c, i, j = (next(iter(used)) for used in (*weights.iterators[:2], *weights.iterators[-2:]))
-    along = weights.iterators[2] if rank > 4 else frozenset[int]()  # no iterator has one step, such as of a window of 1
     summed = {c, *along, i, j}
     if not summed <= anchor.reduced or o in anchor.reduced or data.shape[-1] != anchor.extents[c]:
         return None
