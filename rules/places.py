@@ -14,10 +14,15 @@ from ..support.store import Store, source_digest
 if TYPE_CHECKING:
     from .records import RuleFile
 
-DIRECTORY = Path(__file__).parent
+DIRECTORY = Path(__file__).resolve().parent
 ANALYSIS = DIRECTORY / "analysis"
 _KEPT = 4
 """Catalogues of about 1 MB each: those of a few versions of this package."""
+
+
+def is_analysis(path: Path) -> bool:
+    """Whether a file, however its path is written, is a shipped one that derives facts."""
+    return ANALYSIS in path.resolve().parents
 
 
 def analysis_files() -> tuple[RuleFile, ...]:
@@ -32,7 +37,7 @@ def shipped_files() -> tuple[RuleFile, ...]:
 
 @cache
 def _of_folder(*, analyses: bool) -> tuple[RuleFile, ...]:
-    return tuple(file for file in _catalogue() if (ANALYSIS in file.path.parents) == analyses)
+    return tuple(file for file in _catalogue() if is_analysis(file.path) == analyses)
 
 
 @cache

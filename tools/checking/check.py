@@ -23,7 +23,7 @@ from ...ir.operators.numbers import element_type
 from ...rules import sexpr
 from ...rules.binding import in_order_of_binding
 from ...rules.commute import variables
-from ...rules.places import ANALYSIS, DIRECTORY
+from ...rules.places import DIRECTORY, is_analysis
 from ...rules.records import Rule, RuleFile, conditions, own_example, parse_example, variants
 from ...rules.sexpr import Atom, Form, Node
 from ...rules.vocabulary import key_problem
@@ -398,7 +398,7 @@ def check_files(
     Runs in `workers` processes, by default one for each core, so that a rule that makes egglog crash is named.
     `use_cache`: take stored verdicts of earlier runs.
     """
-    files = [file for file in files if ANALYSIS not in file.path.parents]  # every scratch e-graph has the analyses
+    files = [file for file in files if not is_analysis(file.path)]  # every scratch e-graph has the analyses
     rules = [rule for _, rule in rules_as_written(files) if chosen is None or rule.name in chosen]
     keys = CacheKeys(files, samples)
     stored = {r.name: v for r in rules if use_cache and (v := load(keys.key(r))) is not None}

@@ -41,6 +41,13 @@ def test_the_analyses_may_be_among_the_files(file: RuleFile) -> None:
     assert [v.kind for v in verdicts] == ["proved", "proved"]
 
 
+def test_the_analyses_may_be_named_by_any_path(monkeypatch: pytest.MonkeyPatch, file: RuleFile) -> None:
+    """As in `eqfuse rules check rules` in a clone, whose paths are relative."""
+    monkeypatch.chdir(analysis_files()[0].path.parents[2])
+    files = [*map(read_file, sorted(Path("rules/analysis").glob("*.egg"))), file]
+    assert [v.kind for v in check_files(files, chosen={"own-abs"}, use_cache=False)] == ["proved"]
+
+
 def test_an_index_out_of_range_is_a_fault_of_egglog(tmp_path: Path) -> None:
     """egglog panics there; the other rules of the file have their verdicts."""
     path = tmp_path / "own.egg"
