@@ -214,7 +214,7 @@ def _schedule(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, tile: Tile, 
     if by_rows:
         draft.schedule.annotate(height, BOUNDED, True)
     around = [slabs, tiles]
-    together = largest_divisor(draft.extent(tiles), max(1, _floats_of_line(draft.device) // tile.columns))
+    together = _tiles_of_line(anchor.extents[axes[-1]], tile, draft.device)
     if not by_rows and together == 1:
         around = [tiles, slabs]
     elif not by_rows:
@@ -257,18 +257,22 @@ def fitting_rows(anchor: BlockInfo, tile: Tile, device: Device) -> int:
     height, _, column = list_axes(anchor)[-3:]
     rows = anchor.extents[height]
     reads = [read for read in anchor.operands(column) if height in read.used]
-    first, pixel, floats = device.caches[0], FLOAT_BYTES * anchor.extents[column], _floats_of_line(device)
-    size = sum(FLOAT_BYTES * prod(r.shape) // anchor.extents[column] * max(tile.columns, floats) for r in reads)
+    first, channels = device.caches[0], anchor.extents[column]
+    together, pixel = _tiles_of_line(channels, tile, device), FLOAT_BYTES * channels
+    size = sum(FLOAT_BYTES * prod(r.shape) // channels * tile.columns * together for r in reads)
     room, beside = SLAB_SHARE * first.size, 0
-    if tile.columns < floats:
+    if together > 1:
         room *= first.line / max(first.line, gcd(pixel, first.size // first.ways))
         beside = _shared_steps(anchor, -3) - 1
     fitting = max(1, int(rows * room) // max(size, 1) - beside)
     return min(fitting, number_of(rows)) if is_symbolic(rows) else largest_divisor(rows, fitting)
 
 
-def _floats_of_line(device: Device) -> int:
-    return device.caches[0].line // FLOAT_BYTES
+def _tiles_of_line(channels: Any, tile: Tile, device: Device) -> int:
+    """Tiles of channels that share a cache line and divide all tiles; 1 if the last tile has fewer channels."""
+    most = device.caches[0].line // FLOAT_BYTES // tile.columns
+    is_whole = not is_symbolic(channels) and channels % tile.columns == 0
+    return largest_divisor(channels // tile.columns, max(1, most)) if is_whole else 1
 
 
 def decide_slab(draft: Draft, extent: int, usual: int) -> int:
