@@ -251,14 +251,12 @@ class _WinogradBlocks:
         if not _is_true(inside):
             slab, tile = where
 
-            def clear(c: Any, _: _Conditions | None) -> Statement:
+            def clear(c: Any) -> Statement:
                 zero, at = tirx.const(0.0, "float32"), tap * channels + c
                 stores = range(self._tiling.filter.products)
                 return tirx.SeqStmt([tirx.BufferStore(self.inputs, zero, (slab, n, tile, at)) for n in stores])
 
-            everywhere = _Conditions([_TRUE], [_TRUE])
-            zeros = _select(_TRUE, everywhere, channels, self._tiling.lanes[0], clear)
-            body = tirx.IfThenElse(inside, body, zeros)
+            body = tirx.IfThenElse(inside, body, _vectorize(channels, self._tiling.lanes[0], clear))
         return _loop(tap, depth.count, body)
 
     def _where_needed(self, body: Statement, slab: Any, tile: Any) -> Statement:
@@ -416,11 +414,16 @@ def _select(
     """Vectors along `extent` channels, without the conditions on rows and columns if all of the tile is `inside`."""
 
     def loops(selected: _Conditions | None) -> Any:
-        chunk, lane = tirx.Var("chunk", "int32"), tirx.Var("lane", "int32")
-        inner = _loop(lane, lanes, vector(chunk * lanes + lane, selected), tirx.ForKind.VECTORIZED)
-        return _loop(chunk, extent // lanes, inner)
+        return _vectorize(extent, lanes, lambda c: vector(c, selected))
 
     return loops(None) if _is_true(inside) else tirx.IfThenElse(inside, loops(None), loops(conditions))
+
+
+def _vectorize(extent: int, lanes: int, vector: Callable[[Any], Any]) -> Any:
+    """Vectors along `extent` channels."""
+    chunk, lane = tirx.Var("chunk", "int32"), tirx.Var("lane", "int32")
+    inner = _loop(lane, lanes, vector(chunk * lanes + lane), tirx.ForKind.VECTORIZED)
+    return _loop(chunk, extent // lanes, inner)
 
 
 def _loop(variable: Variable, extent: Any, body: Statement, kind: Any = tirx.ForKind.SERIAL) -> Any:
