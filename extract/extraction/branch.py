@@ -23,6 +23,9 @@ from .problem import TOLERANCE, follow_choices
 
 _EFFORT = 100
 """Frontiers that the first round of searches may expand for each class."""
+_CLASS_EFFORT = 400
+"""Frontiers that a search for one class may expand in any round, as long as all classes together take at most twice the
+effort of the round: what is proven below a class makes its own search short."""
 _MORE_EFFORT = 4
 """The factor by which every further round may expand more."""
 _ROUNDS = 12
@@ -97,6 +100,8 @@ class FrontierSearch:
 
     space: Space
     completions: dict[Frontier, Completion] = field(default_factory=dict)
+    expanded: int = 0
+    """Frontiers that were expanded so far."""
 
     def complete(self, frontier: Frontier, budget: float, effort: float) -> Completion:
         """The cost to complete a frontier: exactly, or that it is no less than the budget, unless more than `effort`
@@ -143,6 +148,7 @@ class FrontierSearch:
 
     def _expand(self, frontier: Frontier, budget: float) -> _Expansion:
         """The decisions for one open class of the highest component, the most promising first."""
+        self.expanded += 1
         space = self.space
         top = frontier.open.bit_length() - 1
         loop = space.loop[top]
@@ -257,11 +263,14 @@ def _deepen(core: Core, answer: Answer, search: FrontierSearch, effort: float) -
     least = fixed + math.fsum(lows)
     above = space.least_above()
     target = answer.cost * (1 - TOLERANCE)
+    spare = effort * len(space.numbers)
     for part, low in zip(space.parts, lows, strict=True):
         for rank in bits(space.below(part)):
             budget = target - (least - low) - above[rank]
             if budget > space.floor[rank] and not is_over(space.deadline):
-                space.floor[rank] = max(space.floor[rank], search.complete(Frontier(1 << rank), budget, effort).low)
+                before, own = search.expanded, max(effort, min(effort + spare, _CLASS_EFFORT))
+                space.floor[rank] = max(space.floor[rank], search.complete(Frontier(1 << rank), budget, own).low)
+                spare -= max(0.0, search.expanded - before - effort)
     picked = dict(answer.selection)
     for rank in bits(space.required):
         if len(space.picks[rank]) == 1:

@@ -189,6 +189,33 @@ def test_z3_proves_a_loop_that_the_quick_search_leaves_open() -> None:
     assert solve.prove_by_z3(core, quick, later(60), kept) == proven  # whatever it was asked before
 
 
+def two_types_core(modules: int, branches: int, seed: int) -> Core:
+    """A network of modules, each of some operators that read one and are read by one. Every value is there in floats
+    and in integers, each computed from operands of its own type, or converted from the other."""
+    draw = random.Random(seed)
+    rows: list[tuple[Choice, ...]] = [(Choice(0, 1.0, ()),)]
+
+    def value(operands: list[tuple[int, int]]) -> tuple[int, int]:
+        floats, integers = len(rows), len(rows) + 1
+        by_floats, by_integers = (tuple(sorted({operand[side] for operand in operands})) for side in (0, 1))
+        rows.append((Choice(0, draw.uniform(2, 3), by_floats), Choice(1, 0.3, (integers,))))
+        rows.append((Choice(0, 0.5, (floats,)), Choice(1, draw.uniform(1, 3), by_integers)))
+        return floats, integers
+
+    last = (0, 0)
+    for _ in range(modules):
+        first = value([last])
+        last = value([value([first]) for _ in range(branches)])
+    return Core(tuple(rows), (last[0],))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_little_effort_for_each_class_is_enough_if_few_classes_need_more(seed: int) -> None:
+    core = two_types_core(9, 4, seed)
+    answer, _ = prove_and_narrow(core, extract_greedily(core), later(60), rounds=1, effort=6)
+    assert answer.is_proven
+
+
 def test_z3_is_for_few_classes_with_a_large_loop() -> None:
     cores = [looping_core(60, 0, 0.0), looping_core(60, 0, 0.3), looping_core(140, 0, 0.3)]
     assert [solve.is_for_z3(core, all_choices(core)) for core in cores] == [False, True, False]
