@@ -68,7 +68,7 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.lowering.base.interface import inputs_of
 from eqfuse.lowering.bundle.bundle import MANIFEST
 from eqfuse.lowering.running.turns import Middle
-from eqfuse.support.processor import processor_features
+from eqfuse.support.processor import has_vnni
 
 PEERS = (REFERENCE, OPENVINO, MNN)
 INPUTS = "inputs"
@@ -249,8 +249,8 @@ def main() -> None:
         records += [read_record(row) for row in json.loads(options.json.read_text(encoding="utf-8"))]
     options.known = {record.name for record in records}
     library = tempfile.TemporaryDirectory(prefix="eqfuse-hide-")
-    has_vnni = not {"avx512_vnni", "avx_vnni"}.isdisjoint(processor_features()) and "vnni" not in options.hide
-    options.runtime = options.runtime or ("onnxruntime-vnni" if has_vnni else "onnxruntime")
+    multiplies_bytes = has_vnni() and "vnni" not in options.hide
+    options.runtime = options.runtime or ("onnxruntime-vnni" if multiplies_bytes else "onnxruntime")
     if options.hide:
         hide(options.hide, Path(library.name))
     for name, source in sources(options).items():

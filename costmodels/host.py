@@ -17,7 +17,7 @@ from ..support.processor import (
     ARM,
     available_cores,
     cache_levels,
-    processor_features,
+    has_vnni,
     processor_identity,
     processor_level,
     processor_model,
@@ -121,8 +121,7 @@ def host_figures(directory: Path) -> HostFigures:
     )
     figures = {name: of_class(getattr(file, name)) for name in _FIELDS}
     figures["cores"] = HostFigure(available_cores(), "detected", "affinity, and the quota of control groups")
-    has_bytes = {"avx512_vnni", "avx512vl"} <= processor_features() or "avx_vnni" in processor_features()
-    dot_product = "vpdpbusd" if has_bytes else file.dot_product
+    dot_product = "vpdpbusd" if has_vnni() else file.dot_product
     host = HostFigures(class_name, figures, _detect_caches(caches), dot_product)
     return _with_measurements(_with_microarchitecture(host))
 

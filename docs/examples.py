@@ -95,7 +95,7 @@ def mask(line: str) -> str:
     if not re.match("predicted|original|rewritten|fused only|together|lower bound", line):
         line = re.sub(r"(< )?\d[\d.]*(e[+-]?\d+)? (us|ms|s)\b", "T", line)
     line = re.sub(r"(up to|relative:|original:|max) [\d.e+-]+", r"\1 E", line)
-    line = re.sub(r"[\d.]+ % of the elements", "P of the elements", line)
+    line = re.sub(r"[\d.]+ % of (the )?elements", "P of the elements", line)
     line = re.sub(r"tested on \d+ samples", "tested on N samples", line)
     line = re.sub(r"-?\d+\.\d{4,}|\d[\d.]*e[+-]\d+", "F", line)
     line = re.sub(r"\bhost: [\w-]+", "host: PROCESSOR", line)

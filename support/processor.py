@@ -78,6 +78,11 @@ def processor_level() -> str | None:
     return next((level for level in LEVELS if level_features(level) <= processor_features()), None)
 
 
+def has_vnni() -> bool:
+    """Whether it multiplies bytes by vpdpbusd: AVX512-VNNI on vectors of all widths, or AVX-VNNI."""
+    return {"avx512_vnni", "avx512vl"} <= processor_features() or "avx_vnni" in processor_features()
+
+
 def processor_identity() -> str:
     """A text that is the same for equal processors in equal machines, and tells others apart."""
     stated = _stated_facts()

@@ -13,7 +13,7 @@ from onnx import TensorProto, numpy_helper
 from ...support.deadlines import seconds_left
 from ...support.processes.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
 from .inference_faults import without_delicate_nodes
-from .runtime_values import session_options
+from .runtime_values import open_session
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 _FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
@@ -122,10 +122,7 @@ def _evaluate_around(
 
 
 def _run_in_runtime(model: onnx.ModelProto) -> list[np.ndarray[Any, Any]]:
-    import onnxruntime as ort
-
-    session = ort.InferenceSession(model.SerializeToString(), session_options(), providers=["CPUExecutionProvider"])
-    results = session.run(None, {})
+    results = open_session(model).run(None, {})
     if not all(isinstance(r, np.ndarray) for r in results):
         raise TypeError("a constant is not a tensor")
     return list(results)

@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 
 from ...support.custom_operators import register
+from .exact_products import make_products_exact
 from .model import graph_protos
 from .nodes import RANDOM_OPERATORS
 
@@ -47,6 +48,15 @@ def session_options() -> onnxruntime.SessionOptions:
     options.add_session_config_entry("session.disable_prepacking", "1")
     register(options)
     return options
+
+
+def open_session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    """A model in ONNX Runtime under these options, its products of bytes without saturation. Raises what the runtime
+    raises."""
+    import onnxruntime
+
+    content = make_products_exact(model).SerializeToString()
+    return onnxruntime.InferenceSession(content, session_options(), providers=["CPUExecutionProvider"])
 
 
 def may_draw(operators: Iterable[str]) -> bool:

@@ -196,12 +196,11 @@ def run_onnx(content: bytes, feeds: Mapping[str, Array], names: Sequence[str]) -
     Without optimisations, as the operators are defined: its own kernels of quantised operators round in other ways, and
     that of AveragePool divides by other counts.
     """
-    import onnxruntime
+    import onnx
 
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    from ...engine.onnx.runtime_values import open_session
+
+    session = open_session(onnx.ModelProto.FromString(content))
     wanted = {each.name for each in session.get_inputs()}
     results = session.run([*names], {name: array for name, array in feeds.items() if name in wanted})
     return dict(zip(names, results, strict=True))

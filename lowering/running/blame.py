@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 
-from ...engine.onnx.runtime_values import run_on_arrays, session_options
+from ...engine.onnx.runtime_values import open_session, run_on_arrays
 from ...engine.verification.runs.compare import Tolerance, compare
 from ...ir.graph import OperatorGraph
 from ...ir.sizes import dimension_size
@@ -117,8 +116,7 @@ def _difference(
         results = kernels.run(call.symbol, arguments, ports)
     except (CrashError, LoweringError) as error:
         return str(error)
-    content = original.model.SerializeToString()
-    session = onnxruntime.InferenceSession(content, session_options(), providers=["CPUExecutionProvider"])
+    session = open_session(original.model)
     names = (info.name for info in original.model.graph.input)
     try:
         expected = run_on_arrays(session, dict(zip(names, (given[value] for value in original.inputs), strict=True)))

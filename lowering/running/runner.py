@@ -116,8 +116,10 @@ class CompiledModel(LoadedModel):
 
     def _fallback(self, entry: FallbackEntry) -> Fallback:
         """The functions that the library calls."""
+        import onnx
         import onnxruntime
 
+        from ...engine.onnx.exact_products import SATURATING, make_products_exact
         from ...engine.onnx.runtime_values import draw_seeds, may_draw, run_on_arrays
 
         path = self.path / entry.file
@@ -127,7 +129,10 @@ class CompiledModel(LoadedModel):
         with custom_operators(list(map(Path, self.manifest.custom_ops))):
             register(options)
         try:
-            model = draw_seeds(path.read_bytes()) if may_draw(entry.operators) else str(path)
+            model: str | bytes = draw_seeds(path.read_bytes()) if may_draw(entry.operators) else str(path)
+            if not SATURATING.isdisjoint(entry.operators):
+                content = model if isinstance(model, bytes) else path.read_bytes()
+                model = make_products_exact(onnx.ModelProto.FromString(content)).SerializeToString()
             session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # the runtime's exceptions share no base class of their own
             text = " ".join(str(error).split())[:200]

@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.onnx.runtime_values import open_session
 from eqfuse.engine.onnx.typing import tensor_type
 from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
@@ -88,13 +89,8 @@ def _run(compiled: Any, graph: OperatorGraph, function: KernelFunction, call: Ca
 def in_onnx_runtime(call: Call) -> dict[str, Array]:
     """The outputs of a model by name; by ONNX's reference if the runtime has no kernel."""
     names = [o.name for o in call.model.graph.output]
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    wire = call.model.SerializeToString()
     try:
-        session = onnxruntime.InferenceSession(wire, options, providers=["CPUExecutionProvider"])
+        session = open_session(call.model)
     except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
         results = ReferenceEvaluator(call.model).run(None, dict(call.feeds))
     else:

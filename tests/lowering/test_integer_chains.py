@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 import eqfuse
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.model import read
-from eqfuse.engine.onnx.runtime_values import session_options
+from eqfuse.engine.onnx.runtime_values import open_session
 from eqfuse.engine.operator_graph import operator_graph
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.lowering.arm.emulate import run_example
@@ -150,9 +150,8 @@ def write_chains(model: onnx.ModelProto, chains: Sequence[Chain], folder: Path, 
 def in_onnx_runtime(chain: Chain) -> Array | None:
     """The result of ONNX Runtime, as the model is written; None if it has no kernel for a type."""
     model = model_of([chain])
-    content, options = model.SerializeToString(), session_options()
     try:
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        session = open_session(model)
     except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
         return None
     (result,) = session.run(None, inputs_of(model))

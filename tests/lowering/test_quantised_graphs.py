@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 import eqfuse
+from eqfuse.engine.onnx.exact_products import products_saturate
 
 from ..onnx_runtime import outputs_of
 from .in_tvm import Call, in_tvm
@@ -83,6 +84,8 @@ def test_sums_wrap_and_peculiar_scales_have_the_runtimes_results(run: Run, tmp_p
 @pytest.mark.parametrize("kind", ["exact", "integer", "activations"])
 def test_exact_graphs_have_the_same_bits_in_any_order_of_sums(kind: str) -> None:
     """Else a right kernel could not be told from a wrong one: the runtime's own rewriting sums integers."""
+    if kind == "exact" and products_saturate():
+        pytest.skip("on this processor the runtime's sums of integers saturate where it rewrites sums of floats")
     graphs = draw_graphs(kind, 2, 20)
     assert_within_steps(graphs, in_the_runtime(graphs, model_of(graphs), as_written=False))
 

@@ -20,12 +20,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun, RuntimeContextError
 
-from ...onnx.runtime_values import session_options
+from ...onnx.runtime_values import open_session
 from ..runs.values import Value
 from .float64_kernels import literal_of
 from .rounding import Rounding
@@ -145,7 +144,6 @@ class _LoneNode:
         results = [helper.make_empty_tensor_value_info(name) for name in self.node.output if name]
         graph = helper.make_graph([self.node], "node", declared, results)
         imports = [helper.make_opsetid(domain, version) for domain, version in self.opsets.items()]
-        content = helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString()
-        session = onnxruntime.InferenceSession(content, session_options(), providers=["CPUExecutionProvider"])
+        session = open_session(helper.make_model(graph, opset_imports=imports, ir_version=10))
         values = iter(session.run(None, fed))
         return tuple(next(values) if name else None for name in self.node.output)

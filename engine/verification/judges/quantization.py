@@ -22,11 +22,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, inliner, numpy_helper
 
 from ....ir.operators.quantization import ROUNDED_OPERANDS, ROUNDED_RESULTS
-from ...onnx.runtime_values import session_options
+from ...onnx.runtime_values import open_session
 from ..runs.compare import distances, to_double
 from ..runs.source import Source
 from ..runs.structure import Structure, rounds_result
@@ -103,8 +102,7 @@ class DitheredModel:
             model = inliner.inline_local_functions(model) if model.functions else model
             quantizers = find_quantizers(structure, of_constants=is_fast)
             _insert_steps(model.graph, {node.output[0] for node in quantizers}, is_fast)
-            content = model.SerializeToString()
-            self._session = onnxruntime.InferenceSession(content, session_options(), providers=["CPUExecutionProvider"])
+            self._session = open_session(model)
         except Exception as error:  # exceptions of the runtime and of protobuf share no base class of their own
             raise RunError(one_line(error)) from error
         self._structure = structure

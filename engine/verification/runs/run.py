@@ -13,6 +13,7 @@ import onnx
 import onnxruntime
 
 from ....support.custom_operators import explain_refusal
+from ...onnx.exact_products import make_products_exact, may_saturate
 from ...onnx.runtime_values import run_on_arrays, session_options
 from .source import Source
 from .values import EndlessRunError, Feeds, RunError, Value, one_line
@@ -52,14 +53,18 @@ class OnnxRuntime:
         options = session_options()
         model: str | bytes = str(source.path)
         if extra:
-            # Folder of the external data, since the model itself comes from memory.
-            folder = str(source.path.resolve().parent)
-            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
             # Protobuf messages merge when joined, so the model gets more nodes without decoding its weights.
             present = {value.name for value in source.graph.output}
             outputs = [onnx.ValueInfoProto(name=name) for name in extra if name not in present]
             addition = onnx.ModelProto(graph=onnx.GraphProto(node=nodes, output=outputs))
             model = source.path.read_bytes() + bytes(addition.SerializeToString())
+        if may_saturate(source.structure):
+            whole = onnx.ModelProto.FromString(model if isinstance(model, bytes) else source.path.read_bytes())
+            model = make_products_exact(whole).SerializeToString()
+        if isinstance(model, bytes):
+            # Folder of the external data, since the model itself comes from memory.
+            folder = str(source.path.resolve().parent)
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # the runtime's exceptions share no base class of their own

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 from onnx_ir import serde
 
 import eqfuse
 from eqfuse.engine.onnx.model import read
-from eqfuse.engine.onnx.runtime_values import session_options
+from eqfuse.engine.onnx.runtime_values import open_session
 from eqfuse.engine.preparation.schema_functions import expand_operators, list_expandable
 from eqfuse.engine.shapes.inference import infer
 from eqfuse.extract.partition.annotations.local_functions import inline_functions
@@ -195,9 +194,7 @@ RECURRENT = [
 
 
 def run(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Array]:
-    options = session_options()
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, feeds))
+    return list(open_session(model).run(None, feeds))
 
 
 def with_types(model: onnx.ModelProto, results: list[Array]) -> onnx.ModelProto:

@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 from eqfuse.engine.egraph.emit import Emission, emit_node
 from eqfuse.engine.egraph.graph import ENode
-from eqfuse.engine.onnx.runtime_values import session_options
+from eqfuse.engine.onnx.runtime_values import open_session
 from eqfuse.ir.operators import OPERATORS, Array, Attribute, Operand, evaluate
 from eqfuse.ir.types import TensorType
 
@@ -52,9 +52,8 @@ def onnx_outputs(head: str, arguments: Sequence[Argument]) -> list[Array]:
     operands = [a for a, s in zip(arguments, OPERATORS[head].arguments, strict=True) if isinstance(s, Operand)]
     model = _model(_emission(head, arguments, operands), operands)
     feeds = {f"x{i}": a for i, a in enumerate(operands) if a is not None}
-    content, options = model.SerializeToString(), session_options()
     try:
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        session = open_session(model)
     except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
         return list(ReferenceEvaluator(model).run(None, feeds))
     return list(session.run(None, feeds))

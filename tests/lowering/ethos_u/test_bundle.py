@@ -26,6 +26,7 @@ from eqfuse.lowering.ethos_u.verification import run_reference
 from eqfuse.lowering.running.runner import load
 from eqfuse.support.errors import UsageError
 
+from ...onnx_runtime import outputs_of
 from .networks import float_model, quantised, with_front, with_tail
 from .test_emission import NETWORKS
 
@@ -42,8 +43,7 @@ def test_a_bundle_runs_as_the_model(tmp_path: Path) -> None:
     bundle = load(compiled(tmp_path, "classifier", "ethos-u55-128", verify=False))
     assert bundle.manifest.ethos_u is not None
     x = np.random.default_rng(3).standard_normal(NETWORKS["classifier"][1]).astype(np.float32)
-    session = onnxruntime.InferenceSession(tmp_path / "quantised.onnx")
-    (expected,) = session.run(None, {"x": x})
+    (expected,) = outputs_of(tmp_path / "quantised.onnx", {"x": x}, as_written=True)
     steps = np.abs(bundle(x) - expected) / bundle.manifest.ethos_u["outputs"][0]["scale"]
     assert steps.max() < 1.5
     assert np.abs(expected).max() > 0
@@ -116,7 +116,7 @@ def test_a_processor_computes_what_the_npu_has_not(tmp_path: Path) -> None:
     made = compile_model(path, tmp_path / "bundle", options)
     bundle = load(made.path)
     x = np.random.default_rng(3).standard_normal(NETWORKS["convolution"][1]).astype(np.float32)
-    expected = onnxruntime.InferenceSession(path).run(None, {"x": x})
+    expected = outputs_of(path, {"x": x}, as_written=True)
     results = bundle.run({"x": x})
     assert [*results] == ["y", "z"]
     np.testing.assert_allclose(results["z"], expected[1], atol=0.1)
@@ -142,7 +142,7 @@ def test_what_vela_refuses_goes_to_a_processor(tmp_path: Path) -> None:
     options = CompileOptions(target="ethos-u55-128", time_limit=5.0, verify_limit=120.0)
     bundle = load(compile_model(path, tmp_path / "bundle", options).path)
     x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
-    (expected,) = onnxruntime.InferenceSession(path).run(None, {"x": x})
+    (expected,) = outputs_of(path, {"x": x}, as_written=True)
     np.testing.assert_allclose(bundle(x), expected, atol=0.1)
     assert bundle.manifest.ethos_u is not None
     assert "could not run on NPU" in bundle.manifest.ethos_u["processor"]["reason"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 
+import eqfuse
 from eqfuse.costmodels.device import Device, load_device
 from eqfuse.engine.onnx.model import read
 from eqfuse.lowering.base.target import target_of
@@ -21,7 +23,7 @@ from eqfuse.lowering.kernels.steps import Kernel
 from eqfuse.lowering.schedules import schedule
 
 from ...onnx_runtime import outputs_of
-from ..small_models import graph_of
+from ..small_models import graph_of, saved
 
 TARGETS = [target for target in (target_of(name, 1) for name in ("host", "x86-64-v3")) if not target.missing]
 """Those whose code this machine runs."""
@@ -31,7 +33,7 @@ TARGETS = [target for target in (target_of(name, 1) for name in ("host", "x86-64
 class Network:
     """An LSTM, and what it is given: ``b`` (a bias), ``s`` (states), ``z`` (zero points), ``c`` (a scale a column).
 
-    ``p``: peepholes, a clip and other activations.
+    ``p``: peepholes, a clip and other activations. ``l``: lengths of the sequences, for which there is no kernel.
     """
 
     steps: int
@@ -57,14 +59,16 @@ class Network:
             "h": generator.uniform(-1, 1, (count, self.batch, self.units)).astype(np.float32),
             "c": generator.standard_normal((count, self.batch, self.units)).astype(np.float32),
         }
+        if "l" in self.parts:
+            stored["l"] = np.arange(1, self.batch + 1, dtype=np.int32)
         if "p" in self.parts:
             stored["p"] = generator.standard_normal((count, 3 * self.units)).astype(np.float32)
         other: dict[str, Any] = {}
         if "p" in self.parts:
             other = {"clip": 0.7, "activations": ["HardSigmoid", "Tanh", "Softsign"] * count}
         states = ["h", "c"] if "s" in self.parts else ["", ""]
-        bias, peepholes = (name if name in self.parts else "" for name in "bp")
-        names = ["x", "w", "r", bias, "", *states, peepholes, "ws", "wz", "rs", "rz"]
+        bias, lengths, peepholes = (name if name in self.parts else "" for name in "blp")
+        names = ["x", "w", "r", bias, lengths, *states, peepholes, "ws", "wz", "rs", "rz"]
         way = "bidirectional" if count > 1 else "forward"
         node = helper.make_node(
             "DynamicQuantizeLSTM", names, ["y", "last", "cell"], domain="com.microsoft", hidden_size=self.units,
@@ -139,3 +143,18 @@ def test_rounded_states_are_multiplied_by_dot_products() -> None:
         main = NETWORKS[0].kernel().prim_func.with_attr("global_symbol", "main")
         code = build(schedule(main, device, 1).schedule.mod, tvm.target.Target(given)).mod.inspect_source("asm")
         assert code.count(f"\t{instruction}\t") >= 16
+
+
+def test_what_is_left_to_onnx_runtime_does_not_saturate(tmp_path: Path) -> None:
+    """It would without VNNI, and verification, which compares with exact products, would refuse the model.
+
+    On several threads ONNX Runtime rounds the states of each thread's sequences by a range of their own.
+    """
+    network = Network(4, 3, 8, 32, parts="bl")
+    path = saved(network.model, tmp_path / "network.onnx")
+    eqfuse.compile(path, tmp_path / "build", measure=False, threads=1)
+    model = eqfuse.load(tmp_path / "build")
+    assert [entry.operators for entry in model.manifest.fallbacks] == [("DynamicQuantizeLSTM",)]
+    x = np.random.default_rng(5).standard_normal((4, 3, 8)).astype(np.float32)
+    for result, wanted in zip(model.run({"x": x}).values(), outputs_of(network.model, {"x": x}), strict=True):
+        np.testing.assert_allclose(result, wanted, atol=2e-6)

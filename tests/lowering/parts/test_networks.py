@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 import eqfuse
 from eqfuse.engine.onnx.model import read
-from eqfuse.engine.onnx.runtime_values import session_options
+from eqfuse.engine.onnx.runtime_values import open_session
 from eqfuse.extract.partition.groups import unfused
 from eqfuse.lowering.base.errors import LoweringError
 from eqfuse.lowering.base.target import target_of
@@ -39,8 +38,7 @@ NO_RULES = ("contributed",)
 
 
 def in_onnx_runtime(network: Network, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    content = network.proto.SerializeToString()
-    session = onnxruntime.InferenceSession(content, session_options(), providers=["CPUExecutionProvider"])
+    session = open_session(network.proto)
     return dict(zip([o.name for o in session.get_outputs()], session.run(None, dict(feeds)), strict=True))
 
 

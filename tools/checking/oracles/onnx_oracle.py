@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
+from ....engine.onnx.exact_products import make_products_exact
 from ....ir.operators import DOMAINS, OPERATORS, RECURRENT, Array, Attribute, OperatorSchema, Unsupported, full
 from ....ir.operators.numbers import element_type
 from ..sampling.conditions import Value
@@ -462,7 +463,8 @@ def run_model(model: onnx.ModelProto, elements: Mapping[str, Array], *, referenc
     try:
         if lack := _lacks(model, elements):
             raise RuntimeError(lack)
-        return [np.asarray(a) for a in _session(model.SerializeToString()).run(None, _feeds(model, elements))]
+        session = _session(make_products_exact(model).SerializeToString())
+        return [np.asarray(a) for a in session.run(None, _feeds(model, elements))]
     except (state.NotImplemented, RuntimeError) as error:  # the latter if numpy has no such element type
         if not reference:
             raise KernelMissing(str(error)) from None

@@ -19,7 +19,7 @@ from eqfuse.lowering.schedules.base.winograd_filters import WinogradWeights
 from eqfuse.lowering.schedules.rules.channels import channels
 from eqfuse.lowering.schedules.rules.contraction import FEWER_ROWS, contraction
 
-from ..functions import HOST, TARGET, execute
+from ..functions import HOST, SERVER, TARGET, execute
 
 OUTPUTS = 40
 DEPTH, WIDTH = 1024, 520
@@ -181,12 +181,13 @@ def test_a_sum_over_a_plane_that_is_usually_small_keeps_its_loops() -> None:
 
 @pytest.fixture(scope="module")
 def layer() -> Scheduled:
-    """A layer, whose weights the first cache does not hold, of a batch that is usually of one row."""
+    """A layer, whose weights the first cache does not hold, of a batch that is usually of one row. The device has
+    registers for tiles of more than `FEWER_ROWS`."""
     x, w = te.placeholder((te.var("n"), DEPTH), name="x"), te.placeholder((WIDTH, DEPTH), name="w")
     k = te.reduce_axis((0, DEPTH), name="k")
     y = te.compute((x.shape[0], WIDTH), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k), name="y")
     function = mark_constants(te.create_prim_func([x, w, topi.nn.relu(y)]), (1,)).with_attr(TYPICAL, {"n": 1})
-    scheduled = apply_rule(contraction, Draft.of(function, HOST))
+    scheduled = apply_rule(contraction, Draft.of(function, SERVER))
     assert scheduled is not None
     return scheduled
 
