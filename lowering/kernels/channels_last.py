@@ -98,7 +98,19 @@ def channels_last(function: tirx.PrimFunc, parameters: Collection[int]) -> tirx.
                 schedule.transform_layout(block.block, place, lambda *i: [i[0], *i[2:], i[1]])
     for block in find_blocks(schedule):
         _reorder(schedule, block, moved)
-    return schedule.mod[FUNCTION].with_attrs(dict(function.attrs.items()))
+    result = schedule.mod[FUNCTION].with_attrs(dict(function.attrs.items()))
+    return _declare_moved(result, [p for p in parameters if str(function.params[p].name) in left])
+
+
+def _declare_moved(function: tirx.PrimFunc, unread: Collection[int]) -> tirx.PrimFunc:
+    """The function whose parameters of which it reads no element, but the shape alone, have the shape in memory."""
+    if not unread:
+        return function
+    params = list(function.params)
+    for place in unread:
+        stored = params[place]
+        params[place] = tirx.decl_buffer(last_shape(tuple(stored.shape)), str(stored.dtype), str(stored.name))
+    return tirx.PrimFunc(params, function.body, function.ret_type, function.attrs)
 
 
 def _rank_of_images(read: BufferAccess) -> int:

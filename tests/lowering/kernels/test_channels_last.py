@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
-from tvm import te, topi
+from tvm import te, tirx, topi
 
 from eqfuse.engine.onnx.model import read
 from eqfuse.ir.graph import OperatorGraph
@@ -119,6 +119,15 @@ def test_a_mean_in_a_map_of_one_pixel(channels: int, pixels: int, threads: int) 
     sums = topi.sum(x, (2, 3), True)
     mean = te.compute(sums.shape, lambda *i: sums(*i) * 0.04, name="mean")
     assert_same(te.create_prim_func([x, mean]), {0}, "channels", threads)
+
+
+def test_only_the_shape_of_a_map_is_read() -> None:
+    x = te.placeholder((1, 4, 7, 33), name="x")
+    few, many = tirx.const(4.0, "float32"), tirx.const(7.0, "float32")
+    sizes = te.compute((4,), lambda i: tirx.Select(i < 2, few, many), name="sizes")
+    function = channels_last(te.create_prim_func([x, sizes]), {0})
+    assert execute(schedule(function, HOST, 1), inputs(function)).tolist() == [4, 4, 7, 7]
+    assert tuple(map(int, function.params[0].shape)) == (1, 7, 33, 4)
 
 
 def test_shapes_and_elements() -> None:
