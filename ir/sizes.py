@@ -22,6 +22,8 @@ from .types import Dimension, TensorType
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _MOST_TERMS = 64
 """Terms of the largest polynomial; one with more is no shape of a real model, and counts as unknown."""
+_LONGEST_TEXT = 2000
+"""Characters of the longest text that is parsed or written for a polynomial of one atom: minima of minima double."""
 NO_SIZES: Mapping[str, int] = MappingProxyType({})
 SYMBOL = 128
 """The size that costs assume for an unknown dimension: that of a sentence or of a feature map's side. A batch counts 1
@@ -35,7 +37,7 @@ _LENGTH = re.compile("seq|len|time|frame|token|height|width", re.IGNORECASE)
 
 
 class TooComplex(Exception):
-    """A polynomial has more terms than any size of a real model."""
+    """A polynomial has more terms, or a longer text, than any size of a real model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +247,13 @@ def _proper_fraction(rest: Size, steps: int) -> Size:
 
 
 def _quotient_atom(dividend: Size, divisor: Size) -> Size:
-    atom = Atom(f"{_factor(dividend)}//{_factor(divisor)}", "floor", (dividend, divisor))
-    return Size((((atom,), 1),))
+    return _of_atom(f"{_factor(dividend)}//{_factor(divisor)}", "floor", (dividend, divisor))
+
+
+def _of_atom(text: str, kind: str, parts: tuple[Size, ...]) -> Size:
+    if len(text) > _LONGEST_TEXT:
+        raise TooComplex
+    return Size((((Atom(text, kind, parts),), 1),))
 
 
 def exact_quotient(dividend: Size, divisor: Size) -> Size | None:
@@ -302,8 +309,7 @@ def extremum(kind: str, sizes: Iterable[Size]) -> Size:
         return differing[0]
     common = number(min(size.constant for size in differing))
     rest = sorted((size - common for size in differing), key=str)
-    extreme = Atom(f"{kind}({', '.join(map(str, rest))})", kind, tuple(rest))
-    return Size((((extreme,), 1),)) + common
+    return _of_atom(f"{kind}({', '.join(map(str, rest))})", kind, tuple(rest)) + common
 
 
 def _without_dominated(kind: str, sizes: list[Size]) -> list[Size]:
@@ -349,8 +355,6 @@ def _factor(size: Size) -> str:
 
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w.]*)|`((?:[^`]|``)*)`(?!`)|(//|[-+*/(),]))")
-_LONGEST_TEXT = 2000
-"""Characters of the longest text that is parsed."""
 
 
 @lru_cache(maxsize=1 << 12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...ir.sizes import ZERO, Atom, Size, exact_quotient, extremum, floor_divide, number, rebuild, symbol
+from ...ir.sizes import ZERO, Atom, Size, TooComplex, exact_quotient, extremum, floor_divide, number, rebuild, symbol
 
 _DEEPEST = 6
 """Floors, mins and maxes that are expanded for one bound; each doubles the work."""
@@ -21,7 +21,10 @@ class Bounds:
         """A number that `size` is never below; None if none is known."""
         if size.number is not None:
             return size.number
-        return _least(self._shift(size), _DEEPEST)
+        try:
+            return _least(self._shift(size), _DEEPEST)
+        except TooComplex:
+            return None
 
     def is_at_least(self, size: Size, bound: int) -> bool:
         """Whether `size` is known to be `bound` or more."""

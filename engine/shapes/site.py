@@ -187,7 +187,7 @@ class Site:
         distinct = [size for size in dict.fromkeys(sizes) if size != ONE]
         if len(distinct) <= 1:
             return distinct[0] if distinct else ONE
-        definite = [size for size in distinct if size is not None]
+        definite = list(dict.fromkeys(part for size in distinct if size is not None for part in _parts(size)))
         long = [size for size in definite if size == ZERO or self.bounds.is_at_least(size, 2)]
         if long:  # all of them are equal, or 1
             return self.equations.equate(long)
@@ -195,7 +195,7 @@ class Site:
             if self._is_capped(capped, whole):
                 self.equations.equate((capped, whole))
                 return self._broadcast_dimension(tuple(s and self.equations.plainest(s) for s in sizes))
-        if len(definite) < len(distinct):
+        if None in distinct:
             return None
         longest = self.bounds.maximum(*definite)  # they are equal, or one is 1
         return longest * self.bounds.minimum(*definite, ONE)  # none are left of 1 and 0
@@ -208,6 +208,18 @@ class Site:
             return False
         others = {part + constant for part in least.parts} - {whole}
         return len(others) < len(least.parts) and all(self.bounds.is_at_least(other, 2) for other in others)
+
+
+def _parts(size: Size) -> tuple[Size, ...]:
+    """The sizes of which another one is the broadcast size, as `_broadcast_dimension` writes it; else the size alone.
+
+    Without it a size doubles with each operator that broadcasts to it again.
+    """
+    if len(size.terms) == 1 and size.terms[0][1] == 1 and len(size.terms[0][0]) == 2:
+        longest, least = sorted(size.terms[0][0], key=lambda atom: atom.kind)
+        if (longest.kind, least.kind) == ("max", "min") and {*longest.parts, ONE} == {*least.parts}:
+            return longest.parts
+    return (size,)
 
 
 def require_number(size: Size | bool | None) -> int:

@@ -8,7 +8,7 @@ model, gets a bound, in memory of which the sizes are measured that it has; with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import reduce
 from types import MappingProxyType
@@ -26,6 +26,8 @@ from ...ir.sizes import ONE, Size, TooComplex, dimension_as_size, extremum, numb
 from ...ir.types import TensorType
 from ...support.errors import ModelError
 from ..plan.sizes import size_of, upper_bound
+
+Shape = tuple[Size | None, ...]
 
 PREFIX = "measured_"
 """The prefix of the names of such sizes."""
@@ -110,21 +112,22 @@ def find_bounds(model: onnx.ModelProto, trips: Mapping[str, Size] = MappingProxy
     part.CopyFrom(model)
     try:
         shapes = _bound_results(part, bounds, trips)
+        return dict(_bound_measured(model.graph, shapes, bounds))
     except (ModelError, TooComplex):
         return dict.fromkeys(measured_sizes(model.graph))
-    ports = (_sizes(tensor_type(port.type)) or () for port in model.graph.input)
+
+
+def _bound_measured(
+    graph: onnx.GraphProto, shapes: Mapping[str, Shape | None], bounds: Mapping[str, Size]
+) -> Iterator[tuple[str, Size | None]]:
+    """The bound of each size that is measured, by the shapes of the results and the bounds of the symbols in them."""
+    ports = (_sizes(tensor_type(port.type)) or () for port in graph.input)
     given = {name for shape in ports for size in shape if size is not None for name in size.names()}
-    measured: dict[str, Size | None] = {}
-    for name, (place, axis) in measured_sizes(model.graph).items():
-        output = model.graph.output[place].name
-        shape = shapes[output]
+    for name, (place, axis) in measured_sizes(graph).items():
+        shape = shapes[graph.output[place].name]
         size = None if shape is None else shape[axis]
         bound = None if size is None else _in_full(size_of(upper_bound(size, bounds)))
-        measured[name] = bound if bound is not None and bound.names() <= given else None
-    return measured
-
-
-Shape = tuple[Size | None, ...]
+        yield name, bound if bound is not None and bound.names() <= given else None
 
 
 def _bound_results(

@@ -128,6 +128,15 @@ def test_normal_forms(text: str, normal: str) -> None:
     assert str(parse_size(text)) == normal
 
 
+def test_a_size_whose_text_grows_without_end_is_too_complex() -> None:
+    def nest(depth: int) -> Size:
+        inner = nest(depth - 1) if depth else symbol("H")
+        return extremum("min" if depth % 2 else "max", [inner * symbol("A"), inner * symbol("B")])
+
+    with pytest.raises(TooComplex):
+        nest(30)
+
+
 @pytest.mark.parametrize("text", ["", "2 +", "H H", "min(", "H % 2", "1/0", "(" * 1500])
 def test_what_is_no_size_is_not_parsed(text: str) -> None:
     assert parse_size(text) is None

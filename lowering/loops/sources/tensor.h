@@ -11,6 +11,7 @@
  *     INPUTS, OUTPUTS     how many there are, absent ones too
  *     I0, I1, ... O0, ... the C types of the elements (char if a tensor is absent)
  *     IS_FLOAT(I0)        1 for floating-point types
+ *     IS_LONG(I0)         1 for types of 64 bits
  *     LOWEST_O0, HIGHEST_O0 the least and the largest element of output 0, infinities included; the same for I0
  *     A_axis              an attribute, by its name, with ONNX's default if the node says nothing: that of the newest
  *                         version if the node's version lacks the attribute. A list is an array of A_axes_count
@@ -45,6 +46,11 @@
 #define IS_FLOAT_uint16_t 0
 #define IS_FLOAT_uint32_t 0
 #define IS_FLOAT_uint64_t 0
+#define IS_LONG(type) IS_LONG_(type)
+#define IS_LONG_(type) (IS_LONG_##type == 2)
+#define IS_LONG_double 2
+#define IS_LONG_int64_t 2
+#define IS_LONG_uint64_t 2
 #define IS_BOOL(type) IS_BOOL_(type)
 #define IS_BOOL_(type) (IS_BOOL_##type == 2)
 #define IS_BOOL__Bool 2

@@ -93,6 +93,16 @@ def test_free_sizes_that_broadcast_are_equal_or_one_is_1() -> None:
     assert demanded == ("S", "B")
 
 
+def test_what_broadcasts_again_has_the_same_size() -> None:
+    names = [f"y{number}" for number in range(30)]
+    nodes = [
+        helper.make_node("Add", [before, other], [name])
+        for before, other, name in zip(["x", *names], ["z", "x"] * 15, names, strict=False)
+    ]
+    shapes = infer(read(model(nodes, [value("x", ["A"]), value("z", ["B"])], names[-1:]))).symbolic.shapes
+    assert shapes[names[-1]] == shapes[names[0]]
+
+
 def test_unknown_dimensions_are_equal_to_nothing() -> None:
     add = helper.make_node("Identity", ["x"], ["y"])
     inputs = [value("x", ["?", -1, None]), value("z", ["?"])]
