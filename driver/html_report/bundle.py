@@ -194,7 +194,7 @@ def bundle_page(title: str, date: str, run: BundleRun) -> str:
     """The whole page. `title` is the path of the bundle."""
     title = title.encode(errors="replace").decode()  # a folder's name may be no text
     tuning = run.manifest.tuning
-    search = _search(tuning) if tuning is not None and tuning.curve else ""
+    search = _search(tuning) if tuning is not None else ""
     main = _over_time(run) + pair(_roofline(run), search) + _kernels(run)
     return whole_page(title, element("header", _header(title, date, run)) + element("main", main), {})
 
@@ -301,16 +301,21 @@ def _roofs(run: BundleRun, across: Axis, upwards: Axis, peak: float) -> Iterator
 
 
 def _search(tuning: TuningSummary) -> str:
-    """The best time of a run over the trials of the search."""
+    """The best time of a run over the trials of the search, from the first by which all kernels had run."""
     points = [(float(point.trials), point.latency) for point in tuning.curve]
     across = linear("candidates measured", [trials for trials, _ in points], "{:,.0f}".format)
     upwards = linear("seconds of the kernels of a run", [latency for _, latency in points], units.seconds)
+    shown = (
+        "The sum of the fastest kernels so far, measured one by one."
+        if points
+        else f"No curve: not all of {tuning.tasks} kernels had a candidate, and a run takes the sum of all."
+    )
     note = (
-        f"The sum of the fastest kernels so far, measured one by one. {tuning.trials:,} candidates, {tuning.failed:,} "
-        f"failed, {units.seconds(tuning.seconds)}; the {tuning.kept} bundle is kept"
+        f"{shown} {tuning.trials:,} candidates, {tuning.failed:,} failed, {units.seconds(tuning.seconds)}; the "
+        f"{tuning.kept} bundle is kept"
     )
     note += f": {tuning.problem}." if tuning.problem else f", the tuned one is {tuning.ratio:.2f}\u00d7 as fast."
-    return section("The search for schedules", note, curve(points, across, upwards))
+    return section("The search for schedules", note, curve(points, across, upwards) if points else "")
 
 
 def _kernels(run: BundleRun) -> str:

@@ -98,6 +98,14 @@ def test_a_search_is_a_curve_over_its_candidates(eqfuse: CommandLine) -> None:
     assert kept.curve == CURVE
 
 
+def test_a_search_that_did_not_reach_all_kernels_says_why_it_has_no_curve(eqfuse: CommandLine) -> None:
+    run = run_of(compiled(eqfuse, "--threads", "1"), repeat=1)
+    tuned = replace(run, manifest=replace(run.manifest, tuning=replace(TUNING, trials=2, failed=0, curve=())))
+    text = Page(bundle_page("build", "2026-11-29", tuned)).text
+    assert "No curve: not all of 3 kernels had a candidate" in text
+    assert "2 candidates, 0 failed" in text
+
+
 def test_where_the_report_goes(eqfuse: CommandLine) -> None:
     compiled(eqfuse, "--threads", "1")
     content = json.loads(eqfuse.run("report", "build", "-o", "r.html", "--repeat", "1", "--json").out)
