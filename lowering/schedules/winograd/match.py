@@ -118,12 +118,13 @@ class FilteredConvolution:
 def find_convolution(
     draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, pool: BlockInfo | None = None
 ) -> FilteredConvolution | None:
-    """The convolution, if the sum is one with weights [O, C, 3, 3] or [O, C, K, 3, 3], one group, and stride and
-    dilation 1 in rows and columns; with `pool` between the two, if that reduces windows of rows and columns that touch.
-    With a depth all sizes are fixed, and nothing is pooled."""
+    """The convolution, if the sum is one of floats with weights [O, C, 3, 3] or [O, C, K, 3, 3], one group, and stride
+    and dilation 1 in rows and columns; with `pool` between the two, if that reduces windows of rows and columns that
+    touch. With a depth all sizes are fixed, and nothing is pooled. The block after them may read and write any types:
+    QuantizeLinear makes integers of the sum."""
     weights = next((r for r in anchor.reads if r.shape[2:][-2:] == _WINDOW and draft.is_constant(r)), None)
     data = next((r for r in anchor.reads if r is not weights), None)
-    accesses = (*anchor.reads, *(pool.reads if pool is not None else ()), *epilogue.reads, epilogue.write)
+    accesses = (*anchor.reads, anchor.write, *(pool.reads if pool is not None else ()))
     if weights is None or data is None or any(str(access.buffer.dtype) != "float32" for access in accesses):
         return None
     axes = _find_axes(anchor, data, weights)

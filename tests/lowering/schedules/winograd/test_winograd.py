@@ -15,6 +15,7 @@ from tvm import te, tirx, topi
 from eqfuse.costmodels.device import Device
 from eqfuse.lowering.base import decisions
 from eqfuse.lowering.compute import floats
+from eqfuse.lowering.compute.elementary import between, round_to_integer
 from eqfuse.lowering.kernels.channels_last import channels_last
 from eqfuse.lowering.schedules import Draft, Scheduled, Trace, apply_rule, mark_constants
 from eqfuse.lowering.schedules.base.extents import TYPICAL, typical_sizes
@@ -108,6 +109,27 @@ def test_the_larger_of_two_maps_which_asks_for_nan() -> None:
     scheduled, _ = by("winograd 4", function)
     given = inputs(function)
     close(execute(scheduled, given), np.maximum(sums(given[0], given[1]), given[2]))
+
+
+@pytest.mark.parametrize("algorithm", ["winograd 2", "winograd 4"])
+def test_a_result_of_bytes_and_an_addend_of_bytes(algorithm: str) -> None:
+    x, w = te.placeholder((1, 16, 9, 9), name="x"), te.placeholder((32, 16, 3, 3), name="w")
+    other = te.placeholder((1, 32, 9, 9), "uint8", name="other")
+    y = topi.nn.conv2d(x, w, 1, 1, 1, "NCHW")
+
+    def element(*i: Any) -> Any:
+        value = y(*i) * 4.0 + other(*i).astype("float32")
+        return (round_to_integer(between(value, -128.0, 127.0), "int32") + 128).astype("uint8")
+
+    function = te.create_prim_func([x, w, other, te.compute(y.shape, element)])
+    function = channels_last(mark_constants(function, (1,)), {0, 2, 3})
+    scheduled, _ = by(algorithm, function)
+    assert scheduled.rule == "winograd"
+    given = [*inputs(function)[:-1], np.zeros((1, 9, 9, 32), np.uint8)]
+    expected = np.clip(np.rint(4.0 * sums(given[0], given[1]) + given[2]), -128, 127) + 128
+    steps = np.abs(execute(scheduled, given).astype(np.float64) - expected)
+    assert steps.max() <= 1
+    assert steps.mean() < 0.01
 
 
 @pytest.mark.conformance
