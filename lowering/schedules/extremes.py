@@ -22,7 +22,7 @@ from tvm.s_tir import stmt as s_stmt
 
 from ..compute.elementary import highest, lowest
 from ..compute.reductions import reduce_max, reduce_min
-from .base.blocks import FUNCTION, BlockInfo
+from .base.blocks import FUNCTION, BlockInfo, walk
 from .base.draft import Draft, Scheduled
 from .base.extents import is_symbolic
 from .base.nodes import Buffer, Statement
@@ -50,6 +50,7 @@ def _register(name: str) -> None:
 
 _register(NOTED)
 _register(BEGUN)
+_NOTED = ir.Op.get(NOTED)
 
 
 @dataclass(frozen=True)
@@ -223,9 +224,14 @@ def _exchange(nest: Statement, before: Buffer, after: Buffer) -> Statement:
     return tvm_ffi.structural_map(nest, [(ir.TensorLoad, load), (tirx.BufferStore, store), (ir.TensorRegion, region)])
 
 
+def _is_noted(store: Statement) -> bool:
+    return any(isinstance(part, ir.Call) and part.op.same_as(_NOTED) for part in walk(store.value))
+
+
 def _count_tasks(body: Statement) -> int:
-    """The most iterations of a loop that threads share."""
-    shared = [loop for loop in list_statements(body, tirx.For) if loop.kind == tirx.ForKind.PARALLEL]
+    """The most iterations of a loop that threads share, and that writes what extremes are found of."""
+    loops = (loop for loop in list_statements(body, tirx.For) if loop.kind == tirx.ForKind.PARALLEL)
+    shared = [loop for loop in loops if any(map(_is_noted, list_statements(loop, tirx.BufferStore)))]
     if not all(isinstance(loop.extent, tirx.IntImm) for loop in shared):
         raise RuntimeError("a number of tasks that is known in a run only")
     tasks = max((int(loop.extent) for loop in shared), default=1)

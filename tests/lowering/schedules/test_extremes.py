@@ -12,10 +12,12 @@ import tvm_ffi
 from numpy.typing import NDArray
 from tvm import ir, te, tirx, topi
 
+from eqfuse.costmodels.device import load_device
 from eqfuse.lowering.base.target import target_of
 from eqfuse.lowering.compute.reductions import reduce_max, reduce_min
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.schedules import mark_constants, schedule
+from eqfuse.lowering.schedules.extremes import MOST_TASKS
 
 from .functions import HOST, inputs
 
@@ -72,6 +74,28 @@ def test_extremes_are_found_beside_the_stores(name: str, threads: int) -> None:
     (made,) = scheduled.schedule.mod.functions.values()
     assert str(function.params[-3].name) not in loads(made.body)
     y, largest, half = run(made, scheduled.repack, function, threads)
+    assert largest == y.max()
+    assert half == (y.max() - y.min()) * np.float32(0.5)
+
+
+def test_loops_in_front_that_threads_share_add_no_numbers() -> None:
+    """A map of bytes that overlapping windows read as numbers of 16 bits, which a loop of its own makes of them."""
+    x, w = te.placeholder((1, 130, 130, 4), "uint8", name="x"), te.placeholder((3, 3, 4, 16), "int8", name="w")
+    i, j, c = (te.reduce_axis((0, extent), name) for extent, name in ((3, "i"), (3, "j"), (4, "c")))
+
+    def element(n: Any, h: Any, v: Any, o: Any) -> Any:
+        product = x(n, h + i, v + j, c).astype("int32") * w(i, j, c, o).astype("int32")
+        return te.sum(product, axis=[i, j, c])
+
+    summed = te.compute((1, 128, 128, 16), element, name="summed")
+    function = with_extremes([x, w], te.compute(summed.shape, lambda *p: summed(*p) * 0.5, name="y"), (1,))
+    scheduled = schedule(function, load_device("x86-64-v3"), threads=2)
+    assert scheduled.rule == "extremes (contraction)"
+    (made,) = scheduled.schedule.mod.functions.values()
+    loops: list[Any] = []
+    tvm_ffi.structural_walk(made.body, [(tirx.For, loops.append)])
+    assert max(int(loop.extent) for loop in loops if loop.kind == tirx.ForKind.PARALLEL) > MOST_TASKS
+    y, largest, half = run(made, scheduled.repack, function, threads=2)
     assert largest == y.max()
     assert half == (y.max() - y.min()) * np.float32(0.5)
 
