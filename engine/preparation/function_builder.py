@@ -95,7 +95,7 @@ class FunctionBuilder:
         if not zero or (array is not None and not np.any(array % 2)):
             self.quantise(number, scale, zero)
             return
-        offset = self.add("Cast", zero, to=onnx.TensorProto.FLOAT)
+        offset = self.as_number(zero)
         moved = self.add("Add", self.add("Div", number, scale), offset)
         self.quantise(moved, self.constant(1, "float32"), self.constant(0, self.type_of(0).dtype))
 
@@ -111,14 +111,22 @@ class FunctionBuilder:
             return self.add("Unsqueeze", name, axes=list(places))
         return self.add("Unsqueeze", name, self.constant(places, "int64"))
 
+    def as_number(self, integer: str) -> str:
+        """An integer as float32."""
+        return self.add("Cast", integer, to=onnx.TensorProto.FLOAT)
+
     def scale(self, total: str, factors: list[str], divisor: str = "") -> str:
         """A sum of 32 bits times scales, which are multiplied first."""
+        return self.scale_number(self.as_number(total), factors, divisor)
+
+    def scale_number(self, number: str, factors: list[str], divisor: str = "") -> str:
+        """The same of a number."""
         factor = factors[0]
         for other in factors[1:]:
             factor = self.add("Mul", factor, other)
         if divisor:
             factor = self.add("Div", factor, divisor)
-        return self.add("Mul", self.add("Cast", total, to=onnx.TensorProto.FLOAT), factor)
+        return self.add("Mul", number, factor)
 
 
 class UnknownForm(Exception):

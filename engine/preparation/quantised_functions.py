@@ -24,6 +24,10 @@ from .contributed_functions import FLOATS, attend_packed, masking
 from .function_builder import FunctionBuilder, UnknownForm
 
 _MICROSOFT = "com.microsoft"
+_LARGEST_BYTE = 255
+"""The largest distance of a byte from its zero point."""
+_EXACT = 1 << 24
+"""Float32 holds all integers below it."""
 _OLDEST = 10
 """The opset since which there are conversions."""
 _LAST_AXIS = 13
@@ -39,11 +43,29 @@ def _convolution(function: FunctionBuilder) -> None:
     spatial = function.rank(3) - 2
     settings = function.attributes("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     total = function.add("ConvInteger", "x0", "x3", function.name(2), function.zero_point(5), **settings)
-    if function.name(8):
-        total = function.add("Add", total, function.spread(function.name(8), 8, spatial))
+    if not function.name(8):
+        number = function.as_number(total)
+    else:
+        bias = function.spread(function.name(8), 8, spatial)
+        if _are_sums_exact(function.node):
+            number = function.add("Add", function.as_number(total), function.as_number(bias))
+        else:
+            number = function.as_number(function.add("Add", total, bias))
     scales = [function.name(1), function.spread(function.name(4), 4, spatial)]
     one = function.constant(1, "float32")
-    function.quantise(function.scale(total, scales, function.name(6)), one, function.name(7))
+    function.quantise(function.scale_number(number, scales, function.name(6)), one, function.name(7))
+
+
+def _are_sums_exact(node: ir.Node) -> bool:
+    """Whether float32 holds all sums of a QLinearConv with its bias: then the bias is added to numbers, where rules
+    find it, with the same result."""
+    weights, zero, bias = (stored_input(node, place) for place in (3, 5, 8))
+    if weights is None or bias is None or (zero is None and len(node.inputs) > 5 and node.inputs[5] is not None):
+        return False
+    filters = weights.reshape(len(weights), -1).astype(np.float64)
+    apart = filters if zero is None else filters - zero.reshape(-1, 1)
+    largest = _LARGEST_BYTE * np.abs(apart).sum(axis=1) + np.abs(bias.astype(np.float64))
+    return bool(largest.max(initial=0.0) < _EXACT)
 
 
 def _matrix_product(function: FunctionBuilder) -> None:

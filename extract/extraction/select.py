@@ -125,10 +125,19 @@ class _NodeCosts:
             is_original = node.op in _FREE or self._is_original(owner, node)
             if not is_original and self._is_refused(owner, node):
                 continue
-            if is_foldable and (node.op in _STORED or not is_original):
+            is_stored = node.op in _STORED or not (is_original or self._widens_weights(node))
+            if is_foldable and is_stored:
                 continue
             candidates += self.candidates_of(owner, node)
         return [each for each in candidates if not self._is_again(owner, each[0])] or candidates
+
+    def _widens_weights(self, node: ENode) -> bool:
+        """Whether a node makes numbers of stored bytes, in a model that is compiled: its file keeps the bytes."""
+        if node.op != "DequantizeLinear" or self.criteria.runtime.quantised.products:
+            return False
+        bytes_, scale, *_ = node.children
+        is_weight = any(n.op == "Weight" for n in self.egraph.classes[bytes_].nodes)
+        return is_weight and self.egraph.classes[scale].constant
 
     def _is_again(self, owner: int, node: ENode) -> bool:
         """Whether a node rounds what its own integers stand for: a graph with it has a cycle, or a node too many."""

@@ -26,11 +26,11 @@ WINDOWS = """<ir_version: 8, opset_import: ["": 17]> windows (float[1, 32, 30, 3
 """Results, kernel and pads of a convolution of single channels."""
 
 
-def compiled(text: str, stored: dict[str, Array], folder: Path) -> eqfuse.LoadedModel:
+def compiled(text: str, stored: dict[str, Array], folder: Path, target: str = "host") -> eqfuse.LoadedModel:
     model = onnx.parser.parse_model(text)
     model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in stored.items())
     onnx.save(model, folder / "model.onnx")
-    eqfuse.compile(folder / "model.onnx", folder / "bundle", threads=1, measure=False, verify=False)
+    eqfuse.compile(folder / "model.onnx", folder / "bundle", target=target, threads=1, measure=False, verify=False)
     return eqfuse.load(folder / "bundle")
 
 
@@ -57,6 +57,31 @@ def test_windows_over_single_channels_are_those_of_integers(kernel: int, pad: in
     expected = np.einsum("nchwij,cij->nchw", views, w[:, 0].astype(np.int64))
     y = compiled(WINDOWS.format(size, kernel, pad), {"w": w, "c": c}, tmp_path).run({"x": x})["y"]
     np.testing.assert_array_equal(y, expected.astype(np.float32) * scale)
+
+
+SQUARE = """<ir_version: 8, opset_import: ["": 17]> square (float[1, 64, 28, 28] x) => (float[1, 64, 28, 28] y)
+    <int8[64, 64, 3, 3] w> {
+    q, s, z = DynamicQuantizeLinear (x)
+    i = ConvInteger <pads = [1, 1, 1, 1]> (q, w, z)
+    f = Cast <to = 1> (i)
+    y = Mul (f, s)
+}"""
+
+
+def test_minimal_filters_multiply_integers_as_numbers_where_words_are_slower(tmp_path: Path) -> None:
+    """Numbers as near to the sums of integers as float32 has them. That weights become four times as long in the
+    bundle does not count: the model keeps bytes."""
+    draw = np.random.default_rng(2)
+    x, w = draw.uniform(-1, 1, (1, 64, 28, 28)).astype(np.float32), draw.integers(-128, 128, (64, 64, 3, 3), np.int8)
+    integers, scale = quantised(x)
+    padded = np.pad(integers.astype(np.int64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    views = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    expected = np.einsum("nchwij,ocij->nohw", views, w.astype(np.int64)) * np.float64(scale)
+    model = compiled(SQUARE, {"w": w}, tmp_path, target="x86-64-v3")
+    y = model.run({"x": x})["y"]
+    assert np.abs(y - expected).max() <= 1e-5 * np.abs(expected).max()
+    (maker,) = [each for each in read_table(tmp_path / "bundle") if "Conv" in each.operators]
+    assert maker.rule == "winograd"
 
 
 CHAIN = """<ir_version: 8, opset_import: ["": 17]> chain (float[1, 8, 12, 12] x) => (float[1, 32, 12, 12] y, float s)

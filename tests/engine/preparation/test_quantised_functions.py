@@ -230,6 +230,24 @@ def test_the_parts_give_what_the_kernel_gives(call: Call) -> None:
             assert np.abs(found.astype(int) - wanted.astype(int)).max(initial=0) <= call.steps
 
 
+FINE_FILTERS = FILTERS[0] // 2, *FILTERS[1:]
+"""Filters no two neighbours of which add up to more than 128: the kernel does not saturate on any processor."""
+
+
+@pytest.mark.parametrize(("largest", "added"), [(20_000, "float32"), (1 << 24, "int32")])
+def test_a_bias_is_added_to_numbers_if_float32_holds_all_sums(largest: int, added: str) -> None:
+    bias = np.array([largest, -largest, 17, 0], np.int32)
+    call = Call("QLinearConv", (*POINTWISE, *FINE_FILTERS, scale(0.1 * largest / 1000), zero(130), bias), domain="")
+    whole = call.model()
+    expected = run(whole, call.feeds())
+    model = read(with_types(whole, expected))
+    model = inline_functions(expand_operators(model, infer(model).types))
+    (addition,) = [node for node in model.graph if node.op_type == "Add"]
+    types = infer(model).types
+    assert {types[str(value.name)].dtype for value in addition.inputs if value is not None} == {added}
+    np.testing.assert_array_equal(run(serde.serialize_model(model.ir), call.feeds())[0], expected[0])
+
+
 @pytest.mark.parametrize(
     "call",
     [
