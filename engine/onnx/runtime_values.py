@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import ctypes
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,6 +98,31 @@ def bind_arrays(
         return lambda: list(session.run(None, fed, options))
     values = {name: _to_runtime(value) for name, value in feeds.items()}
     return lambda: list(session.run_with_ort_values(None, values, options))
+
+
+def bind_filled(
+    session: onnxruntime.InferenceSession, feeds: Mapping[str, np.ndarray[Any, Any]],
+    outputs: Sequence[np.ndarray[Any, Any]],
+) -> Callable[[], None]:
+    """A function that runs a session on these arrays, in rows one after the other, and fills those of its outputs.
+
+    The runtime reads and writes them where they are; where it cannot, or there is nothing in one, results are copied.
+    """
+    kinds = [value.type for value in (*session.get_inputs(), *session.get_outputs())]
+    if any(map(_lacks_numpy, kinds)) or not all(array.size for array in (*feeds.values(), *outputs)):
+        run = bind_arrays(session, feeds)
+
+        def fill() -> None:
+            for output, result in zip(outputs, run(), strict=True):
+                output[...] = _from_runtime(result)
+
+        return fill
+    binding = session.io_binding()
+    for name, array in feeds.items():
+        binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+    for value, array in zip(session.get_outputs(), outputs, strict=True):
+        binding.bind_output(value.name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+    return partial(session.run_with_iobinding, binding)
 
 
 def _lacks_numpy(kind: str) -> bool:

@@ -25,9 +25,9 @@ _UNBOUNDED = ctypes.c_size_t(-1).value
 """EQFUSE_UNBOUNDED: the bytes of an output whose size nothing bounds."""
 _REFUSED = 1
 """EQFUSE_REFUSED: what a run returns if a branch cannot run on these shapes of the inputs."""
-Fallback = tuple[int, Callable[[list[Array], list[Array]], None]]
-"""Operators that this process runs for the library: the number of their inputs, and a function of the arrays of these
-and of those to fill."""
+Fallback = tuple[int, Callable[[list[Array], list[Array]], Callable[[], None]]]
+"""Operators that this process runs for the library: the number of their inputs, and a function that binds arrays of
+these and others to fill, to which the function that it returns may be called as often as they are there."""
 
 
 class Context:
@@ -49,6 +49,7 @@ class Context:
         self._is_static = all(port.is_static for port in (*inputs, *outputs))
         self._failure: BaseException | None = None
         self._fallbacks = fallbacks
+        self._bound: dict[int, tuple[object, Callable[[], None]]] = {}
         functions = library.functions
         create: Any = functions.eqfuse_create
         create.restype, create.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
@@ -164,10 +165,15 @@ class Context:
         self._library.functions.eqfuse_watch(self._handle, self._watcher, None)
 
     def _call_back(self, _: Any, number: int, arguments: Any, count: int) -> int:
-        arrays = [arguments[place].tensor.contents.array() for place in range(count)]
-        inputs, run = self._fallbacks[number]
+        tensors = [arguments[place].tensor.contents for place in range(count)]
+        places = [(tensor.data, tensor.shape[: tensor.rank]) for tensor in tensors]
         try:
-            run(arrays[:inputs], arrays[inputs:])
+            known, run = self._bound.get(number, (None, None))
+            if run is None or known != places:
+                arrays, (inputs, bind) = [tensor.array() for tensor in tensors], self._fallbacks[number]
+                run = bind(arrays[:inputs], arrays[inputs:])
+                self._bound[number] = places, run
+            run()
         except BaseException as error:  # it cannot pass through the library; `run_bound` raises it
             self._failure = error
             return -1

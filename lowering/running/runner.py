@@ -120,7 +120,7 @@ class CompiledModel(LoadedModel):
         import onnxruntime
 
         from ...engine.onnx.exact_products import SATURATING, make_products_exact
-        from ...engine.onnx.runtime_values import draw_seeds, may_draw, run_on_arrays
+        from ...engine.onnx.runtime_values import bind_filled, draw_seeds, may_draw
 
         path = self.path / entry.file
         options = onnxruntime.SessionOptions()
@@ -139,12 +139,10 @@ class CompiledModel(LoadedModel):
             raise BundleError(f"{path}: ONNX Runtime cannot run {', '.join(entry.operators)}: {text}") from None
         names = [value.name for value in session.get_inputs()]
 
-        def call(inputs: list[Array], outputs: list[Array]) -> None:
-            results = run_on_arrays(session, dict(zip(names, inputs, strict=True)))
-            for output, result in zip(outputs, results, strict=True):
-                output[...] = result
+        def bind(inputs: list[Array], outputs: list[Array]) -> Callable[[], None]:
+            return bind_filled(session, dict(zip(names, inputs, strict=True)), outputs)
 
-        return len(names), call
+        return len(names), bind
 
 
 def load(path: str | Path, threads: int | None = None) -> LoadedModel:
