@@ -184,6 +184,18 @@ def test_pools_see_a_part_of_a_window_that_is_larger_than_the_map(
         np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_a_pool_of_a_narrow_map_has_the_schedule_of_pools(tmp_path: Path) -> None:
+    """Rows of its operand are copied as a whole, as multiples of the result's rows."""
+    pool = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    nodes = [node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]), node("MaxPool", ["a"], ["b"], **pool)]
+    nodes += [node("Relu", ["b"], ["r"]), node("MaxPool", ["r"], ["y"], **pool)]
+    proto = model(nodes, {"x": ["N", 3, "H", "W"]}, {"y": ["N", 36, None, None]}, w=weights(36, 3, 3, 3))
+    runs = bundle_of(proto, tmp_path, typical=("H=64", "W=64"))
+    for size in ((2, 64, 64), (1, 9, 21), (1, 2, 3)):
+        check(runs, {"x": weights(size[0], 3, *size[1:])})
+    assert not eqfuse.load(tmp_path / "bundle").manifest.provenance.replaced
+
+
 def same(*names: str) -> onnx.ModelProto:
     """Windows by two pixels, whose border begins earlier at some sizes than at others, with these outputs."""
     apart = {"strides": [2, 2], "auto_pad": "SAME_UPPER"}

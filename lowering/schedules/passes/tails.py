@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import tvm
@@ -170,12 +170,21 @@ class _Tail:
         start = next((term for term in terms if self.is_start(term)), None)
         if start is None:
             return None
-        last = (self.extent - self.tile) * (start.factor // self.tile)
-        moved = tirx.min(start.index * start.factor, last)
+        common, extent = self._common_factor()
+        last = (extent - self.tile // common) * (start.factor // self.tile)
+        moved = tirx.min(start.index * (start.factor // common), last) * common
         for term in terms:
             if term is not start:
                 moved = moved + (term.index * term.factor if term.factor > 1 else term.index)
         return moved
+
+    def _common_factor(self) -> tuple[int, Any]:
+        """What the tile and a dynamic extent have in common, and the extent without it: the bounds that TVM derives of
+        a multiple of a size in a minimum overflow."""
+        if isinstance(self.extent, tirx.Mul) and isinstance(self.extent.b, tirx.IntImm):
+            common = gcd(self.tile, int(self.extent.b))
+            return common, self.extent.a * (int(self.extent.b) // common)
+        return 1, self.extent
 
 
 @dataclass
