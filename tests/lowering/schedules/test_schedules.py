@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm_ffi
 from tvm import te, tirx, topi
 
 from eqfuse.costmodels.device import Device, load_device
@@ -352,6 +353,23 @@ def test_threads_share_few_planes_of_padding_row_by_row() -> None:
     extents = re.findall(r"parallel\((\d+)\)", scheduled.schedule.mod["main"].script())
     assert len(extents) == 2
     assert all(int(extent) >= 8 * 2 for extent in extents)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_channels_that_fill_a_word_with_a_computed_value_are_unrolled(threads: int) -> None:
+    """Colours in planes become words with a fourth channel, whose pixels threads share row by row."""
+    x, z = te.placeholder((1, 3, 12, 20), name="x"), te.placeholder((), name="z")
+
+    def element(n: Any, h: Any, w: Any, c: Any) -> Any:
+        inside = tirx.all(c < 3, h >= 1, h < 13, w >= 1, w < 21)
+        return tirx.if_then_else(inside, x(n, c, h - 1, w - 1) * 2.0, z())
+
+    function = mark_constants(te.create_prim_func([x, z, te.compute((1, 14, 22, 4), element, name="y")]), ())
+    scheduled = check(function, "pointwise", threads=threads)
+    loops: list[Any] = []
+    tvm_ffi.structural_walk(scheduled.schedule.mod["main"].body, [(tirx.For, loops.append)])
+    kinds = {(int(loop.extent), loop.kind) for loop in loops}
+    assert {(4, tirx.ForKind.UNROLLED), (22, tirx.ForKind.SERIAL)} <= kinds
 
 
 def test_a_guard_in_steps_of_several_rows_moves_in_all_blocks() -> None:
