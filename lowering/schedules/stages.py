@@ -53,6 +53,8 @@ MOST_CUTS = 6
 MOST_BLOCKS = 600
 """Blocks of all parts that are scheduled to choose among the cuts of a function: 4 to 16 ms for each. Long
 functions, such as unrolled recurrences, try fewer cuts."""
+FEW = 64
+"""Iterations of a block that computes a few numbers: scale and zero point of a map, or those of its channels."""
 HANDED_OVER = 1 / 16
 """Cycles for a byte that is written and read again."""
 FAR_WEIGHTS, NEAR_WEIGHTS = 0.4, 0.25
@@ -166,16 +168,22 @@ def _find_cuts(draft: Draft, blocks: Sequence[BlockInfo]) -> set[int]:
     """Numbers of blocks that a stage may begin with.
 
     They do more than read the result of the block before element by element, or that block only moves elements, or
-    others than they read it, too.
+    others than they read it, too. A cut behind a few numbers is none if there is one in front of them: in whichever
+    stage they are computed, the loops of others stay the same, and MOST_CUTS are soon used up.
     """
-    cuts = set()
+    cuts = set[int]()
     for number in range(1, len(blocks)):
         before = blocks[number - 1]
         reads = [read for read in blocks[number].reads if read.name == before.name]
         follows = len(reads) == 1 and _is_identity(draft, blocks[number], reads[0])
         if not follows or blocks[number].reduced or draft.is_output(before) or _moves(draft, before):
             cuts.add(number)
-    return cuts
+    return {cut for cut in cuts if cut - 1 not in cuts or not _is_few(blocks[cut - 1])}
+
+
+def _is_few(block: BlockInfo) -> bool:
+    """Whether a block takes no longer than a few vectors do."""
+    return not any(map(is_symbolic, block.extents)) and prod(block.extents) <= FEW
 
 
 def _moves(draft: Draft, block: BlockInfo) -> bool:

@@ -49,6 +49,23 @@ def test_what_precedes_and_follows_is_moved_in_stages_of_its_own(threads: int) -
     assert not scheduled.repack
 
 
+def _mix(before: te.Tensor, last: te.Tensor, name: str) -> te.Tensor:
+    return te.compute((), lambda: before() * 0.5 + te.abs(last()), name=name)
+
+
+def test_numbers_beside_the_maps_leave_the_cuts_to_these() -> None:
+    """Eight scalars, each made of the two before, hand over less than any map."""
+    x, other = te.placeholder((2, 64, 32), name="x"), te.placeholder((2, 32, 64), name="other")
+    first = te.placeholder((), name="first")
+    scalars = [first, first]
+    for number in range(8):
+        scalars.append(_mix(scalars[-2], scalars[-1], f"scalar{number}"))
+    shifted = te.compute(other.shape, lambda *i: other(*i) + scalars[-1](), name="shifted")
+    turned = exchange(topi.nn.softmax(topi.add(exchange(x), shifted), -1), "y")
+    function = te.create_prim_func([x, other, first, turned])
+    check(function, "stages (transposition + fallback + rows + transposition)")
+
+
 def test_the_last_tile_of_a_stage_does_not_read_its_own_results() -> None:
     x, other = te.placeholder((48, 28), name="x"), te.placeholder((28, 48), name="other")
     y = te.compute((28, 48), lambda i, j: x(j, i) + other(i, j) * other(i, 0), name="y")
