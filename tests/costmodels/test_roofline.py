@@ -72,6 +72,19 @@ def test_a_transpose_of_long_runs_is_cheaper_than_of_single_elements(device: Dev
     assert heads < time(device, "Transpose", [x], x, perm=(3, 1, 2, 0))
 
 
+@pytest.mark.parametrize(
+    ("beside", "perm", "among", "longer"),
+    [((120, 4, 20), (1, 0, 2), (3, 1, 0, 2), (120, 4, 20, 1)), ((80, 120), (1, 0), (2, 1, 0), (80, 1, 120))],
+)
+def test_a_transpose_by_which_axes_of_size_one_move_with_others_is_dearer(
+    device: Device, beside: tuple[int, ...], perm: tuple[int, ...], among: tuple[int, ...], longer: tuple[int, ...]
+) -> None:
+    """The runtime sees neither the longer run nor that a single axis of the others moves."""
+    alone, both = f32(*beside), f32(*longer)
+    least = time(device, "Transpose", [alone], alone, perm=perm)
+    assert time(device, "Transpose", [both], both, perm=among) > 2 * least
+
+
 def test_a_transpose_of_axes_of_size_one_is_a_copy(device: Device) -> None:
     x, y = f32(1, 64, 64), f32(64, 1, 64)
     copy = 2 * 4 * 64 * 64 / device.bandwidth(2 * 4 * 64 * 64) + device.launch_overhead
