@@ -11,15 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ..graph import Operator, OperatorGraph
 from ..index_maps import Axis, Reduction, Sum, Unknown, broadcast_maps
 from ..size_relations import MOST_ELEMENTS, Relation, RelationName
-from ..sizes import ONE, Size, dimension_as_size, dimension_size, elements, extremum, number, symbol
+from ..sizes import ONE, SYMBOL, Size, dimension_as_size, dimension_size, elements, extremum, number, symbol
 from ..types import TensorType
 from . import CONVOLUTIONS, FILTERS, GLOBAL_POOLS, MATRIX_PRODUCTS, POOLS, RECURRENT, SCHEMAS, VIEWS
 from .graph_maps import index_maps_of
 from .quantization import INTEGER_PRODUCTS
 from .recurrent import GATES
 
-_OTHER_SIZES = (64, 32, 16, 256, 512, 96, 48, 224, 8, 4, 2, 1)
+_USUAL_SIZES = (64, 32, 16, 256, 512, 96, 48, 224)
 """Sizes tried for a dimension, in this order, if a model does not run on the assumed one."""
+_OTHER_SIZES = (*range(SYMBOL + 1, 1025), 8, 4, 2, 1)
+"""Sizes tried behind these, and those of other dimensions: a model that divides a signal into frames may run on
+multiples of their step alone."""
 
 _PERMUTATIONS = frozenset({"DepthToSpace", "SpaceToDepth"})
 """Operators that put every element of their operand into another order and shape."""
@@ -48,15 +51,16 @@ def fit_sizes(graph: OperatorGraph, assumed: Iterable[str]) -> Mapping[str, int]
     sizes, names = dict(graph.sizes), list(assumed)
     relations = list(dict.fromkeys(relation for _, relation in find_relations(graph.at_call)))
 
-    def count_broken(trial: Mapping[str, int]) -> int:
-        return sum(not relation.holds(trial) for relation in relations)
+    def find_broken(trial: Mapping[str, int]) -> list[Relation]:
+        return [relation for relation in relations if not relation.holds(trial)]
 
-    broken = count_broken(sizes)
+    broken = find_broken(sizes)
     while broken:
-        others = dict.fromkeys((*_OTHER_SIZES, *sizes.values(), *graph.lowest.values()))
+        others = dict.fromkeys((*_USUAL_SIZES, *sizes.values(), *_OTHER_SIZES, *graph.lowest.values()))
         trials = ({**sizes, name: size} for name in names for size in others)
-        sizes = min((sizes, *trials), key=count_broken)
-        if (left := count_broken(sizes)) == broken:
+        mending = (trial for trial in trials if any(relation.holds(trial) for relation in broken))
+        sizes = min((sizes, *mending), key=lambda trial: len(find_broken(trial)))
+        if len(left := find_broken(sizes)) == len(broken):
             break
         broken = left
     return sizes

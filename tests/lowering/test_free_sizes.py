@@ -291,6 +291,16 @@ def test_assumes_sizes_on_which_the_model_runs() -> None:
     assert graph_of(proto).sizes == {"H": 64, "W": 128}
 
 
+def test_assumes_a_multiple_of_a_step_where_the_model_runs_on_these_alone() -> None:
+    nodes = [
+        node("MaxPool", ["x"], ["frames"], kernel_shape=[10], strides=[10]),
+        node("ConvTranspose", ["frames", "w"], ["again"], strides=[10]),
+        node("Add", ["x", "again"], ["y"]),
+    ]
+    proto = model(nodes, {"x": [1, 3, "T"]}, {"y": [1, 3, "T"]}, w=weights(3, 3, 10))
+    assert graph_of(proto).sizes == {"T": 130}
+
+
 def test_dimensions_that_have_to_be_equal_are_free(tmp_path: Path) -> None:
     nodes = [node("Relu", ["a"], ["r"]), node("Concat", ["r", "b"], ["y"], axis=1)]
     proto = model(nodes, {"a": ["n", 4], "b": ["m", 3]}, {"y": [None, 7]})
