@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..costmodels.device import Device
 from ..engine.onnx.model import read
 from ..engine.preparation.texts import number_texts
@@ -291,8 +293,9 @@ def choose_inputs(options: BenchOptions, manifest: Manifest) -> Mapping[str, Any
     if options.batch is None:
         return read_inputs(options.inputs, manifest.inputs, manifest.typical_sizes)
     if options.inputs or manifest.sizes is None or not manifest.sizes.batch:
-        reason = "the inputs have a batch of their own" if options.inputs else "the bundle has no dynamic batch"
-        raise UsageError(f"--batch: {reason}")
+        ports = ", ".join(f"{port.name}: {port.dtype}[{', '.join(map(str, port.shape))}]" for port in manifest.inputs)
+        own = f"no dimension of the bundle's inputs ({ports}) is a batch of any size; give inputs by --inputs FILE"
+        raise UsageError(f"--batch: {'the inputs have a batch of their own' if options.inputs else own}")
     sizes = {**manifest.typical_sizes, **dict.fromkeys(manifest.sizes.batch, options.batch)}
     return read_inputs((), manifest.inputs, sizes)
 
@@ -307,6 +310,21 @@ def _find_original(bundle: Path, options: BenchOptions, manifest: Manifest) -> P
     return path
 
 
+def _find_rival(bundle: Path, options: BenchOptions, manifest: Manifest, inputs: Mapping[str, Any]) -> Path:
+    """The original, for ONNX Runtime. Raises UsageError also if it does not take inputs of these sizes: a bundle may
+    have another batch."""
+    path = _find_original(bundle, options, manifest)
+    for port in inputs_of(number_texts(read(path))):
+        given = np.shape(inputs[port.name]) if port.name in inputs else port.shape
+        if any(isinstance(own, int) and own != size for own, size in zip(port.shape, given, strict=False)):
+            sizes = "x".join(map(str, given))
+            raise UsageError(
+                f"--against ort: {path} takes {port.name} as {'x'.join(map(str, port.shape))} alone, and {sizes} is "
+                "measured; leave --against out, or measure on such inputs"
+            )
+    return path
+
+
 # --- on this machine
 
 
@@ -315,7 +333,7 @@ def _time_model(bundle: Path, options: BenchOptions) -> Latency:
     with name_crashes(bundle):
         model = IsolatedModel(bundle, options.threads)
         inputs = choose_inputs(options, model.manifest)
-        original = _find_original(bundle, options, model.manifest) if options.against is not None else None
+        original = _find_rival(bundle, options, model.manifest, inputs) if options.against is not None else None
         model.run(inputs)  # an error names the kernel that crashes
         runs = time_models({"eqfuse": model}, inputs, repeat, original)
     timings = {
@@ -339,7 +357,7 @@ def _serve_model(bundle: Path, options: BenchOptions) -> ServiceReport:
     with name_crashes(bundle):
         model = IsolatedModel(bundle, options.threads)
         inputs = choose_inputs(options, model.manifest)
-        original = _find_original(bundle, options, model.manifest) if options.against is not None else None
+        original = _find_rival(bundle, options, model.manifest, inputs) if options.against is not None else None
         model.run(inputs)  # an error names the kernel that crashes
         services = serve_models({"eqfuse": model}, inputs, clients, slices, original)
     gain = None
@@ -386,7 +404,7 @@ def _emulate(bundle: Path, options: BenchOptions) -> Emulation:
     root = Arm64Root.at(options.arm64_root) if options.arm64_root is not None else None
     with open_emulated(bundle) as model:
         target, inputs = model.target, choose_inputs(options, model.manifest)
-        original = _find_original(bundle, options, model.manifest) if root is not None else None
+        original = _find_rival(bundle, options, model.manifest, inputs) if root is not None else None
         counts = model.count(inputs)
         kernels = by_kernel(counts, model.plan, target.device)
         runtime = None

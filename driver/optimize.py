@@ -365,7 +365,7 @@ def _verify(saturated: Saturated, result: ir.Model, options: Options, left: floa
         )
     if verification.status == "failed":
         raise VerificationError(
-            f"{model.label}: the result differs from the original: {verification.summary}; nothing was written; "
-            "`eqfuse bisect` finds the rule"
+            f"{model.label}: the result differs from the original: {verification.summary}",
+            "nothing was written; `eqfuse bisect` finds the rule",
         )
     return verification

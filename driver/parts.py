@@ -42,8 +42,10 @@ def extract_part(model: Path, start: Sequence[str], end: Sequence[str], output: 
     outputs = [values[name] for name in end] or list(graph.outputs)
     try:
         part = ir.convenience.extract(graph, inputs, outputs)
-    except ValueError as error:
-        raise UsageError(f"{model}: {error}") from None
+    except ValueError:
+        given = ", ".join(repr(value.name) for value in inputs)
+        wanted = ", ".join(repr(value.name) for value in outputs)
+        raise UsageError(f"{model}: {given} do not suffice to compute {wanted}; name more values by --from") from None
     write(Model(_with_graph(source.ir, part)), output)
     return len(part)
 

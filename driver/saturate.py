@@ -273,7 +273,7 @@ def _read(source: Any, output: Path | None, options: Options) -> Model:
         if reads(model, output.with_name(name)):
             raise UsageError(f"{output}: would replace {name}, which the input reads; name another file")
     model = keep_outputs(override_shapes(state_dimensions(model, options.dim), options.input_shapes), options.outputs)
-    check_sizes(model, options.sizes)
+    check_sizes(model, options.sizes, options.dim)
     return raise_opset(model, options.opset)
 
 

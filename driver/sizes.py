@@ -85,10 +85,15 @@ class Sizes:
                 yield from ({**self.typical, name: size} for size in sizes)
 
 
-def check_sizes(model: Model, sizes: Sizes) -> None:
-    """Raise UsageError for dimensions that the model does not have."""
+def check_sizes(model: Model, sizes: Sizes, facts: Sequence[str] = ()) -> None:
+    """Raise UsageError for dimensions that the model does not have, or no longer has by these `facts` (``N=2k``)."""
     from ..engine.preparation.overrides import require_dimensions  # slow to import, and `--help` imports this module
 
+    for fact in facts:
+        name, _, size = (part.strip() for part in fact.partition("="))
+        for option, given in (("range", sizes.occurring), ("typical", sizes.typical)):
+            if name in given and not name.endswith(">"):
+                raise UsageError(f"--{option}: --dim says that {name!r} is {size}; give the size of what is in {size}")
     require_dimensions(model, "range", sizes.occurring)
     require_dimensions(model, "typical", sizes.typical)
 

@@ -34,9 +34,16 @@ class UsageError(EqfuseError):
 
 
 class VerificationError(EqfuseError):
-    """The result computes something else than the original; nothing was written."""
+    """The result computes something else than the original; nothing was written.
+
+    Its message is the fact, and advice for the command that failed.
+    """
 
     exit_code = 3
+
+    def __init__(self, fact: str, advice: str = "") -> None:
+        super().__init__(f"{fact}; {advice}" if advice else fact)
+        self.fact = fact
 
 
 class ProcessError(EqfuseError):

@@ -122,7 +122,7 @@ class Compilation:
         model = prepare_model(number_texts(original), options.dim, options.input_shapes, options.outputs, widens=widens)
         if batch:
             model, options = _take_batch(model, options, batch)
-        check_sizes(model, options.sizes)
+        check_sizes(model, options.sizes, options.dim)
         ports = inputs_of(model)
         return Compilation(original, model, ports, read_samples(options.inputs, ports), options, clock)
 

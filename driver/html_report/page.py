@@ -52,7 +52,7 @@ def _cards(result: Result, before: GraphCosts, after: GraphCosts) -> Iterator[st
         old, new = before.seconds, after.seconds
         yield _change("latency, compiled (predicted)", units.seconds(old), units.seconds(new), units.change(old, new))
         kernels, operators = len(after.kernels), len(before.graph)
-        yield _change("kernels", str(operators), str(kernels), units.change(operators, kernels))
+        yield _change("groups", str(operators), str(kernels), units.change(operators, kernels))
     if result.partition is not None:
         figures = result.partition.figures()
         first, last = figures["intermediate_bytes_original"], figures["intermediate_bytes"]

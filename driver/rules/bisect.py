@@ -63,6 +63,11 @@ def _names(options: Options) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
 
 
+def _describe(error: EqfuseError) -> str:
+    """What went wrong, without advice for the command that optimises."""
+    return error.fact if isinstance(error, VerificationError) else str(error)
+
+
 class _RuleSearch:
     def __init__(
         self, model: Path, options: Options, observer: Callable[[str], None] | None, names: tuple[str, ...]
@@ -82,7 +87,7 @@ class _RuleSearch:
             except ProcessError:
                 raise
             except EqfuseError as error:
-                self.outcomes[key] = str(error)
+                self.outcomes[key] = _describe(error)
         return self.outcomes[key]
 
     def require_innocence(self) -> None:
@@ -91,7 +96,7 @@ class _RuleSearch:
             self.run(())
             self.outcomes[frozenset()] = None
         except VerificationError as error:
-            raise VerificationError(f"no rule is guilty, the run fails without any: {error}") from error
+            raise VerificationError(f"no rule is guilty, the run fails without any: {_describe(error)}") from error
 
     def run(self, names: Sequence[str]) -> None:
         """Optimise and verify with these rules alone. Raises EqfuseError if that fails.

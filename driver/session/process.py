@@ -102,7 +102,7 @@ def _judge(job: Job, folder: Path, bundle: Path) -> Verdict:
     require_equal(expected, compiled.run(job.inputs))
     speed = _compare_times(session, compiled, job)
     if speed < _FASTER:
-        return Verdict(False, f"not faster: {speed:.2f} of ONNX Runtime's speed", speed)
+        return Verdict(False, "not clearly faster", speed)
     return Verdict(True, "compiled", speed)
 
 

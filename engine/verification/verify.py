@@ -82,7 +82,7 @@ def require_verdict(label: str) -> Iterator[None]:
     try:
         yield
     except VerificationError as error:
-        raise type(error)(f"{label}: {error}; nothing was written; --no-verify does without") from None
+        raise type(error)(f"{label}: {error}", "nothing was written; --no-verify does without") from None
 
 
 def require_comparison(verification: Verification) -> Verification:

@@ -61,7 +61,8 @@ def test_values_that_are_missing_are_named(eqfuse: CommandLine) -> None:
 
 
 def test_values_that_do_not_suffice_are_refused(eqfuse: CommandLine) -> None:
-    eqfuse.fail(2, "extract", network(eqfuse), "--from", "b", "--to", "c", "-o", "part.onnx")
+    error = eqfuse.fail(2, "extract", network(eqfuse), "--from", "b", "--to", "c", "-o", "part.onnx")
+    assert "'b' do not suffice to compute 'c'; name more values by --from" in error
 
 
 def test_the_smallest_part_for_which_a_command_fails(eqfuse: CommandLine) -> None:

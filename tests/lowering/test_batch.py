@@ -64,8 +64,16 @@ def test_kernels_of_their_own_for_each_batch(bundles: Callable[[int | str], Path
 def test_a_measurement_has_the_batch_that_is_asked_for(bundles: Callable[[int | str], Path], tmp_path: Path) -> None:
     assert isinstance(eqfuse.bench(bundles("N"), batch=2, repeat=2), Latency)
     relu = model([node("Relu", ["x"], ["y"])], {"x": [1, 8]}, {"y": [1, 8]})
-    with pytest.raises(UsageError, match="no dynamic batch"):
+    with pytest.raises(UsageError, match=r"no dimension of the bundle's inputs \(x: float32\[1, 8\]\) is a batch"):
         eqfuse.bench(compile_with(relu, tmp_path, verify=False), batch=2)
+
+
+def test_onnx_runtime_is_not_measured_on_a_batch_that_the_original_does_not_take(
+    bundles: Callable[[int | str], Path],
+) -> None:
+    assert isinstance(eqfuse.bench(bundles("N"), batch=2, repeat=2, against="ort"), Latency)
+    with pytest.raises(UsageError, match="takes x as 1x3x8x8 alone, and 2x3x8x8 is measured"):
+        eqfuse.bench(bundles(1), batch=2, repeat=2, against="ort")
 
 
 def test_samples_that_depend_on_each_other_are_refused(tmp_path: Path) -> None:
@@ -85,6 +93,7 @@ def test_reshapes_that_fix_the_batch_are_refused(tmp_path: Path) -> None:
     [
         ({"typical": "H=640"}, "--typical: .* has no dynamic dimension 'H'; it has N"),
         ({"range": "M=1..4"}, "--range: .* has no dynamic dimension 'M'; it has N"),
+        ({"typical": "N=8", "dim": "N=2k"}, "--typical: --dim says that 'N' is 2k; give the size of what is in 2k"),
         ({"batch": 0}, "batch: 0 is not a number above 0"),
         ({"batch": "4"}, "batch: '4' is not a whole number"),
         ({"target": "dsa-goya", "batch": [1, 4]}, "batch: a program for an accelerator is for one batch"),

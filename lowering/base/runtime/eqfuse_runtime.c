@@ -86,7 +86,8 @@ int64_t eqfuse_times(int64_t a, int64_t b) {
 int eqfuse_solve(const char *name, int64_t value, int64_t factor, int64_t *size) {
     *size = value / factor;
     if (value >= 0 && value % factor == 0) return 0;
-    return eqfuse_fail("the shapes of the inputs give the size %s no value", name);
+    return eqfuse_fail("the shapes of the inputs give the size %s no value: %ld is no multiple of %ld", name, (long)value,
+                       (long)factor);
 }
 
 int eqfuse_demand(const char *name, int axis, int64_t extent, int64_t demanded) {

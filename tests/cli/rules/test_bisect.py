@@ -58,6 +58,7 @@ def test_bisect_names_the_unsound_rule(unsound: CommandLine) -> None:
     outcome = unsound.run("bisect", "in.onnx", *BAD)
     assert outcome.code == 3
     assert outcome.out.startswith(f"bad.egg:7:1: rule made-up makes it fail\n{UNSOUND}\n")
+    assert "eqfuse bisect" not in outcome.out  # the advice of `optimize`
 
 
 @pytest.mark.conformance
