@@ -35,8 +35,6 @@ def check_operands(model: Model, types: Mapping[str, TensorType]) -> None:
             found = _integer_operand_fault(node, operands)
         if not found and is_standard(node) and node.op_type in _WEIGHTS:
             found, advice = _channel_fault(node, operands), "export it again"
-        if not found and is_standard(node) and node.op_type in _MATRICES:
-            found, advice = _depth_fault(node, operands), "export it again"
         if not found and is_standard(node):
             found, advice = _mixed_types(node, operands, model.opset), "cast one of them"
         if found:
@@ -87,23 +85,6 @@ def _channel_fault(node: ir.Node, operands: Operands) -> str:
     wanted = taken * groups if isinstance(taken, int) and node.op_type != "ConvTranspose" else taken
     if isinstance(given, int) and isinstance(wanted, int) and given != wanted:
         return f"its data has {given} channels, and its weights take {wanted}"
-    return ""
-
-
-_MATRICES = frozenset({"MatMul", "MatMulInteger", "Gemm"})
-"""Products that sum along the last axis of the one operand and the last but one of the other."""
-
-
-def _depth_fault(node: ir.Node, operands: Operands) -> str:
-    """What is wrong with the axes that a product of matrices sums along; "" if nothing."""
-    left, right = operands[:2]
-    if left is None or right is None or not left.shape or not right.shape:
-        return ""
-    first = 0 if node.attributes.get_int("transA", 0) else len(left.shape) - 1
-    other = len(right.shape) - 1 if node.attributes.get_int("transB", 0) else max(0, len(right.shape) - 2)
-    depths = left.shape[first], right.shape[other]
-    if all(isinstance(depth, int) for depth in depths) and depths[0] != depths[1]:
-        return f"{_describe(left)} by {_describe(right)} would sum {depths[0]} products and {depths[1]}"
     return ""
 
 
