@@ -106,6 +106,25 @@ def find_unsigned_twins(egraph: EGraph, terms: Sequence[ENode]) -> frozenset[ENo
     return frozenset(twins - originals)
 
 
+def find_lone_integers(egraph: EGraph, terms: Sequence[ENode]) -> frozenset[int]:
+    """The classes of integers of the model, whose terms these are, that stand for numbers with one reader at most.
+
+    If they have a sign, ONNX Runtime takes it from them by itself; a number that two read has a DequantizeLinear for
+    each.
+    """
+    readers: dict[int, list[int]] = {}
+    for number, term in enumerate(terms):
+        for child in term.children:
+            readers.setdefault(child, []).append(number)
+
+    def is_lone(integers: int) -> bool:
+        found = readers.get(integers, [])
+        return len(found) == 1 and terms[found[0]].op == "DequantizeLinear" and len(readers.get(found[0], [])) <= 1
+
+    made = [number for number, term in enumerate(terms) if term.op == "QuantizeLinear" and is_lone(number)]
+    return frozenset(egraph.terms[number] for number in made if number in egraph.terms)
+
+
 def find_computed_addends(egraph: EGraph) -> frozenset[int]:
     """The constants that rules compute of addends of 32 bits, which a runtime adds inside of its products."""
     known = set(egraph.terms.values())

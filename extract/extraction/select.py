@@ -25,7 +25,7 @@ from ...ir.types import BYTES, TensorType
 from ...support.deadlines import seconds_left
 from .layouts import Place, PlacedProblem, Row, layout_problem
 from .problem import Candidate, ExtractionError, Problem, Solution
-from .quantised import find_computed_addends, find_unsigned_twins
+from .quantised import find_computed_addends, find_lone_integers, find_unsigned_twins
 from .sizes import Types
 from .solve import solve
 
@@ -95,6 +95,8 @@ class _NodeCosts:
         quantised = criteria.runtime.quantised
         self.unsigned = find_unsigned_twins(egraph, encoding.terms) if quantised.products else frozenset()
         self.barred |= find_computed_addends(egraph) if quantised.products else frozenset()
+        is_signed = criteria.saturates and not quantised.signed
+        self.lone = find_lone_integers(egraph, encoding.terms) if is_signed else frozenset()
         anchors = {anchor for fused in criteria.runtime.fused for anchor in fused.into}
         self.fused = {anchor: criteria.runtime.operators_fused_into(anchor) for anchor in sorted(anchors)}
         self.links = {
@@ -248,7 +250,7 @@ class _Search:
     def solve(self, rows: Sequence[Row], deadline: float, method: Extraction) -> tuple[dict[int, ENode], Solution]:
         """The cheapest choice from rows of candidates, one row for each class."""
         criteria = self.node_costs.criteria
-        placed = unit_problem(self.egraph, rows, criteria.runtime.quantised)
+        placed = unit_problem(self.egraph, rows, criteria.runtime.quantised, self.node_costs.lone)
         if placed is None and (blocked := criteria.runtime.blocked) is not None:
             fused = frozenset(o for start in blocked.starting for o in criteria.runtime.operators_fused_into(start))
             copy = criteria.copy
@@ -369,6 +371,7 @@ class _Builder:
     egraph: EGraph
     rows: Sequence[Row]
     quantised: Quantised
+    lone: frozenset[int]
     numbers: dict[_State, int] = field(default_factory=dict)
     classes: list[list[Candidate]] = field(default_factory=list)
     places: list[list[Place | None]] = field(default_factory=list)
@@ -379,7 +382,8 @@ class _Builder:
         found: list[_State] = []
         for owner, row in enumerate(self.rows):
             for node, _ in row:
-                if node.op == "DequantizeLinear" and (dtype := self._dtype(node.children[0])):
+                is_read = node.op == "DequantizeLinear" and self._may_be_signed(node.children[0])
+                if is_read and (dtype := self._dtype(node.children[0])):
                     found.append(_State("dequantised", dtype, owner))
                 elif node.op in self.quantised.moving or node.op in self.quantised.units:
                     for child in set(node.children):
@@ -398,7 +402,13 @@ class _Builder:
     @property
     def _types(self) -> Sequence[str]:
         """The types of integers that units compute with."""
-        return BYTES if self.quantised.signed else [dtype for dtype in BYTES if dtype != "int8"]
+        is_signed = self.quantised.signed or bool(self.lone)
+        return BYTES if is_signed else [dtype for dtype in BYTES if dtype != "int8"]
+
+    def _may_be_signed(self, integers: int) -> bool:
+        """Whether units read and make these integers, of which some with a sign are `lone`."""
+        is_signed = self._dtype(integers) == "int8" and not self.egraph.classes[integers].constant
+        return not (self.lone and is_signed) or integers in self.lone
 
     def _dtype(self, owner: int) -> str:
         type_ = self.egraph.classes[owner].type
@@ -441,10 +451,13 @@ class _Builder:
 
     def _candidates_in_units(self, owner: int, node: ENode, cost: float) -> Iterator[tuple[int, Candidate]]:
         """The candidates of an e-node in units, each with its class."""
-        if node.op == "DequantizeLinear" and (own := self._number("dequantised", self._dtype(node.children[0]), owner)):
-            yield own, Candidate(0.0, node.children)
+        if node.op == "DequantizeLinear":
+            own = self._number("dequantised", self._dtype(node.children[0]), owner)
+            if own and self._may_be_signed(node.children[0]):
+                yield own, Candidate(0.0, node.children)
         elif node.op == "QuantizeLinear":
-            if within := self._number("within", self._dtype(owner), node.children[0]):
+            within = self._number("within", self._dtype(owner), node.children[0])
+            if within and self._may_be_signed(owner):
                 yield owner, Candidate(0.0, (within, *node.children[1:]))
         elif node.op in self.quantised.moving:
             for state, number in self._states_of(owner):
@@ -471,8 +484,14 @@ class _Builder:
         self.places[number].append(place)
 
 
-def unit_problem(egraph: EGraph, rows: Sequence[Row], quantised: Quantised) -> PlacedProblem | None:
-    """The extraction problem in which units have costs of their own; None if no operator can be one."""
-    builder = _Builder(egraph, rows, quantised)
+def unit_problem(
+    egraph: EGraph, rows: Sequence[Row], quantised: Quantised, lone: frozenset[int] = frozenset()
+) -> PlacedProblem | None:
+    """The extraction problem in which units have costs of their own; None if no operator can be one.
+
+    Integers with a sign are operands and results of units if the runtime allows it, or if they are `lone` ones: it
+    takes the sign from these.
+    """
+    builder = _Builder(egraph, rows, quantised, lone)
     builder.find_states()
     return builder.build() if any(state.kind == "within" for state in builder.numbers) else None
