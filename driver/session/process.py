@@ -76,6 +76,7 @@ def find_verdict(job: Job, folder: Path, verdicts: Verdicts) -> Verdict:
 def _judge(job: Job, folder: Path, bundle: Path) -> Verdict:
     import onnxruntime
 
+    from ...engine.verification.judges.quantization import largest_steps
     from ...lowering.running.runner import load
     from ..compiler.compile import compile_model
     from ..compiler.options import CompileOptions
@@ -99,11 +100,13 @@ def _judge(job: Job, folder: Path, bundle: Path) -> Verdict:
     settings.intra_op_num_threads = job.threads
     session = onnxruntime.InferenceSession(str(model), settings, providers=["CPUExecutionProvider"])
     expected = dict(zip((o.name for o in session.get_outputs()), session.run(None, dict(job.inputs)), strict=True))
-    require_equal(expected, compiled.run(job.inputs))
+    computed = compiled.run(job.inputs)
+    steps = largest_steps(model, dict(job.inputs), expected, computed)
+    require_equal(expected, computed, steps)
     speed = _compare_times(session, compiled, job)
     if speed < _FASTER:
         return Verdict(False, "not clearly faster", speed)
-    return Verdict(True, "compiled", speed)
+    return Verdict(True, "compiled", speed, steps=steps)
 
 
 def _compare_times(session: Any, compiled: LoadedModel, job: Job) -> float:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...lowering.running.turns import time_warm_calls
@@ -58,7 +59,9 @@ class GivenUpError(Exception):
 class Takeover:
     """A bundle that takes calls of one set of input sizes. Several threads may call at once."""
 
-    def __init__(self, model: LoadedModel, speed: float) -> None:
+    def __init__(self, model: LoadedModel, speed: float, steps: Mapping[str, float] = MappingProxyType({})) -> None:
+        """`steps` are those of the verdict."""
+        self._steps = steps
         self.calls = self.trials = 0
         self._model = model
         self._outputs = [port.name for port in model.outputs]
@@ -99,7 +102,7 @@ class Takeover:
         try:
             computed = self._model.run(feeds)
             seconds = middle - begin, self._clock() - middle
-            require_equal(expected, computed)
+            require_equal(expected, computed, self._steps)
             if find and max(seconds) < _LONG_SECONDS:
                 calls = (
                     lambda: runtime(self._outputs, feeds),
@@ -243,7 +246,7 @@ class SizeGroup:
     def _take_over(self, runtime: Runtime, job: Job, verdict: Verdict, verdicts: Verdicts) -> None:
         with hold_forks():
             self._key = job.key
-            takeover = Takeover(self._code.load(verdicts.bundle(job.key)), verdict.speed)
+            takeover = Takeover(self._code.load(verdicts.bundle(job.key)), verdict.speed, verdict.steps)
             takeover.check(runtime, job.inputs)
             self._takeover = takeover
 

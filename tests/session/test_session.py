@@ -24,8 +24,9 @@ from eqfuse.driver.session import model_code
 from eqfuse.driver.session import session as session_module
 from eqfuse.driver.session.session import InferenceSession, SessionReport
 from eqfuse.driver.session.sizes import Takeover, hold_forks
-from eqfuse.driver.session.verdicts import Verdict, Verdicts
+from eqfuse.driver.session.verdicts import Verdict, Verdicts, require_equal
 from eqfuse.lowering.running.runner import CompiledModel
+from eqfuse.support.errors import VerificationError
 from eqfuse.support.processor import available_cores
 
 from .conftest import ROWS, Finding
@@ -412,6 +413,18 @@ def test_errors_are_those_of_onnx_runtime(tmp_path: Path) -> None:
         eqfuse.InferenceSession(tmp_path / "none.onnx")
     with pytest.raises(TypeError, match="Unable to load from type"):
         eqfuse.InferenceSession(5)
+
+
+def test_steps_of_a_quantised_model_are_no_difference(cache: Path) -> None:
+    verdicts, expected = Verdicts(), {"y": np.array([1.0, 2.0], np.float32)}
+    verdicts.keep("key", Verdict(True, "compiled", 2.0, steps={"y": 0.3}))
+    kept = verdicts.read("key")
+    assert kept is not None
+    require_equal(expected, {"y": np.array([1.0, 2.25], np.float32)}, kept.steps)
+    others: list[list[float]] = [[1.0, 2.5], [1.0], [1.0, np.nan]]
+    for other in others:
+        with pytest.raises(VerificationError, match="output 'y' differs"):
+            require_equal(expected, {"y": np.array(other, np.float32)}, kept.steps)
 
 
 def test_a_refusal_is_forgotten_after_a_week(cache: Path) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from onnx import TensorProto, helper, inliner, numpy_helper
 from ....ir.operators.quantization import ROUNDED_OPERANDS, ROUNDED_RESULTS
 from ...onnx.runtime_values import open_session
 from ..runs.compare import distances, to_double
-from ..runs.source import Source
+from ..runs.source import Source, read_source
 from ..runs.structure import Structure, rounds_result
 from ..runs.values import Feeds, RunError, Value, layout, leaves, one_line
 
@@ -148,6 +149,22 @@ class DitheredModel:
             return True
         origin = self._structure.origin(name)
         return origin is not None and rounds_result(origin)
+
+
+def largest_steps(
+    path: Path, feeds: Feeds, expected: Mapping[str, Value], actual: Mapping[str, Value]
+) -> dict[str, float]:
+    """By how much each output of a quantised model in a file may be from `expected` on these inputs, since single steps
+    of its quantisers move it as far; {} for a model that rounds nothing. Raises RunError.
+
+    If `expected` is of a runtime that rewrites the model, its distance from the model as written counts, too.
+    """
+    source = read_source(path, "original")
+    structure = Structure(source.structure)
+    if not find_quantizers(structure):
+        return {}
+    steps = DitheredModel(source, structure, is_fast=False).steps(feeds, expected, actual)
+    return {name: FACTOR * each.largest for name, each in steps.items()}
 
 
 def _insert_steps(graph: onnx.GraphProto, quantized: set[str], is_fast: bool) -> None:

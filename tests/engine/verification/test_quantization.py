@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
 
 from eqfuse.engine.verification import verify
-from eqfuse.engine.verification.judges.quantization import FACTOR, DitheredModel, Steps
+from eqfuse.engine.verification.judges.quantization import FACTOR, DitheredModel, Steps, largest_steps
 from eqfuse.engine.verification.runs.source import open_source
 from eqfuse.engine.verification.runs.structure import Structure
 from eqfuse.ir.operators.quantization import ROUNDED_RESULTS
@@ -98,6 +98,15 @@ def rounded(offset: float, axis: bool) -> onnx.ModelProto:
     nodes = [make("Add", ["x", "b"], ["a"]), make("QuantizeLinear", ["a", "s", "z"], ["q"])]
     nodes.append(make("DequantizeLinear", ["q", "s", "z"], ["y"]))
     return model(nodes, [value("x", [400, 3])], [value("y", [400, 3])], weights)
+
+
+def test_how_far_steps_move_an_output(tmp_path: Path) -> None:
+    x = normal(400, 3)
+    for name, proto in (("quantised", rounded(0.0, False)), ("float", network())):
+        onnx.save(proto, tmp_path / f"{name}.onnx")
+    result = {"y": np.maximum(np.round(2 * x), -3) / 2}  # integers from 0, of which 3 stands for 0
+    assert largest_steps(tmp_path / "quantised.onnx", {"x": x}, result, result)["y"] == pytest.approx(FACTOR * 0.5)
+    assert largest_steps(tmp_path / "float.onnx", {"x": normal(1, 3, 12, 12)}, {}, {}) == {}
 
 
 @pytest.mark.parametrize("axis", [False, True])
