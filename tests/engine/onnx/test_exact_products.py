@@ -134,3 +134,33 @@ def test_bodies_are_rewritten() -> None:
     given = {"c": np.array(True), "a": LEFT, "b": RIGHT}
     (found,) = open_session(onnx.parser.parse_model(text)).run(None, given)
     np.testing.assert_array_equal(found, _integers())
+
+
+def test_packed_attention_is_exact() -> None:
+    random, heads, width = np.random.default_rng(0), 2, 16
+    weights = random.integers(-128, 128, (width, 3 * width)).astype(np.int8)
+    bias = random.standard_normal(3 * width).astype(np.float32)
+    stored = {
+        "w": weights, "b": bias, "sx": np.float32(0.02), "sw": np.float32(0.01), "m": None, "zx": np.uint8(120),
+        "zw": np.int8(3),
+    }  # fmt: skip
+    names = ["x", *(name if array is not None else "" for name, array in stored.items())]
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("QAttention", names, ["y"], domain="com.microsoft", num_heads=heads)],
+            "attention",
+            [helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [1, 5, width])],
+            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 5, width])],
+            [numpy_helper.from_array(np.asarray(array), name) for name, array in stored.items() if array is not None],
+        ),
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)],
+        ir_version=8,
+    )
+    x = random.integers(0, 256, (1, 5, width)).astype(np.uint8)
+    (found,) = open_session(model).run(None, {"x": x})
+    projected = ((x[0].astype(np.int64) - 120) @ (weights.astype(np.int64) - 3)) * (0.02 * 0.01) + bias
+    parts = [np.split(part, heads, -1) for part in np.split(projected, 3, -1)]
+    for head, (q, k, v) in enumerate(zip(*parts, strict=True)):
+        shares = np.exp(q @ k.T / np.sqrt(q.shape[-1]))
+        expected = shares / shares.sum(-1, keepdims=True) @ v
+        np.testing.assert_allclose(found[0, :, 8 * head : 8 * head + 8], expected, atol=1e-4)
