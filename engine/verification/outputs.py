@@ -188,8 +188,10 @@ class Comparison:
                 note = "did not change with the inputs"
             else:
                 note = "does not depend on input values"
-        if broken is not None and self.baseline.runs[broken].title:
-            note += f", {self.baseline.runs[broken].title}"
+        if broken is not None:
+            place = f"on inputs {broken + 1} of {len(rulings)}, the first that differ" if len(rulings) > 1 else ""
+            title = self.baseline.runs[broken].title or place
+            note += f", {title}" if title else ""
         report = OutputReport(name, total.max_abs, total.max_rel, reacts, broken is None, note, whole)
         return ComparedOutput(report, is_informative, broken, decisive.convicted)
 
