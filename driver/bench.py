@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..costmodels.device import Device
-from ..engine.onnx.model import read
+from ..engine.onnx.model import Model, read
 from ..engine.preparation.texts import number_texts
 from ..engine.shapes.inference import infer
 from ..ir.sizes import NO_SIZES
@@ -300,21 +300,22 @@ def choose_inputs(options: BenchOptions, manifest: Manifest) -> Mapping[str, Any
     return read_inputs((), manifest.inputs, sizes)
 
 
-def _find_original(bundle: Path, options: BenchOptions, manifest: Manifest) -> Path:
+def _find_original(bundle: Path, options: BenchOptions, manifest: Manifest) -> tuple[Path, Model]:
     """The model that the bundle was compiled from. Raises UsageError if it is gone or changed."""
     path = options.model or Path(manifest.provenance.model)
     if not path.is_file():
         raise UsageError(f"{path}: the original model is not there; say where it is by --model FILE")
-    if fingerprint(read(path)) != manifest.provenance.sha256:
+    model = read(path)
+    if fingerprint(model) != manifest.provenance.sha256:
         raise UsageError(f"{path}: is not the model that {bundle} was compiled from, or was changed since")
-    return path
+    return path, model
 
 
 def _find_rival(bundle: Path, options: BenchOptions, manifest: Manifest, inputs: Mapping[str, Any]) -> Path:
     """The original, for ONNX Runtime. Raises UsageError also if it does not take inputs of these sizes: a bundle may
     have another batch."""
-    path = _find_original(bundle, options, manifest)
-    for port in inputs_of(number_texts(read(path))):
+    path, model = _find_original(bundle, options, manifest)
+    for port in inputs_of(number_texts(model)):
         given = np.shape(inputs[port.name]) if port.name in inputs else port.shape
         if any(isinstance(own, int) and own != size for own, size in zip(port.shape, given, strict=False)):
             sizes = "x".join(map(str, given))
@@ -464,8 +465,8 @@ def _estimate(bundle: Path, options: BenchOptions, manifest: Manifest) -> Estima
             )
         shapes = {port.name: port.shape for port in manifest.inputs}
         outputs = [wire.port for wire in section.outputs]  # without those of a processor behind the NPU
-        original = number_texts(read(_find_original(bundle, options, manifest)))
-        model = prepare_model(original, (), shapes, outputs)
+        _, original = _find_original(bundle, options, manifest)
+        model = prepare_model(number_texts(original), (), shapes, outputs)
         front = front_of(model) if section.front is not None else None
         model = model if front is None else front.model
         form = translate("as exported", model, infer(model), inputs_of(model))

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...lowering.running.turns import time_warm_calls
@@ -59,7 +58,7 @@ class GivenUpError(Exception):
 class Takeover:
     """A bundle that takes calls of one set of input sizes. Several threads may call at once."""
 
-    def __init__(self, model: LoadedModel, speed: float, steps: Mapping[str, float] = MappingProxyType({})) -> None:
+    def __init__(self, model: LoadedModel, speed: float, steps: Mapping[str, float]) -> None:
         """`steps` are those of the verdict."""
         self._steps = steps
         self.calls = self.trials = 0

@@ -59,8 +59,6 @@ _KEEPING_TYPES = frozenset({
     "Unsqueeze",
 })  # fmt: skip
 """Operators whose first result has the type of their first operand."""
-_ROUNDED = {"QuantizeLinear": 2, **{name: place + 1 for name, place in ROUNDED_RESULTS.items()}}
-"""The places of the zero points that say the types of results."""
 
 
 def products_saturate() -> bool:
@@ -113,9 +111,8 @@ class _Rewriting:
                     nodes.extend(self._unsign(node, signed))
             nodes.append(node)
             types.update(_result_types(node, types))
-        kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
         del graph.node[:]
-        graph.node.extend(kept)
+        graph.node.extend(nodes)
 
     def _unsign(self, node: onnx.NodeProto, signed: _SignedOperand) -> Iterable[onnx.NodeProto]:
         """Make the node read uint8, and give the nodes that convert its operand and its zero point."""
@@ -170,9 +167,9 @@ def _result_types(node: onnx.NodeProto, types: Mapping[str, int]) -> Mapping[str
         return {results[0]: attributes["value"].t.data_type}
     if node.op_type == "Cast":
         return {results[0]: attributes["to"].i} if "to" in attributes else {}
-    if node.op_type in _ROUNDED:
-        zero = node.input[_ROUNDED[node.op_type]] if len(node.input) > _ROUNDED[node.op_type] else ""
-        if zero:
+    if node.op_type in ROUNDED_RESULTS:
+        place = ROUNDED_RESULTS[node.op_type] + 1
+        if zero := node.input[place] if len(node.input) > place else "":
             return {results[0]: types[zero]} if zero in types else {}
         if node.op_type == "QuantizeLinear":
             stated = attributes["output_dtype"].i if "output_dtype" in attributes else 0

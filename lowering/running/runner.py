@@ -119,7 +119,7 @@ class CompiledModel(LoadedModel):
         import onnx
         import onnxruntime
 
-        from ...engine.onnx.exact_products import SATURATING, make_products_exact
+        from ...engine.onnx.exact_products import SATURATING, make_products_exact, products_saturate
         from ...engine.onnx.runtime_values import bind_filled, draw_seeds, may_draw
 
         path = self.path / entry.file
@@ -130,7 +130,7 @@ class CompiledModel(LoadedModel):
             register(options)
         try:
             model: str | bytes = draw_seeds(path.read_bytes()) if may_draw(entry.operators) else str(path)
-            if not SATURATING.isdisjoint(entry.operators):
+            if products_saturate() and not SATURATING.isdisjoint(entry.operators):
                 content = model if isinstance(model, bytes) else path.read_bytes()
                 model = make_products_exact(onnx.ModelProto.FromString(content)).SerializeToString()
             session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

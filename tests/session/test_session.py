@@ -207,7 +207,7 @@ def test_speed_is_that_of_warm_calls(model: Path, finding: Finding, monkeypatch:
 
     monkeypatch.setattr("eqfuse.driver.session.sizes.time", SimpleNamespace(thread_time=read_clock))
     monkeypatch.setattr(CompiledModel, "run", run_compiled)
-    takeover = Takeover(eqfuse.load(finding.bundle, 1), speed=1.0)
+    takeover = Takeover(eqfuse.load(finding.bundle, 1), speed=1.0, steps={})
     session = onnxruntime.InferenceSession(model)
 
     def runtime(names: Sequence[str], given: Mapping[str, Any]) -> list[Any]:

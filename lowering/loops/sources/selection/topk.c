@@ -10,8 +10,29 @@
 /* An element as a number that is larger the earlier the element comes, and its place: of two equal ones the lower. NaN
  * is larger than all numbers, and both zeros are one. Elements of 32 bits and their places are one number. */
 #if IS_LONG(I0)
+typedef uint64_t LOCAL(key);
+typedef double LOCAL(number);
+#else
+typedef uint32_t LOCAL(key);
+typedef float LOCAL(number);
+#endif
+
+static inline LOCAL(key) LOCAL(key_of)(I0 value) {
+    const LOCAL(key) top = (LOCAL(key))1 << (8 * sizeof top - 1);
+#if IS_FLOAT(I0)
+    const LOCAL(number) number = value == 0 ? 0 : value;
+    LOCAL(key) key;
+    memcpy(&key, &number, sizeof key);
+    key = value != value ? ~(LOCAL(key))0 : key & top ? ~key : key | top;
+#else
+    const LOCAL(key) key = LOWEST_I0 < 0 ? (LOCAL(key))value ^ top : (LOCAL(key))value;
+#endif
+    return A_largest ? key : ~key;
+}
+
+#if IS_LONG(I0)
 typedef struct {
-    uint64_t key;
+    LOCAL(key) key;
     int64_t place;
 } LOCAL(entry);
 
@@ -22,16 +43,7 @@ static inline bool LOCAL(is_before)(LOCAL(entry) a, LOCAL(entry) b) {
 static inline int64_t LOCAL(place_of)(LOCAL(entry) entry) { return entry.place; }
 
 static inline LOCAL(entry) LOCAL(make)(I0 value, int64_t place) {
-    const uint64_t top = (uint64_t)1 << 63;
-#if IS_FLOAT(I0)
-    const double number = value == 0 ? 0.0 : value;
-    uint64_t key;
-    memcpy(&key, &number, sizeof key);
-    key = value != value ? UINT64_MAX : key & top ? ~key : key | top;
-#else
-    const uint64_t key = LOWEST_I0 < 0 ? (uint64_t)value ^ top : (uint64_t)value;
-#endif
-    return (LOCAL(entry)){A_largest ? key : ~key, place};
+    return (LOCAL(entry)){LOCAL(key_of)(value), place};
 }
 #else
 typedef uint64_t LOCAL(entry);
@@ -41,16 +53,7 @@ static inline bool LOCAL(is_before)(LOCAL(entry) a, LOCAL(entry) b) { return a >
 static inline int64_t LOCAL(place_of)(LOCAL(entry) entry) { return (int64_t)(uint32_t)~entry; }
 
 static inline LOCAL(entry) LOCAL(make)(I0 value, int64_t place) {
-    const uint32_t top = (uint32_t)1 << 31;
-#if IS_FLOAT(I0)
-    const float number = value == 0 ? 0.0f : value;
-    uint32_t key;
-    memcpy(&key, &number, sizeof key);
-    key = value != value ? UINT32_MAX : key & top ? ~key : key | top;
-#else
-    const uint32_t key = LOWEST_I0 < 0 ? (uint32_t)value ^ top : (uint32_t)value;
-#endif
-    return (uint64_t)(A_largest ? key : ~key) << 32 | (uint32_t)~place;
+    return (uint64_t)LOCAL(key_of)(value) << 32 | (uint32_t)~place;
 }
 #endif
 
