@@ -19,6 +19,7 @@ from ..base.decisions import Trace
 from .base.blocks import Inspected
 from .base.draft import CONSTANTS, EXACT_PAIRS, Draft, Scheduled
 from .base.packing import Repack
+from .base.turned import find_turned_product
 from .estimate import least_cycles
 from .extremes import EXTREMES, has_extremes, schedule_extremes
 from .intensive.convolution_chain import convolution_chain
@@ -141,13 +142,15 @@ def _schedule_best(
     is_cut = bool(find_needed_cuts(draft))
     chosen = schedule_stages(draft, schedule_whole) if is_cut else schedule_whole(function)
     assert chosen is not None  # there is a cut if one is needed
-    limit = least_cycles(function, device) * (FAR if chosen.scheduled.rule != fallback.__name__ else 1.0)
+    is_turned = chosen.scheduled.rule == channels.__name__ and find_turned_product(draft) is not None
+    limit = least_cycles(function, device) * (1.0 if is_turned or chosen.scheduled.rule == fallback.__name__ else FAR)
     if may_cut and not is_cut and chosen.cycles > max(FEWEST_CYCLES, limit):
         for change in (Draft.copy, turn_rows):
             with suppress(*REFUSALS):
                 changed = change(Draft.of(function, device, threads, inspected=inspected))
                 staged = schedule_stages(changed, schedule_whole) if changed is not None else None
-                chosen = staged if staged is not None and CLEARLY * staged.cycles < chosen.cycles else chosen
+                clearly = 1.0 if is_turned else CLEARLY
+                chosen = staged if staged is not None and clearly * staged.cycles < chosen.cycles else chosen
     if may_cut and not is_cut:
         with suppress(*REFUSALS):
             deep = split_sum(draft, chosen.scheduled)

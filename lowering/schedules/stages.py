@@ -29,7 +29,7 @@ from math import prod
 from typing import Any
 
 import tvm
-from tvm import ir, s_tir, tirx
+from tvm import s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import Device
@@ -41,6 +41,7 @@ from .base.extents import is_symbolic, number_of
 from .base.nodes import Buffer, Statement
 from .base.packing import Packing, Repack
 from .base.rewriting import with_body
+from .base.turned import find_turned_product, is_identity, moves
 from .estimate import estimate_cycles
 from .passes.tails import separate_scopes
 from .rules.contraction import MANY_ROWS
@@ -169,14 +170,19 @@ def _find_cuts(draft: Draft, blocks: Sequence[BlockInfo]) -> set[int]:
 
     They do more than read the result of the block before element by element, or that block only moves elements, or
     others than they read it, too. A cut behind a few numbers is none if there is one in front of them: in whichever
-    stage they are computed, the loops of others stay the same, and MOST_CUTS are soon used up.
+    stage they are computed, the loops of others stay the same, and MOST_CUTS are soon used up. Nor is one in front of a
+    product of few rows whose operand is turned there.
     """
     cuts = set[int]()
+    turned = find_turned_product(draft)
+    kept = turned.anchor.name if turned is not None and turned.has_few_rows else None
     for number in range(1, len(blocks)):
         before = blocks[number - 1]
         reads = [read for read in blocks[number].reads if read.name == before.name]
-        follows = len(reads) == 1 and _is_identity(draft, blocks[number], reads[0])
-        if not follows or blocks[number].reduced or draft.is_output(before) or _moves(draft, before):
+        follows = len(reads) == 1 and is_identity(draft, blocks[number], reads[0])
+        if blocks[number].name == kept:
+            continue
+        if not follows or blocks[number].reduced or draft.is_output(before) or moves(draft, before):
             cuts.add(number)
     return {cut for cut in cuts if cut - 1 not in cuts or not _is_few(blocks[cut - 1])}
 
@@ -184,18 +190,6 @@ def _find_cuts(draft: Draft, blocks: Sequence[BlockInfo]) -> set[int]:
 def _is_few(block: BlockInfo) -> bool:
     """Whether a block takes no longer than a few vectors do."""
     return not any(map(is_symbolic, block.extents)) and prod(block.extents) <= FEW
-
-
-def _moves(draft: Draft, block: BlockInfo) -> bool:
-    """Whether a block computes nothing, and writes elements in another order than they have."""
-    return isinstance(block.value, ir.TensorLoad) and not _is_identity(draft, block, block.reads[0])
-
-
-def _is_identity(draft: Draft, block: BlockInfo, read: BufferAccess) -> bool:
-    """Whether a block reads each element of a buffer at the place where it writes one."""
-    variables = [i.var for i in draft.schedule.get(block.block).iter_vars]
-    pairs = zip(read.indices, variables, strict=False)
-    return read.shape == block.extents and all(isinstance(i, tirx.Var) and i.same_as(v) for i, v in pairs)
 
 
 def _handed_over(blocks: Sequence[BlockInfo], cut: int) -> int:

@@ -25,6 +25,7 @@ from ..base.extents import is_symbolic, number_of
 from ..base.packing import Repack
 from ..base.preparation import find_anchor
 from ..base.tiled import Tiled
+from ..base.turned import find_turned_product
 from ..passes.axis_ends import BOUNDED
 from ..passes.borders import find_border
 from ..tiling.register_tile import reduce_in_registers, share
@@ -50,7 +51,11 @@ TAIL = 1.5
 
 
 def channels(draft: Draft) -> Iterator[Tiled]:
-    """The rule: matches one reduction that is not over the last axis, along which every operand runs."""
+    """The rule: matches one reduction that is not over the last axis, along which every operand runs; not a product of
+    few rows, an operand of which would be turned for it."""
+    turned = find_turned_product(draft)
+    if turned is not None and turned.has_few_rows:
+        return
     pair = find_anchor(draft, lambda block: _runs_along_channels(draft, block))
     if pair is None or not is_channelwise(draft, *pair):
         return

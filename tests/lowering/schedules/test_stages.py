@@ -49,6 +49,23 @@ def test_what_precedes_and_follows_is_moved_in_stages_of_its_own(threads: int) -
     assert not scheduled.repack
 
 
+def turned_product(rows: int, depth: int) -> Any:
+    """Products of rows by the rows of a matrix, which a Transpose in front turns, scaled."""
+    a, w = te.placeholder((4, rows, depth), name="a"), te.placeholder((4, 50, depth), name="w")
+    turned, k = exchange(w), te.reduce_axis((0, depth), name="k")
+    c = te.compute((4, rows, 50), lambda n, i, j: te.sum(a(n, i, k) * turned(n, k, j), axis=k), name="c")
+    return te.create_prim_func([a, w, te.compute(c.shape, lambda *i: c(*i) * 0.125, name="scaled")])
+
+
+def test_what_a_product_reads_turned_is_turned_in_a_stage_of_its_own() -> None:
+    check(turned_product(50, 64), "stages (transposition + contraction)")
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_for_few_rows_of_a_product_nothing_is_turned(rows: int) -> None:
+    check(turned_product(rows, 64), "rows")
+
+
 def _mix(before: te.Tensor, last: te.Tensor, name: str) -> te.Tensor:
     return te.compute((), lambda: before() * 0.5 + te.abs(last()), name=name)
 
