@@ -184,9 +184,7 @@ def make_program(
     Raises LoweringError if Vela refuses that one.
     """
     outcome = search([(form.label, form.emitted.graph) for form in forms], device, seconds, observer)
-    content = to_bytes(outcome.choice.graph)
-    reported = compile_by_vela(content, device, outcome.choice.setting, reports_layers=True)
-    return EthosProgram(device, forms[outcome.choice.form], content, replace(outcome, program=reported))
+    return EthosProgram(device, forms[outcome.choice.form], to_bytes(outcome.choice.graph), outcome)
 
 
 def estimate_plain(form: Translation, device: EthosDevice) -> Figures:

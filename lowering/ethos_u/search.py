@@ -7,7 +7,8 @@ the arena, the least SRAM at hardly more cycles is best; otherwise the fewest cy
 
 A whole network takes Vela seconds, and the neighbourhood of one place milliseconds. So Vela estimates alternatives in
 their neighbourhoods, and the fastest of each place are tried together in the whole network; if they are no better, each
-half of them is tried, and so on.
+half of them is tried, and so on. What changes where maps lie does not show in a neighbourhood: it is tried in the whole
+network where operators of the best program wait for memory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from itertools import product
 
 from ...costmodels.ethos_device import EthosDevice
 from ..base.errors import LoweringError
-from .alternatives import Alternative, alternatives, products_in_parts, rows_in_parts
+from .alternatives import Alternative, alternatives, other_places, products_in_parts, rows_in_parts
 from .neighbourhood import around
 from .tosa.flatbuffer import to_bytes
 from .tosa.graph import Graph
@@ -43,6 +44,8 @@ the rest for settings, and of the time for graphs for estimates of alternatives.
 _PLACES, _NEXT_BEST, _CLEARLY_LESS = 2, 3, 0.8
 """At this many places, those that save most, up to this many alternatives are tried beside the fastest. Each saves at
 most this part of the cycles that the one before saves."""
+_WAIT = 0.005
+"""The part of all cycles that operators have to wait for memory, for alternatives to be tried there."""
 _LARGEST_LOSS = 0.002
 """The part of all cycles that an alternative may lose where it is, and still be tried: its neighbours may gain."""
 _FEW = 3
@@ -113,7 +116,7 @@ class _Search:
             self._try(Choice(label, graph, form=number))
         is_scarce = self._device.arena is None and self._plain.estimate.sram > _PLENTY
         with self._share_of_time(_FOR_GRAPHS_FIRST if is_scarce else _FOR_GRAPHS):
-            while self._improve_places():
+            while self._improve_waits() or self._improve_places():
                 pass
             self._improve_graph()
         self._wants_cycles = self._device.arena is not None
@@ -124,6 +127,7 @@ class _Search:
             before = self._chosen
             with self._share_of_time(_FOR_SETTINGS):
                 self._improve_setting()
+            self._improve_waits()
             self._improve_places()
             self._improve_graph()
             if (limit := self._chosen.setting.arena) is not None:
@@ -161,6 +165,27 @@ class _Search:
                 if saved < _CLEARLY_LESS * least and count < _NEXT_BEST:
                     improved = self._take(base, [other]) or improved
                     count, least = count + 1, saved
+        return improved
+
+    def _improve_waits(self) -> bool:
+        """Take alternatives where the program waits for memory, whatever they save by themselves: in a neighbourhood
+        alone maps lie in fast memory, which in the whole network lie in slow memory."""
+        if self._device.arena is None:
+            return False  # all maps lie in one memory
+        base, waits = self._chosen, self._best.waits
+        least = _WAIT * self._best.estimate.cycles
+        found: dict[str, list[tuple[float, Alternative]]] = {}
+        for other in other_places(base.graph):
+            if other.graph is not None:
+                before, _ = around(base.graph, other.graph)
+                wait = sum(waits.get(each.output, 0) for each in before.operators)
+                if wait > least:
+                    found.setdefault(other.place, []).append((wait, other))
+        places = sorted(found.values(), key=lambda each: -each[0][0])
+        improved = False
+        for number in range(max(map(len, places), default=0)):
+            others = [each[number][1] for each in places if len(each) > number]
+            improved = self._take(self._chosen, others) or improved
         return improved
 
     def _saved(self, graph: Graph, other: Alternative) -> float:

@@ -25,6 +25,8 @@ _SECONDS = 300.0
 """Seconds that one compilation may take; networks of 300 million multiplications take half a second."""
 _NO_LIMIT = {"u55": 1 << 32, "u65": 1 << 40, "u85": 1 << 40}
 """Bytes that a device can address: the arena's limit of a memory mode that names none."""
+REPORTED = ("perf", "tensors")
+"""The tables of Vela's report that are kept: operators with their cycles, tensors with their addresses and times."""
 INSTALL = "pip install 'eqfuse[ethos-u]'"
 
 
@@ -88,6 +90,13 @@ class Program:
     estimate: Estimate = Estimate(0, 0, {}, {}, 0, 0, 0, 0)
     layers: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def waits(self) -> Mapping[str, int]:
+        """Cycles in which an operator waits for memory, by the tensor that it makes."""
+        table = self.layers.get("perf", {"header": [], "data": []})
+        rows = (dict(zip(table["header"], row, strict=True)) for row in table["data"])
+        return {row["name"]: int(row["op_cycles"]) - int(row["npu_cycles"]) for row in rows}
+
 
 def require_vela() -> None:
     """Raise UsageError, with the command that installs it, if Vela is missing."""
@@ -103,20 +112,18 @@ def vela_version() -> str:
         return "not installed"
 
 
-def compile_by_vela(content: bytes, device: EthosDevice, setting: Setting, *, reports_layers: bool = False) -> Program:
+def compile_by_vela(content: bytes, device: EthosDevice, setting: Setting) -> Program:
     """The program for a graph as TOSA. Raises LoweringError with Vela's complaint, also if Vela crashes."""
     try:
-        return call_isolated(_SECONDS, _compile, content, device, setting, reports_layers)
+        return call_isolated(_SECONDS, _compile, content, device, setting)
     except (CrashError, LoweringError) as error:
         raise LoweringError(f"Vela {vela_version()} for {device.name} ({setting}): {error}") from None
 
 
-def _compile(content: bytes, device: EthosDevice, setting: Setting, reports_layers: bool) -> Program:
+def _compile(content: bytes, device: EthosDevice, setting: Setting) -> Program:
     from ethosu import regor
 
-    model = regor.compile(
-        device.architecture, content, "TOSA", _system(device), options=_options(device, setting, reports_layers)
-    )
+    model = regor.compile(device.architecture, content, "TOSA", _system(device), options=_options(device, setting))
     report = model.perf_report
     estimate = Estimate(
         cycles=int(report.totalCycles),
@@ -128,13 +135,16 @@ def _compile(content: bytes, device: EthosDevice, setting: Setting, reports_laye
         macs=int(report.macCount),
         cascades=int(report.cascades),
     )
-    tables = model.opt_database.tables if reports_layers and model.opt_database is not None else {}
+    tables = model.opt_database.tables if model.opt_database is not None else {}
     commands, weights = (np.frombuffer(each, np.uint8) for each in (model.command_stream, model.read_only.data))
     return Program(
         commands, weights, int(model.read_only.region),
         int(model.scratch.size), int(model.scratch.region), int(model.scratch_fast.size),
         int(model.scratch_fast.region), _places(model.inputs), _places(model.outputs), estimate,
-        {name: {"header": [*table.header], "data": [[*row] for row in table.data]} for name, table in tables.items()},
+        {
+            name: {"header": [*table.header], "data": [[*row] for row in table.data]}
+            for name, table in tables.items() if name in REPORTED
+        },
     )  # fmt: skip
 
 
@@ -157,10 +167,10 @@ def _system(device: EthosDevice) -> str:
     )
 
 
-def _options(device: EthosDevice, setting: Setting, reports_layers: bool) -> str:
+def _options(device: EthosDevice, setting: Setting) -> str:
     limit = setting.arena or device.arena or _NO_LIMIT[device.family]
     return (
-        f"\n[compiler]\n{'enable_db=true' if reports_layers else ''}\noutput_format=Raw\ncop_format=COP1\n"
+        "\n[compiler]\nenable_db=true\noutput_format=Raw\ncop_format=COP1\n"
         f"\n[scheduler]\noptimize={setting.optimise}\narena_size_limit={limit}\n"
         f"disable_feature={'|'.join(setting.disabled)}\ncpu_tensor_alignment=16\ntensor_allocator=HillClimb\n\n[graph]\n"
     )

@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from ..tosa.graph import Graph
 from .convolutions import folded_columns, merged_products, other_widths, wider_windows
 from .edit import Alternative
-from .orders import copied_inputs, other_orders, swapped_sums, tables_for_scales
+from .orders import copied_inputs, copied_maps, other_orders, swapped_sums, tables_for_scales
 from .parts import products_in_parts, rows_in_parts
 from .sums import other_sums, products_by_rows
 
-__all__ = ["Alternative", "alternatives", "products_in_parts", "rows_in_parts"]
+__all__ = ["Alternative", "alternatives", "other_places", "products_in_parts", "rows_in_parts"]
 
 
 def alternatives(graph: Graph) -> Iterator[Alternative]:
@@ -35,3 +35,9 @@ def alternatives(graph: Graph) -> Iterator[Alternative]:
         merged_products, rows_in_parts, products_in_parts, other_orders, swapped_sums,
     ):  # fmt: skip
         yield from kind(graph)
+
+
+def other_places(graph: Graph) -> Iterator[Alternative]:
+    """Those that change where maps lie and how, as only Vela's estimate of the whole network shows."""
+    yield from wider_windows(graph)
+    yield from copied_maps(graph)

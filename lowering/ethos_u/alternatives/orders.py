@@ -91,6 +91,8 @@ COPIES: Mapping[str, Mapping[str, Attribute]] = {
     "MAX_POOL2D": {"kernel": (1, 1), "stride": (1, 1), "pad": (0, 0, 0, 0), "nan_mode": "PROPAGATE"},
 }
 """Operators that change nothing. Vela runs a pooling row by row with the convolution behind it, but not of a view."""
+_VIEWS = frozenset({"RESHAPE", "SLICE", "IDENTITY"})
+"""Operators whose results are views of their operands, if Vela can help it."""
 _DEPTHS = (16, 32, 64, 128)
 """Channels of the maps as which inputs are copied; others if none of these divides the number of elements."""
 
@@ -114,6 +116,33 @@ def copied_inputs(graph: Graph) -> Iterator[Alternative]:
             for folded in folded_columns(copied):
                 if folded.place in {each.output for each in readers}:
                     yield replace(folded, label=f"{label}, {folded.label}")
+
+
+def copied_maps(graph: Graph) -> Iterator[Alternative]:
+    """Each map between operators copied for all that read it, or for one of several.
+
+    A copy of a map in slow memory may lie in fast memory, and its layout need not be the one that other readers want.
+    """
+    for operator in graph.operators:
+        name, readers = operator.output, graph.readers[operator.output]
+        if graph.tensors[name].dtype != "int8" or not readers or operator.op in _VIEWS:
+            continue
+        for chosen in ([readers] if len(readers) > 1 else []) + [[each] for each in readers]:
+            if any(dict(each.attributes) == COPIES.get(each.op) for each in (operator, *chosen)):
+                continue
+            whom = chosen[0].output if len(chosen) == 1 else f"{len(chosen)} readers"
+            yield Alternative(f"{name} copied for {whom}", chosen[0].output, partial(_copy_map, graph, name, chosen))
+
+
+def _copy_map(graph: Graph, name: str, readers: Sequence[Operator]) -> Graph:
+    edit = Edit(graph)
+    copied = edit.tensor(name, graph.tensors[name].shape)
+    operators = [Operator("CLAMP", (name,), copied, COPIES["CLAMP"])]
+    for reader in readers:
+        inputs = tuple(copied if each == name else each for each in reader.inputs)
+        edit.put(reader.output, *operators, replace(reader, inputs=inputs))
+        operators = []
+    return edit.finish()
 
 
 def _is_copy(graph: Graph, reader: Operator) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from eqfuse.lowering.ethos_u.alternatives import Alternative, alternatives
+from eqfuse.lowering.ethos_u.alternatives import Alternative, alternatives, other_places
 from eqfuse.lowering.ethos_u.emission.requantize import Target, add_rescale, clamp, zero_of
 from eqfuse.lowering.ethos_u.neighbourhood import around
 from eqfuse.lowering.ethos_u.tosa.evaluation import evaluate_graph
@@ -49,7 +49,7 @@ def same_results(graph: Graph) -> list[Alternative]:
     feed = random_feed(graph)
     expected = evaluate_graph(graph, feed)
     assert all(len(np.unique(array)) > 1 for array in expected.values())
-    found = [each for each in alternatives(graph) if each.graph is not None]
+    found = [each for each in (*alternatives(graph), *other_places(graph)) if each.graph is not None]
     for other in found:
         assert other.graph is not None
         made = evaluate_graph(other.graph, feed)

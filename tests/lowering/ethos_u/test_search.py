@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -99,3 +100,26 @@ def test_rows_are_split_where_memory_is_shared(tmp_path: Path) -> None:
     assert found.program.estimate.cycles <= 1.02 * found.plain.estimate.cycles
     assert found.program.estimate.sram < 0.6 * found.plain.estimate.sram
     assert any("in parts of" in each for each in found.choice.changes)
+
+
+@pytest.mark.parametrize(("waits", "cycles"), [(50, 60), (0, 100)])
+def test_where_the_network_waits_neighbourhoods_do_not_decide(
+    waits: int, cycles: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A neighbourhood without the SLICE is slower by its estimate, and the whole network is faster."""
+    text = "a = Conv<kernel_shape=[1,1]>(x, w) y = Conv<kernel_shape=[1,1], strides=[2,2]>(a, v)"
+    weights = {"w": (4, 4, 1, 1), "v": (6, 4, 1, 1)}
+    whole = emitted(quantised(float_model(text, (1, 4, 8, 8), weights), tmp_path))[0].graph
+    last = whole.operators[-1].output
+    table = {"header": ["name", "op_cycles", "npu_cycles"], "data": [[last, str(waits + 40), "40"]]}
+
+    def estimate(graph: Graph, device: EthosDevice, setting: Setting) -> Program:
+        is_sliced = any(each.op == "SLICE" for each in graph.operators)
+        if graph.outputs != whole.outputs or any("from outside" in name for name in graph.inputs):
+            return program(10 if is_sliced else 20, 10)
+        return replace(program(100 if is_sliced else 60, 10), layers={"perf": table})
+
+    monkeypatch.setattr(searching, "to_bytes", lambda graph: graph)
+    monkeypatch.setattr(searching, "compile_by_vela", estimate)
+    found = search([("as exported", whole)], ethos_device("ethos-u85-256"), HOUR, lambda line: None)
+    assert found.program.estimate.cycles == cycles
