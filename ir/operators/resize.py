@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor
 from typing import Any
@@ -52,15 +52,15 @@ class _Extent:
     region: tuple[float, float] = (0.0, 1.0)
 
 
-def _extents(x: Array, config: Mapping[str, Any]) -> list[_Extent]:
+def _extents(shape: Sequence[int], config: Mapping[str, Any]) -> list[_Extent]:
     """The extent of each axis."""
-    extents = [_Extent(n, 1.0) for n in x.shape]
-    axes = config.get("axes", list(range(x.ndim)))
+    extents = [_Extent(n, 1.0) for n in shape]
+    axes = config.get("axes", list(range(len(shape))))
     values = config["scales"] if "scales" in config else config.get("sizes")
     if values is None or len(values) != len(axes):
         raise Unsupported("Resize without scales or sizes")
     for axis, value in zip(axes, values, strict=True):
-        size = x.shape[axis]
+        size = shape[axis]
         if "scales" in config:
             extents[axis] = _Extent(int(np.floor(np.float32(size) * np.float32(value))), value)  # as ONNX rounds it
         else:
@@ -69,7 +69,7 @@ def _extents(x: Array, config: Mapping[str, Any]) -> list[_Extent]:
     if policy != "stretch" and "scales" not in config:
         scale = (min if policy == "not_larger" else max)(extents[axis].scale for axis in axes)
         for axis in axes:
-            extents[axis] = _Extent(floor(scale * x.shape[axis] + 0.5), scale)
+            extents[axis] = _Extent(floor(scale * shape[axis] + 0.5), scale)
     if config.get("coordinate_transformation_mode") == CROP:
         roi = config.get("roi", ())
         if len(roi) != 2 * len(axes):
@@ -99,6 +99,33 @@ def _coordinate(mode: str, i: int, extent: _Extent, size: int) -> float:
     raise Unsupported(f"Resize with coordinates by {mode}")
 
 
+def coordinates(shape: Sequence[int], settings: Mapping[str, Any]) -> list[list[float] | None]:
+    """Per axis of an operand, the place in it that each element of the result shows, which may lie outside; None for an
+    axis that stays as it is. Raises Unsupported for settings that are not known, and for axes without elements."""
+    transformation = settings.get("coordinate_transformation_mode", "half_pixel")
+    places: list[list[float] | None] = []
+    for size, extent in zip(shape, _extents(shape, settings), strict=True):
+        is_kept = extent == _Extent(size, 1.0)
+        if not is_kept and not size:
+            raise Unsupported("Resize of nothing")
+        made = range(extent.result)
+        places.append(None if is_kept else [_coordinate(transformation, i, extent, size) for i in made])
+    return places
+
+
+def nearest_places(places: Sequence[float], size: int, settings: Mapping[str, Any]) -> list[int]:
+    """The elements of an axis that are nearest to places."""
+    rounded = ROUNDINGS[settings.get("nearest_mode", "round_prefer_floor")]
+    return [min(max(rounded(place), 0), size - 1) for place in places]
+
+
+def neighbours(places: Sequence[float], size: int) -> tuple[list[int], list[float]]:
+    """For each place the element of an axis at or below it, and how far it lies towards the next one, from 0 to 1."""
+    clamped = [min(max(p, 0.0), size - 1.0) for p in places]
+    below = [floor(p) for p in clamped]
+    return below, [p - b for p, b in zip(clamped, below, strict=True)]
+
+
 def resize(arithmetic: Arithmetic, x: Array, mode: str, config: str) -> Array:
     """In the modes nearest, linear and cubic. Raises Unsupported for antialiasing."""
     settings = json.loads(config)
@@ -107,16 +134,12 @@ def resize(arithmetic: Arithmetic, x: Array, mode: str, config: str) -> Array:
     unusual |= {k: v for k, v in settings.items() if k == "keep_aspect_ratio_policy" and v not in POLICIES}
     if mode not in ("nearest", "linear", "cubic") or unusual:
         raise Unsupported(f"Resize by {mode} {unusual or ''}".strip())
-    transformation = settings.get("coordinate_transformation_mode", "half_pixel")
     outside: list[tuple[int, list[bool]]] = []
-    for axis, extent in enumerate(_extents(x, settings)):
-        size = x.shape[axis]
-        if extent == _Extent(size, 1.0):
+    for axis, places in enumerate(coordinates(x.shape, settings)):
+        if places is None:
             continue
-        if not size:
-            raise Unsupported("Resize of nothing")
-        places = [_coordinate(transformation, i, extent, size) for i in range(extent.result)]
-        if transformation == CROP:
+        size = x.shape[axis]
+        if settings.get("coordinate_transformation_mode") == CROP:
             outside.append((axis, [not 0 <= place <= size - 1 for place in places]))
             places = [min(max(place, 0.0), size - 1.0) for place in places]
         x = _along(arithmetic, x, axis, places, mode, settings)
@@ -132,14 +155,11 @@ def _along(
 ) -> Array:
     size = x.shape[axis]
     if mode == "nearest":
-        nearest = ROUNDINGS[settings.get("nearest_mode", "round_prefer_floor")]
-        return np.take(x, [min(max(nearest(p), 0), size - 1) for p in places], axis)
+        return np.take(x, nearest_places(places, size, settings), axis)
     floats_only(x)
     if mode == "cubic":
         return _cubic(arithmetic, x, axis, places, settings)
-    clamped = [min(max(p, 0.0), size - 1.0) for p in places]
-    below = [floor(p) for p in clamped]
-    parts = [p - b for p, b in zip(clamped, below, strict=True)]
+    below, parts = neighbours(places, size)
     low = np.take(x, below, axis)
     high = np.take(x, [min(b + 1, size - 1) for b in below], axis)
     weight = constants(arithmetic, np.reshape(parts, [-1 if a == axis else 1 for a in range(x.ndim)]), x)

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..tosa.graph import Builder
+from .places import take_part, take_places
 from .reductions import take_extreme
 from .requantize import as_map
 from .resizing import repeat
 from .values import Constant, Integers, Number, Value, memory_order, refuse, reorder
-
-_MOST_SLICES = 32
-"""Slices as which a Gather is written."""
 
 
 def move(builder: Builder, value: Number, operands: Sequence[Value | None]) -> Integers:
@@ -119,7 +117,7 @@ def _slice(builder: Builder, value: Number, x: Integers, operands: Sequence[Valu
         if step > 1:
             x = _every(builder, x, axis, starts[axis], step, sizes[axis])
             starts[axis] = 0
-    return x if x.shape == value.shape else _part(builder, x, starts, sizes)
+    return x if x.shape == value.shape else take_part(builder, x, starts, sizes)
 
 
 def _every(builder: Builder, x: Integers, axis: int, start: int, step: int, count: int) -> Integers:
@@ -128,7 +126,7 @@ def _every(builder: Builder, x: Integers, axis: int, start: int, step: int, coun
     groups[axis] = min(x.shape[axis] - start, count * step)
     starts = [0] * len(groups)
     starts[axis] = start
-    x = _part(builder, x, starts, groups)
+    x = take_part(builder, x, starts, groups)
     place = x.order.index(axis)
     shape, tensor = [x.shape[each] for each in x.order], x.tensor
     outer, inner = prod(shape[:place]), prod(shape[place + 1 :])
@@ -150,22 +148,22 @@ def _split(builder: Builder, value: Number, x: Integers, operands: Sequence[Valu
     place, axis = int(value.attributes["output"]), int(value.attributes["axis"]) % len(x.shape)
     starts = [0] * len(x.shape)
     starts[axis] = sum(value.attributes["split"][:place])
-    return _part(builder, x, starts, value.shape)
-
-
-def _part(builder: Builder, x: Integers, starts: Sequence[int], sizes: Sequence[int]) -> Integers:
-    start, size = ([each[axis] for axis in x.order] for each in (starts, sizes))
-    tensor = builder.add("SLICE", [x.tensor, builder.sizes(*start), builder.sizes(*size)], "int8", size)
-    return replace(x, tensor=tensor, shape=tuple(sizes))
+    return take_part(builder, x, starts, value.shape)
 
 
 def _pad(builder: Builder, value: Number, x: Integers, operands: Sequence[Value | None]) -> Integers:
     pads, constant = value.attributes["pads"], operands[1] if len(operands) > 1 else None
-    if value.attributes["mode"] != "constant" or min(pads) < 0 or not isinstance(constant, Constant | None):
-        raise refuse(value, "is no padding with a constant")
+    rank, mode = len(x.shape), value.attributes["mode"]
+    if min(pads) < 0 or not isinstance(constant, Constant | None):
+        raise refuse(value, "takes elements away, or pads with what is not constant")
+    if mode != "constant":
+        for axis, size in enumerate(x.shape):
+            if pads[axis] or pads[axis + rank]:
+                places = np.pad(np.arange(size), (pads[axis], pads[axis + rank]), mode=mode)
+                x = take_places(builder, value, x, axis, places)
+        return x
     number = 0.0 if constant is None else float(constant.numbers.reshape(()))
     integer = int(np.clip(np.rint(number / x.scale) + x.zero, -128, 127))
-    rank = len(x.shape)
     amounts = [amount for axis in x.order for amount in (pads[axis], pads[axis + rank])]
     shape = [value.shape[axis] for axis in x.order]
     operator = [x.tensor, builder.sizes(*amounts), builder.constant([integer], "int8", "padding")]
@@ -183,20 +181,7 @@ def _gather(builder: Builder, value: Number, x: Integers, operands: Sequence[Val
         raise refuse(value, "its indices are no constants")
     axis = int(value.attributes["axis"]) % len(x.shape)
     places = np.asarray(indices.numbers).reshape(-1).astype(int) % x.shape[axis]
-    breaks = np.flatnonzero(np.diff(places) != 1) + 1
-    runs = np.split(places, breaks)
-    if len(runs) > _MOST_SLICES:
-        raise refuse(value, f"takes {len(runs)} slices, and more than {_MOST_SLICES} are slow")
-    parts = []
-    for run in runs:
-        starts, sizes = [0] * len(x.shape), list(x.shape)
-        starts[axis], sizes[axis] = int(run[0]), len(run)
-        parts.append(_part(builder, x, starts, sizes).tensor)
-    kept = list(x.shape)
-    kept[axis] = len(places)
-    shape = [kept[each] for each in x.order]
-    tensor = parts[0] if len(parts) == 1 else builder.add("CONCAT", parts, "int8", shape, axis=x.order.index(axis))
-    return _reshape(builder, value, replace(x, tensor=tensor, shape=tuple(kept)), ())
+    return _reshape(builder, value, take_places(builder, value, x, axis, places), ())
 
 
 def _identity(builder: Builder, value: Number, x: Integers, operands: Sequence[Value | None]) -> Integers:

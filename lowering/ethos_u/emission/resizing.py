@@ -1,42 +1,54 @@
-"""Resize by whole factors: copies of the nearest neighbour, and sums of two neighbours along each axis."""
+"""Resize: copies of the nearest neighbour, and sums of two neighbours along each axis."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import floor, prod
+from fractions import Fraction
+from math import floor, lcm, prod
 from typing import Any
 
 import numpy as np
 
-from ..tosa.graph import Builder, Tensor
+from ....ir.operators.arithmetic import Unsupported
+from ....ir.operators.resize import CROP, coordinates, nearest_places, neighbours
+from ..tosa.graph import Array, Builder, Tensor
+from .places import take_places
 from .requantize import Target, add_rescale, as_map, clamp, zero_of
 from .values import Integers, Number, Value, refuse
 
 _LARGEST = 127
-_MODE, _ROUNDING = "half_pixel", "round_prefer_floor"
-"""What ONNX takes for attributes that are not there."""
+_MODE = "half_pixel"
+"""What ONNX takes if a node does not say how it reads positions."""
+_FINEST, _SAME = 1 << 12, 1e-9
+"""The largest denominator of a place, and how far a place may be from a fraction to count as one: places are numbers of
+float64."""
+_LARGEST_DISTANCE, _LARGEST_SUM = 255, 1 << 31
+"""Between an integer of 8 bits and its zero point, and above what 32 bits hold."""
 
 
 def repeat(builder: Builder, value: Number, x: Integers, operands: Sequence[Value | None]) -> Integers:
-    """Nearest neighbours, of which each comes a whole number of times: copies beside each other, for all devices.
+    """Nearest neighbours. Those of which each comes a whole number of times are copies beside each other.
 
     A row (W, C) beside itself is (W, 2 C), and in other words (2 W, C).
     """
-    config = json.loads(value.attributes["config"])
-    factors = [after // before for before, after in zip(x.shape, value.shape, strict=True)]
-    is_whole = [n * factor for n, factor in zip(x.shape, factors, strict=True)] == [*value.shape]
-    if value.attributes["mode"] != "nearest" or not is_whole or not _repeats(config, x.shape, factors):
-        raise refuse(value, "is not by whole factors to the nearest neighbour")
+    settings = json.loads(value.attributes["config"])
+    factors = [1] * len(x.shape)
+    for axis, places in enumerate(_places(value, x.shape, settings)):
+        if places is None:
+            continue
+        nearest = np.array(nearest_places(places, x.shape[axis], settings))
+        factors[axis] = max(1, len(nearest) // x.shape[axis])
+        if axis == x.order[-1] or not np.array_equal(nearest, np.arange(len(nearest)) // factors[axis]):
+            x = take_places(builder, value, x, axis, nearest)
+            factors[axis] = 1
     sizes = list(x.tensor.shape)
     tensor = x.tensor
     for place in reversed(range(len(sizes))):
         factor = factors[x.order[place]]
         if factor == 1:
             continue
-        if place == len(sizes) - 1:
-            raise refuse(value, "enlarges channels")
         # Along the next axis, of which the elements of one position are one row.
         inner = prod(sizes[place + 1 :])
         flat = (1, prod(sizes[:place]), sizes[place], inner)
@@ -48,43 +60,83 @@ def repeat(builder: Builder, value: Number, x: Integers, operands: Sequence[Valu
     return replace(x, tensor=tensor, shape=value.shape)
 
 
-def _repeats(config: Mapping[str, Any], shape: Sequence[int], factors: Sequence[int]) -> bool:
-    """Whether the nearest neighbour of position i is i // factor on every axis, for this way to read positions."""
-    mode, rounding = config.get("coordinate_transformation_mode", _MODE), config.get("nearest_mode", _ROUNDING)
-    for size, factor in zip(shape, factors, strict=True):
-        if factor == 1:
-            continue
-        places = np.arange(size * factor)
-        if mode == "asymmetric":
-            read = places / factor
-        elif mode in ("half_pixel", "pytorch_half_pixel") and size * factor > 1:
-            read = (places + 0.5) / factor - 0.5
-        else:
-            return False
-        rounded = {
-            "floor": np.floor(read), "ceil": np.ceil(read), "round_prefer_floor": np.ceil(read - 0.5),
-            "round_prefer_ceil": np.floor(read + 0.5),
-        }.get(str(rounding))  # fmt: skip
-        if rounded is None or not np.array_equal(np.clip(rounded, 0, size - 1), places // factor):
-            return False
-    return True
+def _places(value: Number, shape: Sequence[int], settings: Mapping[str, Any]) -> list[list[float] | None]:
+    """What `coordinates` finds, or the node is refused."""
+    if settings.get("antialias") or settings.get("coordinate_transformation_mode") == CROP:
+        raise refuse(value, "blurs, or looks at a region")
+    try:
+        return coordinates(shape, settings)
+    except Unsupported as problem:
+        raise refuse(value, str(problem)) from None
 
 
 def interpolate(builder: Builder, value: Number, x: Integers, target: Target) -> Integers:
-    """Linear interpolation by whole factors, rounded once: each place between two old ones is a convolution.
+    """Linear interpolation, rounded once. Raises LoweringError for other forms."""
+    settings = json.loads(value.attributes["config"])
+    if value.attributes["mode"] != "linear":
+        raise refuse(value, "is neither of the nearest neighbour nor linear")
+    places, mode = _places(value, x.shape, settings), str(settings.get("coordinate_transformation_mode", _MODE))
+    if _is_by_small_factors(value, x.shape, mode):
+        return _interpolate_by_factors(builder, value, x, target, mode)
+    return _interpolate_anywhere(builder, value, x, target, places)
 
-    Places are multiples of 1 / (2 * factor), so that weights are integers. Raises LoweringError for other forms.
+
+def _interpolate_anywhere(
+    builder: Builder, value: Number, x: Integers, target: Target, places: Sequence[Sequence[float] | None]
+) -> Integers:
+    """The maps of neighbours below and above, each with its integer weights, summed up in 32 bits.
+
+    Places are fractions of sizes: along an axis, weights are multiples of one over a common denominator.
     """
-    config = json.loads(value.attributes["config"])
-    mode = str(config.get("coordinate_transformation_mode", _MODE))
+    maps: list[tuple[Integers, Array]] = [(x, np.ones((1,) * len(x.shape), np.int64))]
+    whole = 1
+    for axis, along in enumerate(places):
+        if along is None:
+            continue
+        size = x.shape[axis]
+        below, parts = neighbours(along, size)
+        shares = [Fraction(part).limit_denominator(_FINEST) for part in parts]
+        denominator = lcm(*(share.denominator for share in shares))
+        if max(abs(float(share) - part) for share, part in zip(shares, parts, strict=True)) > _SAME:
+            raise refuse(value, f"shows places between elements that are no multiples of 1 / {_FINEST} or more")
+        above = np.array([int(share * denominator) for share in shares])
+        whole *= denominator
+        aside = [-1 if each == axis else 1 for each in range(len(x.shape))]
+        ends = ((np.array(below), denominator - above), (np.minimum(np.array(below) + 1, size - 1), above))
+        maps = [
+            (take_places(builder, value, part, axis, taken), weights * share.reshape(aside))
+            for part, weights in maps for taken, share in ends if share.any()
+        ]  # fmt: skip
+    if whole * _LARGEST_DISTANCE > _LARGEST_SUM:
+        raise refuse(value, f"has weights of 1 / {whole}, whose sums do not fit 32 bits")
+    total: Tensor | None = None
+    for part, weights in maps:
+        wide = add_rescale(builder, part.tensor, 1.0, part.zero, 0, "int32")
+        factors = builder.constant(weights.transpose(part.order), "int32", "weights")
+        scaled = builder.add("MUL", [wide, factors, builder.constant([0], "int8", "shift")], "int32", wide.shape)
+        total = scaled if total is None else builder.add("ADD", [total, scaled], "int32", scaled.shape)
+    assert total is not None, "some neighbour has a weight"
+    rounded = add_rescale(builder, total, x.scale / target.scale / whole, 0, target.zero, "int8", value.node)
+    return Integers(clamp(builder, rounded, target), value.shape, maps[0][0].order, target.scale, target.zero)
+
+
+def _is_by_small_factors(value: Number, shape: Sequence[int], mode: str) -> bool:
+    """Whether each place between two old ones can be a convolution, with weights of 8 bits."""
+    factors = [after // before for before, after in zip(shape, value.shape, strict=True)]
+    return (
+        len(shape) == 4 and factors[:2] == [1, 1] and 4 * prod(factors) <= _LARGEST
+        and [n * factor for n, factor in zip(shape, factors, strict=True)] == [*value.shape]
+        and mode in ("half_pixel", "pytorch_half_pixel", "asymmetric")
+        and not (mode == "pytorch_half_pixel" and 1 in value.shape[2:])
+    )  # fmt: skip
+
+
+def _interpolate_by_factors(builder: Builder, value: Number, x: Integers, target: Target, mode: str) -> Integers:
+    """By whole factors: each place between two old ones is a convolution.
+
+    Places are multiples of 1 / (2 * factor), so that weights are integers.
+    """
     factors = [after // before for before, after in zip(x.shape, value.shape, strict=True)]
-    if (
-        value.attributes["mode"] != "linear" or len(x.shape) != 4 or factors[:2] != [1, 1] or config.get("antialias")
-        or [n * factor for n, factor in zip(x.shape, factors, strict=True)] != [*value.shape]
-        or mode not in ("half_pixel", "pytorch_half_pixel", "asymmetric") or 4 * prod(factors) > _LARGEST
-        or (mode == "pytorch_half_pixel" and 1 in value.shape[2:])
-    ):  # fmt: skip
-        raise refuse(value, "is not linear by small whole factors along height and width")
     x = as_map(x, builder)
     padded = x.tensor
     for axis in (1, 2):

@@ -70,6 +70,19 @@ NETWORKS = {
     "interpolated, asymmetric": (
         f'{CONV} s = Constant<value = float[4] {{1.0, 1.0, 4.0, 1.0}}>() '
         'y = Resize<mode="linear", coordinate_transformation_mode="asymmetric">(a, , s)', IMAGE, WEIGHTS),
+    "enlarged to sizes": (
+        f'{CONV} s = Constant<value = int64[4] {{1, 8, 13, 11}}>() c = Resize<mode="nearest">(a, , , s) '
+        "y = Conv<kernel_shape=[1,1]>(c, v)", IMAGE, WEIGHTS | {"v": (6, 8, 1, 1)}),
+    "interpolated to corners": (
+        f'{CONV} s = Constant<value = int64[4] {{1, 8, 17, 13}}>() '
+        'y = Resize<mode="linear", coordinate_transformation_mode="align_corners">(a, , , s)', IMAGE, WEIGHTS),
+    "interpolated to fewer": (
+        f'{CONV} s = Constant<value = int64[4] {{1, 8, 5, 3}}>() y = Resize<mode="linear">(a, , , s)', IMAGE, WEIGHTS),
+    "reflected": (f"{CONV} p = Constant<value = int64[8] {{0, 0, 2, 1, 0, 0, 1, 3}}>() "
+                  'c = Pad<mode="reflect">(a, p) y = Conv<kernel_shape=[1,1]>(c, v)', IMAGE,
+                  WEIGHTS | {"v": (6, 8, 1, 1)}),
+    "edges": (f"{CONV} p = Constant<value = int64[8] {{0, 0, 2, 0, 0, 0, 0, 1}}>() "
+              'c = Pad<mode="edge">(a, p) y = Conv<kernel_shape=[1,1]>(c, v)', IMAGE, WEIGHTS | {"v": (6, 8, 1, 1)}),
     "every other": (f"{CONV} from = Constant<value = int64[2] {{0, 1}}>() e = Constant<value = int64[2] {{9, 8}}>() "
                     "i = Constant<value = int64[2] {2, 3}>() t = Constant<value = int64[2] {2, 3}>() "
                     "c = Slice(a, from, e, i, t) y = Conv<kernel_shape=[1,1]>(c, v)", IMAGE,
