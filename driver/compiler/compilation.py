@@ -269,9 +269,9 @@ def kernels_of(
 ) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
     """The graph to lower, and its kernels and views in running order; one for each operator without a partition.
 
-    They are the groups of the partition, divided between the branches of Ifs, and copies of feature maps at the ends of
-    the model. `sizes` of dynamic dimensions are those that are optimised for. Raises LoweringError for a value that is
-    no tensor.
+    They are the groups of the partition, divided between the branches of Ifs, and copies of feature maps
+    (`kernels/map_copies.py`). `sizes` of dynamic dimensions are those that are optimised for. Raises LoweringError for
+    a value that is no tensor.
     """
     rewritten = result.rewritten.model
     if result.partition is not None:

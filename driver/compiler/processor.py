@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -93,8 +92,8 @@ class ProcessorKernels:
             from ...lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
 
             graph, groups = copy_maps(partition.graph.at_call, partition.members)
-            copies = sum(1 for _ in takewhile(is_copy, graph.operators))
-            as_lowered = dict(zip(partition.members, groups[copies:], strict=False))
+            lowered = (group for group in groups if not is_copy(graph.operators[group[0]]))
+            as_lowered = dict(zip(partition.members, lowered, strict=True))
             fits = ScheduleCheck(DistinctKernels.of(graph, groups, weights), self.target, answers)
             return [members for members, rule in kernels.items() if not fits(as_lowered[members], rule)]
 

@@ -39,10 +39,10 @@ Step = View | Kernel
 
 def steps(graph: OperatorGraph, groups: Iterable[Sequence[int]]) -> Iterator[Step]:
     """The steps of groups that are given in the order they run: a view by itself moves nothing, others are kernels."""
-    return (_find_view(graph, members) or Kernel(tuple(sorted(members))) for members in groups)
+    return (find_view(graph, members) or Kernel(tuple(sorted(members))) for members in groups)
 
 
-def _find_view(graph: OperatorGraph, members: Sequence[int]) -> View | None:
+def find_view(graph: OperatorGraph, members: Sequence[int]) -> View | None:
     """The view between values of as many elements that one operator is; None if there are several, or it is none."""
     operator = graph.operators[members[0]]
     is_view = len(members) == 1 and operator.op in VIEWS and not operator.is_opaque

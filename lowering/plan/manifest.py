@@ -60,7 +60,7 @@ class Provenance:
     "" if nothing was verified; `certificate` the answer of z3 on the partition, "" if there is none; `replaced`
     says of which kernels the schedule was seen to be wrong and replaced by a plain one; `budget_hit` says that a limit
     ended the search for a cheaper graph; `trusted_rules` are the rule files that were used without a check, by name.
-    `copies` are kernels beside those of the partition, which copy feature maps at the ends of the model; of the
+    `copies` are kernels beside those of the partition, which copy feature maps; of the
     `groups` that a method drew without asking what a kernel can be, `as_drawn` are one kernel each. `unrounded` says
     what ``--precision fast`` may gain for a quantised model, "" for nothing. `stand_ins` says of each output that
     the model gives as a list of dictionaries, or as text, which numbers compiled code gives in its place.

@@ -37,7 +37,7 @@ from .rules.rows import rows
 from .rules.transposition import transposition
 from .rules.window import window
 from .rules.winograd import pooled_convolution
-from .stages import STAGES, Estimated, find_needed_cuts, schedule_stages, split_sum, turn_rows
+from .stages import STAGES, Estimated, find_needed_cuts, schedule_stages, split_sum, turn_reads, turn_rows
 
 RULES: tuple[Rule, ...] = (
     recurrence, joins, transposition, pointwise, pooled_convolution, convolution_chain, product_chain, contraction,
@@ -145,7 +145,7 @@ def _schedule_best(
     is_turned = chosen.scheduled.rule == channels.__name__ and find_turned_product(draft) is not None
     limit = least_cycles(function, device) * (1.0 if is_turned or chosen.scheduled.rule == fallback.__name__ else FAR)
     if may_cut and not is_cut and chosen.cycles > max(FEWEST_CYCLES, limit):
-        for change in (Draft.copy, turn_rows):
+        for change in (Draft.copy, turn_rows, turn_reads):
             with suppress(*REFUSALS):
                 changed = change(Draft.of(function, device, threads, inspected=inspected))
                 staged = schedule_stages(changed, schedule_whole) if changed is not None else None

@@ -12,6 +12,11 @@ stage in front may turn the map: a vector along the three colours of a pixel is 
     for h, w, o, k, c: C[h, w, o] += X[h, w + k, c] * W[o, k, c]
  => { for h, c, w: T[h, c, w] = X[h, w, c]; for h, w, o, k, c: C[h, w, o] += T[h, c, w + k] * W[o, k, c] }
 
+A point-wise block that reads along another axis than it writes, as one behind a view of a feature map does, reads a
+copy that a stage in front has turned: together they would move elements one by one.
+
+    for w, c: Y[w, c] = f(X[c, w])    =>    { for w, c: T[w, c] = X[c, w]; for w, c: Y[w, c] = f(T[w, c]) }
+
 If a sum is so deep that the weights of a tile of columns do not fit the second cache, each tile of rows would bring
 them again. Then parts of the sum are one stage, part after part, and their sums another.
 
@@ -29,13 +34,13 @@ from math import prod
 from typing import Any
 
 import tvm
-from tvm import s_tir, tirx
+from tvm import ir, s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import Device
 from ..base.decisions import DecisionSite, Trace
 from ..compute.recurrence import RECURRENCE
-from .base.blocks import FUNCTION, BlockInfo, BufferAccess, parameter_index
+from .base.blocks import FUNCTION, BlockInfo, BufferAccess, index_map, parameter_index
 from .base.draft import BETWEEN, CONSTANTS, Draft, Scheduled
 from .base.extents import is_symbolic, number_of
 from .base.nodes import Buffer, Statement
@@ -291,6 +296,41 @@ def turn_rows(draft: Draft) -> Draft | None:
     copy = turned.schedule.cache_read(anchor.block, anchor.reads.index(maps[0]), "global")
     turned.schedule.transform_layout(copy, ("write", 0), lambda *i: [*i[:-2], i[-1], i[-2]])
     return turned
+
+
+def turn_reads(draft: Draft) -> Draft | None:
+    """A draft whose point-wise blocks read turned copies of what lies along another axis than they write; None if they
+    read nothing so. Blocks that do nothing but move elements stay."""
+    turned, has_copies = draft.copy(), False
+    for block in turned.blocks():
+        if not block.is_pointwise() or isinstance(block.value, ir.TensorLoad):
+            continue
+        for number, read in enumerate(block.reads):
+            if _is_turned(block, read):
+                copy = turned.schedule.cache_read(block.block, number, "global")
+                turned.schedule.transform_layout(copy, ("write", 0), _in_order(_order_of_write(block, read)))
+                has_copies = True
+    return turned if has_copies else None
+
+
+def _is_turned(block: BlockInfo, read: BufferAccess) -> bool:
+    """Whether neighbours along the axis that a block writes lie apart where it reads, and others lie side by side."""
+    if not all(isinstance(index, tirx.Var | tirx.IntImm) for index in (*read.indices, *block.write.indices)):
+        return False
+    long = [i for i, extent in enumerate(block.extents) if extent != 1]
+    written = next((i for i in long if block.write.is_unit_stride(i)), None)
+    along = next((i for i in long if read.is_unit_stride(i)), None)
+    return written in read.used and along not in (None, written) and len(read.used) == sum(map(len, read.iterators))
+
+
+def _order_of_write(block: BlockInfo, read: BufferAccess) -> list[int]:
+    """The dimensions of what is read in the order of the result's; those of one element first."""
+    places = [next((block.write.dimension_of(i) for i in used), -1) for used in read.iterators]
+    return sorted(range(len(places)), key=places.__getitem__)
+
+
+def _in_order(dimensions: Sequence[int]) -> Any:
+    return index_map(lambda *i: [i[d] for d in dimensions], len(dimensions))
 
 
 def _has_channels_last(anchor: BlockInfo, read: BufferAccess) -> bool:

@@ -43,10 +43,9 @@ class TurnedProduct:
 
 
 def find_turned_product(draft: Draft) -> TurnedProduct | None:
-    """The product of a function that has no other sum, and in front of it a block that turns one of its operands."""
-    blocks = draft.blocks()
-    sums = [block for block in blocks if block.reduced]
-    if len(sums) != 1 or not sums[0].is_product_sum():
+    """The product of two activations of a function that has no other sum, and in front of it a block that turns one."""
+    sums = [block for block in draft.blocks() if block.reduced]
+    if len(sums) != 1 or not sums[0].is_product_sum() or any(map(draft.is_constant, sums[0].reads)):
         return None
     (anchor,) = sums
     pairs = ((read, draft.producer(read)) for read in anchor.reads)
@@ -66,11 +65,12 @@ def _is_turned(draft: Draft, anchor: BlockInfo, read: BufferAccess, move: BlockI
 
 def moves(draft: Draft, block: BlockInfo) -> bool:
     """Whether a block computes nothing, and writes elements in another order than they have."""
-    return isinstance(block.value, ir.TensorLoad) and not is_identity(draft, block, block.reads[0])
+    own = (*block.reads, block.write)
+    return isinstance(block.value, ir.TensorLoad) and not all(is_identity(draft, block, each) for each in own)
 
 
-def is_identity(draft: Draft, block: BlockInfo, read: BufferAccess) -> bool:
-    """Whether a block reads each element of a buffer at the place where it writes one."""
+def is_identity(draft: Draft, block: BlockInfo, access: BufferAccess) -> bool:
+    """Whether a block reads or writes each element of a buffer at the place that its iterators are."""
     variables = [i.var for i in draft.schedule.get(block.block).iter_vars]
-    pairs = zip(read.indices, variables, strict=False)
-    return read.shape == block.extents and all(isinstance(i, tirx.Var) and i.same_as(v) for i, v in pairs)
+    pairs = zip(access.indices, variables, strict=False)
+    return access.shape == block.extents and all(isinstance(i, tirx.Var) and i.same_as(v) for i, v in pairs)

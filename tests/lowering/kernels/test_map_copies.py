@@ -1,4 +1,5 @@
-"""Copies of feature maps at the ends of a model: where there are some, and that graphs stay graphs."""
+"""Copies of feature maps at the ends of a model and in front of views: where there are some, and that graphs stay
+graphs."""
 
 from __future__ import annotations
 
@@ -36,6 +37,14 @@ def pointwise(reads: str, gives: str) -> onnx.NodeProto:
     return helper.make_node("Conv", [reads, "v"], [gives])
 
 
+def filtered(reads: str, gives: str, **attributes: object) -> onnx.NodeProto:
+    return helper.make_node("Conv", [reads, "f"], [gives], pads=[1, 1, 1, 1], **attributes)
+
+
+def flat(reads: str, gives: str) -> onnx.NodeProto:
+    return helper.make_node("Flatten", [reads], [gives])
+
+
 def doubled(mode: str) -> onnx.NodeProto:
     return helper.make_node("Resize", ["a", "", "s"], ["y"], mode=mode)
 
@@ -47,8 +56,17 @@ def sampled() -> onnx.NodeProto:
 def model_of(*nodes: onnx.NodeProto, **outputs: tuple[int, ...]) -> onnx.ModelProto:
     names = {name for node in nodes for name in node.input}
     stored = {"w": weights(16, 1, 3, 3), "v": weights(16, 16, 1, 1), "s": np.array([1, 1, 2, 2], np.float32)}
+    stored["f"] = weights(16, 16, 3, 3)
     stored["g"] = np.tanh(weights(1, 6, 5, 2))
     return model(nodes, {"x": SHAPE}, outputs or {"y": SHAPE}, **{n: a for n, a in stored.items() if n in names})
+
+
+Y_INSIDE = "y (channels last)"
+"""What the kernel in front of the copy to the output y gives."""
+
+
+def find(graph: OperatorGraph, name: str) -> int:
+    return next(number for number, value in enumerate(graph.values) if value.name == name)
 
 
 def copy(graph: OperatorGraph) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
@@ -67,10 +85,15 @@ def copy(graph: OperatorGraph) -> tuple[OperatorGraph, tuple[tuple[int, ...], ..
         ([sampled()], ["Concat", "GridSample", "Concat"]),
         ([pointwise("x", "a"), doubled("nearest")], ["Conv", "Resize"]),  # which only moves elements
         ([pointwise("x", "a"), depthwise("a", "b"), pointwise("b", "y")], ["Conv", "Conv", "Conv", "Concat"]),
+        ([filtered("x", "y")], ["Concat", "Conv", "Concat"]),
+        ([filtered("x", "a"), flat("a", "y")], ["Concat", "Conv", "Concat", "Flatten"]),
+        ([filtered("x", "a", dilations=[2, 2]), flat("a", "y")], ["Conv", "Flatten"]),
+        ([depthwise("x", "a"), flat("a", "y")], ["Concat", "Conv", "Flatten"]),
     ],
 )
-def test_copies_of_inputs_and_outputs_of_windows(nodes: list[onnx.NodeProto], operators: list[str]) -> None:
-    after, kernels = copy(graph_of(model_of(*nodes)))
+def test_copies_of_what_windows_read_and_give(nodes: list[onnx.NodeProto], operators: list[str]) -> None:
+    outputs = {"y": (1, 480)} if nodes[-1].op_type == "Flatten" else {}
+    after, kernels = copy(graph_of(model_of(*nodes, **outputs)))
     assert [after.operators[member].op for kernel in kernels for member in kernel] == operators
     assert [value.name for value in after.values if value.is_output] == ["y"]
 
@@ -100,6 +123,14 @@ def test_an_output_that_is_also_read_inside_is_read_before_the_copy() -> None:
     assert all(outputs.isdisjoint(operator.inputs) for operator in readers)
 
 
+def test_only_views_read_the_copy_in_front_of_them() -> None:
+    nodes = filtered("x", "a"), flat("a", "z"), pointwise("a", "y")
+    after, _ = copy(graph_of(model_of(*nodes, z=(1, 480), y=SHAPE)))
+    view, reader = (next(o for o in after.operators if o.outputs == (find(after, name),)) for name in ("z", Y_INSIDE))
+    assert [after.values[v].name for v in view.inputs if v is not None] == ["a"]
+    assert reader.inputs[0] == find(after, "a (channels last)")
+
+
 def test_what_onnx_runtime_reads_keeps_its_name() -> None:
     sequence = helper.make_node("SequenceConstruct", ["y"], ["s"])
     after, _ = copy(graph_of(model_of(depthwise("x", "y"), sequence, y=SHAPE)))
@@ -108,7 +139,15 @@ def test_what_onnx_runtime_reads_keeps_its_name() -> None:
 
 
 @pytest.mark.representatives(1)
-@pytest.mark.parametrize("nodes", [(depthwise("x", "y"),), (depthwise("x", "a"), pointwise("a", "y"))])
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        (depthwise("x", "y"),), (depthwise("x", "a"), pointwise("a", "y")),
+        (filtered("x", "a"), helper.make_node("Shape", ["a"], ["t"]), flat("a", "b"),
+         helper.make_node("Softmax", ["b"], ["c"]), helper.make_node("Reshape", ["c", "t"], ["d"]),
+         helper.make_node("Add", ["d", "a"], ["y"])),
+    ],
+)  # fmt: skip
 def test_the_numbers_are_those_of_the_model(nodes: tuple[onnx.NodeProto, ...], tmp_path: Path) -> None:
     proto = model_of(*nodes)
     x = np.random.default_rng(0).standard_normal(SHAPE, np.float32)

@@ -66,6 +66,14 @@ def test_for_few_rows_of_a_product_nothing_is_turned(rows: int) -> None:
     check(turned_product(rows, 64), "rows")
 
 
+@pytest.mark.parametrize("channels", [24, 64])
+def test_what_a_block_computes_of_a_map_with_other_axes_last_is_turned_before(channels: int) -> None:
+    x, gain = te.placeholder((1, channels, 16, 16), name="x"), te.placeholder((channels,), name="gain")
+    scaled = te.compute((1, 16, 16, channels), lambda n, i, j, c: x(n, c, i, j) * gain(c), name="scaled")
+    y = te.compute(scaled.shape, lambda *i: te.tanh(scaled(*i)) + scaled(*i), name="y")
+    check(te.create_prim_func([x, gain, y]), "stages (transposition + pointwise)")
+
+
 def _mix(before: te.Tensor, last: te.Tensor, name: str) -> te.Tensor:
     return te.compute((), lambda: before() * 0.5 + te.abs(last()), name=name)
 
@@ -85,7 +93,7 @@ def test_numbers_beside_the_maps_leave_the_cuts_to_these() -> None:
 
 def test_the_last_tile_of_a_stage_does_not_read_its_own_results() -> None:
     x, other = te.placeholder((48, 28), name="x"), te.placeholder((28, 48), name="other")
-    y = te.compute((28, 48), lambda i, j: x(j, i) + other(i, j) * other(i, 0), name="y")
+    y = te.compute((28, 48), lambda i, j: x(47 - j, i) + other(i, j) * other(i, 0), name="y")
     k = te.reduce_axis((0, 48), name="k")
     largest = te.compute((28,), lambda i: te.max(y(i, k), axis=k), name="largest")
     function = te.create_prim_func([x, other, te.compute((28, 48), lambda i, j: y(i, j) - largest(i), name="z")])
