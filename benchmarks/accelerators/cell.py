@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import sys
 import time
 from collections.abc import Mapping
@@ -66,7 +67,8 @@ class Run:
     """One simulated run of one cluster on its share of DDR, while the others do the same.
 
     `throughput` is of all clusters, samples/s; `figures` are those of TimeReport.as_json. `compiling` are the seconds
-    to schedule, generate and simulate, `processor` those of them on a processor, `simulating` the simulator's part.
+    to schedule, generate and simulate, `processor` those of them on a processor, `simulating` the simulator's part;
+    `memory`, the most bytes that the process had meanwhile.
     """
 
     label: str
@@ -79,6 +81,7 @@ class Run:
     compiling: float
     processor: float
     simulating: float
+    memory: int
 
     @property
     def seconds(self) -> float:
@@ -134,6 +137,7 @@ def measured(found: OptimisedNetwork, device: DsaDevice, variant: str, samples: 
     network = accelerator_network(found.graph, found.layers, device, HALF)
     made = _program(network, device, variant, samples, name)
     compiling, processor = time.perf_counter() - began, time.process_time() - processor
+    memory = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     cluster = single_cluster(device)
     began = time.perf_counter()
     simulate_time(made.generated.program, cluster)
@@ -151,6 +155,7 @@ def measured(found: OptimisedNetwork, device: DsaDevice, variant: str, samples: 
         compiling=compiling,
         processor=processor,
         simulating=simulating,
+        memory=memory,
     )
 
 

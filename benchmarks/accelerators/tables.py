@@ -173,10 +173,11 @@ def seconds_table(results: Results) -> str:
     rows = []
     for label in results.labels:
         run, printed = results.at_printed_batch(label), TABLE4[label]
-        times = (scheduling(run), run.simulating) if run else (None, None)
-        cells = (MISSING if each is None else f"{each:.1f}" for each in times)
+        figures = (scheduling(run), run.simulating, run.processor, run.memory / 1e9) if run else [None] * 4
+        cells = (MISSING if each is None else f"{each:.1f}" for each in figures)
         rows.append((_named(label), _samples(run), *cells, str(printed.graphturbo), str(printed.tvm)))
-    heads = ("model", "samples", "schedule and generate", "simulate once", "GraphTurbo printed", "TVM printed")
+    heads = ("model", "samples", "schedule and generate", "simulate once", "both, of a processor", "GB of memory",
+             "GraphTurbo printed", "TVM printed")  # fmt: skip
     return markdown(heads, rows)
 
 

@@ -27,7 +27,8 @@ from ..network.storage import stored_box
 from ..program.instructions import Level
 from ..schedule.instances import Part
 from ..schedule.variants import Variant
-from ..tiles.tiling import Passing, TiledStep, Tiling
+from ..tiles.cuts import Passing
+from ..tiles.tiling import TiledStep, Tiling
 from .flow import Flow, Read, ReadKey, Source
 from .layout import is_region
 
@@ -177,7 +178,7 @@ class Planner:
                 continue
             tiles = self._tiles(arrivals)
             if tiles is not None:
-                self._spill_from_global_buffer()
+                self._spill_from_global_buffer(tiles)
                 return Residence(self.flow, dict(self.homes), arrivals, tiles, self.inputs)
         raise DsaError(f"no residence found that fits the buffers of {self.device.name} after {_ROUNDS} rounds")
 
@@ -297,11 +298,20 @@ class Planner:
             f"{self.device.activation_buffer} bytes that {self.device.name}'s LB has for tensors"
         )
 
-    def _spill_from_global_buffer(self) -> None:
+    def _bytes_while_waiting(self, part: Part, tiles: Sequence[TiledStep]) -> float:
+        """Bytes that DDR could move while tiles wait for its latency, each by itself, if a part is there."""
+        steps = {self.flow.producing_step[part], *(read.step for read in self.flow.readers[part])}
+        transfers = sum(tiles[step].count for step in steps)
+        return transfers * self.device.dma_latency * self.device.ddr_bandwidth
+
+    def _spill_from_global_buffer(self, tiles: Sequence[TiledStep]) -> None:
         """Move what does not fit the GB beside weights to DDR."""
         parts = [part for part, home in self.homes.items() if home is Level.GB]
         sizes = [self._sizes(part.value, [self.flow.box(part)]) for part in parts]
         residents = [self._resident(part, size, *size) for part, size in zip(parts, sizes, strict=True)]
+        if self.variant.spill == "least":
+            waits = [self._bytes_while_waiting(part, tiles) for part in parts]
+            residents = [replace(each, cost=each.cost + wait) for each, wait in zip(residents, waits, strict=True)]
         for value in sorted(self.inputs):
             size = self._sizes(value, [whole(self.flow.graph.network.shapes[value])])
             residents.append(Resident(0, self.flow.input_readers[value][-1], size, 0.0, fixed=True))

@@ -21,10 +21,11 @@ from ..network.graph import Network
 from ..network.lookups import indexed_table
 from ..network.operand_boxes import whole_axes
 from ..network.subgraphs import Layer
-from ..network.sums import PieceOfSum, Reduction, piece_at, starts_of
+from ..network.sums import PieceOfSum, Reduction, piece_at, starts_of, sum_of_layer
 from ..program.cost import Cost
 from ..program.instructions import Compute
 from ..schedule.instances import InstanceGraph, Part
+from .cuts import Ports, passing_cycles
 from .kernels import TileKernels
 from .local_graph import Tile
 
@@ -93,6 +94,8 @@ class Sharing:
     kernels: TileKernels
     preferred: Mapping[Part, Binding]
     """The bindings of Algorithm 4."""
+    passes: bool = False
+    """Whether instances are too large for the LBs, so that data comes from the GB whichever core made it."""
     _chosen: dict[tuple[Layer, tuple[int, ...]], Binding] = field(default_factory=dict)
     _made: dict[Part, tuple[Box | None, ...]] = field(default_factory=dict)
     _inside: dict[Layer, frozenset[int]] = field(default_factory=dict)
@@ -198,10 +201,30 @@ class Sharing:
         for core, made in (largest, cores[-1]):
             part = self.part(instance, layer, made)
             assert part is not None
+            if self.passes and table is None:
+                most = max(most, self._passing_cycles(layer, part))
+                continue
             fetched = sum(self._absent(instance, core, value, box) for value, box in part.inputs.items())
             weights = sum(network.bytes(value, box) for value, box in part.constants.items() if value != table)
             most = max(most, max(self.cycles(layer, part), weights / port) + _EXCHANGE * fetched / port)
         return most
+
+    def _passing_cycles(self, layer: Layer, part: CorePart) -> float:
+        """Cycles of a core for its part of a layer if all data comes from the GB, and results go there."""
+        ports, beat = Ports(self.graph.network, self.device), self.device.alignment
+        network = ports.network
+        moved = {v: network.wire_bytes(v, box, beat) for v, box in (*part.inputs.items(), *part.made.items())}
+        kernel = self.kernels.kernel(tile_of(network, layer, part))
+        products = [product for work in kernel.work for product in work.products]
+        weights = sum(network.bytes(value, box) for value, box in part.constants.items())
+        unit = next((unit for unit in self.device.units if unit.kind == "matrix"), None)
+        reduction = sum_of_layer(network, layer) if len(products) == 1 and unit is not None else None
+        if reduction is None or unit is None:
+            return max(self.cycles(layer, part), (sum(moved.values()) + weights) / ports.port)
+        data = network.graph.operators[reduction.product].inputs[0]
+        others = sum(size for value, size in moved.items() if value != data)
+        assert data is not None
+        return passing_cycles(ports, unit, products[0], moved[data], others)
 
     def cycles(self, layer: Layer, part: CorePart) -> float:
         """Cycles of one core for its part of a layer, all at once."""

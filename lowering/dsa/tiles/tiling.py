@@ -8,40 +8,35 @@ matrix unit busy do not fit otherwise: tiles follow each other that add up a sum
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
 from ....costmodels.dsa_device import DsaDevice
 from ...base.errors import DsaError
 from ..network.alignment import round_up
-from ..network.boxes import Box, Boxes, Shape, counterpart, shape_of, size
+from ..network.boxes import Box, Shape, counterpart, shape_of, size
 from ..network.graph import Network
 from ..network.lookups import indexed_table
 from ..network.subgraphs import Layer
 from ..network.sums import Reduction, starts_of, sum_of_layer
 from .core_parts import CorePart, LayerParts, Sharing, cut_sum
+from .cuts import TILE_CYCLES, Cut, DeepProduct, Guess, Passing, Ports, TileCycles, cycles_of, divisors
 
 _FAIR_SHARE = 4
 """Values that pass through get this part of LB (one divided by it) if they need it: tiny tiles cost more than spilling.
 """
 _GRAINS = 64
 """Room is counted in this many parts of LB, so that equal steps are cut alike."""
-_TILE_CYCLES = 50.0
-"""Cycles of a tile beyond its work: many tiny ones are no gain."""
 _DEARER = 1.3
 """The cycles of a layer may grow by this factor for being cut only to let units work at once."""
 _LEAST_CYCLES = 500
 """Such a cut leaves tiles of at least this many cycles."""
-
-
-@dataclass(frozen=True)
-class Passing:
-    """The values that pass through LB in a step, tile by tile, and those of them that come from or go to DDR."""
-
-    values: frozenset[int]
-    far: frozenset[int]
+_LOOKED_AT = 8
+"""Of the ways to cut a deep product, this many that promise most are compared by their exact parts."""
 
 
 @dataclass(frozen=True)
@@ -62,29 +57,6 @@ class TiledStep:
         return [tiles[position] if position < len(tiles) else None for tiles in self.cores]
 
 
-@dataclass(frozen=True)
-class Cut:
-    """Into how many pieces the axes of a layer's primary output are cut: by weights, and otherwise.
-
-    `pieces` are those of the reduction. `is_held`: the sums of all rows stay in LB, so that a piece of the weights is
-    used for all of them before the next one arrives. `is_brought_whole`: data that passes through is brought with all
-    indices of the reduction at once.
-    """
-
-    weights: tuple[int, ...]
-    others: tuple[int, ...]
-    rows_first: bool = False
-    """Whether weights change fastest, so that rows stay, and not the other way round."""
-    pieces: int = 1
-    is_held: bool = False
-    is_brought_whole: bool = False
-
-    @property
-    def count(self) -> int:
-        """The number of tiles, but for pieces of the reduction."""
-        return prod(max(a, b) for a, b in zip(self.weights, self.others, strict=True))
-
-
 class _Alike(NamedTuple):
     """A piece of a sum, and how many like it there are."""
 
@@ -102,6 +74,8 @@ class _Options:
     pieces: dict[Cut, Sequence[_Alike]] = field(default_factory=dict)
     sizes: dict[Cut, int] = field(default_factory=dict)
     costs: dict[Cut, float] = field(default_factory=dict)
+    guesses: tuple[Guess, ...] = ()
+    """Of a deep product, ways to cut it, the one that promises most first."""
 
 
 @dataclass
@@ -158,10 +132,12 @@ class Tiling:
         """The ways to cut a layer whatever room there is."""
         weights, pieces = self._cut_for_weights(step, part)
         is_held = step.primary not in passing.values
-        cuts = [Cut(weights, o, pieces=pieces, is_held=is_held) for o in self._other_cuts(step, part, least)]
+        others = list(self._other_cuts(step, part, least))
+        cuts = [Cut(weights, o, pieces=pieces, is_held=is_held) for o in others]
         if pieces > 1 and passing.values:
             cuts += [replace(cut, is_brought_whole=True) for cut in cuts]
-        return _Options(tuple(cuts))
+        is_whole = pieces == prod(weights) == 1
+        return _Options(tuple(cuts), guesses=() if is_whole else tuple(self._guesses(step, part, passing, others)))
 
     def _choose_cut(
         self, step: LayerParts, part: CorePart, options: _Options, free: int, passing: Passing, least: int
@@ -173,7 +149,10 @@ class Tiling:
         if free < fair:
             return options.cuts[0], fair
         pieces, sizes = options.pieces, options.sizes
-        for cut in options.cuts if not pieces else ():
+        promising = self._promising_cut(step, part, options, free, passing)
+        if promising is not None:
+            return promising, 0
+        for cut in options.cuts if not sizes.keys() >= set(options.cuts) else ():
             pieces[cut] = self._few_pieces(step, self._largest(step, part, cut), cut)
             sizes[cut] = self._passing_bytes(pieces[cut][-1].tile, passing)
         counts = {cut: cut.count * (1 if cut.is_brought_whole else cut.pieces) for cut in options.cuts}
@@ -187,49 +166,84 @@ class Tiling:
         smallest = min(options.cuts, key=sizes.__getitem__)
         return smallest, 0 if sizes[smallest] <= free else sizes[smallest]
 
+    def _guesses(
+        self, step: LayerParts, part: CorePart, passing: Passing, others: Sequence[tuple[int, ...]]
+    ) -> list[Guess]:
+        """Columns, rows and pieces of a deep product, by costs from their sizes alone; the cheapest come first."""
+        reduction = self._reduction(step)
+        if reduction is None or not passing.values:
+            return []
+        box = part.made[step.primary]
+        heavy = self.weight_axes(step, part)
+        unit = next((unit for unit in self.device.units if unit.kind == "matrix"), None)
+        if len(heavy) != 1 or len(part.made) != 1 or unit is None:
+            return []
+        (axis,) = heavy
+        ones, wide = (1,) * len(box), box[axis][1] - box[axis][0]
+        product = DeepProduct(self._ports, reduction, passing, axis, wide, unit)
+        found: list[Guess] = []
+        for other in (other for other in others if other[axis] == 1):
+            tile = self._largest(step, part, Cut(ones, other))
+            rows = product.rows(tile.made, tile.inputs)
+            for factor in divisors(wide):
+                cut = Cut((*ones[:axis], factor, *ones[axis + 1 :]), other, is_held=step.primary not in passing.values)
+                found += product.guesses(rows, cut)
+        return sorted(found, key=lambda guess: guess.cost)
+
+    def _promising_cut(
+        self, step: LayerParts, part: CorePart, options: _Options, free: int, passing: Passing
+    ) -> Cut | None:
+        """The cheapest of a few cuts of a deep product that fit; None if none of them does."""
+        looked_at = 0
+        best: Cut | None = None
+        for guess in options.guesses:
+            if guess.size > free:
+                continue
+            cut = guess.cut
+            if cut not in options.costs:
+                pieces = self._few_pieces(step, self._largest(step, part, cut), cut)
+                heaviest = max(self._weight_bytes(each.tile) for each in pieces)
+                fits = heaviest <= self.device.weight_buffer // 2
+                options.sizes[cut] = self._deep_bytes(step, pieces[-1].tile, cut, passing) if fits else sys.maxsize
+                options.costs[cut] = self._cost(step, pieces, cut, passing)
+            if options.sizes[cut] <= free:
+                best = cut if best is None else min(best, cut, key=options.costs.__getitem__)
+            looked_at += 1
+            if looked_at >= _LOOKED_AT and best is not None:
+                break
+        return best
+
+    def _deep_bytes(self, step: LayerParts, tile: CorePart, cut: Cut, passing: Passing) -> int:
+        """Bytes that pass through for pieces of a sum: data of the next one arrives meanwhile."""
+        reduction = self._reduction(step)
+        assert reduction is not None
+        data = self.network.graph.operators[reduction.product].inputs[0]
+        arriving = sum(self._bytes(v, box) for v, box in tile.inputs.items() if v == data and v in passing.values)
+        if cut.pieces == 1:
+            return self._passing_bytes(tile, passing) * min(2, cut.count)
+        times = min(2, cut.count * (1 if cut.is_brought_whole else cut.pieces))
+        return self._passing_bytes(tile, passing) + (times - 1) * arriving
+
     def _cost(self, step: LayerParts, pieces: Sequence[_Alike], cut: Cut, passing: Passing) -> float:
-        """Cycles of all tiles, which are computed while operands and weights of others arrive; `pieces` are of one.
-
-        What does not change from tile to tile stays: operands if weights change first, weights if they change last.
-        With pieces of a sum weights stay only if the sums of all rows are held, and operands only if they are brought
-        whole and rows stay.
-        """
-        columns, rows = prod(cut.weights), cut.count // prod(cut.weights)
-        loads = rows if cut.rows_first or (cut.pieces > 1 and not cut.is_held) else 1
-        if cut.pieces == 1 or cut.is_brought_whole:
-            changes = columns * (cut.pieces if cut.is_held else 1)
-            changes = 1 if cut.rows_first or (rows == 1 and cut.pieces > 1) else changes
-            read = self._moving_cycles(pieces[-1].tile.inputs, passing) * rows * changes
+        """Cycles of all tiles; `pieces` are of one."""
+        last, ports = pieces[-1].tile, self._ports
+        if cut.brings_pieces:
+            read = self._over_pieces(pieces, lambda tile: ports.moving_cycles(tile.inputs, passing))
         else:
-            read = self._over_pieces(pieces, lambda tile: self._moving_cycles(tile.inputs, passing)) * cut.count
-        written = self._moving_cycles(pieces[-1].tile.made, passing) * cut.count
-        weights = self._over_pieces(pieces, self._hoisting_cycles) * columns * loads
-        cycles = self._over_pieces(pieces, lambda tile: self.sharing.cycles(step.layer, tile))
-        computing = cut.count * (cycles + cut.pieces * _TILE_CYCLES)
-        first = 1 if cut.is_brought_whole else cut.pieces
-        return max(computing, read, written, weights) + cycles / cut.pieces + read / max(1, rows) / first
+            read = ports.moving_cycles(last.inputs, passing)
+        computing = self._over_pieces(pieces, lambda tile: self.sharing.cycles(step.layer, tile))
+        weights = self._over_pieces(pieces, self._hoisting_cycles)
+        if self._is_lookup(step):  # the table stays in DDR, and each tile is a transfer from there
+            computing, weights = computing + self.device.dma_latency * self.device.clock, 0.0
+        return cycles_of(cut, TileCycles(computing, weights, read, ports.moving_cycles(last.made, passing)))
 
-    @property
-    def _port(self) -> float:
-        """Bytes a cycle into one LB."""
-        return self.device.global_bandwidth / self.device.cores / self.device.clock
+    @cached_property
+    def _ports(self) -> Ports:
+        return Ports(self.network, self.device)
 
     def _hoisting_cycles(self, tile: CorePart) -> float:
         """Cycles until the weights of a tile are in LB."""
-        size = self._weight_bytes(tile)
-        return size / self._port + self.device.hoist_latency * self.device.clock if size else 0.0
-
-    def _moving_cycles(self, boxes: Boxes, passing: Passing) -> float:
-        """Cycles to move parts of values, one after another: all cores do it at once."""
-        device = self.device
-        remote = min(device.ddr_bandwidth / device.cores / device.clock, self._port)
-        total = 0.0
-        for value, box in boxes.items():
-            if value in passing.values:
-                is_far = value in passing.far
-                bandwidth, latency = (remote, device.dma_latency) if is_far else (self._port, device.hoist_latency)
-                total += self.network.wire_bytes(value, box, device.alignment) / bandwidth + latency * device.clock
-        return total
+        return self._ports.hoisting_cycles(self._weight_bytes(tile))
 
     def _cut_for_pipeline(self, step: LayerParts, part: CorePart, options: Sequence[Cut], least: int) -> Cut:
         """A few tiles even if one would do, so that the layers before and after can run on other units meanwhile."""
@@ -305,7 +319,7 @@ class Tiling:
         columns = [
             (*ones[:axis], factor, *ones[axis + 1 :])
             for axis in reversed(axes)
-            for factor in _divisors(box[axis][1] - box[axis][0])
+            for factor in divisors(box[axis][1] - box[axis][0])
         ]
         for share in (2, 1):
             room = self.device.weight_buffer // share
@@ -326,12 +340,12 @@ class Tiling:
 
     def _piece_cycles(self, step: LayerParts, piece: CorePart) -> float:
         """Cycles of a tile beside which the weights of the next one arrive."""
-        return max(self.sharing.cycles(step.layer, piece) + _TILE_CYCLES, self._hoisting_cycles(piece))
+        return max(self.sharing.cycles(step.layer, piece) + TILE_CYCLES, self._hoisting_cycles(piece))
 
     def _fewest_pieces(self, step: LayerParts, tile: CorePart, room: int) -> int | None:
         """Into how many pieces of one length a sum has to be cut for its weights to fit; None if they never do."""
         reduction = self._reduction(step)
-        for count in _divisors(1 if reduction is None else reduction.depth):
+        for count in divisors(1 if reduction is None else reduction.depth):
             if self._weight_bytes(tile) <= count * room:
                 pieces = self._few_pieces(step, tile, Cut((), (), pieces=count))
                 if max(self._weight_bytes(pieces[0].tile), self._weight_bytes(pieces[-1].tile)) <= room:
@@ -449,7 +463,3 @@ def _factors(extent: int) -> list[int]:
     while found[-1] < extent:
         found.append(min(extent, found[-1] + max(1, found[-1] // 2)))
     return found
-
-
-def _divisors(extent: int) -> list[int]:
-    return [factor for factor in range(1, extent + 1) if extent % factor == 0]

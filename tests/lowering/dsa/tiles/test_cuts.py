@@ -1,0 +1,128 @@
+"""Tiles of products that are too deep for the buffer of weights, and who makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
+from eqfuse.costmodels.systolic import Product
+from eqfuse.lowering.dsa.codegen.compiler import accelerator_network, for_splitting
+from eqfuse.lowering.dsa.codegen.generator import Plan, plan_program
+from eqfuse.lowering.dsa.network.boxes import shape_of
+from eqfuse.lowering.dsa.program.instructions import Level
+from eqfuse.lowering.dsa.schedule.scheduler import schedule
+from eqfuse.lowering.dsa.schedule.variants import FULL, Variant
+from eqfuse.lowering.dsa.tiles.core_parts import CorePart, LayerParts, tile_of
+from eqfuse.lowering.dsa.tiles.cuts import Cut, TileCycles, cycles_of
+
+from ...small_models import model
+from ..small_networks import scheduled_parts
+
+DEVICE = single_cluster(load_dsa_device("stcp920"))
+FOR_GB = replace(FULL, split_for=Level.GB)
+
+
+def random_weights(*shape: int) -> np.ndarray[Any, Any]:
+    """Rules see through weights that are all alike."""
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def convolution(channels: int, results: int, size: int, samples: int = 2) -> onnx.ModelProto:
+    """Of 3 x 3, between layers that leave its data and its result in the GB."""
+    windows = {"kernel_shape": [3, 3], "pads": [1] * 4}
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["a"], **windows),
+        helper.make_node("Conv", ["a", "w"], ["b"], **windows),
+        helper.make_node("MaxPool", ["b"], ["y"], **windows),
+    ]
+    shapes = [(samples, number, size, size) for number in (channels, results)]
+    return model(nodes, {"x": shapes[0]}, {"y": shapes[1]}, w=random_weights(results, channels, 3, 3))
+
+
+def product(rows: int, depth: int, columns: int) -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["a"]),
+        helper.make_node("MatMul", ["a", "w"], ["b"]),
+        helper.make_node("Softmax", ["b"], ["y"]),
+    ]
+    return model(nodes, {"x": (rows, depth)}, {"y": (rows, columns)}, w=random_weights(depth, columns))
+
+
+def planned(source: onnx.ModelProto, device: DsaDevice = DEVICE, variant: Variant = FOR_GB) -> Plan:
+    """With floats of two bytes."""
+    graph, layers, _ = scheduled_parts(source)
+    network = accelerator_network(graph, layers, device, 2)
+    found = schedule(network.graph, network.layers, for_splitting(device, variant), element_size=2)
+    return plan_program(replace(found, device=device), variant)
+
+
+def work_of_tile(plan: Plan, step: LayerParts, tile: CorePart) -> list[Product]:
+    kernel = plan.sharing.kernels.kernel(tile_of(plan.schedule.network, step.layer, tile))
+    return [product_ for work in kernel.work for product_ in work.products]
+
+
+def multiplying(plan: Plan) -> tuple[LayerParts, Sequence[CorePart]]:
+    """The only step that multiplies matrices, and the first core's tiles of it."""
+    pairs = zip(plan.residence.flow.steps, (tiled.cores[0] for tiled in plan.residence.tiles), strict=True)
+    (found,) = ((step, tiles) for step, tiles in pairs if work_of_tile(plan, step, tiles[0]))
+    return found
+
+
+def use_of_array(plan: Plan) -> float:
+    """The share of its multiply-accumulates that the array of a core does while it computes."""
+    step, tiles = multiplying(plan)
+    (array,) = (unit for unit in DEVICE.units if unit.kind == "matrix")
+    done = sum(each.macs for tile in tiles for each in work_of_tile(plan, step, tile))
+    return done / array.operations / sum(plan.sharing.cycles(step.layer, tile) for tile in tiles)
+
+
+def rows_of_first_core(plan: Plan) -> int:
+    """Those of its product; channels are the columns."""
+    step, _ = multiplying(plan)
+    (core,) = step.cores[:1]
+    assert core is not None
+    samples, _, height, width = shape_of(core.made[step.primary])
+    return samples * height * width
+
+
+@pytest.mark.parametrize(
+    "source", [convolution(256, 256, 14), product(1024, 768, 768), product(1024, 479, 1024)],
+    ids=["window", "plain", "prime"],
+)  # fmt: skip
+def test_tiles_of_a_deep_product_keep_the_array_busy(source: onnx.ModelProto) -> None:
+    """Pieces of its reduction are nearly whole folds of the array, and have many rows."""
+    plan = planned(source)
+    assert use_of_array(plan) > 0.4
+
+
+def test_weights_of_tiles_arrive_while_others_are_computed() -> None:
+    plan = planned(convolution(256, 256, 14))
+    network, (_, tiles) = plan.schedule.network, multiplying(plan)
+    for tile in tiles:
+        weights = sum(network.bytes(value, box) for value, box in tile.constants.items())
+        assert 0 < weights <= DEVICE.weight_buffer // 2
+
+
+def test_cores_share_columns_of_a_product_with_few_rows_if_its_data_comes_from_the_gb() -> None:
+    """A tile of few rows is filled and drained as long as one of many."""
+    assert rows_of_first_core(planned(convolution(512, 512, 7, 4))) == 4 * 7 * 7
+
+
+def test_the_place_of_a_sum_is_free_once_it_was_moved_out() -> None:
+    tile = TileCycles(computing=400.0, weights=10.0, read=10.0, written=100.0)
+    whole, pieces = (cycles_of(Cut((1,), (4,), pieces=count), tile) for count in (1, 4))
+    assert pieces - whole > 4 * tile.written
+
+
+def test_a_lookup_is_one_transfer_if_its_rows_fit() -> None:
+    """Each transfer from DDR takes longer to begin than to move a row."""
+    nodes = [helper.make_node("Gather", ["table", "ids"], ["y"])]
+    source = model(nodes, {"ids": (256,)}, {"y": (256, 64)}, ["ids"], table=random_weights(4096, 64))
+    assert planned(source).residence.tiles[-1].count == 1
