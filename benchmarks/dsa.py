@@ -14,6 +14,7 @@ to be emptied when rules or models change. All figures but seconds are the same 
     python benchmarks/dsa.py                                     # everything, an hour or so
     python benchmarks/dsa.py --labels A,G --variants tvm,full
     python benchmarks/dsa.py --labels B --variants tvm,full --table1 --json bert.json
+    python benchmarks/dsa.py --labels A,A8 --variants graphturbo,full --all-batches      # Fig. 16, floats and int8
     python benchmarks/dsa.py --print bert.json                   # the tables of earlier runs
 """
 
@@ -33,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from eqfuse.benchmarks.accelerators.cell import CACHE, Run, command
-from eqfuse.benchmarks.accelerators.graphturbo import TABLE1, TABLE2
+from eqfuse.benchmarks.accelerators.graphturbo import MODELS, TABLE1
 from eqfuse.benchmarks.accelerators.tables import APPROACHES, Failure, Results, all_tables
 from eqfuse.costmodels.dsa_device import load_dsa_device
 from eqfuse.lowering.dsa.schedule.clusters import allocations
@@ -55,7 +56,7 @@ class Cell:
 
 def samples_of(label: str, clusters: int, every: bool = False) -> list[int]:
     """Samples per cluster to try: Table 2's two as far as they share the batch evenly, or all that do."""
-    configuration = TABLE2[label]
+    configuration = MODELS[label]
     possible = sorted(each.per_cluster for each in allocations(configuration.batch, clusters))
     printed = (configuration.tvm, configuration.graphturbo)
     return [n for n in possible if every or n in printed]
@@ -76,7 +77,7 @@ def cells_of(
     """
     found = [Cell(label, v, n) for label in labels for v in variants for n in samples_of(label, clusters, every)]
     if own:
-        column = {label: (TABLE2[label].tvm, TABLE2[label].graphturbo) for label in TABLE2}
+        column = {label: (MODELS[label].tvm, MODELS[label].graphturbo) for label in MODELS}
         found = [cell for cell in found if cell.samples == column[cell.label][cell.variant != "tvm"]]
     if table1:
         sweep = (Cell(SWEPT, APPROACHES[r.approach], r.per_cluster) for r in TABLE1 if r.approach in APPROACHES)
@@ -188,8 +189,10 @@ def chosen(text: str, known: Iterable[str], what: str) -> list[str]:
 def parser() -> argparse.ArgumentParser:
     """The options."""
     result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    labels, variants = partial(chosen, known=TABLE2, what="label"), partial(chosen, known=VARIANTS, what="variant")
-    result.add_argument("--labels", type=labels, default=list(TABLE2), metavar="A,B,...", help="of Table 2")
+    labels, variants = partial(chosen, known=MODELS, what="label"), partial(chosen, known=VARIANTS, what="variant")
+    result.add_argument(
+        "--labels", type=labels, default=list(MODELS), metavar="A,B,...", help="of Table 2, and A8: ResNet-50 of int8"
+    )
     result.add_argument(
         "--variants", type=variants, default=list(VARIANTS), metavar="tvm,full,...", help="default: all"
     )

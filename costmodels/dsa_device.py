@@ -43,7 +43,9 @@ class ComputeUnit:
     """One kind of unit, one in each core (or one for all cores of a cluster, as Goya's GEMM engine is).
 
     It does `rows` x `columns` multiply-accumulates a cycle, `rows` elements for kind ``vector`` (whose `columns` is 1).
-    One of kind ``matrix`` runs each product by the one of its `dataflows` that takes the fewest cycles.
+    One of kind ``matrix`` runs each product by the one of its `dataflows` that takes the fewest cycles. One that
+    multiplies does `int8` times as many multiply-accumulates of integers of 8 bits: a cell of an array takes so many
+    neighbours of a reduction at once.
     """
 
     name: str
@@ -52,6 +54,11 @@ class ComputeUnit:
     rows: int
     columns: int
     dataflows: tuple[Dataflow, ...] = DATAFLOWS
+    int8: int = 1
+
+    def rate(self, eight_bits: bool) -> int:
+        """How many times `operations` it does in a cycle."""
+        return self.int8 if eight_bits else 1
 
     @property
     def operations(self) -> int:
@@ -127,10 +134,13 @@ class UnitTable(Table, frozen=True):
     per: Place = "core"
     columns: Count = Count(1, "documented")
     dataflows: DataflowChoice | None = None
+    int8: Count = Count(1, "assumed")
 
     def __post_init__(self) -> None:
         if self.dataflows is not None and self.kind != "matrix":
             raise ValueError(f"a unit of kind {self.kind!r} has no dataflows; leave the field out")
+        if self.kind == "vector" and self.int8.number > 1:
+            raise ValueError("a unit of kind 'vector' multiplies no integers of 8 bits; leave int8 out")
 
 
 class DsaDeviceFile(Table, frozen=True):

@@ -15,6 +15,7 @@ from math import prod
 from ..ir.operation import Operation
 from ..ir.operators import PRODUCTS, RECURRENT, VIEWS
 from ..ir.operators.linear import is_convolution
+from ..ir.operators.quantization import INTEGER_PRODUCTS
 from ..ir.operators.recurrent import GATES
 from .dsa_device import ComputeUnit, DsaDevice, UnitKind
 from .systolic import Product, best_dataflow
@@ -32,10 +33,12 @@ _FACTORS: Mapping[str, int] = {
     **dict.fromkeys(("Exp", "Log", "Sin", "Cos", "Elu", "Celu", "Selu"), 4),
     **dict.fromkeys(("Tanh", "Erf", "Sigmoid", "Softplus", "Swish", "Tan", "Atan", "Sinh", "Cosh"), 8),
     **dict.fromkeys(("Gelu", "Mish", "Pow", "Asin", "Acos", "Asinh", "Acosh", "Atanh"), 12),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), 2),
     **dict.fromkeys(("HardSwish", "HardSigmoid", "Softsign", "Clip", "ThresholdedRelu", "BatchNormalization"), 2),
 }
 """Vector operations per element made, 1 if not listed. A division or root is a first estimate and three steps of
-refinement, an exponential or logarithm a polynomial of degree four, a Tanh or Erf both of these, a Gelu more of them.
+refinement, a QuantizeLinear a product and a rounding that saturates, an exponential or logarithm a polynomial of degree
+four, a Tanh or Erf both of these, a Gelu more of them.
 """
 _PER_INPUT: Mapping[str, int] = {
     "Softmax": 8,
@@ -64,14 +67,14 @@ def product_of(operation: Operation) -> Product | None:
         return _steps(operation)
     if operation.op not in PRODUCTS or not left or not right or not operation.output.elements:
         return None
-    group = operation.group
+    group, eight_bits = operation.group, operation.op in INTEGER_PRODUCTS
     if is_convolution(operation.op):
-        return Product(result[0] * prod(result[2:]), right[0] // group, prod(right[1:]), group)
+        return Product(result[0] * prod(result[2:]), right[0] // group, prod(right[1:]), group, eight_bits)
     if operation.op == "ConvTranspose":
         return Product(left[0] * prod(left[2:]), prod(right[1:]), right[0] // group, group)
     if operation.op == "Gemm":
         return Product(result[0], result[1], left[0] if operation.integer("transA", 0) else left[1])
-    return _matmul(left, right)
+    return _matmul(left, right, eight_bits)
 
 
 def _steps(operation: Operation) -> Product | None:
@@ -82,14 +85,16 @@ def _steps(operation: Operation) -> Product | None:
     return Product(inputs[1], weights[1], weights[2] + state[2], inputs[0] * weights[0])
 
 
-def _matmul(left: tuple[int, ...], right: tuple[int, ...]) -> Product:
+def _matmul(left: tuple[int, ...], right: tuple[int, ...], eight_bits: bool) -> Product:
     """All rows are of one product if they share the right operand."""
     left = left if len(left) > 1 else (1, *left)
     right = right if len(right) > 1 else (*right, 1)
     rows, columns, depth = left[-2], right[-1], left[-1]
     shared = prod(right[:-2]) == 1
     batch = prod(left[:-2]) if shared else prod(_broadcast(left[:-2], right[:-2]))
-    return Product(batch * rows, columns, depth) if shared else Product(rows, columns, depth, batch)
+    if shared:
+        return Product(batch * rows, columns, depth, 1, eight_bits)
+    return Product(rows, columns, depth, batch, eight_bits)
 
 
 def _broadcast(first: tuple[int, ...], second: tuple[int, ...]) -> Iterable[int]:
@@ -163,7 +168,8 @@ def unit_seconds(operation: Operation, cluster: DsaDevice) -> float:
 def _shared_cycles(product: Product, cluster: DsaDevice, apart: int) -> float:
     """Cycles of a product whose rows, columns and `apart` copies the cores share, by the unit that takes the fewest."""
     others = [unit for unit in cluster.units if unit.kind != "matrix"]
-    rate = max((unit.operations * cluster.count(unit) for unit in others), default=0)
+    rates = (unit.operations * unit.rate(product.eight_bits) * cluster.count(unit) for unit in others)
+    rate = max(rates, default=0)
     cycles = [product.macs / rate] if rate else []
     for unit in cluster.units:
         if unit.kind == "matrix":
@@ -176,7 +182,9 @@ def _parts(product: Product, count: int, apart: int) -> list[Product]:
     copies = min(count, apart)
     ways = [(rows, count // copies // rows) for rows in range(1, count // copies + 1)]
     return [
-        Product(-(-product.m // rows), -(-product.n // columns), product.k, -(-product.count // copies))
+        Product(
+            -(-product.m // rows), -(-product.n // columns), product.k, -(-product.count // copies), product.eight_bits
+        )
         for rows, columns in ways
     ]
 

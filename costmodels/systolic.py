@@ -21,12 +21,14 @@ from .dsa_device import ComputeUnit, Dataflow
 
 
 class Product(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`count` matrix products of (m, k) by (k, n); a part of the files of programs."""
+    """`count` matrix products of (m, k) by (k, n), `eight_bits` if their operands are integers of 8 bits; a part of the
+    files of programs."""
 
     m: int
     n: int
     k: int
     count: int = 1
+    eight_bits: bool = False
 
     @property
     def macs(self) -> int:
@@ -61,9 +63,11 @@ class SystolicArray:
 def best_dataflow(unit: ComputeUnit, product: Product) -> tuple[int, Dataflow]:
     """The least cycles of a product over the dataflows of a matrix unit, and the first dataflow that takes them.
 
-    The array may as well compute the transposed product: its rows are the other operand's then.
+    The array may as well compute the transposed product: its rows are the other operand's then. Of integers of 8 bits
+    a cell multiplies `unit.int8` neighbours along the reduction at once, and adds them up.
     """
     arrays = [SystolicArray(unit.rows, unit.columns, each) for each in unit.dataflows]
-    both = (product, Product(product.n, product.m, product.k, product.count))
+    depth = -(-product.k // unit.rate(product.eight_bits))
+    both = [Product(*sides, depth, product.count) for sides in ((product.m, product.n), (product.n, product.m))]
     options = ((array.cycles(each), array.dataflow) for array in arrays for each in both)
     return min(options, key=lambda option: option[0])

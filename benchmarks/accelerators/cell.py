@@ -16,17 +16,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 import onnx
 
-from eqfuse.benchmarks.accelerators.graphturbo import TABLE2
+from eqfuse.benchmarks.accelerators.graphturbo import MODELS
 from eqfuse.costmodels.choices import ACCELERATOR
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.driver.compiler.accelerator import AcceleratorKernels
 from eqfuse.driver.compiler.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
+from eqfuse.engine.choices import PartitionMethod
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.dsa.bundle.files import graph_data, graph_of
 from eqfuse.lowering.dsa.codegen.compiler import (
@@ -45,8 +46,6 @@ from eqfuse.lowering.dsa.simulate.timing import simulate_time
 from eqfuse.support.errors import EqfuseError
 
 CACHE = Path("build/dsa")
-PARTITION: Literal["fuseops"] = "fuseops"
-"""The layers are those that TVM fuses, which is what the text starts from."""
 HALF = 2
 """Bytes of a float: all of Table 2's models run in float16."""
 IMAGE_RANK = 4
@@ -102,10 +101,10 @@ class OptimisedNetwork:
     layers: tuple[Layer, ...]
 
 
-def optimised(model: onnx.ModelProto, device: str) -> OptimisedNetwork:
+def optimised(model: onnx.ModelProto, device: str, partition: PartitionMethod = "fuseops") -> OptimisedNetwork:
     """By eqfuse's own pipeline and the device's own costs; without verification, for its speed: values play no role
     here."""
-    options = Options(verify=False, partition=PARTITION, intensive=False, device=ACCELERATOR + device)
+    options = Options(verify=False, partition=partition, intensive=False, device=ACCELERATOR + device)
     return OptimisedNetwork(*kernels_of(optimize_model(model, None, options, lowering=AcceleratorKernels())))
 
 
@@ -115,10 +114,10 @@ def cached(label: str, device: str, folder: Path) -> OptimisedNetwork:
 
     Weights are not kept: schedules depend on shapes alone.
     """
-    configuration = TABLE2[label]
+    configuration = MODELS[label]
     path = folder / f"{label}_{configuration.graphturbo}_{Path(device).stem}.json"
     if not path.is_file():
-        _store(path, optimised(configuration.build(configuration.graphturbo), device))
+        _store(path, optimised(configuration.build(configuration.graphturbo), device, configuration.partition))
     data = json.loads(path.read_text(encoding="utf-8"))
     return OptimisedNetwork(graph_of(data["graph"]), tuple(map(tuple, data["layers"])))
 
@@ -131,10 +130,13 @@ def _store(path: Path, found: OptimisedNetwork) -> None:
     scratch.replace(path)
 
 
-def measured(found: OptimisedNetwork, device: DsaDevice, variant: str, samples: int, name: str, check: bool) -> Run:
+def measured(
+    found: OptimisedNetwork, device: DsaDevice, variant: str, samples: int, name: str, check: bool,
+    float_bytes: int = HALF,
+) -> Run:  # fmt: skip
     """Schedule, generate and simulate; `check` validates the program too. Raises DsaError, ProgramError."""
     began, processor = time.perf_counter(), time.process_time()
-    network = accelerator_network(found.graph, found.layers, device, HALF)
+    network = accelerator_network(found.graph, found.layers, device, float_bytes)
     made = _program(network, device, variant, samples, name)
     compiling, processor = time.perf_counter() - began, time.process_time() - processor
     memory = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -190,7 +192,7 @@ def command(
 def main() -> None:
     """Command line: the figures as JSON on standard output."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("label", choices=TABLE2)
+    parser.add_argument("label", choices=MODELS)
     parser.add_argument("--variant", choices=VARIANTS, help="default: only optimise and keep the model")
     parser.add_argument("--samples", type=int, help="per cluster (default: GraphTurbo's of Table 2)")
     parser.add_argument("--device", default="stcp920-1mb")
@@ -200,9 +202,11 @@ def main() -> None:
     try:
         found = cached(given.label, given.device, given.cache)
         if given.variant:
-            samples = given.samples or TABLE2[given.label].graphturbo
+            samples = given.samples or MODELS[given.label].graphturbo
             device = load_dsa_device(given.device)
-            print(json.dumps(asdict(measured(found, device, given.variant, samples, given.label, given.validate))))
+            size = MODELS[given.label].float_bytes
+            run = measured(found, device, given.variant, samples, given.label, given.validate, size)
+            print(json.dumps(asdict(run)))
     except EqfuseError as error:
         sys.exit(f"{type(error).__name__}: {error}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, geometric_mean
 
 from eqfuse.benchmarks.accelerators.cell import Run
-from eqfuse.benchmarks.accelerators.graphturbo import TABLE1, TABLE2, TABLE3, TABLE4, Allocation, ScopeCounts
+from eqfuse.benchmarks.accelerators.graphturbo import MODELS, TABLE1, TABLE2, TABLE3, TABLE4, Allocation, ScopeCounts
 
 TVM, ASTITCH, SCHEDULED, FULL = "tvm", "astitch", "graphturbo", "full"
 _UNITS = ("vector", "vme", "mme")
@@ -46,8 +46,13 @@ class Results:
     @property
     def labels(self) -> list[str]:
         """Those of Table 2 that anything was tried for, in its order."""
+        return [label for label in self.models if label in TABLE2]
+
+    @property
+    def models(self) -> list[str]:
+        """Those that anything was tried for."""
         tried = {run.label for run in self.runs} | {failure.label for failure in self.failures}
-        return [label for label in TABLE2 if label in tried]
+        return [label for label in MODELS if label in tried]
 
     def run(self, label: str, variant: str, samples: int) -> Run | None:
         """That run, None if it failed or was not asked for."""
@@ -57,7 +62,7 @@ class Results:
     def best(self, label: str, variant: str) -> Run | None:
         """A variant at the number of samples that suits it best, of those that share the batch of Table 2 evenly."""
         found = [each for each in self.runs if (each.label, each.variant) == (label, variant)]
-        own = [each for each in found if TABLE2[label].batch % (each.samples * self.clusters) == 0]
+        own = [each for each in found if MODELS[label].batch % (each.samples * self.clusters) == 0]
         return fastest(own)
 
     def at_printed_batch(self, label: str) -> Run | None:
@@ -88,7 +93,9 @@ def speed_ups(results: Results, variant: str, over: str) -> list[float]:
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; all columns but the first are numbers."""
+    """A table; all columns but the first are numbers. Empty without rows."""
+    if not rows:
+        return ""
     rule = ["---"] + ["---:"] * (len(heads) - 1)
     return "\n".join("| " + " | ".join(row) + " |" for row in (heads, rule, *rows))
 
@@ -107,17 +114,20 @@ def all_tables(results: Results) -> str:
         ("Failures", failure_lines),
     )
     found = ((title, table(results)) for title, table in sections)
-    about = f"One of {results.clusters} clusters is simulated on its share of DDR, and all do the same, in float16."
+    about = f"One of {results.clusters} clusters is simulated on its share of DDR, and all do the same, in float16; A8 in int8."
     parts = (f"### {title}\n\n{text}" for title, text in found if text)
     return "\n\n".join((f"## GraphTurbo's models on {results.device}", about, *parts))
 
 
 def _named(label: str) -> str:
-    return f"{label} {TABLE2[label].model}"
+    return f"{label} {MODELS[label].model}"
 
 
 def throughput_table(results: Results) -> str:
-    """Each approach at its best, and the speed-up of the full variant beside the text's averages."""
+    """Each approach at its best, and the speed-up of the full variant beside the text's averages; empty without models
+    of Table 2."""
+    if not results.labels:
+        return ""
     shown = [v for v in (TVM, ASTITCH, SCHEDULED, FULL) if any(each.variant == v for each in results.runs)]
     ratios = (*(f"{FULL} / {over}" for over in PRINTED_SPEED_UPS), f"{FULL} / {TVM} as in Table 2")
     rows = []
@@ -140,7 +150,10 @@ def _speed_ups_of(results: Results, label: str) -> tuple[float | None, ...]:
 
 
 def ablation_table(results: Results) -> str:
-    """What each step adds: over the TVM-like baseline, and over the step before where the text prints it."""
+    """What each step adds: over the TVM-like baseline, and over the step before where the text prints it; empty without
+    models of Table 2."""
+    if not results.labels:
+        return ""
     pairs = [(ASTITCH, TVM), *((step, TVM) for step in STEPS), *(p for p in PRINTED_STEPS if p[1] != TVM)]
     pairs.append((FULL, SCHEDULED))
     heads = ("model", *(variant if over == TVM else f"{variant} / {over}" for variant, over in pairs))
@@ -191,7 +204,7 @@ def bound_table(results: Results) -> str:
     heads = ("model", "samples", "Mcycles", "lower bound", "bound by", "bound / cycles", "the kernels' bound / cycles",
              *_UNITS)  # fmt: skip
     rows = []
-    for label in results.labels:
+    for label in results.models:
         run = results.best(label, FULL)
         cells = _bound_cells(run) if run else [MISSING] * (len(heads) - 2)
         rows.append((_named(label), _samples(run), *cells))
@@ -223,7 +236,7 @@ def kernels_ratio(run: Run) -> float:
 def use_table(results: Results) -> str:
     """The units at each number of samples per cluster; empty if no model was tried with several."""
     rows = []
-    for label in results.labels:
+    for label in results.models:
         runs = [run for run in results.runs if (run.label, run.variant) == (label, SCHEDULED)]
         if len(runs) > 1:
             ordered = sorted(runs, key=lambda run: run.samples)

@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 from eqfuse.benchmarks import dsa
 from eqfuse.benchmarks.accelerators import cell as dsa_cell
 from eqfuse.benchmarks.accelerators.cell import OptimisedNetwork, Run, Stage, cached, command, measured, optimised
-from eqfuse.benchmarks.accelerators.graphturbo import TABLE2
+from eqfuse.benchmarks.accelerators.graphturbo import MODELS, TABLE2
 from eqfuse.benchmarks.accelerators.tables import (
     Failure,
     Results,
@@ -301,7 +301,7 @@ def test_optimised_model_is_made_once(tmp_path: Path, monkeypatch: pytest.Monkey
         built.append(batch)
         return classifier(batch)
 
-    monkeypatch.setitem(TABLE2, "G", replace(TABLE2["G"], build=build))
+    monkeypatch.setitem(MODELS, "G", replace(TABLE2["G"], build=build))
     assert cached("G", "stcp920", tmp_path) == cached("G", "stcp920", tmp_path)
     assert built == [TABLE2["G"].graphturbo]
 

@@ -77,6 +77,11 @@ def test_a_single_cluster_has_its_share_of_ddr() -> None:
         ('["os", "ws", "is"]', '["os", "os"]', "field units[0].dataflows: each dataflow must be listed once"),
         ('["os", "ws", "is"], origin', '["os"], from', "field units[0].dataflows.origin: missing"),
         ('kind    = "matrix"', 'kind = "vector"', "field units[0]: a unit of kind 'vector' has no dataflows"),
+        (
+            'kind    = "vector"\nrows    = { value = 64, origin = "assumed" }',
+            'kind = "vector"\nrows = { value = 64, origin = "assumed" }\nint8 = { value = 2, origin = "assumed" }',
+            "field units[2]: a unit of kind 'vector' multiplies no integers of 8 bits; leave int8 out",
+        ),
         ("cores    =", "kerne =", "field kerne: unknown"),
         ("[[units]]", "[[other]]", "field other: unknown"),
     ],

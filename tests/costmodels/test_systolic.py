@@ -58,6 +58,13 @@ def test_no_dataflow_of_a_unit_is_faster_than_the_best(
     assert cycles == min(SystolicArray(rows, columns, flow).cycles(each) for flow in dataflows for each in both)
 
 
+@pytest.mark.parametrize("dataflow", Dataflow)
+def test_integers_of_8_bits_have_a_shorter_reduction(dataflow: Dataflow) -> None:
+    unit = ComputeUnit("u", "matrix", "core", 4, 8, (dataflow,), int8=2)
+    assert best_dataflow(unit, Product(40, 48, 31, eight_bits=True)) == best_dataflow(unit, Product(40, 48, 16))
+    assert best_dataflow(unit, Product(40, 48, 31))[0] > best_dataflow(unit, Product(40, 48, 16))[0]
+
+
 @pytest.mark.parametrize(
     ("product", "best"),
     [(Product(4, 8, 999), "os"), (Product(999, 8, 4), "ws"), (Product(8, 999, 4), "ws")],

@@ -105,7 +105,9 @@ def _operand(operand: Operand) -> str:
 
 
 def _work(work: Work) -> str:
-    products = [f"{each.count} x {each.m}x{each.n}x{each.k}" for each in work.products]
+    products = [
+        f"{each.count} x {each.m}x{each.n}x{each.k}{' of 8 bits' if each.eight_bits else ''}" for each in work.products
+    ]
     amounts = products + [str(work.operations)] * bool(work.operations or not products)
     return f"{work.unit.value} {' + '.join(amounts)}"
 

@@ -28,6 +28,7 @@ from ..network.batches import is_batch_outermost, own_batch, with_batch
 from ..network.graph import Network
 from ..network.hidden_layers import split_hidden_layers
 from ..network.lookups import with_lookups_apart
+from ..network.results import with_results_apart
 from ..network.rewriting import ConstantSlice
 from ..network.subgraphs import Layer
 from ..network.sums import with_products_first
@@ -57,6 +58,8 @@ the simulated programs of six networks."""
 _TOO_SLOW = 1.15
 """Plans whose estimates exceed the cycles of a program that there is by this factor do not become programs: those of
 ResNet-50 on 64 KB of LB are within a tenth of what is simulated."""
+_RESULT_SHARE = 4
+"""A layer's results of other axes than the primary one may take this part of an LB (one divided by it)."""
 _CLOSE = 1.003
 """Plans whose estimates exceed the least by up to this factor may lead to the fastest program."""
 
@@ -287,7 +290,9 @@ def accelerator_network(
     split = split_hidden_layers(graph, with_lookups_apart(graph, layers), most)
     arrays = [min(unit.rows, unit.columns) for unit in device.units if unit.kind == "matrix"]
     columns, room = min(arrays, default=1), device.weight_buffer // 2
-    whole = with_products_first(Network(split.graph, element_size), split.layers, room, columns)
+    network = Network(split.graph, element_size)
+    apart = with_results_apart(network, split.layers, device.activation_buffer // _RESULT_SHARE)
+    whole = with_products_first(network, apart, room, columns)
     if batch_axis is not None:
         own_batch(split.graph, batch_axis)
     elif is_batch_outermost(split.graph):

@@ -12,7 +12,6 @@ from functools import partial
 from ....ir.graph import Operator
 from ....ir.index_maps import Axis, IndexMaps, OperandMap, OperatorCall, index_maps, interval_of
 from ....ir.operators import ELEMENTWISE, GLOBAL_POOLS, MATRIX_PRODUCTS, OPERATORS, POOLS, PRODUCTS, REDUCTIONS, SCHEMAS
-from ....ir.operators.quantization import INTEGER_PRODUCTS
 from .boxes import Box, Interval, Shape, whole
 
 _WHOLE_FROM = {"DepthToSpace": 1, "SpaceToDepth": 1}
@@ -23,7 +22,7 @@ Reshape Flatten Squeeze Unsqueeze Transpose Expand Slice Gather Pad DepthToSpace
 Identity Dropout
 """
 _NORMALIZATIONS = frozenset(o.name for o in OPERATORS.values() if o.category == "normalization")
-_COMPUTING = ELEMENTWISE | PRODUCTS - INTEGER_PRODUCTS | POOLS | GLOBAL_POOLS | REDUCTIONS | _NORMALIZATIONS
+_COMPUTING = ELEMENTWISE | PRODUCTS | POOLS | GLOBAL_POOLS | REDUCTIONS | _NORMALIZATIONS
 _PARTIAL = _COMPUTING | {"Sum", "Mean", *_MOVING.split()}
 """Operators that a tile computes from parts of their operands (local_graph.py), all others from whole ones."""
 

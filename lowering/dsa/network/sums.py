@@ -18,6 +18,7 @@ from ....ir.operators.linear import is_convolution
 from ....ir.operators.quantization import INTEGER_PRODUCTS
 from .boxes import Box
 from .graph import Network
+from .operand_boxes import whole_axes
 from .subgraphs import Layer
 
 
@@ -26,7 +27,7 @@ class Reduction:
     """The axis along which operator number `product` sums, of its data and of its weights.
 
     The weights have `columns` outputs, and `width` elements for each of them and each index of the reduction: a
-    convolution's window.
+    convolution's window. What comes behind them is a bias, or zero points of a product of integers.
     """
 
     product: int
@@ -35,6 +36,7 @@ class Reduction:
     weight_axis: int
     columns: int
     width: int
+    has_zero_points: bool = False
 
 
 def reduction_of(graph: OperatorGraph, index: int) -> Reduction | None:
@@ -42,15 +44,14 @@ def reduction_of(graph: OperatorGraph, index: int) -> Reduction | None:
     operator = graph.operators[index]
     if operator.is_opaque or len(operator.inputs) < 2 or operator.inputs[1] is None or operator.inputs[0] is None:
         return None
-    if operator.op in INTEGER_PRODUCTS:
-        return None
+    of_integers = operator.op in INTEGER_PRODUCTS
     weights, data = graph.values[operator.inputs[1]], graph.values[operator.inputs[0]]
     if not weights.is_constant or data.is_constant:
         return None
     shape, rank = weights.extent.dimensions, len(data.extent.dimensions)
     attributes = operator.attributes
     if is_convolution(operator.op) and attributes.get("group", 1) == 1 and shape[1] > 1:
-        return Reduction(index, shape[1], 1, 1, shape[0], prod(shape[2:]))
+        return Reduction(index, shape[1], 1, 1, shape[0], prod(shape[2:]), of_integers)
     if operator.op == "ConvTranspose" and attributes.get("group", 1) == 1:
         return Reduction(index, shape[0], 1, 0, shape[1], prod(shape[2:]))
     is_plain = attributes.get("alpha", 1.0) == 1.0 and attributes.get("beta", 1.0) == 1.0
@@ -58,7 +59,7 @@ def reduction_of(graph: OperatorGraph, index: int) -> Reduction | None:
     if not is_of_matrices or attributes.get("transA") or not is_plain:
         return None
     axis = 1 if attributes.get("transB") else 0
-    return Reduction(index, shape[axis], rank - 1, axis, shape[1 - axis], 1)
+    return Reduction(index, shape[axis], rank - 1, axis, shape[1 - axis], 1, of_integers)
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,11 @@ class PieceOfSum:
         return (*box[:axis], (self.start, self.stop), *box[axis + 1 :])
 
     def operands(self, boxes: tuple[Box | None, ...]) -> tuple[Box | None, ...]:
-        """What the piece needs of each operand of the product: the last one adds what comes after the weights."""
+        """What the piece needs of each operand of the product: only the last one adds a bias."""
         data, weights, *others = boxes
         assert data is not None
         assert weights is not None
-        rest = others if self.is_last else [None] * len(others)
+        rest = others if self.is_last or self.reduction.has_zero_points else [None] * len(others)
         cut = self.restrict(data, self.reduction.data_axis), self.restrict(weights, self.reduction.weight_axis)
         return (*cut, *rest)
 
@@ -138,11 +139,12 @@ def _is_handed_on(graph: OperatorGraph, value: int, layer: set[int]) -> bool:
 def with_products_first(network: Network, layers: Iterable[Layer], room: int, columns: int) -> Iterator[Layer]:
     """Layers cut such that each product that is too deep begins one that can be summed up in place.
 
-    It is too deep if weights of `columns` columns of it take more than `room` bytes.
+    It is too deep if weights of `columns` columns of it take more than `room` bytes; of all columns, if what follows in
+    its layer has to see all of them, as a normalisation does.
     """
     for layer in layers:
         rest = tuple(sorted(layer))
-        while deep := [index for index in rest if _weight_bytes(network, index, columns) > room]:
+        while deep := [index for index in rest if _weight_bytes(network, rest, index, columns) > room]:
             product = deep[0]
             before, after = (tuple(i for i in rest if i < product), tuple(i for i in rest if i > product))
             kept = next(n for n in range(len(after), -1, -1) if not n or follow_in_place(network, product, after[:n]))
@@ -154,10 +156,15 @@ def with_products_first(network: Network, layers: Iterable[Layer], room: int, co
             yield rest
 
 
-def _weight_bytes(network: Network, index: int, columns: int) -> int:
-    """Bytes of the weights of some columns of a product; 0 for any other operator."""
+def _weight_bytes(network: Network, layer: Layer, index: int, columns: int) -> int:
+    """Bytes of the weights of the columns of a product that a tile needs; 0 for any other operator."""
     reduction = reduction_of(network.graph, index)
     weights = network.graph.operators[index].inputs[1] if reduction is not None else None
     if reduction is None or weights is None:
         return 0
+    rank = len(network.shapes[network.graph.operators[index].outputs[0]])
+    axis = 1 if is_convolution(network.graph.operators[index].op) else rank - 1
+    followers = (network.graph.operators[other] for other in layer if other > index)
+    if any(axis in whole_axes(each, len(network.shapes[each.outputs[0]])) for each in followers):
+        columns = reduction.columns
     return network.bytes(weights) // reduction.columns * min(columns, reduction.columns)

@@ -259,7 +259,11 @@ class Work(_Record, frozen=True):
     @property
     def total(self) -> int:
         """Multiply-accumulates or element operations."""
-        return self.operations + sum(product.macs for product in self.products)
+        return self.total_at(1)
+
+    def total_at(self, int8: int) -> int:
+        """The same, if a unit does `int8` multiply-accumulates of integers of 8 bits in the time of another one."""
+        return self.operations + sum(-(-each.macs // (int8 if each.eight_bits else 1)) for each in self.products)
 
 
 class _OfChannel(_Record, frozen=True):

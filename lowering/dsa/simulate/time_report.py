@@ -212,9 +212,11 @@ def unit_count(device: DsaDevice, unit: Unit) -> int:
 def lower_bound(program: Program, device: DsaDevice) -> LowerBound:
     """The bound for the work of a program."""
     done: Counter[Unit] = Counter()
+    int8 = {unit: max((each.int8 for each in device.units if each.kind == kind), default=1)
+            for unit, kind in UNIT_KINDS.items()}  # fmt: skip
     for instruction in program.instructions:
         if isinstance(instruction, Compute):
-            done.update({work.unit: work.total for work in instruction.work})
+            done.update({work.unit: work.total_at(int8[work.unit]) for work in instruction.work})
     bandwidth = device.ddr_bandwidth / device.clock
     peaks = {unit: device.clusters * sum(device.count(u) * u.operations for u in device.units if u.kind == kind)
              for unit, kind in UNIT_KINDS.items()}  # fmt: skip

@@ -286,15 +286,16 @@ def cut_sum(
         yield part
         return
     product, *others = layer
-    data, weights = network.graph.operators[product].inputs[:2]
+    data, weights, *behind = network.graph.operators[product].inputs
     assert data is not None
     assert weights is not None
+    of_all = {weights, *(behind if reduction.has_zero_points else ())}
     read_after = {value for index in others for value in network.graph.operators[index].inputs}
     starts = starts_of(reduction, count)
     for number in range(len(starts)) if numbers is None else numbers:
         piece = piece_at(reduction, starts, number)
         inputs = {v: box for v, box in part.inputs.items() if piece.is_last or v == data}
-        constants = {v: box for v, box in part.constants.items() if piece.is_last or v == weights}
+        constants = {v: box for v, box in part.constants.items() if piece.is_last or v in of_all}
         if not is_brought_whole and (not piece.is_last or data not in read_after):
             inputs[data] = piece.restrict(part.inputs[data], reduction.data_axis)
         if not piece.is_last or weights not in read_after:

@@ -47,7 +47,7 @@ def work_of(graph: OperatorGraph, device: DsaDevice, total: int | None = None) -
         if product is not None and units.suits(product):
             products.append(product)
         elif product is not None:
-            multiplied += product.macs
+            multiplied += units.steps(product)
         elements += vector_operations(operation)
     if not (products or multiplied or elements):
         elements = sum(_elements(graph, o.outputs) for o in graph.operators if o.op in MOVES)
@@ -72,8 +72,14 @@ class _Units:
     def suits(self, product: Product) -> bool:
         """Whether the matrix unit is no slower than what else multiplies."""
         matrix = self.cycles(Work(Unit.MME, 0, (product,)))
-        others = (self.cycles(Work(unit, product.macs)) for unit in (Unit.VME, Unit.VECTOR))
+        others = (self.cycles(Work(unit, self.steps(product))) for unit in (Unit.VME, Unit.VECTOR))
         return matrix < float("inf") and matrix <= min(others)
+
+    def steps(self, product: Product) -> int:
+        """Multiply-accumulates of the vector MAC engine, of which it does several of 8 bits in the time of one."""
+        engine = self.engine(Unit.VME)
+        unit = None if engine is None else self.cost.unit(engine)
+        return -(-product.macs // (1 if unit is None else unit.rate(product.eight_bits)))
 
     def work(self, products: tuple[Product, ...], multiplied: int, elements: int) -> tuple[Work, ...]:
         """Work for units that there are, in the place of the matrix unit if there are products."""

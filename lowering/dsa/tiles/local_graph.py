@@ -18,6 +18,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 from ....ir.graph import OperatorGraph
@@ -199,9 +200,15 @@ def _group(site: LocalSite, channels: Interval, spatial: Box, pads: tuple[int, .
     read = seen[1] if groups == 1 else (first * of_group, last * of_group)
     data = site.take(0, (seen[0], read, *seen[2:]))
     weight = site.take(1, (channels, *site.needs(1)[1:]))
-    has_bias = len(site.boxes) > 2 and site.boxes[2] is not None
-    inputs = [data, weight, *([site.take(2, (channels,))] if has_bias else [])]
+    inputs = [data, weight, *(_of_channels(site, number, channels) for number in range(2, len(site.operator.inputs)))]
     return site.emit(inputs, (site.box[0], channels, *spatial), group=last - first, pads=pads)
+
+
+def _of_channels(site: LocalSite, number: int, channels: Interval) -> int | None:
+    """A bias, or the zero points of a convolution of integers: one for each output channel, or one for all."""
+    if site.boxes[number] is None or prod(site.shape(number)) == 1:
+        return site.take(number)
+    return site.take(number, (channels,))
 
 
 def _pads(axes: list[_Axis]) -> tuple[int, ...]:
@@ -409,7 +416,7 @@ def _global_pool(site: LocalSite) -> LocalPart:
 
 
 _RULES: dict[str, Rule] = {
-    "Conv": convolution,
+    **dict.fromkeys(("Conv", "ConvInteger"), convolution),
     **dict.fromkeys(("MaxPool", "AveragePool"), pooling),
     "Resize": resize,
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _softmax),
@@ -424,7 +431,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("Sum", "Mean"), _joined),
     "Dropout": _dropout,
     "InstanceNormalization": _instance_normalization,
-    "MatMul": _matmul,
+    **dict.fromkeys(("MatMul", "MatMulInteger"), _matmul),
     "Expand": _expand,
     "Slice": _slice,
     "Concat": _concat,

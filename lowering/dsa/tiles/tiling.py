@@ -315,12 +315,16 @@ class Tiling:
         ones = (1,) * len(box)
         if self._is_lookup(step) or self._weight_bytes(part) <= self.device.weight_buffer // 2:
             return ones, 1
-        axes = [axis for axis in sorted(self.weight_axes(step, part)) if box[axis][1] - box[axis][0] > 1]
+        extents = [stop - start for start, stop in box]
+        axes = [axis for axis in sorted(self.weight_axes(step, part)) if extents[axis] > 1]
+        # Columns may be along several axes, as those of heads are: one is cut whole before the next one is.
+        starts = [ones, *((*ones[:axis], extents[axis], *ones[axis + 1 :]) for axis in axes if len(axes) > 1)]
         columns = [
-            (*ones[:axis], factor, *ones[axis + 1 :])
-            for axis in reversed(axes)
-            for factor in divisors(box[axis][1] - box[axis][0])
-        ]
+            (*start[:axis], factor, *start[axis + 1 :])
+            for start in starts
+            for axis in reversed(axes) if start[axis] == 1
+            for factor in divisors(extents[axis])
+        ]  # fmt: skip
         for share in (2, 1):
             room = self.device.weight_buffer // share
             found: list[tuple[float, tuple[int, ...], int]] = []

@@ -20,11 +20,13 @@ from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.dsa.back_end import WIDTHS
 from eqfuse.lowering.dsa.bundle.files import load_json
 from eqfuse.lowering.dsa.bundle.simulated_model import IsolatedSimulation
+from eqfuse.lowering.dsa.program.instructions import Compute, Role
 from eqfuse.lowering.dsa.schedule.scheduler import _ORDERS
 from eqfuse.lowering.dsa.schedule.variants import VARIANTS
 from eqfuse.lowering.running.runner import load
 
 from ...lowering.dsa.small_networks import by_sample, cnn, transformer, up_sampling
+from ...lowering.ethos_u.networks import float_model, quantised
 from ..command_line import CommandLine, Outcome
 
 TARGET = "dsa-stcp920-1mb"
@@ -108,6 +110,32 @@ def test_transposed_convolutions_whose_weights_fill_no_buffer_are_divided(eqfuse
     outcome = eqfuse.run("compile", "in.onnx", "--target", target, "-o", "build")
     assert (outcome.code, outcome.err) == (0, "")
     assert "verification: passed, 1 output(s)" in outcome.out
+
+
+def test_columns_of_heads_fit_the_buffer_for_weights(eqfuse: CommandLine) -> None:
+    """Half of the 16 KB hold 32 of the 128 columns, which lie along two axes once they are heads."""
+    text = """
+        heads = Constant<value = int64[4] {1, 128, 2, 64}>() m = MatMul(x, w) a = Add(m, b)
+        r = Reshape(a, heads) y = Transpose<perm=[0,2,1,3]>(r)
+    """
+    onnx.save(float_model(text, (1, 128, 128), {"w": (128, 128), "b": (128,)}), "in.onnx")
+    outcome = eqfuse.run("compile", "in.onnx", "--target", "dsa-stcp920", "--floats", "float16", "-o", "build")
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+def test_a_quantised_network_moves_and_multiplies_bytes(eqfuse: CommandLine) -> None:
+    """Each layer hands on what it has rounded, and all large products are of integers."""
+    text = "a = Conv<kernel_shape=[3,3], pads=[1,1,1,1]>(x, u, b) r = Relu(a) y = Conv<kernel_shape=[1,1]>(r, v, c)"
+    weights = {"u": (64, 32, 3, 3), "b": (64,), "v": (48, 64, 1, 1), "c": (48,)}
+    quantised(float_model(text, (1, 32, 14, 14), weights), Path()).rename("in.onnx")
+    assert "verification: passed, 1 output(s)" in compiled(eqfuse, "--batch", 4).out
+    program = load_json(Path("build/program.json").read_text())
+    products = [p for each in program.instructions if isinstance(each, Compute) for w in each.work for p in w.products]
+    assert products
+    assert all(product.eight_bits for product in products)
+    made = [each.dtype for each in program.buffers if each.role is Role.INTERMEDIATE and len(each.shape) == 4]
+    assert set(made) == {"float32", "int8"}  # the input is copied as it comes
+    assert made.count("int8") > 1
 
 
 @pytest.mark.conformance

@@ -26,20 +26,24 @@ from ...onnx_runtime import outputs_of
 
 Array = np.ndarray[Any, Any]
 X = (2, 4, 9, 8)
+U8 = np.uint8
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A model of one layer. `stored` are its constants; inputs are called x0, x1, ..."""
+    """A model of one layer. `stored` are its constants; inputs are called x0, x1, ..., floats or, if it is of bytes,
+    integers so small that no product saturates anywhere."""
 
     nodes: tuple[onnx.NodeProto, ...]
     shapes: tuple[tuple[int, ...], ...]
     stored: Mapping[str, Array] = field(default_factory=dict)
     opset: int = 17
+    of_bytes: bool = False
 
     @cached_property
     def proto(self) -> onnx.ModelProto:
-        ports = [helper.make_tensor_value_info(f"x{i}", onnx.TensorProto.FLOAT, s) for i, s in enumerate(self.shapes)]
+        kind = onnx.TensorProto.UINT8 if self.of_bytes else onnx.TensorProto.FLOAT
+        ports = [helper.make_tensor_value_info(f"x{i}", kind, s) for i, s in enumerate(self.shapes)]
         made = [o for node in self.nodes for o in node.output]
         untyped = self.nodes[0].op_type == "GroupNormalization"  # ONNX infers no type for it
         given = helper.make_tensor_value_info(made[0], onnx.TensorProto.FLOAT, self.shapes[0])
@@ -61,7 +65,9 @@ class Layer:
     def values(self) -> dict[str, Array]:
         """Everything, by name."""
         random = np.random.default_rng(0)
-        feeds = {f"x{i}": random.random(s, np.float32) + 0.5 for i, s in enumerate(self.shapes)}
+        feeds: dict[str, Array] = {f"x{i}": random.random(s, np.float32) + 0.5 for i, s in enumerate(self.shapes)}
+        if self.of_bytes:
+            feeds = {name: random.integers(0, 16, array.shape, np.uint8) for name, array in feeds.items()}
         names = [o.name for o in self.proto.graph.output]
         return {**self.stored, **feeds, **dict(zip(names, outputs_of(self.proto, feeds, as_written=True), strict=True))}
 
@@ -126,6 +132,11 @@ def one(
     return Layer((node,), shapes, constants, opset)
 
 
+def of_bytes(op: str, *shapes: tuple[int, ...], stored: Any, **attributes: Any) -> Layer:
+    """A node whose operands are integers of 8 bits, and constant zero points."""
+    return replace(one(op, *shapes, stored=stored, **attributes), of_bytes=True)
+
+
 def ints(*values: int) -> Array:
     return np.array(values, np.int64)
 
@@ -159,6 +170,9 @@ LAYERS: dict[str, Layer] = {
     "groups of three": one("Conv", (2, 8, 5, 5), (12, 2, 3, 3), (12,), group=4, pads=[1] * 4),
     "depthwise": one("Conv", X, (8, 1, 3, 3), (8,), group=4, pads=[1] * 4),
     "auto_pad": one("Conv", X, (6, 4, 3, 3), auto_pad="SAME_UPPER", strides=[2, 3]),
+    "ConvInteger": of_bytes("ConvInteger", X, (6, 4, 3, 3), stored=[U8(3), U8(2)], pads=[1, 1, 1, 1], strides=[2, 1]),
+    "ConvInteger in groups": of_bytes("ConvInteger", X, (6, 2, 3, 3), stored=[U8(3)], group=2, pads=[0, 1, 2, 1]),
+    "MatMulInteger": of_bytes("MatMulInteger", (2, 3, 5, 6), (6, 4), stored=[U8(3), np.arange(4, dtype=U8)]),
     "1-D Conv": one("Conv", (2, 4, 9), (6, 4, 3), pads=[2, 0]),
     "ConvTranspose, windows side by side": one("ConvTranspose", X, (4, 6, 2, 2), (6,), strides=[2, 2]),
     "ConvTranspose, windows that overlap": one("ConvTranspose", X, (4, 6, 3, 3), strides=[2, 2], pads=[1, 0, 0, 1]),

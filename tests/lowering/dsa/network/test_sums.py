@@ -19,13 +19,18 @@ from eqfuse.lowering.dsa.tiles.core_parts import CorePart, cut_sum, tile_of
 from eqfuse.lowering.dsa.tiles.kernels import first_piece
 from eqfuse.lowering.dsa.tiles.local_graph import local_graph
 
-from ..tile_cases import Layer, boxes, part
+from ..tile_cases import Layer, boxes, of_bytes, part
 
 RANDOM = np.random.default_rng(7)
 
 
 def weights(*shape: int) -> np.ndarray:
     return (RANDOM.random(shape) - 0.5).astype(np.float32)
+
+
+def bytes_of(*shape: int) -> np.ndarray:
+    """So small that products do not saturate anywhere."""
+    return RANDOM.integers(0, 16, shape, np.uint8)
 
 
 PRODUCTS = {
@@ -49,6 +54,9 @@ PRODUCTS = {
         (helper.make_node("MatMul", ["x0", "w"], ["s"]), helper.make_node("Add", ["s", "x0"], ["y"])),
         ((2, 5, 12),),
         {"w": weights(12, 12)},
+    ),
+    "convolution of integers": of_bytes(
+        "ConvInteger", (2, 12, 6, 5), stored=[bytes_of(8, 12, 3, 3), np.uint8(3), np.uint8(2)], pads=[1] * 4
     ),
     "product alone": Layer((helper.make_node("MatMul", ["x0", "w"], ["y"]),), ((4, 12),), {"w": weights(12, 8)}),
     "transposed weights": Layer(
@@ -107,6 +115,13 @@ def test_a_layer_is_cut_where_a_deep_product_begins_and_where_another_shape_does
     )
     network = network_of(Layer(nodes, ((4, 12),), {"w": weights(12, 8)}))
     assert cut(network, room=64) == [(0,), (1, 2), (3,)]
+
+
+def test_a_product_is_deep_by_all_columns_that_a_softmax_sees() -> None:
+    nodes = (helper.make_node("MatMul", ["x0", "w"], ["s"]), helper.make_node("Softmax", ["s"], ["y"], axis=1))
+    network = network_of(Layer(nodes, ((4, 12),), {"w": weights(12, 16)}))
+    assert cut(network, room=4 * 12 * 8) == [(0,), (1,)]
+    assert cut(network, room=4 * 12 * 16) == [(0, 1)]
 
 
 def test_a_layer_with_light_weights_stays() -> None:
