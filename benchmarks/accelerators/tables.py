@@ -114,7 +114,8 @@ def all_tables(results: Results) -> str:
         ("Failures", failure_lines),
     )
     found = ((title, table(results)) for title, table in sections)
-    about = f"One of {results.clusters} clusters is simulated on its share of DDR, and all do the same, in float16; A8 in int8."
+    about = f"One of {results.clusters} clusters is simulated on its share of DDR, and all do the same."
+    about += " Floats are of 16 bits; A8 has integers of 8."
     parts = (f"### {title}\n\n{text}" for title, text in found if text)
     return "\n\n".join((f"## GraphTurbo's models on {results.device}", about, *parts))
 
