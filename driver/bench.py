@@ -33,7 +33,7 @@ from ..lowering.running.turns import Middle, Runs, quantile
 from ..support.errors import EqfuseError, UsageError
 from ..support.files import check_destination, staged_file
 from .options import BenchOptions
-from .parts import front_of
+from .parts import front_of, with_known_values
 from .preparation import prepare_model
 
 if TYPE_CHECKING:
@@ -467,7 +467,7 @@ def _estimate(bundle: Path, options: BenchOptions, manifest: Manifest) -> Estima
         outputs = [wire.port for wire in section.outputs]  # without those of a processor behind the NPU
         _, original = _find_original(bundle, options, manifest)
         model = prepare_model(number_texts(original), (), shapes, outputs)
-        front = front_of(model) if section.front is not None else None
+        front = front_of(with_known_values(model)) if section.front is not None else None
         model = model if front is None else front.model
         form = translate("as exported", model, infer(model), inputs_of(model))
         variants["vela"] = estimate_plain(form, ethos_device_of(section.device))

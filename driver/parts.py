@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx_ir as ir
@@ -88,6 +88,26 @@ def front_of(model: Model) -> Front | None:
     start = [name for name in (*made, *inputs) if name in wanted]
     needed = tuple(name for name in inputs if name and name in read_by_front)
     return Front(tuple(operators), needed, tuple(filter(None, made)), cut_out(model, start, left))
+
+
+def with_known_values(model: Model) -> Model:
+    """The model with stored values in the place of nodes whose results follow from shapes: no part has to compute them,
+    or to hand them to another."""
+    known = infer(model).constants
+    changed = model.ir.clone()
+    graph = changed.graph
+    results = {output.name for output in graph.outputs}
+    for node in [*graph]:
+        names = [output.name for output in node.outputs if output.name]
+        if all(name in known and name not in results for name in names):
+            for name, output in zip(names, filter(lambda each: each.name, node.outputs), strict=True):
+                tensor = ir.tensor(known[name])
+                stored = ir.Value(name=name, type=output.type, shape=output.shape, const_value=tensor)
+                output.name = None
+                output.replace_all_uses_with(stored)
+                graph.register_initializer(stored)
+            graph.remove(node, safe=True)
+    return replace(model, ir=changed, is_changed=True)
 
 
 def cut_out(model: Model, start: Sequence[str | None], end: Sequence[str | None]) -> Model:

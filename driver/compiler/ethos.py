@@ -36,7 +36,7 @@ from ...lowering.ethos_u.back_end import (
 from ...support.options import OptionError
 from ..optimize import Result
 from ..options import VERIFICATION_SECONDS, Options
-from ..parts import Front, cut_out, front_of
+from ..parts import Front, cut_out, front_of, with_known_values
 from .accelerator import AcceleratorKernels
 from .compilation import Built, Compilation
 from .processor import CrossProject
@@ -163,9 +163,10 @@ def _behind(device: EthosDevice) -> str:
 
 @dataclass(frozen=True)
 class Parts:
-    """A model in parts: `form` is what the NPU computes, `front` and `border` say what the `processor` computes before
-    and after it."""
+    """A `whole` model in parts: `form` is what the NPU computes, `front` and `border` say what the `processor` computes
+    before and after it."""
 
+    whole: Model
     processor: str
     form: Translation
     front: Front | None
@@ -190,9 +191,10 @@ class Parts:
     def build(self, compilation: Compilation, folder: Path) -> tuple[tuple[Port, ...], tuple[str, ...]]:
         """Write the parts and their C projects; the outputs of the whole model, and the verdicts on the projects."""
         made, verdicts = [*self.form.outputs], []
+        rest = self.whole if self.front is None else self.front.model
         for model, part, file, name, title in (
-            (compilation.model, self.front_summary, FRONT_MODEL, "front", "in front"),
-            (self._rest(compilation), self.behind_summary, PROCESSOR_MODEL, "cpu", "processor"),
+            (self.whole, self.front_summary, FRONT_MODEL, "front", "in front"),
+            (rest, self.behind_summary, PROCESSOR_MODEL, "cpu", "processor"),
         ):
             if part is not None:
                 ports, verdict = _build_project(compilation, model, part, folder / file, name)
@@ -202,9 +204,6 @@ class Parts:
         names = [output.name for output in compilation.model.graph.outputs]
         return tuple(by_name[name] for name in names if name), tuple(verdicts)
 
-    def _rest(self, compilation: Compilation) -> Model:
-        return compilation.model if self.front is None else self.front.model
-
 
 def parts_of(
     compilation: Compilation, processor: str, refusal: LoweringError, avoided: Mapping[str, str] | None = None
@@ -213,13 +212,14 @@ def parts_of(
 
     Raises the refusal if the NPU computes nothing.
     """
-    front = front_of(compilation.model)
-    model = compilation.model if front is None else front.model
+    whole = with_known_values(compilation.model)
+    front = front_of(whole)
+    model = whole if front is None else front.model
     ports = compilation.ports if front is None else inputs_of(model)
     if front is not None and not avoided:
         try:
             label = f"as exported, from {', '.join(front.made)}"
-            return Parts(processor, translate(label, model, infer(model), ports), front, None)
+            return Parts(whole, processor, translate(label, model, infer(model), ports), front, None)
         except LoweringError as error:
             refusal = error
     border = border_of(model, infer(model), ports, avoided or {})
@@ -227,7 +227,7 @@ def parts_of(
         raise refusal
     middle = keep_outputs(model, border.outputs)
     label = f"as exported, up to {', '.join(border.outputs)}"
-    return Parts(processor, translate(label, middle, infer(middle), inputs_of(middle)), front, border)
+    return Parts(whole, processor, translate(label, middle, infer(middle), inputs_of(middle)), front, border)
 
 
 def _build_project(
