@@ -25,11 +25,11 @@ from ..tosa.graph import Array, Builder, Graph
 from .constants import ConstantReader
 from .moves import is_move, move
 from .normalizations import NORMALIZATIONS, normalize
-from .products import WEIGHTED_SUMS, Sums, is_map_mean, sums_of
+from .products import WEIGHTED_SUMS, Sums, is_map_mean, scaled_channels, sums_of
 from .reductions import SUMS, add_up, largest_places
 from .requantize import Target, add_integers, multiply_integers, rescale
 from .resizing import interpolate
-from .values import Constant, Integers, Number, Value, memory_order
+from .values import Constant, Integers, Number, Value, memory_order, refuse
 
 _CLAMPS = frozenset({"Relu", "Clip", "Max", "Min"})
 _INTEGER_TYPES = ("int8", "uint8")
@@ -353,6 +353,8 @@ class _Emission:
             return sums_of(self._builder, value, [self._or_constant(each, value) for each in value.operands])
         if value.op == "Cast" and isinstance(value.operands[0], Number):
             return self._sums(value.operands[0])
+        if value.op == "BatchNormalization":
+            return self._normalised(value)
         if value.op in ("Add", "Mul", "Sub", "Div") and len(value.operands) == 2:
             left, right = value.operands
             if isinstance(left, Constant) and value.op in ("Add", "Mul"):
@@ -360,6 +362,22 @@ class _Emission:
             if isinstance(left, Number) and isinstance(right, Constant) and (inner := self._sums(left)) is not None:
                 return inner.then(value.op, right.numbers)
         return None
+
+    def _normalised(self, value: Number) -> Sums | None:
+        """A BatchNormalization, whose parameters are known, behind sums or of integers."""
+        data, *parameters = value.operands
+        numbers = [each.numbers.astype(np.float64) for each in parameters if isinstance(each, Constant)]
+        if len(numbers) < len(parameters):
+            raise refuse(value, "its parameters are no constants")
+        scale, bias, mean, variance = numbers
+        factors = scale / np.sqrt(variance + value.attributes["epsilon"])
+        inner = self._sums(data) if isinstance(data, Number) and (factors > 0).all() else None
+        if inner is None:
+            integers = self._integers_of(data, value)
+            return scaled_channels(self._builder, value, integers, factors, bias - mean * factors)
+        along = (-1, *(1,) * (len(value.shape) - 2))
+        scaled = inner.then("Mul", factors.reshape(along))
+        return None if scaled is None else scaled.then("Add", (bias - mean * factors).reshape(along))
 
     def _or_constant(self, value: Value | None, reader: Number) -> Integers | Constant | None:
         return value if isinstance(value, Integers | Constant) else self._operand(value, reader)

@@ -20,6 +20,7 @@ _MEANS = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})
 WEIGHTED_SUMS = PRODUCTS | _MEANS
 """Operators whose results are sums of products with weights; those of a mean are all equal."""
 _INT32 = np.iinfo(np.int32)
+_LARGEST_WEIGHT = 127
 _LARGEST_WINDOW = 64
 """The longest side of a filter that the NPU has."""
 
@@ -231,6 +232,26 @@ def _pairs(pads: Sequence[int], axis: int) -> tuple[int, int]:
     return int(pads[axis]), int(pads[axis + len(pads) // 2])
 
 
+def scaled_channels(builder: Builder, value: Number, data: Integers, factors: Array, offsets: Array) -> Sums:
+    """Each channel times a factor, plus an offset: a depthwise convolution of 1x1, so that it is rounded once.
+
+    Its weights are as large as they may be, for the offset is a multiple of a product with one of them.
+    """
+    if len(data.shape) not in (3, 4) or data.columns is not None:
+        raise refuse(value, "is no feature map with channels")
+    x = _with_height(builder, as_map(data, builder).tensor)
+    channels = x.shape[-1]
+    weights = builder.constant((_LARGEST_WEIGHT * np.sign(factors)).reshape(1, 1, channels, 1), "int8", "weights")
+    attributes = {
+        "pad": (0, 0, 0, 0), "stride": (1, 1), "dilation": (1, 1), "local_bound": False, "acc_type": "int32",
+    }  # fmt: skip
+    return Sums(
+        "DEPTHWISE_CONV2D", (x, weights), (zero_of(builder, data.zero), zero_of(builder, 0)), attributes, x.shape,
+        value.shape, memory_order(len(value.shape), is_map=True), channels, value.node,
+        data.scale * np.where(factors == 0, 1.0, np.abs(factors)) / _LARGEST_WEIGHT, offsets,
+    )  # fmt: skip
+
+
 def _with_height(builder: Builder, x: Tensor) -> Tensor:
     if len(x.shape) == 4:
         return x
@@ -368,4 +389,4 @@ def _addends(
     return result
 
 
-__all__ = ["WEIGHTED_SUMS", "Sums", "rescale", "sums_of"]
+__all__ = ["WEIGHTED_SUMS", "Sums", "rescale", "scaled_channels", "sums_of"]

@@ -83,6 +83,9 @@ NETWORKS = {
                   WEIGHTS | {"v": (6, 8, 1, 1)}),
     "edges": (f"{CONV} p = Constant<value = int64[8] {{0, 0, 2, 0, 0, 0, 0, 1}}>() "
               'c = Pad<mode="edge">(a, p) y = Conv<kernel_shape=[1,1]>(c, v)', IMAGE, WEIGHTS | {"v": (6, 8, 1, 1)}),
+    "normalised": (f"{CONV} v = Constant<value = float[8] {{0.1, 0.5, 1.0, 0.2, 2.0, 0.7, 0.3, 0.9}}>() "
+                   "c = BatchNormalization(a, g, h, m, v) d = Relu(c) y = Conv<kernel_shape=[1,1]>(d, u)", IMAGE,
+                   WEIGHTS | {"g": (8,), "h": (8,), "m": (8,), "u": (6, 8, 1, 1)}),
     "every other": (f"{CONV} from = Constant<value = int64[2] {{0, 1}}>() e = Constant<value = int64[2] {{9, 8}}>() "
                     "i = Constant<value = int64[2] {2, 3}>() t = Constant<value = int64[2] {2, 3}>() "
                     "c = Slice(a, from, e, i, t) y = Conv<kernel_shape=[1,1]>(c, v)", IMAGE,
