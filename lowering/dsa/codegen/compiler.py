@@ -50,8 +50,6 @@ _MOST_STEPS = 8
 """A way with more than this many times the steps of another is not planned: layers are short and wait often."""
 _LOADING_SHARE = 0.5
 """If loading weights takes more than this share of the cycles, it is worth while to load them less often."""
-_HIDDEN_SHARE = 2
-"""A hidden layer that takes more than this part (one divided by it) of the GB's room is made in pieces."""
 _EXPOSED = 0.3
 """The share of the cycles of the less busy of units, DDR and ports that does not run beside the busiest: measured in
 the simulated programs of six networks."""
@@ -127,8 +125,7 @@ def promising_plans(candidates: Sequence[Candidate], device: DsaDevice, known: f
         if least is not None:
             if len(candidate.order) > _MOST_STEPS * fewest:
                 continue
-            loads_less = candidate.variant.abreast or not candidate.variant.instances
-            if loads_less and least.loading <= _LOADING_SHARE * least.cycles:
+            if candidate.variant.abreast and least.loading <= _LOADING_SHARE * least.cycles:
                 continue
         try:
             plan = plan_program(candidate.schedule, candidate.variant)
@@ -286,8 +283,7 @@ def accelerator_network(
         )
     if not graph.operators:
         raise DsaError("the model computes nothing from its inputs; there is nothing to schedule")
-    most = activation_room_of_global_buffer(device) // element_size // _HIDDEN_SHARE
-    split = split_hidden_layers(graph, with_lookups_apart(graph, layers), most)
+    split = split_hidden_layers(graph, with_lookups_apart(graph, layers))
     arrays = [min(unit.rows, unit.columns) for unit in device.units if unit.kind == "matrix"]
     columns, room = min(arrays, default=1), device.weight_buffer // 2
     network = Network(split.graph, element_size)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import NamedTuple
 
 from ....ir.graph import Operator, OperatorGraph, Value
@@ -59,16 +58,11 @@ def find_hidden_layer(graph: OperatorGraph, consumers: frozenset[int], data: int
 
 
 def _has_weight_matrix(graph: OperatorGraph, operator: Operator) -> bool:
-    """Whether an operator is a product with a constant matrix, not transposed, and with a bias for each column at most.
-    """
-    if operator.op not in ("MatMul", "Gemm") or operator.is_opaque or operator.inputs[1] is None:
+    """Whether an operator is a product with a constant matrix."""
+    if operator.op != "MatMul" or operator.is_opaque or operator.inputs[1] is None:
         return False
-    attributes = operator.attributes
-    if attributes.get("transA") or attributes.get("transB") or attributes.get("beta", 1.0) != 1.0:
-        return False
-    matrix, *biases = (graph.values[value] for value in operator.inputs[1:] if value is not None)
-    ranks = [len(each.extent.dimensions) for each in (matrix, *biases)]
-    return ranks in ([2], [2, 1]) and all(each.is_constant for each in (matrix, *biases))
+    weights = graph.values[operator.inputs[1]]
+    return weights.is_constant and len(weights.extent.dimensions) == 2
 
 
 def _varying_operands(graph: OperatorGraph, operator: Operator, result: int) -> list[int]:
@@ -140,7 +134,7 @@ class _HiddenLayerCutter(GraphRewriter):
         """The axis of a constant operand that is cut with the result; None if it is broadcast, or not constant."""
         if not self.graph.values[value].is_constant:
             return None
-        if _has_weight_matrix(self.graph, operator) and value == operator.inputs[1]:
+        if _has_weight_matrix(self.graph, operator):
             return _WEIGHT_COLUMNS
         shape = self.graph.values[value].extent.dimensions
         axis = hidden.axis - (len(self.graph.values[operator.outputs[0]].extent.dimensions) - len(shape))
@@ -158,13 +152,9 @@ class _Piece(NamedTuple):
     stop: int
 
 
-def split_hidden_layers(graph: OperatorGraph, layers: Sequence[Layer], room: int) -> SplitProducts:
-    """Cut the products whose data is a large hidden layer. Graphs without one come back as they are.
-
-    The product of matrices that makes it keeps the rows of all samples together, if these are one axis: it is cut if
-    its elements are more than `room`.
-    """
-    splitter = _Splitter(graph, room)
+def split_hidden_layers(graph: OperatorGraph, layers: Sequence[Layer]) -> SplitProducts:
+    """Cut the products whose data is a large hidden layer. Graphs without one come back as they are."""
+    splitter = _Splitter(graph)
     split = splitter.run(layers)
     hidden: dict[int, HiddenLayer] = {}
     for slicing in splitter.slicing.values():
@@ -182,9 +172,8 @@ def split_hidden_layers(graph: OperatorGraph, layers: Sequence[Layer], room: int
 
 
 class _Splitter(GraphRewriter):
-    def __init__(self, graph: OperatorGraph, room: int) -> None:
+    def __init__(self, graph: OperatorGraph) -> None:
         super().__init__(graph)
-        self.room = room
         self.slicing: dict[int, list[int]] = {}
         """The operators that slice the data of each product that was cut, by the value that it makes."""
 
@@ -206,9 +195,7 @@ class _Splitter(GraphRewriter):
         """The pieces of a reduction; none if its data is no large hidden layer."""
         operator = self.graph.operators[index]
         source = operator.inputs[0]
-        if reduction.depth < 2 * _HIDDEN_DEPTH or operator.op not in ("MatMul", "Gemm") or source is None:
-            return []
-        if operator.op == "Gemm" and prod(map(int, self.values[source].extent.dimensions)) <= self.room:
+        if reduction.depth < 2 * _HIDDEN_DEPTH or operator.op != "MatMul" or source is None:
             return []
         if find_hidden_layer(self.graph, frozenset({index}), source, reduction.data_axis) is None:
             return []

@@ -60,7 +60,6 @@ ALTERNATIVES = (
     replace(FULL, abreast=True),
     replace(FULL, abreast=True, split_for=Level.GB),
     replace(FULL, split_for=Level.GB, room=0.65),
-    replace(FULL, instances=False, split_for=Level.GB),
 )
 """The variants of which FULL takes the fastest. Instances that fill the GB leave nothing of it to what others made: a
 third of it kept the maps of MobileNet-v2, 32 samples at a time, out of DDR."""

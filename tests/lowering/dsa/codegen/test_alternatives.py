@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import onnx
 import pytest
 from onnx import helper
 
@@ -125,27 +124,3 @@ def test_an_estimate_is_of_the_order_of_the_simulated_cycles() -> None:
     made = plan_program(candidate(FULL).schedule, FULL)
     simulated = simulate_time(write_program(made, 4).program, DEVICE).cycles
     assert simulated / 20 < estimate(made, DEVICE).cycles < 2 * simulated
-
-
-def heavy(samples: int) -> onnx.ModelProto:
-    """Two layers of whose weights each instance needs all."""
-    nodes = [
-        helper.make_node("MatMul", ["x", "w1"], ["a"]),
-        helper.make_node("Softmax", ["a"], ["b"]),
-        helper.make_node("MatMul", ["b", "w2"], ["y"]),
-    ]
-    weights = {name: np.random.default_rng(0).standard_normal((128, 128)).astype(np.float32) for name in ("w1", "w2")}
-    return model(nodes, {"x": (samples, 8, 128)}, {"y": (samples, 8, 128)}, **weights)
-
-
-@pytest.mark.parametrize("bandwidth", [1e9, 1e13], ids=["slow", "fast"])
-def test_layers_run_on_the_whole_batch_if_instances_would_load_their_weights_too_often(bandwidth: float) -> None:
-    layers = next(each for each in ALTERNATIVES if not each.instances)
-    device = replace(TIGHT, local_buffer=8192, weight_buffer=4096, global_buffer=49152, ddr_bandwidth=bandwidth)
-    graph, drawn, _ = scheduled_parts(heavy(8))
-    ways = []
-    for variant in (replace(FULL, split_for=Level.GB, room=0.25), layers):
-        found = schedule(graph, drawn, for_splitting(device, variant), instances=variant.instances)
-        ways.append(Candidate(variant, replace(found, device=device)))
-    assert len(ways[0].schedule.order) > len(ways[1].schedule.order)
-    assert (promising_plans(ways, device)[0].variant == layers) == (bandwidth < 1e10)
