@@ -124,3 +124,24 @@ def test_an_estimate_is_of_the_order_of_the_simulated_cycles() -> None:
     made = plan_program(candidate(FULL).schedule, FULL)
     simulated = simulate_time(write_program(made, 4).program, DEVICE).cycles
     assert simulated / 20 < estimate(made, DEVICE).cycles < 2 * simulated
+
+
+@pytest.mark.parametrize(("latency", "expected"), [(0.0, "small"), (1e-5, "large")])
+def test_what_many_tiles_read_stays_in_the_gb_if_ddr_is_slow_to_begin(latency: float, expected: str) -> None:
+    """The small tensor moves fewer bytes, but a deep product reads it in many tiles, each of which would wait."""
+    nodes = [
+        helper.make_node("Softmax", ["x1"], ["small"]),
+        helper.make_node("Concat", ["small", "x2"], ["large"], axis=2),
+        helper.make_node("Softmax", ["large"], ["y2"], axis=1),
+        helper.make_node("ReduceMax", ["y2"], ["most"], axes=[2]),
+        helper.make_node("MatMul", ["small", "w"], ["product"]),
+        helper.make_node("Add", ["product", "most"], ["y1"]),
+    ]
+    w = np.random.default_rng(0).standard_normal((128, 128)).astype(np.float32)
+    inputs, outputs = {"x1": (1, 16, 128), "x2": (1, 16, 128)}, {"y1": (1, 16, 128), "y2": (1, 16, 256)}
+    graph, layers, _ = scheduled_parts(model(nodes, inputs, outputs, w=w))
+    device = replace(TIGHT, local_buffer=8192, weight_buffer=4096, global_buffer=12288, dma_latency=latency)
+    found = replace(schedule(graph, layers, device, instances=False), device=device)
+    homes = plan_program(found, replace(FULL, instances=False, fastest=Level.GB)).residence.homes
+    far = {graph.values[part.value].name for part, home in homes.items() if home is Level.DDR}
+    assert far == {expected, "y1", "y2"}
