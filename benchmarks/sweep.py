@@ -14,7 +14,7 @@ already is not done again, unless `--changed` finds that sources have changed wh
     python benchmarks/sweep.py --work FOLDER --changed                    # and what a change of the code can touch
     python benchmarks/sweep.py --work FOLDER --only swin llama --again    # these anew
     python benchmarks/sweep.py --work FOLDER --stages optimize --first 60
-    python benchmarks/sweep.py --work FOLDER --table docs/benchmarks/sweep.md --quiet-machine
+    python benchmarks/sweep.py --work FOLDER --table docs/benchmarks/sweep.md --section zen3 --quiet-machine
 
 The peers: pip install onnxsim onnxslim onnxscript openvino MNN. A run of everything takes a day.
 """
@@ -33,9 +33,6 @@ from eqfuse.benchmarks.sweeping.networks import export_networks, family_of
 from eqfuse.benchmarks.sweeping.rows import STAGES, Row, Stage, read_row, write_row
 from eqfuse.benchmarks.sweeping.stages import digest_of, do_stage
 from eqfuse.benchmarks.sweeping.tables import causes_of, page_lines
-
-_START, _END = "<!-- sweep -->", "<!-- end of sweep -->"
-"""What `--table` writes stands between these lines of the page."""
 
 
 def find_networks(options: argparse.Namespace) -> list[Export]:
@@ -82,13 +79,17 @@ def read_rows(options: argparse.Namespace) -> list[Row]:
 
 
 def write_table(rows: Sequence[Row], options: argparse.Namespace) -> None:
-    """Put the table between the marks of the page, which keeps everything else."""
+    """Put the table between the marks of its section in the page, which keeps everything else."""
     page: Path = options.table
-    text = page.read_text(encoding="utf-8") if page.exists() else f"{_START}\n{_END}\n"
-    before, _, rest = text.partition(_START)
-    after = rest.partition(_END)[2]
+    name = f"sweep {options.section}".strip()
+    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    if start not in text:
+        text += f"{start}\n{end}\n"
+    before, _, rest = text.partition(start)
+    after = rest.partition(end)[2]
     lines = "\n".join(page_lines(rows, options.quiet_machine))
-    page.write_text(f"{before}{_START}\n{lines}\n{_END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{start}\n{lines}\n{end}{after}", encoding="utf-8")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -103,6 +104,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--changed", action="store_true", help="redo stages whose sources have changed")
     result.add_argument("--again", action="store_true", help="redo everything that is asked for")
     result.add_argument("--table", type=Path, metavar="FILE", help="write the table of the rows into a page, and end")
+    result.add_argument("--section", default="", metavar="NAME", help="with --table: of the page, one for a processor")
     result.add_argument("--quiet-machine", action="store_true", help="with --table: nothing else ran meanwhile")
     return result
 

@@ -105,7 +105,8 @@ def causes_of(row: Row) -> Iterator[str]:
         yield from (f"left to ONNX Runtime: {_plain(each)}" for each in row.compiled.left)
         if row.compiled.wall > LONG:
             longest = max(row.compiled.seconds.items(), key=lambda item: item[1], default=("", 0.0))
-            yield f"compiled in {row.compiled.wall:.0f} s, {longest[1]:.0f} of them {longest[0]}"
+            work = f"{row.compiled.cpu:.0f} s of processor time"
+            yield f"compiled in {row.compiled.wall:.0f} s ({work}), {longest[1]:.0f} of them {longest[0]}"
     if row.is_behind and row.timed and row.timed.ratio:
         loops = f"; plain loops: {', '.join(row.compiled.loops)}" if row.compiled and row.compiled.loops else ""
         yield f"compiled, {row.timed.best_peer} is faster: {_shown(row.timed.ratio)}{_plain(loops)}"

@@ -2,16 +2,16 @@
 
     x -> {Conv} -> {Conv, Relu} -> y        =>    x -> {copy} -> x' -> {Conv} -> {Conv, Relu} -> y' -> {copy} -> y
     {Conv} -> y -> Reshape -> z             =>    {Conv} -> y' -> {copy} -> y -> Reshape -> z
+    x -> Reshape -> y -> {Conv}             =>    x -> Reshape -> y -> {copy} -> y' -> {Conv}
 
 The caller's maps have their channels first. A kernel whose vectors hold channels would have to load or store such
 a map element by element, and a window over single channels would have no vectors at all. Transposing it block by
 block (schedules/rules/transposition.py) is faster: on the device `host` for products, ten times for depthwise ones.
 
-So have maps that a Reshape reads, such as one in front of a group normalisation. Of these only the results of
-convolutions that Winograd's filters compute are copied: the filters read and write channels last alone, and take a
-third of the time. Two convolutions of 64 channels, 32 x 32, each with a normalisation of groups behind it, take 0.7 ms
-and without these copies 1.9 (Zen 3, AVX2). What windows over single channels gain on such maps is less than the copies
-take.
+So have maps that a Reshape reads or gives, such as those around a group normalisation. Of these only what convolutions
+by Winograd's filters give and read is copied: the filters read and write channels last alone, and take a third of the
+time. Two convolutions of 64 channels, 32 x 32, each with a normalisation of groups behind it, take 0.7 ms and without
+these copies 1.9 (Zen 3, AVX2). What windows over single channels gain on such maps is less than the copies take.
 """
 
 from __future__ import annotations
@@ -45,23 +45,21 @@ def copy_maps(graph: OperatorGraph, kernels: Iterable[Sequence[int]]) -> tuple[O
     copied = [tuple(kernel) for kernel in kernels]
     values, maps = graph.values, FeatureMaps(graph).values
     windows = [k for k in copied if any(_has_windows(graph.operators[member]) for member in k)]
-    views = {k[0]: view.source for k in copied if (view := find_view(graph, k)) is not None}
+    views = [view for k in copied if (view := find_view(graph, k)) is not None]
+    sources, results = {view.source for view in views}, {view.result for view in views}
     filtered = {n for n, operation in enumerate(graph.operations) if _is_filtered(operation)}
-    written = [
-        v for k in windows for m in k for v in graph.operators[m].outputs
-        if v in maps and (values[v].is_output or (v in views.values() and not filtered.isdisjoint(k)))
-    ]
-    read = dict.fromkeys(v for k in windows for v in _window_operands(graph, k, filtered) if v in maps)
-    inputs = [v for v in read if values[v].producer is None and not values[v].is_constant and not values[v].is_output]
-    written, inputs = ([v for v in each if _is_compiled(graph, copied, v)] for each in (written, inputs))
-    for value in sorted(written, key=lambda v: values[v].producer or 0, reverse=True):  # what is behind moves
-        if _has_pixels(graph, value, 1):
-            readers = frozenset(view for view, source in views.items() if source == value)
-            graph, copied = _copy_result(graph, copied, value, readers)
-    for value in inputs:
-        if _has_pixels(graph, value, FEWEST_CHANNELS):
-            graph = _copy_input(graph, value)
-            copied = [(0,), *(tuple(member + 1 for member in kernel) for kernel in copied)]
+    written = {
+        v: True for k in windows for m in k for v in graph.operators[m].outputs
+        if v in maps and (values[v].is_output or (v in sources and not filtered.isdisjoint(k)))
+    }  # fmt: skip
+    read = dict.fromkeys(v for k in windows for v in _window_operands(graph, k, filtered, results) if v in maps)
+    inputs = {v: False for v in read if v in results or values[v].producer is None}
+    inputs = {v: False for v in inputs if not values[v].is_constant and not values[v].is_output}
+    for value, is_written in sorted({**inputs, **written}.items()):
+        channels = 1 if is_written else FEWEST_CHANNELS
+        if _has_pixels(values, value, channels) and _is_compiled(graph, copied, value):
+            make = _copy_result if is_written else _copy_operand
+            graph, copied = make(graph, copied, value, results)
     return graph, tuple(copied)
 
 
@@ -86,15 +84,18 @@ def _is_filtered(operation: Operation) -> bool:
     return bool(channels) and channels[0] >= FEWEST_CHANNELS and may_be_filtered(operation)
 
 
-def _window_operands(graph: OperatorGraph, kernel: Members, filtered: Collection[int]) -> Iterator[int]:
-    """The first operands of windows over single channels, and of convolutions by filters; other products read a map in
-    any order."""
+def _window_operands(
+    graph: OperatorGraph, kernel: Members, filtered: Collection[int], results: Collection[int]
+) -> Iterator[int]:
+    """The first operands of windows over single channels, unless they are `results` of views, and of convolutions by
+    filters; other products read a map in any order."""
     for member in kernel:
         operator = graph.operators[member]
         grouped = is_convolution(operator.op) and operator.attributes.get("group", 1) != 1
-        is_window = operator.op in _POOLS or grouped or interpolates(operator) or member in filtered
-        if is_window and operator.inputs[0] is not None:
-            yield operator.inputs[0]
+        is_window = operator.op in _POOLS or grouped or interpolates(operator)
+        operand = operator.inputs[0]
+        if operand is not None and (member in filtered or (is_window and operand not in results)):
+            yield operand
 
 
 def _is_compiled(graph: OperatorGraph, kernels: Iterable[Members], number: int) -> bool:
@@ -110,8 +111,8 @@ def _is_compiled(graph: OperatorGraph, kernels: Iterable[Members], number: int) 
     return all(lowerable(graph.operators[member], graph) is None for member in members)
 
 
-def _has_pixels(graph: OperatorGraph, number: int, channels: int) -> bool:
-    type_ = graph.values[number].type
+def _has_pixels(values: Sequence[Value], number: int, channels: int) -> bool:
+    type_ = values[number].type
     shape = type_.shape if type_ is not None else None
     if shape is None or len(shape) not in _RANKS or isinstance(shape[_AXIS], str):
         return False
@@ -126,33 +127,56 @@ def _make_copy(value: Value, source: int, result: int) -> Operator:
 def _copy_result(
     graph: OperatorGraph, kernels: Sequence[Members], number: int, views: Collection[int]
 ) -> tuple[OperatorGraph, list[Members]]:
-    """The graph in which an operator makes a value from what its producer makes now: in front of the `views` that read
-    it, or behind all others. All other operators read what the producer makes."""
-    value, inside = graph.values[number], len(graph.values)
-    assert value.producer is not None
-    place = value.producer + 1 if views else len(graph.operators)
+    """The graph in which an operator makes a value from what its producer makes now: in front of the views that read
+    it, which have these results, or behind all others. All other operators read what the producer makes."""
+    producer, is_viewed = graph.values[number].producer, any(_reads(o, number, views) for o in graph.operators)
+    assert producer is not None
+    place = producer + 1 if is_viewed else len(graph.operators)
+    inside, value = len(graph.values), graph.values[number]
+    operators = [o if _reads(o, number, views) else _rename(o, number, inside) for o in graph.operators]
+    copy = _make_copy(value, inside, number)
+    added = replace(value, name=value.name + _COPIED, is_output=False)
+    return _insert(replace(graph, operators=tuple(operators)), kernels, place, copy, added)
 
-    def later(operator: int) -> int:
-        return operator + (operator >= place)
 
-    values = [v if v.producer is None else replace(v, producer=later(v.producer)) for v in graph.values]
-    values.append(replace(value, name=value.name + _COPIED, is_output=False))
-    values[number] = replace(value, producer=place)
-    operators = [o if n in views else _rename(o, number, inside) for n, o in enumerate(graph.operators)]
-    operators.insert(place, _make_copy(value, inside, number))
+def _copy_operand(
+    graph: OperatorGraph, kernels: Sequence[Members], number: int, views: Collection[int]
+) -> tuple[OperatorGraph, list[Members]]:
+    """The graph in which an operator copies a value, and all others but views read the copy."""
+    inside, value = len(graph.values), graph.values[number]
+    place = 0 if value.producer is None else value.producer + 1
+    operators = [
+        o if _reads(o, number, views) or n == value.producer else _rename(o, number, inside)
+        for n, o in enumerate(graph.operators)
+    ]
+    copy, added = _make_copy(value, number, inside), replace(value, name=value.name + _COPIED)
+    return _insert(replace(graph, operators=tuple(operators)), kernels, place, copy, added)
+
+
+def _reads(operator: Operator, number: int, views: Collection[int]) -> bool:
+    """Whether an operator is a view of a value."""
+    return operator.inputs[:1] == (number,) and any(result in views for result in operator.outputs)
+
+
+def _insert(
+    graph: OperatorGraph, kernels: Sequence[Members], place: int, operator: Operator, added: Value
+) -> tuple[OperatorGraph, list[Members]]:
+    """The graph with an operator at a place and a value behind the others, of which one reads or makes the other; the
+    operator is a kernel behind that of the operator in front of it."""
+
+    def later(number: int) -> int:
+        return number + (number >= place)
+
+    values = [*graph.values, added]
+    operators = [*graph.operators[:place], operator, *graph.operators[place:]]
+    for number, maker in enumerate(operators):
+        for value in maker.outputs:
+            values[value] = replace(values[value], producer=number)
     moved = [tuple(map(later, kernel)) for kernel in kernels]
-    behind = next(n for n, kernel in enumerate(moved) if value.producer in kernel) + 1 if views else len(moved)
+    front = next((n for n, kernel in enumerate(moved) if place - 1 in kernel), -1)
+    behind = front + 1 if place < len(graph.operators) else len(moved)
     moved.insert(behind, (place,))
     return replace(graph, operators=tuple(operators), values=tuple(values)), moved
-
-
-def _copy_input(graph: OperatorGraph, number: int) -> OperatorGraph:
-    """The graph in which an operator in front of all others reads the input, and all others read its copy."""
-    value, inside = graph.values[number], len(graph.values)
-    later = (replace(v, producer=None if v.producer is None else v.producer + 1) for v in graph.values)
-    operators = (_rename(operator, number, inside) for operator in graph.operators)
-    values = (*later, replace(value, name=value.name + _COPIED, producer=0))
-    return replace(graph, operators=(_make_copy(value, number, inside), *operators), values=values)
 
 
 def _rename(operator: Operator, old: int, new: int) -> Operator:

@@ -93,7 +93,8 @@ def test_the_table_says_why_a_row_misses() -> None:
     left = Compiled(0, "", 200.0, 1.0, 1.0, left=("Foo.1: no kernel computes it",), seconds={"compile": 190.0})
     assert list(causes_of(replace(ROW, compiled=failed))) == ["compile ended with 4: verification failed: y / differs"]
     assert list(causes_of(replace(ROW, compiled=left))) == [
-        "left to ONNX Runtime: Foo.1: no kernel computes it", "compiled in 200 s, 190 of them compile",
+        "left to ONNX Runtime: Foo.1: no kernel computes it",
+        "compiled in 200 s (1 s of processor time), 190 of them compile",
     ]  # fmt: skip
 
 
@@ -107,6 +108,17 @@ def test_the_table_replaces_what_stands_between_its_marks(tmp_path: Path) -> Non
     assert text.endswith("\n<!-- end of sweep -->\nafter\n")
     assert "old" not in text
     assert "| timm-one.ts.fixed | 20 → 10 | 2.0 | 0.90 | 0.95 onnxsim | 20 | 12 → 5 | 0, 1 | 2.00 " in text
+
+
+def test_a_page_has_a_section_for_each_processor(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    others = "before\n<!-- sweep -->\nother\n<!-- end of sweep -->\n"
+    page.write_text(others + "<!-- sweep mine -->\nold\n<!-- end of sweep mine -->\n")
+    write_row(ROW, tmp_path / "rows" / "one.json")
+    sweep.main(["--work", str(tmp_path), "--table", str(page), "--section", "mine"])
+    kept, mine = page.read_text().split("<!-- sweep mine -->")
+    assert kept == others
+    assert "| timm-one.ts.fixed |" in mine
 
 
 def test_inputs_have_the_names_and_types_of_an_export(tmp_path: Path) -> None:

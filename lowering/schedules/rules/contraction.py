@@ -39,7 +39,7 @@ from ..passes.prefetch import Weights, cycles_with_weights
 from ..passes.tails import PACKED
 from ..passes.taps import find_outside, list_gaps, list_taps
 from ..tiling.axes import fuse_pixels, split_groups, split_phases
-from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
+from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share, usual_steps
 from ..tiling.tiles import FLOAT_BYTES, shrink_tile
 from ..winograd.match import find_convolution
 from .pointwise import schedule_prologues, vectorise_last
@@ -53,6 +53,10 @@ SHORT_SUM = 32
 """Products of bytes in a sum up to which LLVM leaves no loop over it: it then loads the broadcast words of a tile of
 rows in front of the loop over its columns, and spills them. 24 channels to 144 on 56 x 56: 108 us, and 78 by columns
 first (Xeon with VNNI)."""
+FEW_REGISTERS = 16
+"""Vector registers up to which tiles of windows are as large as others if one tap's channels fill the unrolled steps. A
+convolution of 3x3 by steps of 2, of 32 channels to 64 on 28 x 28, takes 80 us by 5 x 2 vectors and 90 by 4 x 2, one of
+5x5 with 64 channels 1,177 by 6 x 2 and 1,245; of three channels to 32, whose taps are unrolled, 18 and 15 (Zen 3)."""
 MANY_ROWS = 16
 """Rows that a dynamic axis counts, too, if fewer are optimised for: 12,544 columns by 1,024, with tiles for a batch of
 1, take 492 ms for 128 rows, with tiles for both 57 ms, and 3.9 instead of 5.6 ms for one row (Xeon with AVX-512)."""
@@ -203,7 +207,8 @@ def _plans_of_axes(
     stride = _stride(epilogue, counterpart(anchor, epilogue, column))
     wide = {i for i in anchor.reduced if anchor.extents[i] > 1}
     # neighbours along the rows read overlapping elements, as the pixels of a convolution do
-    window = any(row in used and used & wide for read in anchor.reads for used in read.iterators)
+    taps = {i for read in anchor.reads for used in read.iterators if row in used for i in used & wide}
+    inside = prod(number_of(anchor.extents[i]) for i in anchor.reduced if i > max(taps, default=0))
     depth, step_bytes = (anchor.depth, FLOAT_BYTES) if word is None else (anchor.depth // word.length, word.length)
     product = None if word is None else device.integer_product if weighed else device.activation_product
     added = product is not None and product.added
@@ -215,8 +220,15 @@ def _plans_of_axes(
         line, passes = step_bytes * depth, others * -(-rows // tile.rows)
         return cycles_with_weights(cycles, Weights(line * columns, line * tile.columns, passes), device)
 
+    def keeps_broadcasts(tile: Tile) -> bool:
+        """Whether the unrolled steps of a tile are several taps of a window, which share what is broadcast."""
+        is_rolled = word is None and device.vector_registers <= FEW_REGISTERS and inside > usual_steps(tile, device)
+        return bool(taps) and not is_rolled
+
     many = max(number_of(rows), MANY_ROWS) if is_symbolic(rows) else rows
-    for tile in register_tiles(many, columns, device, window=window, widened=added):
+    for tile in register_tiles(many, columns, device, window=False, widened=added):
+        if not tile.fits(device, window=keeps_broadcasts(tile), widened=added):
+            continue
         cycles = cycles_of(tile, many)
         if many > rows:  # a call may bring as many: equally far from the best tile for these and for few
             few = shrink_tile(tile, FEWER_ROWS, is_short=tile.rows > rows, is_narrow=False)

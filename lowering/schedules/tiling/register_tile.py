@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import log2
 from typing import Any
 
+from ....costmodels.device import Device
 from ....costmodels.register_tiles import ELEMENT_BITS, Tile
 from ..base.blocks import BlockInfo
 from ..base.draft import Draft
@@ -183,6 +184,15 @@ def _schedule_sum(draft: Draft, anchor: BlockInfo, plan: TilePlan, depth: int) -
     draft.unroll(*others)
 
 
+def usual_steps(tile: Tile, device: Device) -> int:
+    """Steps of a reduction that are unrolled at most, if nothing else is decided."""
+    return max(1, _usual_products(device) // (tile.rows * tile.vectors))
+
+
+def _usual_products(device: Device) -> int:
+    return UNROLLED_PRODUCTS if device.vector_bits <= ELEMENT_BITS else UNROLLED_BROADCASTS
+
+
 def _split_reduction_loops(
     draft: Draft, loops: list[Any], tile: Tile, *, of_words: bool
 ) -> tuple[list[Any], list[Any]]:
@@ -191,7 +201,7 @@ def _split_reduction_loops(
     One of dynamic length stays, however short it usually is. One stays if what is read does not fit the registers:
     without a loop LLVM loads it in front of the loop over the next tiles, and then again from where it spilled it.
     """
-    usual = UNROLLED_PRODUCTS if draft.device.vector_bits <= ELEMENT_BITS else UNROLLED_BROADCASTS
+    usual = _usual_products(draft.device)
     products = draft.trace.decide_number("unroll", UNROLL_BUDGETS, lambda number: 1.0 + abs(log2(number / usual)))
     budget = max(1, products // (tile.rows * tile.vectors))
     rolled, unrolled, steps = list(loops), list[Any](), 1

@@ -131,6 +131,17 @@ def test_only_views_read_the_copy_in_front_of_them() -> None:
     assert reader.inputs[0] == find(after, "a (channels last)")
 
 
+def test_convolutions_by_filters_read_copies_of_what_views_give() -> None:
+    spread = helper.make_node("Reshape", ["x", "r"], ["a"])
+    proto = model(
+        [spread, filtered("a", "b"), helper.make_node("Relu", ["b"], ["y"])], {"x": (1, 480)}, {"y": SHAPE},
+        r=np.array(SHAPE), f=weights(16, 16, 3, 3),
+    )  # fmt: skip
+    after, kernels = copy(graph_of(proto))
+    operators = [after.operators[member].op for kernel in kernels for member in kernel]
+    assert operators == ["Reshape", "Concat", "Conv", "Relu"]
+
+
 def test_what_onnx_runtime_reads_keeps_its_name() -> None:
     sequence = helper.make_node("SequenceConstruct", ["y"], ["s"])
     after, _ = copy(graph_of(model_of(depthwise("x", "y"), sequence, y=SHAPE)))

@@ -21,7 +21,7 @@ from eqfuse.lowering.schedules.rules.contraction import FEWER_ROWS, contraction
 
 from ..functions import HOST, SERVER, TARGET, execute
 
-OUTPUTS = 40
+OUTPUTS = 56
 DEPTH, WIDTH = 1024, 520
 
 
