@@ -22,6 +22,8 @@ EXIT_CODES = (
 
 _GENERAL = re.compile(r"-v+|--verbose|-q|--quiet|--json")
 """The flags of every command."""
+_ALIKE = 0.75
+"""How alike a mistyped option and the one that is suggested are at least (difflib's ratio): --force is no --order."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -77,8 +79,8 @@ class _Parser(argparse.ArgumentParser):
             option = each.partition("=")[0]
             known = self._option_string_actions
             if option.startswith("--") and not any(name.startswith(option) for name in known):
-                near = get_close_matches(option, known, 1)
-                self.error(f"there is no option {option}{f'; did you mean {near[0]}?' if near else ''}")
+                near = get_close_matches(option[2:], [name[2:] for name in known], 1, _ALIKE)
+                self.error(f"there is no option {option}{f'; did you mean --{near[0]}?' if near else ''}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """As argparse does, with the choice that looks like a mistyped one."""

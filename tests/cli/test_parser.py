@@ -60,6 +60,7 @@ def test_what_is_no_shape(text: str) -> None:
         (("optimize", "m", "--precison", "fast"), "there is no option --precison; did you mean --precision?"),
         (("optimize", "--precison", "fast"), "there is no option --precison; did you mean --precision?"),
         (("--versoin",), "there is no option --versoin; did you mean --version?"),
+        (("compile", "m", "--force"), "there is no option --force; see eqfuse compile --help"),
         (("verify", "a", "b", "-p"), "there is no option -p; see eqfuse verify --help"),
         (("verify", "a", "b", "c"), "c is one argument too many; see eqfuse verify --help"),
         (("optimize", "m", "--precison=fast"), "there is no option --precison; did you mean --precision?"),
