@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -82,19 +83,20 @@ def cycles_of(cut: Cut, tile: TileCycles) -> float:
     With pieces of a sum weights stay only if the sums of all rows are held, and operands only if they are brought
     whole and rows stay; the place of a sum is free once it was moved out.
     """
-    columns, rows = prod(cut.weights), cut.count // prod(cut.weights)
+    count, columns = cut.count, prod(cut.weights)
+    rows = count // columns
     loads = rows if cut.rows_first or (cut.pieces > 1 and not cut.is_held) else 1
     if cut.brings_pieces:
-        read = tile.read * cut.count
+        read = tile.read * count
     else:
         changes = columns * (cut.pieces if cut.is_held else 1)
         changes = 1 if cut.rows_first or (rows == 1 and cut.pieces > 1) else changes
         read = tile.read * rows * changes
     weights = tile.weights * columns * loads
     waiting = tile.written if cut.pieces > 1 else 0.0
-    computing = cut.count * (tile.computing + cut.pieces * TILE_CYCLES + waiting)
+    computing = count * (tile.computing + cut.pieces * TILE_CYCLES + waiting)
     first = 1 if cut.is_brought_whole else cut.pieces
-    busy = max(computing, read, tile.written * cut.count, weights)
+    busy = max(computing, read, tile.written * count, weights)
     return busy + tile.computing / cut.pieces + read / max(1, rows) / first
 
 
@@ -146,6 +148,13 @@ class Rows:
     made: Boxes
 
 
+class _Moved(NamedTuple):
+    """Bytes that parts of values take in LB, and the cycles to move them."""
+
+    bytes: int
+    cycles: float
+
+
 @dataclass
 class DeepProduct:
     """A layer whose weights are too many for their buffer, on one core. `width` are the columns that the core makes,
@@ -170,19 +179,32 @@ class DeepProduct:
 
     def guesses(self, rows: Rows, cut: Cut) -> Iterator[Guess]:
         """The ways to cut the reduction for tiles of some rows and columns."""
+        device, depth = self.ports.device, self.reduction.depth
         columns = self.width // cut.weights[self.axis]
-        element = self.ports.network.element_size
-        room = self.ports.device.weight_buffer // 2 - 2 * self.ports.device.alignment - columns * element
-        of_index = columns * self.reduction.width * element
-        for length in self._lengths(room // of_index):
-            pieces = len(starts_of(self.reduction, -(-self.reduction.depth // length)))
-            for whole in (False, True) if rows.data is not None and pieces > 1 else (False,):
+        room = device.weight_buffer // 2 - 2 * device.alignment - columns * self.ports.network.element_size
+        lengths = self._lengths(room // (columns * self.reduction.width * self._weight_size))
+        if not lengths:
+            return
+        rest, made = (self._moved(self._narrow(boxes, columns)) for boxes in (rows.others, rows.made))
+        whole = self._data(rows, depth)
+        for length in lengths:
+            pieces, data = len(starts_of(self.reduction, -(-depth // length))), self._data(rows, length)
+            product = Product(rows.count, columns, length * self.reduction.width, 1, self.reduction.has_zero_points)
+            if product not in self._cycles:
+                self._cycles[product] = best_dataflow(self.unit, product)[0]
+            computing = pieces * self._cycles[product]
+            weights = pieces * self.ports.hoisting_cycles(columns * length * self.reduction.width * self._weight_size)
+            for is_whole in (False, True) if rows.data is not None and pieces > 1 else (False,):
                 for rows_first in (False, True):
-                    is_held = cut.is_held and not rows_first
-                    way = replace(
-                        cut, pieces=pieces, is_brought_whole=whole, rows_first=rows_first, is_held=is_held
+                    way = Cut(
+                        cut.weights, cut.others, rows_first, pieces, cut.is_held and not rows_first, is_whole
                     )  # fmt: skip
-                    yield self._guess(rows, way, columns, length)
+                    brought = whole if is_whole else data
+                    each = pieces if way.brings_pieces else 1
+                    cycles = TileCycles(computing, weights, brought.cycles * each + rest.cycles, made.cycles)
+                    times = min(2, way.count * each)
+                    size_ = (rest.bytes + made.bytes) * (times if pieces == 1 else 1) + brought.bytes * times
+                    yield Guess(way, size_, cycles_of(way, cycles))
 
     def _lengths(self, longest: int) -> list[int]:
         """Numbers of indices of the reduction in a piece, evenly many in each."""
@@ -195,36 +217,28 @@ class DeepProduct:
         wanted = counts | {count for count in folds if fewest <= count <= _MORE_PIECES * fewest}
         return sorted({-(-depth // count) for count in wanted})
 
-    def _guess(self, rows: Rows, cut: Cut, columns: int, length: int) -> Guess:
-        network, alignment = self.ports.network, self.ports.device.alignment
+    @cached_property
+    def _weight_size(self) -> int:
+        """Bytes of an element of the weights."""
+        network = self.ports.network
+        weights = network.graph.operators[self.reduction.product].inputs[1]
+        assert weights is not None
+        return network.bytes(weights) // prod(network.shapes[weights])
+
+    def _data(self, rows: Rows, length: int) -> _Moved:
+        """The data of some rows and indices of the reduction."""
+        value = self.ports.network.graph.operators[self.reduction.product].inputs[0]
+        if rows.data is None or value is None:
+            return _Moved(0, 0.0)
         axis = self.reduction.data_axis
-        data: Boxes = {}
-        if rows.data is not None:
-            value = network.graph.operators[self.reduction.product].inputs[0]
-            assert value is not None
-            start, stop = rows.data[axis]
-            stop = stop if cut.is_brought_whole else min(stop, start + length)
-            data = {value: (*rows.data[:axis], (start, stop), *rows.data[axis + 1 :])}
-        rest, made = (self._narrow(boxes, columns) for boxes in (rows.others, rows.made))
-        bytes_of = {
-            value: round_up(network.bytes(value, box), alignment) for value, box in (*data.items(), *rest.items())
-        }
-        times = min(2, cut.count * (cut.pieces if cut.brings_pieces else 1))
-        leaving = sum(round_up(network.bytes(value, box), alignment) for value, box in made.items())
-        arriving = sum(bytes_of[value] for value in rest)
-        size_ = (arriving + leaving) * (times if cut.pieces == 1 else 1) + sum(bytes_of[v] for v in data) * times
-        weights = columns * length * self.reduction.width * network.element_size
-        product = Product(rows.count, columns, length * self.reduction.width)
-        if product not in self._cycles:
-            self._cycles[product] = best_dataflow(self.unit, product)[0]
-        read = self.ports.moving_cycles(data, self.passing) * (cut.pieces if cut.brings_pieces else 1)
-        cycles = TileCycles(
-            cut.pieces * self._cycles[product],
-            cut.pieces * self.ports.hoisting_cycles(weights),
-            read + self.ports.moving_cycles(rest, self.passing),
-            self.ports.moving_cycles(made, self.passing),
-        )
-        return Guess(cut, size_, cycles_of(cut, cycles))
+        start, stop = rows.data[axis]
+        box = (*rows.data[:axis], (start, min(stop, start + length)), *rows.data[axis + 1 :])
+        return self._moved({value: box})
+
+    def _moved(self, boxes: Boxes) -> _Moved:
+        network, alignment = self.ports.network, self.ports.device.alignment
+        total = sum(round_up(network.bytes(value, box), alignment) for value, box in boxes.items())
+        return _Moved(total, self.ports.moving_cycles(boxes, self.passing))
 
     def _narrow(self, boxes: Boxes, columns: int) -> Boxes:
         """Parts of values with the results' columns, only some of these; others as they are."""
