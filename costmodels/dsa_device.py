@@ -109,6 +109,11 @@ class DsaDevice:
         """Multiply-accumulates/s of one cluster, all units together."""
         return self.clock * sum(u.operations * self.count(u) for u in self.units if u.kind != "vector")
 
+    @property
+    def matrix_unit(self) -> ComputeUnit | None:
+        """The first unit that is a systolic array; None if there is none."""
+        return next((unit for unit in self.units if unit.kind == "matrix"), None)
+
     def count(self, unit: ComputeUnit) -> int:
         """How many of a unit a cluster has."""
         return self.cores if unit.per == "core" else 1

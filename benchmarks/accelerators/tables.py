@@ -244,7 +244,7 @@ def use_table(results: Results) -> str:
             for run in ordered:
                 use = _use(run.figures["occupied"])
                 rows.append((_named(label), str(run.samples), f"{run.throughput:,.0f}", *use))
-    return markdown(("model", "samples", "samples/s", *_UNITS), rows) if rows else ""
+    return markdown(("model", "samples", "samples/s", *_UNITS), rows)
 
 
 def stage_table(results: Results) -> str:
@@ -252,7 +252,7 @@ def stage_table(results: Results) -> str:
     run = results.run(STAGED, SCHEDULED, TABLE2[STAGED].graphturbo)
     stages = run.stages if run else ()
     rows = [(each["size"] or "none", f"{each['share']:.0%}", *_use(each["occupied"])) for each in stages]
-    return markdown(("feature maps", "share of the time", *_UNITS), rows) if rows else ""
+    return markdown(("feature maps", "share of the time", *_UNITS), rows)
 
 
 def batch_table(results: Results) -> str:

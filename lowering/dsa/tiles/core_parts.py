@@ -217,7 +217,7 @@ class Sharing:
         kernel = self.kernels.kernel(tile_of(network, layer, part))
         products = [product for work in kernel.work for product in work.products]
         weights = sum(network.bytes(value, box) for value, box in part.constants.items())
-        unit = next((unit for unit in self.device.units if unit.kind == "matrix"), None)
+        unit = self.device.matrix_unit
         reduction = sum_of_layer(network, layer) if len(products) == 1 and unit is not None else None
         if reduction is None or unit is None:
             return max(self.cycles(layer, part), (sum(moved.values()) + weights) / ports.port)

@@ -175,7 +175,7 @@ class Tiling:
             return []
         box = part.made[step.primary]
         heavy = self.weight_axes(step, part)
-        unit = next((unit for unit in self.device.units if unit.kind == "matrix"), None)
+        unit = self.device.matrix_unit
         if len(heavy) != 1 or len(part.made) != 1 or unit is None:
             return []
         (axis,) = heavy

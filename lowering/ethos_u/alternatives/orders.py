@@ -137,11 +137,17 @@ def copied_maps(graph: Graph) -> Iterator[Alternative]:
 def _copy_map(graph: Graph, name: str, readers: Sequence[Operator]) -> Graph:
     edit = Edit(graph)
     copied = edit.tensor(name, graph.tensors[name].shape)
-    operators = [Operator("CLAMP", (name,), copied, COPIES["CLAMP"])]
+    return _read_instead(edit, readers, name, copied, [Operator("CLAMP", (name,), copied, COPIES["CLAMP"])])
+
+
+def _read_instead(
+    edit: Edit, readers: Sequence[Operator], name: str, copied: str, operators: Sequence[Operator]
+) -> Graph:
+    """The graph with operators in front of the first reader that make a copy, which all of these read."""
     for reader in readers:
         inputs = tuple(copied if each == name else each for each in reader.inputs)
         edit.put(reader.output, *operators, replace(reader, inputs=inputs))
-        operators = []
+        operators = ()
     return edit.finish()
 
 
@@ -159,11 +165,7 @@ def _copy(graph: Graph, name: str, op: str, view: Sequence[int]) -> Graph:
         Operator(op, (source,), copied, COPIES[op]),
         Operator("RESHAPE", (copied, edit.sizes(*shape)), whole),
     ]
-    for reader in graph.readers[name]:
-        inputs = tuple(whole if each == name else each for each in reader.inputs)
-        edit.put(reader.output, *operators, replace(reader, inputs=inputs))
-        operators = []
-    return edit.finish()
+    return _read_instead(edit, graph.readers[name], name, whole, operators)
 
 
 def tables_for_scales(graph: Graph) -> Iterator[Alternative]:

@@ -371,13 +371,14 @@ class _Emission:
             raise refuse(value, "its parameters are no constants")
         scale, bias, mean, variance = numbers
         factors = scale / np.sqrt(variance + value.attributes["epsilon"])
+        offsets = bias - mean * factors
         inner = self._sums(data) if isinstance(data, Number) and (factors > 0).all() else None
         if inner is None:
             integers = self._integers_of(data, value)
-            return scaled_channels(self._builder, value, integers, factors, bias - mean * factors)
+            return scaled_channels(self._builder, value, integers, factors, offsets)
         along = (-1, *(1,) * (len(value.shape) - 2))
         scaled = inner.then("Mul", factors.reshape(along))
-        return None if scaled is None else scaled.then("Add", (bias - mean * factors).reshape(along))
+        return None if scaled is None else scaled.then("Add", offsets.reshape(along))
 
     def _or_constant(self, value: Value | None, reader: Number) -> Integers | Constant | None:
         return value if isinstance(value, Integers | Constant) else self._operand(value, reader)

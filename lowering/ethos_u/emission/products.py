@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log2, prod
 from typing import Any
@@ -23,6 +23,10 @@ _INT32 = np.iinfo(np.int32)
 _LARGEST_WEIGHT = 127
 _LARGEST_WINDOW = 64
 """The longest side of a filter that the NPU has."""
+_POINTWISE: Mapping[str, Any] = {
+    "pad": (0, 0, 0, 0), "stride": (1, 1), "dilation": (1, 1), "local_bound": False, "acc_type": "int32",
+}  # fmt: skip
+"""The attributes of a convolution of 1x1 on the map as it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +41,7 @@ class Sums:
     op: str
     operands: tuple[Tensor, ...]
     zeros: tuple[Tensor, ...]
-    attributes: dict[str, Any]
+    attributes: Mapping[str, Any]
     tensor_shape: tuple[int, ...]
     shape: tuple[int, ...]
     order: tuple[int, ...]
@@ -242,11 +246,8 @@ def scaled_channels(builder: Builder, value: Number, data: Integers, factors: Ar
     x = _with_height(builder, as_map(data, builder).tensor)
     channels = x.shape[-1]
     weights = builder.constant((_LARGEST_WEIGHT * np.sign(factors)).reshape(1, 1, channels, 1), "int8", "weights")
-    attributes = {
-        "pad": (0, 0, 0, 0), "stride": (1, 1), "dilation": (1, 1), "local_bound": False, "acc_type": "int32",
-    }  # fmt: skip
     return Sums(
-        "DEPTHWISE_CONV2D", (x, weights), (zero_of(builder, data.zero), zero_of(builder, 0)), attributes, x.shape,
+        "DEPTHWISE_CONV2D", (x, weights), (zero_of(builder, data.zero), zero_of(builder, 0)), _POINTWISE, x.shape,
         value.shape, memory_order(len(value.shape), is_map=True), channels, value.node,
         data.scale * np.where(factors == 0, 1.0, np.abs(factors)) / _LARGEST_WEIGHT, offsets,
     )  # fmt: skip
@@ -293,12 +294,9 @@ def _matrix_product(builder: Builder, value: Number, operands: Sequence[Integers
     if x.shape != shape:
         x = builder.add("RESHAPE", [x, builder.sizes(*shape)], "int8", shape)
     weights = _weights(builder, value, columns.reshape(outputs, 1, 1, depth))
-    attributes = {
-        "pad": (0, 0, 0, 0), "stride": (1, 1), "dilation": (1, 1), "local_bound": False, "acc_type": "int32",
-    }  # fmt: skip
     zeros = (zero_of(builder, data.zero), zero_of(builder, 0))
     return Sums(
-        "CONV2D", (x, weights), zeros, attributes, (1, 1, rows, outputs), value.shape,
+        "CONV2D", (x, weights), zeros, _POINTWISE, (1, 1, rows, outputs), value.shape,
         tuple(range(len(value.shape))), outputs, value.node, data.scale * _per_output(scales, outputs),
         _bias(value, operands, 2) if is_gemm else np.zeros(1),
     )  # fmt: skip

@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 
 from ....ir.operators.arithmetic import Unsupported
-from ....ir.operators.resize import CROP, coordinates, nearest_places, neighbours
+from ....ir.operators.resize import CROP, DEFAULTS, coordinates, nearest_places, neighbours
 from ..tosa.graph import Array, Builder, Tensor
 from .places import take_places
 from .requantize import Target, add_rescale, as_map, clamp, zero_of
 from .values import Integers, Number, Value, refuse
 
 _LARGEST = 127
-_MODE = "half_pixel"
-"""What ONNX takes if a node does not say how it reads positions."""
 _FINEST, _SAME = 1 << 12, 1e-9
 """The largest denominator of a place, and how far a place may be from a fraction to count as one: places are numbers of
 float64."""
@@ -75,7 +73,8 @@ def interpolate(builder: Builder, value: Number, x: Integers, target: Target) ->
     settings = json.loads(value.attributes["config"])
     if value.attributes["mode"] != "linear":
         raise refuse(value, "is neither of the nearest neighbour nor linear")
-    places, mode = _places(value, x.shape, settings), str(settings.get("coordinate_transformation_mode", _MODE))
+    places = _places(value, x.shape, settings)
+    mode = str(({**DEFAULTS, **settings})["coordinate_transformation_mode"])
     if _is_by_small_factors(value, x.shape, mode):
         return _interpolate_by_factors(builder, value, x, target, mode)
     return _interpolate_anywhere(builder, value, x, target, places)
