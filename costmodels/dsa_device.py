@@ -45,7 +45,8 @@ class ComputeUnit:
     It does `rows` x `columns` multiply-accumulates a cycle, `rows` elements for kind ``vector`` (whose `columns` is 1).
     One of kind ``matrix`` runs each product by the one of its `dataflows` that takes the fewest cycles. One that
     multiplies does `int8` times as many multiply-accumulates of integers of 8 bits: a cell of an array takes so many
-    neighbours of a reduction at once.
+    neighbours of a reduction at once. An array that `loads_ahead` takes in the operands that are to stay next while it
+    computes with those that stay now.
     """
 
     name: str
@@ -55,6 +56,7 @@ class ComputeUnit:
     columns: int
     dataflows: tuple[Dataflow, ...] = DATAFLOWS
     int8: int = 1
+    loads_ahead: bool = False
 
     def rate(self, eight_bits: bool) -> int:
         """How many times `operations` it does in a cycle."""
@@ -140,10 +142,13 @@ class UnitTable(Table, frozen=True):
     columns: Count = Count(1, "documented")
     dataflows: DataflowChoice | None = None
     int8: Count = Count(1, "assumed")
+    loads_ahead: bool = False
 
     def __post_init__(self) -> None:
         if self.dataflows is not None and self.kind != "matrix":
             raise ValueError(f"a unit of kind {self.kind!r} has no dataflows; leave the field out")
+        if self.loads_ahead and self.kind != "matrix":
+            raise ValueError(f"a unit of kind {self.kind!r} keeps no operands that it could load ahead; leave that out")
         if self.kind == "vector" and self.int8.number > 1:
             raise ValueError("a unit of kind 'vector' multiplies no integers of 8 bits; leave int8 out")
 

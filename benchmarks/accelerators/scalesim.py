@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from eqfuse.benchmarks.accelerators.one_core import FLOAT, size_of
 from eqfuse.costmodels.dsa_device import ComputeUnit, Dataflow, DsaDevice
 from eqfuse.costmodels.systolic import Product, SystolicArray, best_dataflow
 from eqfuse.lowering.bundle.bundle import read_manifest
@@ -72,8 +73,6 @@ RandomNumberGeneratorSeed = 40
 InterfaceBandwidth = USER
 UseRamulatorTrace = False
 """
-FLOAT = 2
-"""Bytes of a word: SCALE-Sim counts words, and the text's figures are of float16."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ def matrix_products(folder: Path) -> dict[Product, int]:
 def as_run(unit: ComputeUnit, product: Product) -> tuple[Product, Dataflow, int]:
     """The product or its transposed form, whichever an array runs, in its dataflow, and the cycles."""
     cycles, dataflow = best_dataflow(unit, product)
-    array = SystolicArray(unit.rows, unit.columns, dataflow)
+    array = SystolicArray.of(unit, dataflow)
     forms = (product, Product(product.n, product.m, product.k))
     return next(form for form in forms if array.cycles(form) == cycles), dataflow, cycles
 
@@ -195,9 +194,8 @@ def print_table(rows: list[Row]) -> None:
     print("| m x n x k | dataflow | uses | cycles | SCALE-Sim | its stalls | elements | words it moves |")
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for row in rows:
-        size = f"{row.product.m} x {row.product.n} x {row.product.k}"
         figures = (row.uses, row.cycles, row.theirs, row.stalls, row.elements, row.moved)
-        print(f"| {size} | {row.dataflow.value} | {' | '.join(f'{figure:,}' for figure in figures)} |")
+        print(f"| {size_of(row.product)} | {row.dataflow.value} | {' | '.join(f'{figure:,}' for figure in figures)} |")
     worst = max((abs(row.theirs / row.cycles - 1) for row in rows), default=0.0)
     print(f"\nThe cycles differ by at most {100 * worst:.2f} %.")
 

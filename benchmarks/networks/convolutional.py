@@ -44,6 +44,17 @@ def resnet50(batch: int = 1) -> onnx.ModelProto:
     return net.classifier(net.add("Flatten", net.add("GlobalAveragePool", x)), 2048, batch=batch)
 
 
+def bottlenecks(side: int, channels: int, blocks: int, batch: int = 1) -> onnx.ModelProto:
+    """Residual blocks of one stage of ResNet-50, without the first of the stage: feature maps of side x side, with
+    `channels` in the middle of a block."""
+    net = FoldedNetwork("bottlenecks")
+    shape = (batch, 4 * channels, side, side)
+    x = net.input("features", shape)
+    for _ in range(blocks):
+        x = _bottleneck(net, x, channels, 1)
+    return net.model({x: shape})
+
+
 def _bottleneck(net: FoldedNetwork, source: str, channels: int, stride: int) -> str:
     x = net.relu(net.conv(source, channels, 1))
     x = net.relu(net.conv(x, channels, 3, stride=stride))

@@ -58,6 +58,13 @@ def test_what_a_file_does_not_say(tmp_path: Path) -> None:
     assert device.units[0].dataflows == (Dataflow.OUTPUT_STATIONARY,)
 
 
+def test_an_array_loads_ahead_if_its_file_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "device.toml"
+    path.write_text(TEXT.replace('kind    = "matrix"', 'kind = "matrix"\nloads_ahead = true'), encoding="utf-8")
+    assert [unit.loads_ahead for unit in load_dsa_device(path).units] == [True, False, False]
+    assert not any(unit.loads_ahead for unit in load_dsa_device("stcp920").units)
+
+
 def test_a_single_cluster_has_its_share_of_ddr() -> None:
     device = single_cluster(load_dsa_device("stcp920"))
     assert (device.clusters, device.ddr_bandwidth, device.ddr_capacity) == (1, 34e9, 4 << 30)
@@ -81,6 +88,11 @@ def test_a_single_cluster_has_its_share_of_ddr() -> None:
             'kind    = "vector"\nrows    = { value = 64, origin = "assumed" }',
             'kind = "vector"\nrows = { value = 64, origin = "assumed" }\nint8 = { value = 2, origin = "assumed" }',
             "field units[2]: a unit of kind 'vector' multiplies no integers of 8 bits; leave int8 out",
+        ),
+        (
+            'kind    = "vector"\n',
+            'kind = "vector"\nloads_ahead = true\n',
+            "field units[2]: a unit of kind 'vector' keeps no operands that it could load ahead; leave that out",
         ),
         ("cores    =", "kerne =", "field kerne: unknown"),
         ("[[units]]", "[[other]]", "field other: unknown"),

@@ -34,17 +34,45 @@ def test_input_stationary_as_published(m: int, n: int, k: int, rows: int, column
     assert cycles == ceil(k / rows) * ceil(m / columns) * (2 * rows + columns + n - 2)
 
 
+@pytest.mark.parametrize("loads_ahead", [False, True])
 @pytest.mark.parametrize("dataflow", Dataflow)
-def test_products_of_a_batch_follow_one_another(dataflow: Dataflow) -> None:
-    array = SystolicArray(4, 8, dataflow)
+def test_products_of_a_batch_follow_one_another(dataflow: Dataflow, loads_ahead: bool) -> None:
+    array = SystolicArray(4, 8, dataflow, loads_ahead)
     assert array.cycles(Product(5, 9, 7, count=3)) == 3 * array.cycles(Product(5, 9, 7))
 
 
+@pytest.mark.parametrize("loads_ahead", [False, True])
 @pytest.mark.parametrize("dataflow", Dataflow)
 @given(EXTENTS, EXTENTS, EXTENTS, SIDES, SIDES)
-def test_never_above_the_peak(dataflow: Dataflow, m: int, n: int, k: int, rows: int, columns: int) -> None:
+def test_never_above_the_peak(
+    dataflow: Dataflow, loads_ahead: bool, m: int, n: int, k: int, rows: int, columns: int
+) -> None:
     product = Product(m, n, k)
-    assert SystolicArray(rows, columns, dataflow).cycles(product) * rows * columns >= product.macs
+    assert SystolicArray(rows, columns, dataflow, loads_ahead).cycles(product) * rows * columns >= product.macs
+
+
+@given(EXTENTS, EXTENTS, EXTENTS, SIDES, SIDES)
+def test_weights_that_are_loaded_ahead_leave_the_rows_of_each_fold_and_one_way_across(
+    m: int, n: int, k: int, rows: int, columns: int
+) -> None:
+    array, long = SystolicArray(rows, columns, Dataflow.WEIGHT_STATIONARY, True), m + rows
+    folds = ceil(k / rows) * ceil(n / columns)
+    assert array.cycles(Product(long, n, k)) == folds * long + rows + columns - 2
+
+
+def test_fewer_rows_than_the_array_has_wait_for_the_next_weights() -> None:
+    array = SystolicArray(8, 4, Dataflow.WEIGHT_STATIONARY, True)
+    assert array.cycles(Product(3, 4, 24)) == array.cycles(Product(8, 4, 24))
+
+
+def test_an_array_that_keeps_sums_has_nothing_to_load_ahead() -> None:
+    product = Product(20, 9, 7)
+    assert SystolicArray(4, 8, loads_ahead=True).cycles(product) == SystolicArray(4, 8).cycles(product)
+
+
+def test_a_unit_that_loads_ahead_runs_its_products_so() -> None:
+    unit = ComputeUnit("u", "matrix", "core", 4, 8, (Dataflow.WEIGHT_STATIONARY,), loads_ahead=True)
+    assert best_dataflow(unit, Product(40, 8, 12))[0] == 3 * 40 + 10
 
 
 @given(EXTENTS, EXTENTS, EXTENTS, SIDES, SIDES, st.lists(st.sampled_from(Dataflow), min_size=1, unique=True))
