@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import msgspec
@@ -36,7 +36,7 @@ from ..program.instructions import Level, Program
 from ..program.validate import validate
 from ..schedule.clusters import Allocation, allocations
 from ..schedule.instances import NETWORK, Part
-from ..schedule.scheduler import Schedule, schedule
+from ..schedule.scheduler import Grouping, Schedule, grouped
 from ..schedule.variants import ALTERNATIVES, FULL, Variant
 from ..simulate.time_report import TimeReport, report
 from ..simulate.timing import Timeline, simulate_time
@@ -87,10 +87,16 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A schedule for a variant."""
+    """A schedule for a variant, which is made if it is asked for; it has `instances`, and no fewer steps."""
 
     variant: Variant
-    schedule: Schedule
+    instances: int
+    make: Callable[[], Schedule]
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The instances and their order."""
+        return self.make()
 
     @cached_property
     def order(self) -> tuple[tuple[int, Layer], ...]:
@@ -117,16 +123,16 @@ def promising_plans(candidates: Sequence[Candidate], device: DsaDevice, known: f
 
     Raises DsaError if none can be planned: that of the last; SlowerError if none is worth a program.
     """
-    distinct = [c for n, c in enumerate(candidates) if not any(c.is_like(other) for other in candidates[:n])]
     found: list[tuple[Estimate, Plan]] = []
     problem: DsaError | None = None
     least, fewest = None, math.inf
-    for candidate in sorted(distinct, key=lambda each: len(each.order)):
-        if least is not None:
-            if len(candidate.order) > _MOST_STEPS * fewest:
-                continue
-            if candidate.variant.abreast and least.loading <= _LOADING_SHARE * least.cycles:
-                continue
+
+    def most() -> float:
+        return _MOST_STEPS * fewest
+
+    for candidate in _distinct(candidates, most):
+        if least is not None and candidate.variant.abreast and least.loading <= _LOADING_SHARE * least.cycles:
+            continue
         try:
             plan = plan_program(candidate.schedule, candidate.variant)
         except DsaError as error:  # another alternative may fit
@@ -144,6 +150,25 @@ def promising_plans(candidates: Sequence[Candidate], device: DsaDevice, known: f
     if least.cycles > _TOO_SLOW * known:
         raise SlowerError(f"estimated at {least.cycles:.0f} cycles, where another share of the batch takes {known:.0f}")
     return [plan for _, plan in sorted(found, key=lambda each: each[0].cycles)]
+
+
+def _distinct(candidates: Sequence[Candidate], most: Callable[[], float]) -> Iterator[Candidate]:
+    """Those that lead to different programs and have at most `most()` steps, the one with the fewest steps first.
+
+    No schedule is made if there are more instances than that: tens of thousands of them have millions of edges.
+    """
+    seen: list[Candidate] = []
+    waiting = [(candidate.instances, number, False) for number, candidate in enumerate(candidates)]
+    while waiting:
+        steps, number, is_scheduled = waiting.pop(waiting.index(min(waiting)))
+        candidate = candidates[number]
+        if steps > most():
+            return
+        if not is_scheduled:
+            waiting.append((len(candidate.order), number, True))
+        elif not any(candidate.is_like(other) for other in seen):
+            seen.append(candidate)
+            yield candidate
 
 
 def estimate(plan: Plan, device: DsaDevice) -> Estimate:
@@ -377,22 +402,22 @@ def program_for(
     """
     cluster, samples = single_cluster(device), allocation.per_cluster
 
-    @cache  # variants whose instances are to fit the same have the same schedule
-    def make_schedule(splitting: DsaDevice, order: OrderName, instances: bool) -> Schedule:
-        return replace(
-            schedule(
-                network.graph, network.layers, splitting,
-                batch=samples if network.batch not in (None, samples) else None,
-                batch_axis=network.batch_axis or 0,
-                element_size=network.element_size, order=order, instances=instances,
-                up_sampling=choices.up_sampling,
-            ),
-            device=cluster,
+    @cache  # variants whose instances are to fit the same have the same sub-graphs
+    def sub_graphs(splitting: DsaDevice, instances: bool) -> Grouping:
+        return grouped(
+            network.graph, network.layers, splitting,
+            batch=samples if network.batch not in (None, samples) else None, batch_axis=network.batch_axis or 0,
+            element_size=network.element_size, instances=instances, up_sampling=choices.up_sampling,
         )  # fmt: skip
 
+    @cache
+    def make_schedule(splitting: DsaDevice, order: OrderName, instances: bool) -> Schedule:
+        return replace(sub_graphs(splitting, instances).schedule(order), device=cluster)
+
     def candidate(variant: Variant) -> Candidate:
-        order = choices.order or variant.order
-        return Candidate(variant, make_schedule(for_splitting(cluster, variant), order, variant.instances))
+        splitting, order = for_splitting(cluster, variant), choices.order or variant.order
+        make = partial(make_schedule, splitting, order, variant.instances)
+        return Candidate(variant, sub_graphs(splitting, variant.instances).instances, make)
 
     def make_program(plan: Plan) -> DsaProgram:
         generated = write_program(plan, samples, name)

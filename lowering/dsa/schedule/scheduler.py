@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import gcd
+from math import gcd, prod
 
 from ....costmodels.dsa_device import DsaDevice
 from ....ir.graph import OperatorGraph
@@ -60,6 +60,28 @@ class Schedule:
         return self.bindings.binding[Part(instance, self.group(instance).subgraph.primary)]
 
 
+@dataclass(frozen=True)
+class Grouping:
+    """The sub-graphs of a network, each split so that its instances fit a buffer of a device; there are no instances
+    yet, which may be too many to be worth making. `is_split` if there are to be any but one of each layer."""
+
+    device: DsaDevice
+    network: Network
+    groups: tuple[Group, ...]
+    is_split: bool
+
+    @property
+    def instances(self) -> int:
+        """How many there will be."""
+        return sum(prod(group.split.factors) for group in self.groups)
+
+    def schedule(self, order: OrderName) -> Schedule:
+        """The instances in an order, bound to cores."""
+        graph = instance_graph(self.network, self.groups)
+        found = _ORDERS[order](graph) if self.is_split else tuple(range(len(graph)))
+        return Schedule(self.device, graph, found, infer_bindings(graph, found, self.device.cores))
+
+
 def schedule(
     graph: OperatorGraph,
     layers: Sequence[Layer],
@@ -72,7 +94,26 @@ def schedule(
     up_sampling: UpSampling = "detect",
     instances: bool = True,
 ) -> Schedule:
-    """Schedule `batch` samples (as many as `graph` has if None) on one cluster; floats take `element_size` bytes.
+    """The sub-graphs of `grouped`, their instances in an order. Raises DsaError."""
+    made = grouped(
+        graph, layers, device, batch=batch, batch_axis=batch_axis, element_size=element_size, up_sampling=up_sampling,
+        instances=instances,
+    )  # fmt: skip
+    return made.schedule(order)
+
+
+def grouped(
+    graph: OperatorGraph,
+    layers: Sequence[Layer],
+    device: DsaDevice,
+    *,
+    batch: int | None = None,
+    batch_axis: int = 0,
+    element_size: int = 2,
+    up_sampling: UpSampling = "detect",
+    instances: bool = True,
+) -> Grouping:
+    """Group `batch` samples (as many as `graph` has if None) for one cluster; floats take `element_size` bytes.
 
     Inputs have their samples along `batch_axis`.
 
@@ -86,14 +127,8 @@ def schedule(
         size = network.bytes(index)
         if size > share:
             raise DsaError(f"tensor {value.name!r}: its {size} bytes do not fit the {share} bytes of DDR of a cluster")
-    if instances:
-        graph_of_instances = instance_graph(network, group(network, layers, device, up_sampling=up_sampling))
-        instance_order = _ORDERS[order](graph_of_instances)
-    else:
-        graph_of_instances = instance_graph(network, ungrouped(network, layers))
-        instance_order = tuple(range(len(graph_of_instances)))
-    bindings = infer_bindings(graph_of_instances, instance_order, device.cores)
-    return Schedule(device, graph_of_instances, instance_order, bindings)
+    groups = group(network, layers, device, up_sampling=up_sampling) if instances else ungrouped(network, layers)
+    return Grouping(device, network, tuple(groups), instances)
 
 
 # Core binding and buffer scopes: Algorithm 4 of GraphTurbo (OSDI 2023, section 3.4).
@@ -127,7 +162,7 @@ def infer_bindings(graph: InstanceGraph, order: Sequence[int], cores: int) -> Bi
 class _Inference:
     def __init__(self, graph: InstanceGraph, cores: int) -> None:
         self.graph, self.network, self.cores = graph, graph.network, cores
-        self.axis_maps = cache(self._axis_maps)
+        self.axis_maps, self.whole_axes = cache(self._axis_maps), cache(self._whole_axes)
         self.binding: dict[Part, Binding] = {}
         self.scope = {
             Part(index, value): self._first_scope(index, value)
@@ -160,7 +195,7 @@ class _Inference:
     def _choose(self, part: Part) -> Binding:
         """The binding that readers want if it uses as many cores as the plain one, and the tensor stays in LB."""
         shape = shape_of(self.graph.instances[part.instance].written[part.value])
-        plain = plain_binding(shape, self.cores, self._whole_axes(part.value))
+        plain = plain_binding(shape, self.cores, self.whole_axes(part.value))
         inferred = self.binding.get(part, ())
         if not inferred or self.scope[part] is not Level.LB:
             return plain
@@ -181,7 +216,7 @@ class _Inference:
         for axis, target in self.axis_maps(subgraph).get(part.value, {}).items():
             if axis < len(binding):
                 factors[target] = gcd(binding[axis], extents[target])
-        is_valid = all(factors[axis] == 1 for axis in self._whole_axes(part.value))
+        is_valid = all(factors[axis] == 1 for axis in self.whole_axes(part.value))
         return tuple(factors) if is_valid and core_count(factors) > 1 else ()
 
     def _axis_maps(self, subgraph: int) -> dict[int, dict[int, int]]:

@@ -34,7 +34,7 @@ ABREAST = replace(FULL, abreast=True)
 def candidate(variant: Variant, device: DsaDevice = DEVICE, samples: int = 4) -> Candidate:
     graph, layers, _ = scheduled_parts(cnn())
     found = schedule(graph, layers, for_splitting(device, variant), batch=samples, instances=variant.instances)
-    return Candidate(variant, replace(found, device=device))
+    return Candidate(variant, len(found.graph), lambda: replace(found, device=device))
 
 
 def test_instances_may_be_left_some_room() -> None:
@@ -59,6 +59,12 @@ def test_a_way_with_many_times_the_steps_is_not_planned() -> None:
     ways = [candidate(variant, small, 16) for variant in (FULL, few)]
     assert len(ways[0].order) > 8 * len(ways[1].order)
     assert [each.variant for each in promising_plans(ways, small)] == [few]
+
+
+def test_no_schedule_is_made_for_many_times_the_instances_of_another_way() -> None:
+    few = candidate(FULL)
+    many = Candidate(ABREAST, 8 * len(few.order) + 1, lambda: pytest.fail("made a schedule"))
+    assert [each.variant for each in promising_plans([many, few], DEVICE)] == [FULL]
 
 
 def test_instances_that_fill_the_gb_send_the_results_of_others_to_ddr() -> None:
