@@ -1,4 +1,5 @@
-"""Halve and double the figures of an accelerator that are assumed, and tell which speed-ups change.
+"""Halve and double the figures of an accelerator that are assumed, let its arrays load ahead, and tell which speed-ups
+change.
 
 The programs of a bundle's network in several variants are made once, for the device as it is, and simulated on devices
 that differ in one figure each: so the table says how much a figure matters for given programs, not what programs made
@@ -32,7 +33,7 @@ FACTORS = (0.5, 2.0)
 
 
 def other_devices(device: DsaDevice) -> Iterator[tuple[str, DsaDevice]]:
-    """The device as it is, then with one figure halved or doubled, and what that is."""
+    """The device as it is, then with one figure halved or doubled, or arrays that load ahead, and what that is."""
     yield "as it is", device
     for factor in FACTORS:
         yield f"clock x {factor:g}", replace(device, clock=factor * device.clock)
@@ -43,6 +44,8 @@ def other_devices(device: DsaDevice) -> Iterator[tuple[str, DsaDevice]]:
         yield f"latency of a hoist x {factor:g}", replace(device, hoist_latency=factor * device.hoist_latency)
         units = tuple(replace(unit, rows=max(1, round(factor * unit.rows))) for unit in device.units)
         yield f"rows of units x {factor:g}", replace(device, units=units)
+    units = tuple(replace(unit, loads_ahead=unit.kind == "matrix") for unit in device.units)
+    yield "arrays load ahead", replace(device, units=units)
 
 
 def print_table(programs: dict[str, Program], device: DsaDevice) -> None:
