@@ -165,7 +165,10 @@ def _distinct(candidates: Sequence[Candidate], most: Callable[[], float]) -> Ite
         if steps > most():
             return
         if not is_scheduled:
-            waiting.append((len(candidate.order), number, True))
+            try:
+                waiting.append((len(candidate.order), number, True))
+            except DsaError:
+                yield candidate  # whoever asks for its schedule is told why
         elif not any(candidate.is_like(other) for other in seen):
             seen.append(candidate)
             yield candidate

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from math import prod
 from typing import NamedTuple
 
+from ...base.errors import DsaError
 from ..network.boxes import Box, intersection
 from ..network.graph import Network
 from .grouping import Group
@@ -27,6 +29,9 @@ class Part(NamedTuple):
     value: int
 
 
+MOST_TRANSFERS = 250_000
+"""A plan takes some 16 KB of memory for each part that an instance reads of another's results. Networks of Table 2 have
+up to 92,522 of them on 64 KB of LB."""
 NETWORK = -1
 """Stands for an instance in parts that are whole inputs of the network."""
 
@@ -100,9 +105,13 @@ class InstanceGraph:
         return _invert(self.earlier)
 
 
-def instance_graph(network: Network, groups: Sequence[Group]) -> InstanceGraph:
-    """The instances of sub-graphs, which come in an order in which they can run."""
+def instance_graph(network: Network, groups: Sequence[Group], most: int = MOST_TRANSFERS) -> InstanceGraph:
+    """The instances of sub-graphs, which come in an order in which they can run.
+
+    Raises DsaError if they read more than `most` parts of each other's results.
+    """
     instances: list[Instance] = []
+    parts_read = 0
     transfers: list[tuple[Transfer, ...]] = []
     grids: dict[int, _Grid] = {}
     for number, group in enumerate(groups):
@@ -116,6 +125,13 @@ def instance_graph(network: Network, groups: Sequence[Group]) -> InstanceGraph:
             read = [value for value in group.subgraph.inputs if value in grids and value in instance.needed]
             transfers_in = (Transfer(v, *part) for v in read for part in grids[v].parts_in(instance.needed[v]))
             transfers.append(tuple(transfers_in))
+            parts_read += len(transfers[-1])
+            if parts_read > most:
+                raise DsaError(
+                    f"the {sum(prod(each.split.factors) for each in groups)} instances that fit the buffers read more "
+                    f"than {most} parts of each other's results, which is too much for one program; use a device with "
+                    "larger buffers, another variant, or fewer samples for each cluster"
+                )
         grids |= {value: _Grid(boxes) for value, boxes in parts.items()}
     return InstanceGraph(network, tuple(groups), tuple(instances), tuple(transfers))
 

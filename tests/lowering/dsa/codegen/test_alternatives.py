@@ -19,7 +19,7 @@ from eqfuse.lowering.dsa.codegen.compiler import (
 )
 from eqfuse.lowering.dsa.codegen.generator import plan_program, write_program
 from eqfuse.lowering.dsa.program.instructions import DDR, Level, Role, Transfer, TransferKind
-from eqfuse.lowering.dsa.schedule.scheduler import schedule
+from eqfuse.lowering.dsa.schedule.scheduler import Schedule, schedule
 from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, FULL, TVM, Variant
 from eqfuse.lowering.dsa.simulate.timing import simulate_time
 
@@ -59,6 +59,16 @@ def test_a_way_with_many_times_the_steps_is_not_planned() -> None:
     ways = [candidate(variant, small, 16) for variant in (FULL, few)]
     assert len(ways[0].order) > 8 * len(ways[1].order)
     assert [each.variant for each in promising_plans(ways, small)] == [few]
+
+
+def test_a_way_that_cannot_be_scheduled_leaves_the_others() -> None:
+    def refuse() -> Schedule:
+        raise DsaError("too many instances")
+
+    ways = [Candidate(ABREAST, 1, refuse), candidate(FULL)]
+    assert [each.variant for each in promising_plans(ways, DEVICE)] == [FULL]
+    with pytest.raises(DsaError, match="too many instances"):
+        promising_plans(ways[:1], DEVICE)
 
 
 def test_no_schedule_is_made_for_many_times_the_instances_of_another_way() -> None:

@@ -12,12 +12,12 @@ from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.network.boxes import Box, contains, intersection, size, whole
 from eqfuse.lowering.dsa.network.core_factors import core_count
 from eqfuse.lowering.dsa.program.instructions import Level
-from eqfuse.lowering.dsa.schedule.instances import InstanceGraph
+from eqfuse.lowering.dsa.schedule.instances import InstanceGraph, instance_graph
 from eqfuse.lowering.dsa.schedule.orders import bfs_order, dfs_order
 from eqfuse.lowering.dsa.schedule.scheduler import Schedule, schedule
 
 from ....properties import examples
-from ..graphs import Builder, accelerator, halving_stages
+from ..graphs import HALVING_LOCAL_BYTES, Builder, accelerator, halving_stages
 from ..random_graphs import Case, cases
 
 PROPERTY = examples(8)
@@ -209,6 +209,14 @@ def test_a_tensor_that_ddr_does_not_hold_is_named() -> None:
     device = accelerator(1 << 10, ddr_capacity=1 << 14)
     with pytest.raises(DsaError, match="tensor 'x0': its 32768 bytes do not fit the 4096 bytes of DDR of a cluster"):
         schedule(builder.graph(result), builder.layers, device)
+
+
+def test_instances_that_read_too_many_parts_of_each_other_are_refused() -> None:
+    builder, result = halving_stages()
+    found = schedule(builder.graph(result), builder.layers, accelerator(HALVING_LOCAL_BYTES)).graph
+    assert instance_graph(found.network, found.groups, most=14).transfers == found.transfers
+    with pytest.raises(DsaError, match="the 15 instances that fit the buffers read more than 13 parts"):
+        instance_graph(found.network, found.groups, most=13)
 
 
 def test_whole_boxes_stay_whole_without_a_split() -> None:
