@@ -29,7 +29,7 @@ class Optimized:
     """What `eqfuse optimize` made of a network.
 
     `layers` and `flops` are those before and after; `peak` is in MiB. `latency` is the result's time in ONNX Runtime
-    over the original's.
+    over the original's, and `predicted` what the prices of the runtime say of it.
     """
 
     code: int
@@ -40,6 +40,7 @@ class Optimized:
     layers: tuple[int, int] = (0, 0)
     flops: tuple[float, float] = (0.0, 0.0)
     latency: Ratio | None = None
+    predicted: float | None = None
 
 
 @dataclass(frozen=True)

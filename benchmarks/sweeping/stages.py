@@ -76,6 +76,7 @@ def optimize(export: Export, folder: Path) -> Optimized:
     return Optimized(
         ended.code, ended.message, ended.wall, ended.cpu, ended.peak, (before["layers"], after["layers"]),
         (before["flops"], after["flops"]), _latency(export, result, folder),
+        round(after["predicted"] / before["predicted"], 4),
     )  # fmt: skip
 
 

@@ -11,6 +11,10 @@ from .rows import Optimized, Ratio, Row
 
 BEHIND = 1.02
 """An optimised model that takes more of the best peer's time than this is behind it."""
+FEWEST = 3
+"""Different numbers of which a rank correlation says anything."""
+NOTABLE = 0.03
+"""Predictions are held against latencies that are this far from the original's at least: noise orders others."""
 LONG = 120.0
 """Seconds above which compiling takes too long."""
 _LONGEST = 160
@@ -59,6 +63,7 @@ def count(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
     yield f"optimize: above {BEHIND:g} of the best peer's latency", f"{behind} of {len(compared)}"
     latencies = [each.latency.median for each in optimized if each.latency]
     yield "optimize: latency over the original's, geometric mean", _mean(latencies)
+    yield f"optimize: rank correlation of predicted latency, changes above {NOTABLE:.0%}", _correlation(optimized)
     refused = sum(each.code not in (0, 5) for each in compiled)
     yield "compile: refused or crashed", f"{refused} of {len(compiled)}"
     yield "compile: with operators left to ONNX Runtime", str(sum(bool(each.left) for each in compiled))
@@ -76,6 +81,19 @@ def _has_failed(row: Row) -> bool:
 
 def _mean(numbers: Sequence[float]) -> str:
     return f"{geometric_mean(numbers):.2f}" if numbers else "-"
+
+
+def _correlation(optimized: Sequence[Optimized]) -> str:
+    from scipy.stats import spearmanr  # takes most of a second to load
+
+    pairs = [
+        (each.predicted, each.latency.median) for each in optimized
+        if each.predicted and each.latency and abs(each.latency.median - 1) > NOTABLE
+    ]  # fmt: skip
+    predicted, measured = {each for each, _ in pairs}, {each for _, each in pairs}
+    if min(len(predicted), len(measured)) < FEWEST:
+        return "-"
+    return f"{spearmanr(pairs).statistic:.2f} of {len(pairs)}"
 
 
 def best_peer(row: Row) -> tuple[str, Ratio] | None:

@@ -24,7 +24,7 @@ from eqfuse.benchmarks.sweeping.tables import causes_of, count, page_lines
 
 ROW = Row(
     "timm-one.ts.fixed", "timm",
-    Optimized(0, "", 2.0, 1.5, 300.0, (20, 10), (4e6, 3e6), Ratio(0.9, 0.88, 0.92)),
+    Optimized(0, "", 2.0, 1.5, 300.0, (20, 10), (4e6, 3e6), Ratio(0.9, 0.88, 0.92), 0.95),
     {"onnxsim": Peer(0.5, "", 15, Ratio(0.95, 0.94, 0.96)), "onnxslim": Peer(0.1, "wrong: y differs")},
     Compiled(0, "", 20.0, 18.0, 500.0, 12, 5, (), ("Loop.1",), (), {"compile": 15.0, "verify": 2.0}),
     Timed({"eqfuse": 1e-3, "MNN": 2e-3}, "MNN", Ratio(2.0, 1.9, 2.1), 5e-4, 0.0, ()),
@@ -85,6 +85,17 @@ def test_the_table_counts_what_misses() -> None:
     assert figures["optimize: above 1.02 of the best peer's latency"] == "1 of 4"
     assert figures["compile: refused or crashed"] == "1 of 4"
     assert figures["compiled, slower than the best peer beyond chance"] == "1 of 3"
+
+
+def test_predictions_are_compared_where_latency_changes() -> None:
+    found = [(0.5, 0.4), (0.7, 0.6), (0.9, 0.8), (0.99, 0.1)]
+    assert ROW.optimized is not None
+    rows = [
+        replace(ROW, optimized=replace(ROW.optimized, latency=Ratio(latency, 0.0, 2.0), predicted=predicted))
+        for latency, predicted in found
+    ]
+    (figure,) = (figure for name, figure in count(rows) if "rank correlation" in name)
+    assert figure == "1.00 of 3"
 
 
 def test_the_table_says_why_a_row_misses() -> None:
