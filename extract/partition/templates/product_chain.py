@@ -25,6 +25,12 @@ from .template import Template
 _BY_ROWS = 1.02
 """How many times as long arithmetic takes in tiles of rows: chains that save nothing else were measured at 1.01 to 1.02
 of their parts (AMD Zen 5)."""
+_BY_KEYS = 0.95
+"""The same for attention by blocks of keys, whose scores stay in a near cache (0.85 for 512 to 2,048 keys on Zen 3)."""
+_EXPOSED = 0.4
+"""The part of the time to read keys and values again that nothing hides, if they are read block by block."""
+KEY_BLOCKS = range(64, 513, 32)
+"""Keys of a block of attention, of which there are several (`lowering/schedules/intensive/flash_attention.py`)."""
 LEAST_ROWS = 8
 """The fewest rows of a tile that reaches the speed of arithmetic."""
 _FLOAT_BYTES = 4
@@ -59,14 +65,22 @@ class _Link:
         return prod(self.rows[:-2])
 
     @property
+    def keys(self) -> int | None:
+        """Keys of a block, if the link is attention to several blocks of them."""
+        size, ops = self.rows[-1], [self.operators.graph.operators[m].op for m in self.operators.anchors]
+        if len(ops) != 3 or ops[1] != "Softmax" or ops[2] not in MATRIX_PRODUCTS:
+            return None
+        return next((block for block in reversed(KEY_BLOCKS) if block < size and size % block == 0), None)
+
+    @property
     def handed(self) -> int:
-        """Bytes that the anchor ops hand to the next."""
-        return _FLOAT_BYTES * prod(self.rows) * max(1, len(self.operators.anchors) - 1)
+        """Bytes of a row that the anchor ops hand to the next at a time: in attention, those of a block of keys."""
+        return _FLOAT_BYTES * (self.keys or self.rows[-1]) * max(1, len(self.operators.anchors) - 1)
 
     @property
     def fitting(self) -> int:
         """Rows of which half of the second cache holds the handed bytes."""
-        return self.operators.device.second_cache // 2 * prod(self.rows[:-1]) // max(1, self.handed)
+        return self.operators.device.second_cache // 2 // max(1, self.handed)
 
     def reread_seconds(self) -> float:
         """Seconds to read the other operands for each tile of a thread, beyond those to read its share of them once.
@@ -81,7 +95,8 @@ class _Link:
         whole = size // self.copies if all(len(shape) > 2 for shape in shapes) else size
         if whole <= device.second_cache:
             return 0.0
-        return (ceil(max(tiles, threads) / threads) * whole - size / threads) / device.bandwidth(whole)
+        again = (ceil(max(tiles, threads) / threads) * whole - size / threads) / device.bandwidth(whole)
+        return again if self.keys is None else _EXPOSED * again
 
 
 def _accepts(operators: OperatorSet) -> str | None:
@@ -199,8 +214,9 @@ def _keeps_axes(operators: OperatorSet, members: Iterable[int]) -> bool:
 
 def _cost(operators: OperatorSet) -> float:
     """As of any kernel, with the bytes that tiles read again; and arithmetic takes a little longer."""
-    again = sum(link.reread_seconds() for link in _links(operators) or [])
-    arithmetic = _BY_ROWS * operators.arithmetic
+    links = _links(operators) or []
+    again = sum(link.reread_seconds() for link in links)
+    arithmetic = (_BY_ROWS if any(link.keys is None for link in links) else _BY_KEYS) * operators.arithmetic
     return roofline(arithmetic, operators.moving) + operators.waiting(arithmetic) + operators.copying + again
 
 

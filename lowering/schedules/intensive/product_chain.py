@@ -6,221 +6,76 @@
 
 A tile of rows runs through the whole chain: products, and row-wise blocks between and after them. The tiles' loops are
 axes that every block of the chain has, so no block does anything for two of them (section III-B, Fig. 7: matrix
-products tile rows and keep columns whole), and what is kept between blocks is a tile of rows.
+products tile rows and keep columns whole), and what is kept between blocks is a tile of rows. Attention to many keys
+runs through them block by block (`flash_attention.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby
-from math import prod
+from math import gcd, prod
+from types import MappingProxyType
 from typing import Any
 
-from tvm import tirx
-
 from ....costmodels.device import Device
+from ....costmodels.device_file import CACHE_LINE
 from ...base.decisions import Alternative
-from ..base.blocks import BlockInfo, BufferAccess, find_consumers, walk
+from ..base.blocks import BlockInfo, index_map
 from ..base.draft import Draft
-from ..base.preparation import reads_directly
 from ..base.tiled import Tiled
 from ..passes.outlining import OUTLINED
 from ..rules.contraction import decide_plan, list_plans, pack_operands
 from ..rules.pointwise import schedule_pointwise
 from ..rules.rows import register_reducers, split_reduction, vectorise_partial_result
 from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
-from ..tiling.tiles import FLOAT_BYTES
-
-
-@dataclass(frozen=True)
-class ChainBlock:
-    """A block of a chain. `axes` are its iterators along the chain's axes, of which the last is the rows'."""
-
-    info: BlockInfo
-    axes: tuple[int, ...]
-    is_row_wise: bool
-
-    @property
-    def name(self) -> str:
-        """The buffer that it writes, which is unique in a function."""
-        return self.info.name
-
-    @property
-    def row(self) -> int:
-        """The iterator along the rows."""
-        return self.axes[-1]
-
-
-@dataclass(frozen=True)
-class BlockChain:
-    """Blocks in running order, each depends on the first; the last one makes the function's only output.
-
-    A product is followed by its epilogue, which reads it element by element; all others are row-wise, and among
-    such blocks that follow each other is a reduction. Invariant: along the chain's axes each block needs of the others
-    exactly the elements at the same place.
-    """
-
-    blocks: tuple[ChainBlock, ...]
-
-    @property
-    def products(self) -> tuple[ChainBlock, ...]:
-        """The products, in order."""
-        return tuple(block for block in self.blocks if block.info.is_product_sum())
-
-    @property
-    def last(self) -> ChainBlock:
-        """The block that makes the output."""
-        return self.blocks[-1]
-
-    @property
-    def rows(self) -> int:
-        """The extent of the axis that is cut into tiles."""
-        return self.last.info.extents[self.last.row]
-
-    @property
-    def copies(self) -> int:
-        """The number of sets of such rows, along the chain's other axes."""
-        return prod(self.last.info.extents[i] for i in self.last.axes[:-1])
-
-    @property
-    def kept_elements(self) -> int:
-        """Elements of a row that later blocks of the chain read: outputs of epilogues, and operands of products."""
-        read = {read.name for product in self.products for read in product.info.reads}
-        kept = [b for b in self.blocks[:-1] if not b.info.is_product_sum() and (b.name in read or not b.is_row_wise)]
-        return sum(prod(e for i, e in enumerate(b.info.extents) if i not in b.axes) for b in kept)
-
-    @property
-    def shared_elements(self) -> int:
-        """Elements of operands of products that have no rows: other matrices, which every tile reads as a whole."""
-        others = [(p, read) for p in self.products for read in p.info.reads if p.row not in read.used]
-        return sum(prod(p.info.extents[i] for i in read.used if i not in p.axes) for p, read in others)
-
-    def epilogue(self, product: ChainBlock) -> ChainBlock:
-        """The block that reads the product."""
-        return self.blocks[self.blocks.index(product) + 1]
-
-    def row_wise_groups(self) -> list[tuple[ChainBlock, ...]]:
-        """Runs of row-wise blocks."""
-        runs = groupby(self.blocks, key=lambda block: block.is_row_wise)
-        return [tuple(run) for is_row_wise, run in runs if is_row_wise]
-
-
-def find_chain(draft: Draft) -> BlockChain | None:
-    """Inline what can be; None if the function is no chain with a product and, after it, another reduction."""
-    blocks = draft.blocks()
-    first = next((block for block in blocks if block.is_product_sum()), None)
-    if first is None or sum(bool(block.reduced) for block in blocks) < 2:
-        return None
-    for block in draft.blocks_in_turn():
-        if draft.may_inline(block) and _should_inline(draft, block):
-            draft.inline(block)
-    if not draft.inspect(first.block).is_product_sum():
-        return None
-    for product in [block for block in draft.blocks() if block.is_product_sum()]:
-        if _find_epilogue(draft.blocks(), product) is None:
-            draft.schedule.cache_write(product.block, 0, "global")
-    blocks = draft.blocks()
-    body = _find_dependents(blocks)
-    if sum(bool(block.reduced) for block in body) != sum(bool(block.reduced) for block in blocks):
-        return None
-    outputs = [block for block in body if draft.is_output(block)]
-    if len(outputs) != 1 or outputs[0] is not body[-1]:
-        return None
-    return _make_chain(body)
-
-
-def _should_inline(draft: Draft, block: BlockInfo) -> bool:
-    """Whether it is a prologue of products, or point-wise and read by others such; operands of a reduction stay."""
-    blocks = draft.blocks()
-    if all(dependent.name != block.name for dependent in _find_dependents(blocks)):
-        return block.is_cheap()
-    users = find_consumers(blocks, block)
-    if any(user.reduced for user in users):
-        return False
-    divides = any(isinstance(part, tirx.Div) for part in walk(block.value))
-    return (len(users) == 1 and users[0].extents == block.extents) or (block.is_cheap() and not divides)
-
-
-def _find_dependents(blocks: list[BlockInfo]) -> list[BlockInfo]:
-    """The first product and all that depends on it."""
-    first = next(n for n, block in enumerate(blocks) if block.is_product_sum())
-    dependents = [blocks[first]]
-    for block in blocks[first + 1 :]:
-        if {read.name for read in block.reads} & {dependent.name for dependent in dependents}:
-            dependents.append(block)
-    return dependents
-
-
-def _find_epilogue(blocks: list[BlockInfo], product: BlockInfo) -> BlockInfo | None:
-    after = find_consumers(blocks, product)
-    return after[0] if len(after) == 1 and reads_directly(after[0], product) else None
-
-
-def _make_chain(body: list[BlockInfo]) -> BlockChain | None:
-    axes = _find_common_axes(body)
-    products = [block for block in body if block.is_product_sum()]
-    tiled = [a for a in axes if all(len(p.operands(axes[a][p.name])) == 1 for p in products)]
-    if not tiled:
-        return None
-    row = next((a for a in reversed(tiled) if body[-1].extents[a] > 1), tiled[-1])
-    order = [*(a for a in axes if a != row), row]
-    epilogues = {e.name for p in products if (e := _find_epilogue(body, p)) is not None}
-    if len(epilogues) != len(products):
-        return None
-    others = epilogues | {product.name for product in products}
-    blocks = [ChainBlock(b, tuple(axes[a][b.name] for a in order), b.name not in others) for b in body]
-    chain = BlockChain(tuple(blocks))
-    follow = all(body[n + 1].name in epilogues for n, block in enumerate(body) if block.is_product_sum())
-    reducing = all(any(block.info.reduced for block in group) for group in chain.row_wise_groups())
-    return chain if follow and reducing and any(block.reduced for block in body[1:]) else None
-
-
-def _find_common_axes(body: list[BlockInfo]) -> dict[int, dict[str, int]]:
-    """Axes that all blocks have: by the last block's iterator, the iterator of each block, by its buffer's name."""
-    last = body[-1]
-    axes_of: dict[str, dict[int, int]] = {last.name: {i: i for i in last.spatial}}
-    for block in reversed(body[:-1]):
-        passed = [
-            _pass_axes(read, axes_of[user.name], block, user)
-            for user in find_consumers(body, block)
-            for read in user.reads
-            if read.name == block.name
-        ]
-        first = passed[0] if passed else {}
-        axes_of[block.name] = {a: i for a, i in first.items() if all(p.get(a) == i for p in passed)}
-    common = [a for a in last.spatial if all(a in own for own in axes_of.values())]
-    return {a: {name: own[a] for name, own in axes_of.items()} for a in common}
-
-
-def _pass_axes(read: BufferAccess, axes: dict[int, int], producer: BlockInfo, user: BlockInfo) -> dict[int, int]:
-    """The axes whose iterator in `user` alone is the index of a whole dimension that `producer` runs along."""
-    axis_of = {iterator: axis for axis, iterator in axes.items()}
-    passed: dict[int, int] = {}
-    for used, index, written in zip(read.iterators, read.indices, producer.write.iterators, strict=True):
-        if len(used) != 1 or len(written) != 1 or not isinstance(index, tirx.Var):
-            continue
-        (outer,), (inner,) = used, written
-        if outer in axis_of and user.extents[outer] == producer.extents[inner]:
-            passed[axis_of[outer]] = inner
-    return passed
-
+from ..tiling.tiles import FLOAT_BYTES, largest_divisor
+from .block_chain import BlockChain, ChainBlock, find_chain
+from .flash_attention import KeyBlocks, find_attention, rewrite_by_keys
 
 UNROLLED_STEPS = 8
 """Steps of a loop of vectors up to which LLVM unrolls it completely: its constants then stay in the loop around it."""
 SINGLE_ROWS, ROW_STEP = 64, 8
 """Numbers of rows that are tried: all up to the first, then multiples of the second."""
+KEYS = (64, 96, 128, 160, 192, 256, 320, 384, 512)
+"""Keys of a block that are tried: fewer would start too many loops, more fit no near cache with their rows."""
+KEY_ROWS = range(8, 129, 2)
+"""Rows of a tile that are tried with them."""
+ROW_CYCLES = 80
+"""Cycles in which a row's maximum and sum come out of their vectors, once for each block of keys."""
+EXPOSED = 0.4
+"""The part of the traffic for keys and values that nothing hides: they are read in the order in which they lie. That
+for scores within the second cache is hidden by the exponentials (measured on Zen 3: 67 MB more took 2 ms of 9)."""
+PAGE = 4096
+"""Bytes after which addresses share sets of a first cache, which takes the low bits of an address within a page."""
+WHOLE_ROWS = 1.085
+"""How many times as long attention by whole rows takes as estimated, beside that by blocks of keys: each of its tiles
+of few rows reads all keys from the second cache. Blocks took 1.04 of its time with 256 keys, 0.9 with 512, and 0.8
+with 1,024 (Zen 3)."""
 TILE_CYCLES = 300
 """Cycles that a tile takes besides its arithmetic: memory for what it keeps, a call, loops that start."""
 
 
 def product_chain(draft: Draft) -> Iterator[Tiled]:
-    """The rule: matches a product sum whose rows are read by further product sums or row-wise reductions."""
+    """The rule: matches a product sum whose rows are read by further product sums or row-wise reductions.
+
+    Attention may keep the scores of a tile of rows for all keys, or for a block of keys at a time.
+    """
     register_reducers()
     chain = find_chain(draft)
-    tile = None if chain is None else _decide_rows(draft, chain)
-    if chain is None or tile is None:
+    if chain is None:
         return
+    whole, by_keys = list(_list_row_tiles(draft, chain)), list(_list_key_tiles(draft, chain))
+    ways = [Alternative("whole rows", WHOLE_ROWS * min(tile.seconds for tile in whole), False)] if whole else []
+    if by_keys:
+        ways.append(Alternative("blocks of keys", min(tile.seconds for tile in by_keys), True))
+    if not ways:
+        return
+    if draft.trace.choose("scores", ways):
+        key_tile = draft.trace.decide("block", by_keys, lambda tile: tile.seconds)
+        yield Tiled(_schedule_by_keys(draft, key_tile), product_chain.__name__)
+        return
+    tile = draft.trace.decide("rows", whole, lambda tile: tile.seconds)
     plans = []
     for number, product in enumerate(chain.products, 1):
         plan = decide_plan(draft.within(f"product {number}"), _list_product_plans(draft, chain, product, tile.rows))
@@ -229,7 +84,7 @@ def product_chain(draft: Draft) -> Iterator[Tiled]:
     links = list(zip(chain.products, plans, strict=True))
     repack = tuple(repack for product, plan in links for repack in pack_operands(draft, product.info, plan))
     _schedule(draft, chain, tile, plans)
-    yield Tiled(draft, "product_chain", repack)
+    yield Tiled(draft, product_chain.__name__, repack)
 
 
 # --- how many rows at once
@@ -254,12 +109,13 @@ class RowTile:
         return {"rows": self.rows}
 
 
-def _decide_rows(draft: Draft, chain: BlockChain) -> RowTile | None:
-    """The tile of the least time among those that fit half of the second cache; None if none does."""
+def _list_row_tiles(draft: Draft, chain: BlockChain) -> Iterator[RowTile]:
+    """The tiles that fit half of the second cache."""
     few = range(1, min(chain.rows, SINGLE_ROWS) + 1)
-    sizes = sorted({*few, *range(SINGLE_ROWS, chain.rows, ROW_STEP), chain.rows})
-    tiles = [tile for rows in sizes if (tile := _estimate_tile(draft, chain, rows)) is not None]
-    return draft.trace.decide("rows", tiles, lambda tile: tile.seconds) if tiles else None
+    for rows in sorted({*few, *range(SINGLE_ROWS, chain.rows, ROW_STEP), chain.rows}):
+        tile = _estimate_tile(draft, chain, rows)
+        if tile is not None:
+            yield tile
 
 
 def _estimate_tile(draft: Draft, chain: BlockChain, rows: int) -> RowTile | None:
@@ -288,15 +144,159 @@ def _tile_seconds(cycles: float, kept: int, shared: int, device: Device) -> floa
     return seconds + (2 * kept / device.bandwidth(kept) if kept > device.caches[0].size // 2 else 0.0)
 
 
-def _list_product_plans(draft: Draft, chain: BlockChain, product: ChainBlock, rows: int) -> Iterator[TilePlan]:
-    """The register tiles of a product on a tile of rows: they divide the tile, unless it is all rows."""
-    extents = [1 if i in product.axes else extent for i, extent in enumerate(product.info.extents)]
+def _list_product_plans(
+    draft: Draft, chain: BlockChain, product: ChainBlock, rows: int, narrowed: Mapping[int, int] = MappingProxyType({})
+) -> Iterator[TilePlan]:
+    """The register tiles of a product on a tile of rows: they divide the tile, unless it is all rows.
+
+    `narrowed` has the extents of iterators of which a tile has a part only.
+    """
+    extents = [1 if i in product.axes else narrowed.get(i, extent) for i, extent in enumerate(product.info.extents)]
     extents[product.row] = rows
     anchor = replace(product.info, extents=tuple(extents))
     for plan in list_plans(draft, anchor, chain.epilogue(product).info):
         divides = rows % plan.tile.rows == 0 or rows == chain.rows
         if plan.row == product.row and plan.column not in product.axes and divides:
             yield plan
+
+
+# --- blocks of keys
+
+
+@dataclass(frozen=True)
+class KeyTile:
+    """Rows of a tile and keys of a block, register tiles for the two products, and estimates as of `RowTile`."""
+
+    by: KeyBlocks
+    plans: tuple[TilePlan, TilePlan]
+    seconds: float
+    cycles: float
+
+    @property
+    def label(self) -> str:
+        """``128 keys 64 rows``."""
+        return f"{self.by.size} keys {self.by.rows} rows"
+
+    @property
+    def features(self) -> Mapping[str, float]:
+        """The numbers that a learned model judges it by."""
+        return {"keys": self.by.size, "rows": self.by.rows}
+
+
+def _list_key_tiles(draft: Draft, chain: BlockChain) -> Iterator[KeyTile]:
+    """The tiles of rows and blocks of keys for attention, if there are several blocks, and no operand is a constant."""
+    attention = find_attention(chain)
+    if attention is None or any(draft.is_constant(read) for product in chain.products for read in product.info.reads):
+        return
+    lanes = draft.device.lanes
+    sizes = [size for size in KEYS if size < attention.keys and attention.keys % size == 0 and size % lanes == 0]
+    for size in sizes:
+        for rows in [rows for rows in KEY_ROWS if chain.rows % rows == 0]:
+            widths = tuple(width for width in (4 * lanes, lanes) if size % width == 0)
+            tile = _estimate_key_tile(draft, KeyBlocks(attention, size, rows, widths))
+            if tile is not None:
+                yield tile
+
+
+def _estimate_key_tile(draft: Draft, by: KeyBlocks) -> KeyTile | None:
+    attention, device, chain = by.attention, draft.device, by.attention.chain
+    plans = []
+    for product in chain.products:
+        along = attention.key_iterator(product.info)
+        found = [
+            plan for plan in _list_product_plans(draft, chain, product, by.rows, {along: by.size})
+            if (by.size if plan.column == along else product.info.extents[plan.column]) % plan.tile.columns == 0
+        ]  # fmt: skip
+        if not found:
+            return None
+        plans.append(min(found, key=lambda plan: plan.cycles))
+    width = prod(extent for i, extent in enumerate(attention.mixed.extents) if i not in chain.products[1].axes)
+    width //= attention.keys
+    scores, kept = (by.rows * elements * FLOAT_BYTES for elements in (2 * by.size, by.count * width))
+    if scores + kept > device.second_cache // 2:
+        return None
+    of_block = sum(plan.cycles for plan in plans) + by.rows * (ROW_CYCLES + 2 * width / device.lanes)
+    if _is_packed(draft, attention.scores, plans[0]):
+        of_block += 2 * by.size * attention.scores.depth / device.lanes
+    shared = chain.shared_elements * FLOAT_BYTES
+    near = shared // by.count
+    seconds = (by.count * of_block + TILE_CYCLES) / device.clock
+    seconds += by.count * EXPOSED * near / device.bandwidth(near + scores)
+    if shared + scores + kept > device.second_cache:
+        seconds += EXPOSED * shared / device.bandwidth(shared + scores + kept)
+    tiles = chain.copies * by.tiles
+    all_seconds = -(-tiles // draft.threads) * seconds
+    return KeyTile(by, (plans[0], plans[1]), all_seconds, tiles * seconds * device.clock)
+
+
+def _is_packed(draft: Draft, product: BlockInfo, plan: TilePlan) -> bool:
+    """Whether the keys of a block are copied, tile by tile: if so few sets of the first cache take the lines of a tile
+    that they would not stay for the next tile of queries."""
+    (operand,) = product.operands(plan.column)
+    stride = FLOAT_BYTES * operand.shape[operand.dimension_of(plan.column)]
+    sets = max(1, PAGE // gcd(stride, PAGE))
+    lines = -(-plan.tile.columns * FLOAT_BYTES // CACHE_LINE)
+    return product.depth * lines > min(sets, PAGE // CACHE_LINE) * draft.device.caches[0].size // PAGE
+
+
+def _schedule_by_keys(draft: Draft, tile: KeyTile) -> Draft:
+    """The draft of the function by blocks of keys, scheduled."""
+    blocks = rewrite_by_keys(draft, tile.by)
+    draft = draft.with_body(blocks.function.body)
+    named = {info.name: info for info in draft.blocks()}
+    chain = BlockChain(tuple(ChainBlock(named[name], axes, False) for name, axes in blocks.products))
+    depth = len(share(draft, draft.loops(chain.last.info)[: len(tile.by.attention.chain.last.axes)], tile.cycles))
+    keys = draft.loops(chain.last.info)[depth]
+    plans = [replace(plan, row=plan.row + 1, column=plan.column + 1) for plan in tile.plans]
+    if _is_packed(draft, chain.products[0].info, plans[0]):
+        _pack_columns(draft, chain.products[0].info, plans[0], keys, depth + 1)
+    for number, (product, plan) in enumerate(zip(chain.products, plans, strict=True), 1):
+        _schedule_product(draft.within(f"product {number}"), chain, product, plan, depth + 1)
+    for name in blocks.by_row:
+        info = named[name]
+        if not info.reduced:
+            schedule_pointwise(draft.serial(), info, draft.loops(info)[depth + 2 :])
+        elif len(info.spatial) == len(named[blocks.by_row[0]].spatial):
+            vectorise_partial_result(draft, info.block)
+    row = draft.loops(named[blocks.by_row[0]])[depth + 1]
+    if tile.by.size > UNROLLED_STEPS * draft.device.lanes:
+        draft.schedule.annotate(row, OUTLINED, 1)  # functions in a loop that LLVM does not unroll
+    for name in blocks.together:
+        if not named[name].reduced:
+            schedule_pointwise(draft.serial(), named[name], draft.loops(named[name])[depth + 1 :])
+    _add_up(draft, named[blocks.total], depth + 1)
+    return draft
+
+
+def _pack_columns(draft: Draft, product: BlockInfo, plan: TilePlan, loop: Any, depth: int) -> None:
+    """Copy the operand with the tile's columns inside of the loop, so that the columns of a tile lie side by side."""
+    schedule, (operand,) = draft.schedule, product.operands(plan.column)
+    reads = [str(read.source.name) for read in schedule.get(product.block).reads]
+    copy = schedule.cache_read(product.block, reads.index(operand.name), "global")
+    draft.compute_at(copy, loop)
+    columns, dimension = plan.tile.columns, operand.dimension_of(plan.column)
+
+    def by_tiles(*indices: Any) -> list[Any]:
+        rest = [*indices[:dimension], *indices[dimension + 1 :]]
+        return [indices[dimension] // columns, *rest, indices[dimension] % columns]
+
+    schedule.transform_layout(copy, ("write", 0), index_map(by_tiles, len(operand.shape)))
+    own = draft.loops(draft.inspect(copy))[depth:]
+    vectors, lanes = schedule.split(own[dimension], [None, draft.device.lanes])
+    schedule.reorder(*(loop for n, loop in enumerate(own) if n != dimension), vectors, lanes)
+    schedule.vectorize(lanes)
+
+
+def _add_up(draft: Draft, total: BlockInfo, depth: int) -> None:
+    """Add up what the blocks of keys made of a row, in registers."""
+    schedule = draft.schedule
+    *others, column, number = draft.loops(total)[depth:]
+    vectors, lanes = schedule.split(column, [None, largest_divisor(draft.extent(column), draft.device.lanes)])
+    schedule.reorder(*others, number, vectors, lanes)
+    schedule.unroll(vectors)
+    schedule.vectorize(lanes)
+    initial = schedule.decompose_reduction(total.block, number)
+    schedule.vectorize(schedule.get_loops(initial)[-1])
 
 
 # --- the loops

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from onnx import helper, numpy_helper
 from tvm import s_tir
 
 from eqfuse.costmodels.device import Device
+from eqfuse.lowering.base.decisions import Decisions, Trace
 from eqfuse.lowering.kernels.prim_funcs import lower_kernel
 from eqfuse.lowering.schedules import Draft, Scheduled, apply_rule, mark_constants
 from eqfuse.lowering.schedules.intensive.product_chain import product_chain
@@ -45,9 +47,9 @@ class Case:
         arrays = [values[graph.values[v].name] for v in function.inputs]
         return mark_constants(function.prim_func, constants), [*arrays, np.full(output, np.nan, np.float32)]
 
-    def schedule(self, threads: int = 1, device: Device = HOST) -> Scheduled:
-        """The kernel by the rule."""
-        scheduled = apply_rule(product_chain, Draft.of(self.kernel[0], device, threads))
+    def schedule(self, threads: int = 1, device: Device = HOST, wanted: Decisions = MappingProxyType({})) -> Scheduled:
+        """The kernel by the rule, with these decisions."""
+        scheduled = apply_rule(product_chain, Draft.of(self.kernel[0], device, threads, Trace(wanted)))
         assert scheduled is not None
         return scheduled
 

@@ -18,6 +18,7 @@ from eqfuse.extract.partition.templates.kernels import KernelModel
 from eqfuse.extract.partition.templates.operator_set import OperatorSet, without_border_views
 from eqfuse.ir.graph import OperatorGraph
 
+from ....lowering.schedules import product_models
 from ....lowering.small_models import graph_of, model, weights
 from ..graphs import chain
 
@@ -342,6 +343,10 @@ def test_bytes_between_products_stay_in_the_chain() -> None:
     graph = quantised_attention(0.01)
     assert template(graph, range(7)) == "product_chain"
     assert template(graph, range(1, 7)) is None
+
+
+def test_attention_to_many_keys_is_one_kernel() -> None:
+    assert len(kernels(graph_of(product_models.attention(4, 2048, 2048, 64).model))) == 1
 
 
 def test_a_scale_of_1_divides_nothing() -> None:
