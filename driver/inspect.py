@@ -30,7 +30,7 @@ from ..support.options import part_of
 from .node_changes import NamedGraph, NodeChange, compare_nodes
 from .options import CostOptions, InspectOptions, VerifyOptions
 from .saturate import samples_of
-from .usage import cost_model_for
+from .usage import cost_model_for, summarized_runtime
 
 if TYPE_CHECKING:
     from ..engine.verification import OutputReport as OutputReport
@@ -109,7 +109,7 @@ def inspect_model(source: Any, options: InspectOptions) -> Inspection:
         producer=model.ir.producer_name or "",
         inputs={i.name or "": _type_text(i) for i in model.graph.inputs if i.name not in constant},
         outputs={o.name or "": _type_text(o) for o in model.graph.outputs},
-        summary=summarize(*infer_form(model), cost_model_for(options)),
+        summary=summarize(*infer_form(model), cost_model_for(options), summarized_runtime(options)),
         partition=_report_partition(model, options),
     )
 
@@ -203,7 +203,8 @@ class Difference:
 def diff_models(before: Any, after: Any, options: CostOptions) -> Difference:
     """Summarize two models by one cost model, and compare their nodes."""
     models = [inline_functions(read(source)) for source in (before, after)]
-    first, second = (summarize(*infer_form(model), cost_model_for(options)) for model in models)
+    costs = cost_model_for(options), summarized_runtime(options)
+    first, second = (summarize(*infer_form(model), *costs) for model in models)
     return Difference(first, second, tuple(compare_nodes(*map(_named_graph, models)).all))
 
 

@@ -38,7 +38,7 @@ from .extract import Chosen, Unrounded, criteria_for, extract_model, predict_unr
 from .intermediate import save_stage
 from .options import MeasureOptions, Options
 from .saturate import Saturated, saturate_model
-from .usage import cost_model_for, runtime_for
+from .usage import cost_model_for, runtime_for, summarized_runtime
 
 if TYPE_CHECKING:
     import onnx
@@ -240,10 +240,11 @@ def _summarize(chosen: Chosen, recorded: Partitioned | None, options: Options, c
     """The result before it is verified. Its model has a record of the run and of the `recorded` partition."""
     saturated, choice, cost_model = chosen.saturated, chosen.choice, cost_model_for(options)
     original, result, egraph = saturated.original, choice.model, saturated.egraph
-    before = summarize(without_bodies(original), saturated.knowledge, cost_model)
+    runtime = summarized_runtime(options, options.runtime)
+    before = summarize(without_bodies(original), saturated.knowledge, cost_model, runtime)
     rewritten = Typed(result, knowledge_of_result(result, saturated.knowledge))
     flat = without_bodies(result)
-    after = summarize(flat, knowledge_of_result(flat, saturated.knowledge), cost_model)
+    after = summarize(flat, knowledge_of_result(flat, saturated.knowledge), cost_model, runtime)
     drop_annotations(result.ir, original.ir)
     keep_declared_shapes(result.ir, original.ir)
     result = _record_partition(result, recorded, options)

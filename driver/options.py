@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Literal
 
-from ..costmodels.choices import ACCELERATOR, DEFAULT_DEVICE
+from ..costmodels.choices import ACCELERATOR, DEFAULT_DEVICE, DEFAULT_RUNTIME
 from ..engine.choices import MAX_FUSE_DEPTH, CostName, Extraction, PartitionMethod
 from ..lowering.base.choices import VariantName
 from ..rules.places import rule_paths
@@ -289,7 +289,7 @@ class Options(AttemptOptions, FuseOpsOptions):
     """The options of `optimize`. Raises OptionError for a value that is invalid."""
 
     runtime: str = option(
-        "onnxruntime", "the runtime the result is for: onnxruntime, onnxruntime-1.22, onnxruntime-vnni (on "
+        DEFAULT_RUNTIME, "the runtime the result is for: onnxruntime, onnxruntime-1.22, onnxruntime-vnni (on "
         "processors with VNNI, whose products of bytes never saturate), none, or a file that lists what it runs as a "
         "single kernel", metavar="NAME|FILE.toml",
     )  # fmt: skip

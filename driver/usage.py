@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..costmodels.choices import DEFAULT_RUNTIME
 from ..costmodels.device import load_device
 from ..costmodels.device_file import DeviceError
 from ..costmodels.model import CostModel, cost_model
-from ..costmodels.runtime import Runtime, load_runtime
+from ..costmodels.runtime import NO_RUNTIME, Runtime, load_runtime
 from ..rules.places import rule_paths
 from ..support.errors import RuleError, UsageError
 from .options import CostOptions, Options
@@ -32,6 +33,13 @@ def runtime_for(options: Options) -> Runtime:
     if options.partition != "none":
         return runtime.forms
     return runtime if options.cost != "flops" else runtime.timeless
+
+
+def summarized_runtime(options: CostOptions, runtime: str = DEFAULT_RUNTIME) -> Runtime:
+    """The runtime whose one kernel for several nodes a predicted time counts as one; FLOPs count all nodes."""
+    if options.cost == "flops":
+        return NO_RUNTIME
+    return load_runtime(runtime).on(load_device(options.device).mtriple.partition("-")[0])
 
 
 def check_device(name: str) -> None:

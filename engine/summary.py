@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -11,12 +11,14 @@ import onnx_ir as ir
 
 from ..costmodels.flops import flops
 from ..costmodels.model import CostModel
+from ..costmodels.runtime import NO_RUNTIME, Runtime
 from ..ir.operation import Operation
 from ..ir.operators import VIEWS
 from ..ir.sizes import assume_sizes, dimension_size
 from ..ir.types import TensorType
 from .bodies.inference import infer_form
 from .egraph.canonical import canonical
+from .egraph.spellings import find_spelled
 from .onnx.model import Model, elements
 from .onnx.nodes import BODY_DOMAIN, FORMAL_KEY, blame_node, has_body, layer_nodes
 from .onnx.typing import constant_type, dtype_name
@@ -75,8 +77,13 @@ class GraphSummary:
         return content
 
 
-def summarize(model: Model, knowledge: Knowledge, cost_model: CostModel) -> GraphSummary:
-    """Measure the main graph, which holds the nodes of bodies if the model is flat; shapes come from `knowledge`."""
+def summarize(
+    model: Model, knowledge: Knowledge, cost_model: CostModel, runtime: Runtime = NO_RUNTIME
+) -> GraphSummary:
+    """Measure the main graph, which holds the nodes of bodies if the model is flat; shapes come from `knowledge`.
+
+    The predicted cost is that of what the `runtime` runs: nodes that it fuses to one operator cost what that does.
+    """
     layers = list(layer_nodes(model))
     inputs = [value.name or "" for value in model.graph.inputs if FORMAL_KEY not in value.metadata_props]
     sizes = assume_sizes(type_.shape or () for name in inputs if (type_ := knowledge.types.get(name)) is not None)
@@ -91,12 +98,33 @@ def summarize(model: Model, knowledge: Knowledge, cost_model: CostModel) -> Grap
         flops=sum(flops(o) for o in operations),
         intermediate_bytes=sum(t.bytes() for t in outputs if t is not None),
         weight_bytes=model.weight_bytes + sum(t.nbytes for n, t in model.stored.items() if n not in initializers),
-        predicted=sum(cost_model.cost(o) for o in operations),
+        predicted=_predict(model, knowledge, layers, operations, cost_model, runtime),
         unit=cost_model.unit,
         assumed_sizes=_name_sizes(model, sizes),
         counted_bodies=dict(Counter(n.op_type for n in layers if n.domain == BODY_DOMAIN)),
         uncounted_bodies=dict(Counter(n.op_type for n in layers if has_body(n))),
     )
+
+
+def _predict(
+    model: Model, knowledge: Knowledge, layers: Sequence[ir.Node], operations: Sequence[Operation],
+    cost_model: CostModel, runtime: Runtime,
+) -> float:  # fmt: skip
+    def number(name: str) -> float | None:
+        value = knowledge.constants.get(name)
+        return float(value.flat[0]) if value is not None and value.size == 1 else None
+
+    costs = {node: cost_model.cost(operation) for node, operation in zip(layers, operations, strict=True)}
+    for spelled in find_spelled(layers, runtime, model.opset, number):
+        operands = tuple(knowledge.types.get(name) for name in spelled.operands)
+        output = knowledge.types.get(spelled.nodes[-1].outputs[0].name or "")
+        costs |= dict.fromkeys(spelled.nodes, 0.0)
+        costs[spelled.nodes[-1]] = cost_model.cost(Operation.of(spelled.op, spelled.attributes, operands, output))
+    for node in layers:
+        before = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
+        if before is not None and not before.domain and len(before.outputs[0].uses()) == 1:
+            costs[node] *= runtime.operators_fused_into(before.op_type).get(node.op_type, 1.0)
+    return sum(costs.values())
 
 
 def _assume(type_: TensorType, sizes: Mapping[str, int]) -> TensorType:
@@ -116,7 +144,7 @@ def _name_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _operation(node: ir.Node, model: Model, knowledge: Knowledge) -> Operation:
-    """A node as cost models see it, none of its operands constant."""
+    """A node as cost models see it."""
     with blame_node(node, model.label):
         call = canonical(node, knowledge, model.opset)
         attributes: dict[str, Any] = {}
@@ -128,7 +156,8 @@ def _operation(node: ir.Node, model: Model, knowledge: Knowledge) -> Operation:
         operands = tuple(knowledge.types.get(n) if n else None for n in names)
         output = knowledge.types.get(node.outputs[0].name or "")
         op = node.op_type if call is None else call.operator.like
-        return Operation.of(op, attributes, operands, output, (False,) * len(operands))
+        constant = tuple(name is not None and name in model.stored for name in names)
+        return Operation.of(op, attributes, operands, output, constant)
 
 
 def knowledge_of_result(result: Model, knowledge: Knowledge) -> Knowledge:

@@ -12,7 +12,8 @@ from onnx import helper
 
 import eqfuse
 from eqfuse.costmodels.runtime import load_runtime
-from eqfuse.engine.egraph.spellings import Earlier, Operand, spell_out
+from eqfuse.engine.egraph.spellings import Earlier, Operand, find_spelled, spell_out
+from eqfuse.engine.onnx.model import read
 from eqfuse.ir.types import TensorType
 
 from ..models import model, normal, value
@@ -123,3 +124,39 @@ def test_a_sum_before_a_normalization_stays_apart(
     assert kernel in kernels(tmp_path / "out.onnx", tmp_path)
     again = eqfuse.optimize(written, runtime=runtime)
     assert again.graph == written.graph
+
+
+def spelled_in(nodes: tuple[tuple[str, ...], ...], path: Path) -> list[tuple[str, tuple[str, ...], int]]:
+    """The operators that nodes are recognised as, their operands, and how many nodes each takes."""
+    source = read(network(nodes, path))
+    found = find_spelled(list(source.graph), RUNTIME, 17, NUMBERS.get)
+    return [(spelled.op, spelled.operands, len(spelled.nodes)) for spelled in found]
+
+
+@pytest.mark.parametrize(
+    "nodes", [ERF, TANH, (*ERF[:3], ("Mul", "n2", "x"), ERF[4]), (*TANH[:3], ("Add", "n2", "x"), *TANH[4:])]
+)
+def test_nodes_are_recognised_either_way(nodes: tuple[tuple[str, ...], ...], tmp_path: Path) -> None:
+    assert spelled_in(nodes, tmp_path / "in.onnx") == [("Gelu", ("x",), len(nodes))]
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        (("Div", "x", "half"), *ERF[1:]),
+        (*ERF[:3], ("Mul", "w", "n2"), ERF[4]),
+        (*ERF, ("Add", "n4", "n1")),
+        (("Div", "x", "root"), ("Tanh", "n0"), *ERF[2:]),
+    ],
+    ids=["another constant", "another operand", "a value that others read", "another operator"],
+)
+def test_other_nodes_are_not(nodes: tuple[tuple[str, ...], ...], tmp_path: Path) -> None:
+    assert spelled_in(nodes, tmp_path / "in.onnx") == []
+
+
+def test_a_prediction_is_of_what_the_runtime_runs(tmp_path: Path) -> None:
+    """It recognises these nodes, and other forms of them have the sum of their costs."""
+    path = network(TANH, tmp_path / "in.onnx")
+    whole, apart = (eqfuse.optimize(path, tmp_path / "out.onnx", runtime=name) for name in ("onnxruntime", "none"))
+    assert whole.before.predicted < apart.before.predicted / 2
+    assert whole.before.nodes == apart.before.nodes
