@@ -77,6 +77,9 @@ _WAYS = {"in": "fh", "read": "tl", "written": "fl", "out": "th"}
 """ZigZag's names for what a port does: written from the memory above, read for the one below, written from below, read
 for the one above."""
 _OPERANDS = {"I": "I1", "W": "I2", "O": "O"}
+"""Its names for inputs, weights and outputs in memories."""
+_PREFIXES = {"read": "r", "write": "w", "read_write": "rw"}
+"""How the name of a port has to begin."""
 _CONVOLUTIONS = ((28, 128), (14, 256), (7, 512))
 """ResNet-50's: rows of the feature map, and its channels."""
 
@@ -194,9 +197,6 @@ def _memory(bits: int, operands: str, ports: Sequence[dict[str, Any]], served: S
         "size": bits, "r_cost": 1.0, "w_cost": 1.0, "area": 0.0, "latency": 1, "ports": numbered,
         "operands": [_OPERANDS[operand] for operand in operands], "served_dimensions": served,
     }  # fmt: skip
-
-
-_PREFIXES = {"read": "r", "write": "w", "read_write": "rw"}
 
 
 def _port(kind: str, bits: int, *uses: str) -> dict[str, Any]:
