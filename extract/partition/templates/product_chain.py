@@ -29,8 +29,9 @@ _BY_KEYS = 0.95
 """The same for attention by blocks of keys, whose scores stay in a near cache (0.85 for 512 to 2,048 keys on Zen 3)."""
 _EXPOSED = 0.4
 """The part of the time to read keys and values again that nothing hides, if they are read block by block."""
-KEY_BLOCKS = range(64, 513, 32)
-"""Keys of a block of attention, of which there are several (`lowering/schedules/intensive/flash_attention.py`)."""
+KEY_BLOCK = 256
+"""Keys of a block of attention, about, which there has to be more than one of
+(`lowering/schedules/intensive/flash_attention.py`)."""
 LEAST_ROWS = 8
 """The fewest rows of a tile that reaches the speed of arithmetic."""
 _FLOAT_BYTES = 4
@@ -70,7 +71,7 @@ class _Link:
         size, ops = self.rows[-1], [self.operators.graph.operators[m].op for m in self.operators.anchors]
         if len(ops) != 3 or ops[1] != "Softmax" or ops[2] not in MATRIX_PRODUCTS:
             return None
-        return next((block for block in reversed(KEY_BLOCKS) if block < size and size % block == 0), None)
+        return KEY_BLOCK if size > KEY_BLOCK else None
 
     @property
     def handed(self) -> int:

@@ -26,11 +26,11 @@ from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
 from ...compute.elementary import exp_below_88
-from ..base.blocks import FUNCTION, BlockInfo, parameter_index, walk
+from ..base.blocks import FUNCTION, BlockInfo, parameter_index, uses, walk
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
 from ..base.nodes import Buffer, Expression, Statement, Variable
-from ..base.rewriting import point, substitute, with_body
+from ..base.rewriting import point, rebuild, substitute, with_body
 from .block_chain import BlockChain
 
 _LEAST = -3.4028234663852886e38
@@ -122,7 +122,10 @@ def _load(block: BlockInfo, indices: Sequence[Expression]) -> Any:
 
 @dataclass(frozen=True)
 class KeyBlocks:
-    """Attention by blocks of `size` keys and tiles of `rows`, which divide the numbers of keys and rows.
+    """Attention by blocks of `size` keys and tiles of `rows`.
+
+    The last block begins where as many keys are left, and leaves out those that the one before has. The last tile of
+    rows may be guarded.
 
     Maxima and sums over a block come by way of partial ones: as many as `widths` say, each of which divides the one
     before, and the first of which divides the size.
@@ -136,12 +139,17 @@ class KeyBlocks:
     @property
     def count(self) -> int:
         """Blocks of keys."""
-        return self.attention.keys // self.size
+        return -(-self.attention.keys // self.size)
+
+    def first(self, number: Expression) -> Any:
+        """The first key of a block."""
+        begin = number * self.size
+        return tirx.min(begin, self.attention.keys - self.size) if self.attention.keys % self.size else begin
 
     @property
     def tiles(self) -> int:
         """Tiles of rows in a set of them."""
-        return self.attention.chain.rows // self.rows
+        return -(-self.attention.chain.rows // self.rows)
 
 
 @dataclass(frozen=True)
@@ -265,7 +273,8 @@ class _FlashBlocks:
         number = tirx.Var("keys", "int32")
         fresh = [tirx.Var(str(v.name), "int32") for v in info.variables]
         within = dict(zip(info.variables, fresh, strict=True))
-        of_all = within | {info.variables[along]: number * self._by.size + fresh[along]}
+        place = self._by.first(number) + fresh[along]
+        of_all = within | {info.variables[along]: place}
         iterators = [
             _iterator(number, self._by.count, _SPATIAL),
             *(
@@ -285,9 +294,11 @@ class _FlashBlocks:
                 return tirx.max(of_keys, tirx.const(_LEAST, "float32"))
             return tirx.BufferLoad(self._scores[name], [number, *indices]) if name in self._scores else load
 
-        value = tvm_ffi.structural_map(statement.body.value, [(ir.TensorLoad, replace_load)])
-        place = [number, *(substitute(index, within) for index in statement.body.indices)]
-        store = tirx.BufferStore(target, substitute(value, of_all), place)
+        value = substitute(tvm_ffi.structural_map(statement.body.value, [(ir.TensorLoad, replace_load)]), of_all)
+        if info is self._attention.shifted and self._attention.keys % self._by.size:
+            is_new = place >= number * self._by.size
+            value = tirx.Select(is_new, value, tirx.const(float("-inf"), "float32"))
+        store = tirx.BufferStore(target, value, [number, *(substitute(i, within) for i in statement.body.indices)])
         block = _block(target, iterators, store, None if statement.init is None else statement.init.value)
         return _Leaf(block, tuple(1 + axis for axis in self._attention.axes(info)), 0)
 
@@ -470,6 +481,31 @@ class _Nest:
         for _, loop, extent in reversed(loops):
             node = _loop(loop, extent, node)
         return node
+
+
+def guard_rows(draft: Draft, by: KeyBlocks, tile: Variable) -> Draft:
+    """The draft with guards around what is behind the last row: then the passes move the last tile back.
+
+    `tile` is the variable of the loop over tiles, or of the one that it was fused to. TVM could not schedule the blocks
+    with these guards around them.
+    """
+
+    def guard(node: Statement) -> Statement:
+        rebuilt = rebuild(node, guard)
+        if isinstance(rebuilt, s_stmt.SBlockRealize):
+            row = next((value for value in rebuilt.iter_values if _begins_at_tile(value, tile, by.rows)), None)
+            if row is not None:
+                inside = row < by.attention.chain.rows
+                return s_stmt.SBlockRealize(rebuilt.iter_values, inside, rebuilt.block)
+        return rebuilt
+
+    return draft.with_body(guard(draft.function.body))
+
+
+def _begins_at_tile(value: Expression, tile: Variable, rows: int) -> bool:
+    """Whether a value has the first row of a tile as a term."""
+    products = (part for part in walk(value) if isinstance(part, tirx.Mul) and isinstance(part.b, tirx.IntImm))
+    return any(int(part.b) == rows and uses(part.a, [tile]) for part in products)
 
 
 def _loop(variable: Variable, extent: Any, body: Statement) -> Statement:

@@ -31,16 +31,16 @@ from ..rules.rows import register_reducers, split_reduction, vectorise_partial_r
 from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
 from ..tiling.tiles import FLOAT_BYTES, largest_divisor
 from .block_chain import BlockChain, ChainBlock, find_chain
-from .flash_attention import KeyBlocks, find_attention, rewrite_by_keys
+from .flash_attention import KeyBlocks, find_attention, guard_rows, rewrite_by_keys
 
 UNROLLED_STEPS = 8
 """Steps of a loop of vectors up to which LLVM unrolls it completely: its constants then stay in the loop around it."""
 SINGLE_ROWS, ROW_STEP = 64, 8
 """Numbers of rows that are tried: all up to the first, then multiples of the second."""
-KEYS = (64, 96, 128, 160, 192, 256, 320, 384, 512)
-"""Keys of a block that are tried: fewer would start too many loops, more fit no near cache with their rows."""
-KEY_ROWS = range(8, 129, 2)
-"""Rows of a tile that are tried with them."""
+KEYS = (128, 192, 256, 512)
+"""Keys of a block, about: fewer would start too many loops, more fit no near cache with their rows."""
+KEY_ROWS = (8, 16, 24, 32, 48, 54, 60, 64, 66, 80, 96, 128)
+"""Rows of a tile that are tried with them: many are multiples of both 4 and 6 rows of register tiles."""
 ROW_CYCLES = 80
 """Cycles in which a row's maximum and sum come out of their vectors, once for each block of keys."""
 EXPOSED = 0.4
@@ -186,14 +186,16 @@ class KeyTile:
 def _list_key_tiles(draft: Draft, chain: BlockChain) -> Iterator[KeyTile]:
     """The tiles of rows and blocks of keys for attention, if there are several blocks, and no operand is a constant."""
     attention = find_attention(chain)
-    if attention is None or any(draft.is_constant(read) for product in chain.products for read in product.info.reads):
+    if attention is None or attention.keys < 2 * KEYS[0]:
+        return
+    if any(draft.is_constant(read) for product in chain.products for read in product.info.reads):
         return
     lanes = draft.device.lanes
-    sizes = [size for size in KEYS if size < attention.keys and attention.keys % size == 0 and size % lanes == 0]
-    for size in sizes:
-        for rows in [rows for rows in KEY_ROWS if chain.rows % rows == 0]:
-            widths = tuple(width for width in (4 * lanes, lanes) if size % width == 0)
-            tile = _estimate_key_tile(draft, KeyBlocks(attention, size, rows, widths))
+    counts = {max(2, round(attention.keys / size)) for size in KEYS}
+    for size in sorted({-(-attention.keys // (count * 2 * lanes)) * 2 * lanes for count in counts}):
+        widths = tuple(width for width in (4 * lanes, 2 * lanes, lanes) if size % width == 0)
+        for rows in [rows for rows in KEY_ROWS if rows <= chain.rows]:
+            tile = _estimate_key_tile(draft, KeyBlocks(attention, size, rows, (widths[0], lanes)))
             if tile is not None:
                 yield tile
 
@@ -265,6 +267,9 @@ def _schedule_by_keys(draft: Draft, tile: KeyTile) -> Draft:
         if not named[name].reduced:
             schedule_pointwise(draft.serial(), named[name], draft.loops(named[name])[depth + 1 :])
     _add_up(draft, named[blocks.total], depth + 1)
+    if tile.by.attention.chain.rows % tile.by.rows:
+        loop = draft.loops(named[blocks.total])[depth - 1]
+        return guard_rows(draft, tile.by, draft.schedule.get(loop).loop_var)
     return draft
 
 

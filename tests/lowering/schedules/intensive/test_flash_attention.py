@@ -16,7 +16,7 @@ from ..product_models import Case, attention, kept_bytes
 
 Array = np.ndarray[Any, Any]
 BLOCKS, WHOLE = ({"scores": way} for way in ("blocks of keys", "whole rows"))
-KEYS = 192
+KEYS = 320
 INFINITE = np.float32(np.inf)
 MASKS = {
     "none": np.zeros(KEYS),
@@ -40,7 +40,11 @@ def chosen(case: Case) -> str:
 @pytest.mark.representatives(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
-    "case", [attention(2, 64, 128, 32), attention(1, 50, 192, 16, mask=False), attention(3, 40, 320, 24)]
+    "case",
+    [
+        attention(2, 64, 256, 32), attention(1, 50, 257, 16, mask=False), attention(3, 41, 320, 24),
+        attention(1, 9, 577, 8),
+    ],
 )
 def test_as_onnx_runtime(case: Case, threads: int) -> None:
     computed = execute(case.schedule(threads, wanted=BLOCKS), case.kernel[1])
@@ -48,7 +52,7 @@ def test_as_onnx_runtime(case: Case, threads: int) -> None:
 
 
 def test_for_vectors_of_four() -> None:
-    case = attention(2, 48, 128, 16)
+    case = attention(2, 47, 263, 16)
     computed = execute(case.schedule(device=ARM, wanted=BLOCKS), case.kernel[1])
     np.testing.assert_allclose(computed, case.reference(), rtol=2e-4, atol=2e-5)
 
@@ -72,8 +76,13 @@ def test_scores_of_a_block_are_kept() -> None:
 
 
 def test_products_are_computed_once_and_added_up_once_for_a_block() -> None:
-    scheduled = attention(2, 64, 256, 32).schedule(wanted={**BLOCKS, "block": "64 keys 64 rows"})
-    assert count_multiply_adds(scheduled) == 2 * 64 * 256 * 32 * 2 + 2 * 64 * 4 * (32 + 1)
+    scheduled = attention(2, 64, 512, 32).schedule(wanted={**BLOCKS, "block": "128 keys 64 rows"})
+    assert count_multiply_adds(scheduled) == 2 * 64 * 512 * 32 * 2 + 2 * 64 * 4 * (32 + 1)
+
+
+def test_of_odd_sizes_little_is_computed_twice() -> None:
+    scheduled = attention(1, 577, 577, 32).schedule(wanted=BLOCKS)
+    assert 1 <= count_multiply_adds(scheduled) / (577 * 577 * 32 * 2) < 1.2
 
 
 def test_many_keys_are_taken_by_blocks_and_few_at_once() -> None:
