@@ -57,12 +57,19 @@ Slot = PartSlot | TileSlot
 
 @dataclass(frozen=True)
 class MemoryMap:
-    """Addresses: `local`, per core, in its LB; `shared`, of parts in the GB, which end at `staging`, where weights
-    begin."""
+    """Addresses: `local`, per core, in its LB; `shared`, of parts in the GB each time that they are there, which end at
+    `staging`, where weights begin."""
 
     local: tuple[Mapping[Slot, int], ...]
-    shared: Mapping[Part, int]
+    shared: Mapping[Stay, int]
     staging: int
+
+
+class Stay(NamedTuple):
+    """The time number `number` that a part is in the GB."""
+
+    part: Part
+    number: int = 0
 
 
 class Lifetime(NamedTuple):
@@ -154,7 +161,7 @@ def _first_room(live: Iterable[_Live], capacity: int, size: int) -> int | None:
     for address, stop, _ in live:
         if address - end >= size:
             return end
-        end = stop
+        end = max(end, stop)
     return end if capacity - end >= size else None
 
 
@@ -166,6 +173,50 @@ def _last_room(live: Sequence[_Live], capacity: int, size: int) -> int | None:
             return end - size
         end = address
     return end - size if end >= size else None
+
+
+_ROUNDS = 30
+"""Attempts to find places for all that a buffer keeps for long."""
+
+
+def long_term_addresses(
+    fixed: Sequence[Request[Key]], others: Sequence[Request[Key]], capacity: int, alignment: int
+) -> dict[Key, int]:
+    """Addresses of requests that are few and large, each for its whole life. Raises NoRoomError for some of `others`.
+
+    In the order of their starts they leave gaps into which no other fits. So the largest are placed first, behind those
+    that are `fixed`; what finds no room goes before all others in the next attempt.
+    """
+    requests = [*fixed, *others]
+    sizes = [round_up(request.size, alignment) for request in requests]
+    beside = [
+        [other for other, each in enumerate(requests) if _are_together(each.life, request.life) and other != number]
+        for number, request in enumerate(requests)
+    ]
+    first = list(range(len(fixed)))
+    order = sorted(range(len(fixed), len(requests)), key=lambda n: (-sizes[n], requests[n].life))
+    fewest: list[int] | None = None
+    for _ in range(_ROUNDS):
+        addresses: dict[int, int] = {}
+        without_room: list[int] = []
+        for number in (*first, *order):
+            live = sorted(_Live(at, at + sizes[n], 0) for n in beside[number] if (at := addresses.get(n)) is not None)
+            address = _first_room(live, capacity, sizes[number])
+            if address is None:
+                without_room.append(number)
+            else:
+                addresses[number] = address
+        if not without_room:
+            return {requests[number].key: address for number, address in addresses.items()}
+        if fewest is None or sum(sizes[n] for n in without_room) < sum(sizes[n] for n in fewest):
+            fewest = without_room
+        order = [*without_room, *(number for number in order if number in addresses)]
+    assert fewest is not None
+    raise NoRoomError(sorted((requests[number] for number in fewest), key=lambda request: request.life))
+
+
+def _are_together(first: Lifetime, second: Lifetime) -> bool:
+    return first.start <= second.end and second.start <= first.end
 
 
 class StepsFullError(Exception):
@@ -186,7 +237,7 @@ def memory_map(residence: Residence, device: DsaDevice) -> MemoryMap:
     if mapper.short:
         raise StepsFullError(mapper.short)
     shared = mapper.shared_addresses()
-    ends = (address + mapper.bytes_of(part.value, residence.flow.box(part)) for part, address in shared.items())
+    ends = (address + mapper.bytes_of_part(stay.part) for stay, address in shared.items())
     return MemoryMap(local, shared, round_up(max(ends, default=0), device.alignment))
 
 
@@ -203,6 +254,10 @@ class _Mapper:
     def bytes_of(self, value: int, box: Box) -> int:
         """The aligned bytes of a part."""
         return round_up(self.flow.graph.network.bytes(value, box), self.device.alignment)
+
+    def bytes_of_part(self, part: Part) -> int:
+        """The aligned bytes of all of a part."""
+        return self.bytes_of(part.value, self.flow.box(part))
 
     def local_addresses(self, core: int) -> Mapping[Slot, int]:
         """Addresses in one LB, above the weights; none, and an entry in `short`, if not all find room."""
@@ -267,18 +322,25 @@ class _Mapper:
     ) -> Request[Slot]:
         return Request(TileSlot(kind, step, position, value), self.bytes_of(value, box), life, True, shorter)
 
-    def shared_addresses(self) -> dict[Part, int]:
+    def shared_addresses(self) -> dict[Stay, int]:
         """Addresses of parts in the GB. What finds no room in one piece goes to DDR."""
         room = activation_room_of_global_buffer(self.device)
         while True:
             parts = [part for part, home in self.residence.homes.items() if home is Level.GB]
-            requests = [Request(p, self.bytes_of(p.value, self.flow.box(p)), self._life(p)) for p in parts]
-            requests += [self._input_request(value) for value in sorted(self.residence.inputs)]
+            stays = [request for part in parts for request in self._stay_requests(part)]
+            inputs = [self._input_request(value) for value in sorted(self.residence.inputs)]
             try:
-                return assign_addresses(requests, room, self.device.alignment)
+                return long_term_addresses(inputs, stays, room, self.device.alignment)
             except NoRoomError as error:
-                self.residence.homes[next(r.key for r in error.requests if r.key.instance != NETWORK)] = Level.DDR
+                part = error.requests[0].key.part
+                self.residence.homes[part] = Level.DDR
+                self.residence.waiting.pop(part, None)
 
-    def _input_request(self, value: int) -> Request[Part]:
+    def _stay_requests(self, part: Part) -> Iterator[Request[Stay]]:
+        for number, (first, last) in enumerate(self.residence.stays(part)):
+            life = Lifetime(self.times[first], self.times[last + 1] - 1)
+            yield Request(Stay(part, number), self.bytes_of_part(part), life)
+
+    def _input_request(self, value: int) -> Request[Stay]:
         part, last = Part(NETWORK, value), self.flow.input_readers[value][-1]
-        return Request(part, self.bytes_of(value, self.flow.box(part)), Lifetime(0, self.times[last + 1] - 1))
+        return Request(Stay(part), self.bytes_of_part(part), Lifetime(0, self.times[last + 1] - 1))

@@ -35,24 +35,20 @@ from ..network.sums import with_products_first
 from ..program.instructions import Level, Program
 from ..program.validate import validate
 from ..schedule.clusters import Allocation, allocations
-from ..schedule.instances import NETWORK, Part
 from ..schedule.scheduler import Grouping, Schedule, grouped
 from ..schedule.variants import ALTERNATIVES, FULL, Variant
 from ..simulate.time_report import TimeReport, report
 from ..simulate.timing import Timeline, simulate_time
-from .emission import Emission
+from .estimates import Estimate, estimate
 from .generated import Generated
-from .generator import Plan, plan_program, running_order, write_program
+from .generator import Plan, plan_program, write_program
 from .residence import activation_room_of_global_buffer
-from .weights import WeightEmission
+from .running import running_order
 
 _MOST_STEPS = 8
 """A way with more than this many times the steps of another is not planned: layers are short and wait often."""
 _LOADING_SHARE = 0.5
 """If loading weights takes more than this share of the cycles, it is worth while to load them less often."""
-_EXPOSED = 0.3
-"""The share of the cycles of the less busy of units, DDR and ports that does not run beside the busiest: measured in
-the simulated programs of six networks."""
 _TOO_SLOW = 1.15
 """Plans whose estimates exceed the cycles of a program that there is by this factor do not become programs: those of
 ResNet-50 on 64 KB of LB are within a tenth of what is simulated."""
@@ -64,25 +60,6 @@ _CLOSE = 1.003
 
 class SlowerError(DsaError):
     """All plans are estimated to be slower than a program that there is."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Cycles of a plan, each kind by itself: of the units one after another, of DDR, and of the port of one LB.
-
-    `loading` are those of DDR for weights, a part of `memory`.
-    """
-
-    computing: float
-    loading: float
-    memory: float
-    port: float
-
-    @property
-    def cycles(self) -> float:
-        """Cycles of all of them together, which run at once for the most part."""
-        busy = self.computing, self.memory, self.port
-        return max(busy) + _EXPOSED * (sum(busy) - max(busy))
 
 
 @dataclass(frozen=True)
@@ -172,48 +149,6 @@ def _distinct(candidates: Sequence[Candidate], most: Callable[[], float]) -> Ite
         elif not any(candidate.is_like(other) for other in seen):
             seen.append(candidate)
             yield candidate
-
-
-def estimate(plan: Plan, device: DsaDevice) -> Estimate:
-    """The cycles of a plan, from its tiles and the bytes that it moves."""
-    steps = plan.residence.flow.steps
-    computing = 0.0
-    for step, tiled in zip(steps, plan.residence.tiles, strict=True):
-        first = next(tiles[0] for tiles in tiled.cores if tiles)
-        computing += tiled.count * plan.sharing.cycles(step.layer, first)
-    weights = WeightEmission(Emission(device.alignment), device, plan.residence, plan.memory.staging).traffic()
-    loading = weights.loaded * device.clock / device.ddr_bandwidth
-    far, near = (_handed_on(plan, level) for level in (Level.DDR, Level.GB))
-    transfers = _far_tiles(plan) * device.dma_latency * device.clock
-    memory = loading + far * device.clock / device.ddr_bandwidth + transfers
-    port = device.global_bandwidth / device.cores / device.clock
-    waiting = weights.hoists * device.hoist_latency * device.clock
-    return Estimate(computing, loading, memory, (weights.hoisted + (far + near) / device.cores) / port + waiting)
-
-
-def _handed_on(plan: Plan, level: Level) -> int:
-    """Bytes that layers hand on through a level: written to it once, and read from it by each step that needs them."""
-    flow = plan.residence.flow
-    total = 0
-    for part, home in plan.residence.homes.items():
-        if home is level:
-            readers = {read.step for read in flow.readers[part]}
-            total += flow.graph.network.bytes(part.value, flow.box(part)) * (1 + len(readers))
-    return total
-
-
-def _far_tiles(plan: Plan) -> int:
-    """Tiles that read from DDR or write to it: a core's channel moves the data of one after another."""
-    flow = plan.residence.flow
-    inputs = {Part(NETWORK, v): Level.GB if v in plan.residence.inputs else Level.DDR for v in flow.input_readers}
-    homes = plan.residence.homes | inputs
-    total = 0
-    for number, (step, tiled) in enumerate(zip(flow.steps, plan.residence.tiles, strict=True)):
-        read = (source.part or Part(NETWORK, each.value) for each in flow.reads[number] for source in each.sources)
-        made = (Part(step.instance, value) for core in step.cores if core is not None for value in core.made)
-        if any(homes[part] is Level.DDR for part in (*read, *made)):
-            total += tiled.count
-    return total
 
 
 Observer = Callable[[str], None]

@@ -156,6 +156,10 @@ class Flow:
                         readers[source.part].append(read)
         return readers
 
+    def uses(self, part: Part) -> list[int]:
+        """The steps that make or read a part, ascending."""
+        return sorted({self.producing_step[part], *(read.step for read in self.readers[part])})
+
     @cached_property
     def input_readers(self) -> dict[int, list[int]]:
         """Per input of the network, the steps that read it, ascending."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import pairwise
 from typing import NamedTuple
 
 from ....costmodels.dsa_device import DsaDevice
@@ -19,7 +19,6 @@ from ...base.errors import DsaError
 from ..network.boxes import Box, intersection, size, whole
 from ..network.lookups import indexed_table
 from ..network.storage import plain_box, stored_box
-from ..network.subgraphs import Layer
 from ..program.instructions import (
     DDR,
     IndexedTransfer,
@@ -35,16 +34,17 @@ from ..program.instructions import (
 from ..schedule.instances import NETWORK, Part
 from ..schedule.scheduler import Schedule
 from ..schedule.variants import Variant
-from ..tiles.core_parts import CorePart, LayerParts, Sharing, layer_outputs, read_of, tile_of_operands
+from ..tiles.core_parts import CorePart, LayerParts, Sharing, read_of, tile_of_operands
 from ..tiles.kernels import TileKernel, TileKernels
 from ..tiles.tiling import Tiling
-from .addresses import MemoryMap, PartSlot, SlotKind, StepsFullError, TileSlot, memory_map
+from .addresses import MemoryMap, PartSlot, SlotKind, Stay, StepsFullError, TileSlot, memory_map
 from .emission import Contents, CoreChannel, Emission, View, cluster_channel, core_channel
 from .flow import Flow, cut_between_sources
 from .generated import Generated, KernelUse
 from .layout import enclosing
 from .residence import Planner, Residence, activation_room_of_global_buffer
-from .weights import TilePosition, WeightEmission, blob_of
+from .running import running_order
+from .weights import TilePosition, WeightEmission, blob_of, waiting_channel
 
 _ATTEMPTS = 100
 """The search for addresses ends after this many residences."""
@@ -90,24 +90,6 @@ def plan_program(schedule: Schedule, variant: Variant) -> Plan:
     raise DsaError(f"the buffers of {device.name} are too fragmented: no addresses after {_ATTEMPTS} attempts")
 
 
-def running_order(schedule: Schedule, variant: Variant) -> Iterator[tuple[int, Layer]]:
-    """Instances one after another; those of one sub-graph that follow each other abreast, if they may.
-
-    A layer of which an instance needs nothing does not run for it.
-    """
-    graph = schedule.graph
-    runs = groupby(schedule.order, key=lambda instance: graph.instances[instance].subgraph)
-    for subgraph, run in runs:
-        layers, instances = graph.groups[subgraph].subgraph.layers, list(run)
-        if variant.abreast:
-            pairs = ((instance, layer) for layer in layers for instance in instances)
-        else:
-            pairs = ((instance, layer) for instance in instances for layer in layers)
-        for instance, layer in pairs:
-            if layer_outputs(graph.network, layer, graph.instances[instance].needed):
-                yield instance, layer
-
-
 def write_program(plan: Plan, batch: int, name: str = "network") -> Generated:
     """The program that a plan leads to."""
     return _Generator(plan).run(batch, name)
@@ -129,6 +111,12 @@ class _Generator:
     """Parts at home in GB or DDR, and whole outputs."""
     fragments: dict[tuple[Part, int], Contents] = field(default_factory=dict)
     """Pieces of parts at home in LB, by part and core."""
+    departures: dict[int, list[tuple[Part, int]]] = field(default_factory=dict)
+    """By step, the parts that leave the GB before it to wait in DDR, and which stay of each ends so."""
+    returns: dict[int, list[Part]] = field(default_factory=dict)
+    """By step, the parts that come back before it."""
+    stay_of: dict[Part, int] = field(default_factory=dict)
+    """The stays of parts that left the GB before: the next ones."""
     arrivals: dict[tuple[Part, int], Contents] = field(default_factory=dict)
     """Parts that were brought to an LB, by part and core."""
     passing: dict[tuple[int, int], Contents] = field(default_factory=dict)
@@ -150,11 +138,17 @@ class _Generator:
         self.flow = self.residence.flow
         self.emission = Emission(self.device.alignment)
         self.weights = WeightEmission(self.emission, self.device, self.residence, self.plan.memory.staging)
+        for part, stays in self.residence.waiting.items():
+            for number, (stay, following) in enumerate(pairwise(stays)):
+                used = max(step for step in self.flow.uses(part) if step <= stay.last)
+                self.departures.setdefault(used + 1, []).append((part, number))
+                self.returns.setdefault(following.first, []).append(part)
 
     def run(self, batch: int, name: str) -> Generated:
         for number, step in enumerate(self.flow.steps):
             if number and not self.plan.variant.overlap:
                 self.emission.barrier()
+            self._move_waiting(number)
             self._bring_arrivals(number)
             tiled = self.residence.tiles[number]
             for position in range(tiled.count):
@@ -186,6 +180,22 @@ class _Generator:
         return ScopeCounts(counts[Level.DDR], counts[Level.GB], counts[Level.LB])
 
     # steps
+
+    def _move_waiting(self, number: int) -> None:
+        """Move parts that nobody uses for a while to DDR, and those back that are soon needed again."""
+        for part, stay in self.departures.get(number, ()):
+            kept, box = self.homes[part], self._stored_box(part.value, self.flow.box(part))
+            address = self.emission.reserve_ddr(self.network.bytes(part.value, self.flow.box(part)))
+            waiting = self._buffer(DDR, address, part.value, self.flow.box(part))
+            self._move_home(kept, waiting, box)
+            self.homes[part] = waiting
+            self.stay_of[part] = stay + 1
+        for part in self.returns.get(number, ()):
+            waiting, box = self.homes.pop(part), self._stored_box(part.value, self.flow.box(part))
+            self._move_home(waiting, self._home(part), box)
+
+    def _move_home(self, source: Contents, target: Contents, box: Box) -> None:
+        self.emission.copy(waiting_channel(self.device), View(source, box), [View(target, box)], TransferKind.DMA)
 
     def _bring_arrivals(self, number: int) -> None:
         """Bring what the instance reads more than once from here on."""
@@ -366,7 +376,8 @@ class _Generator:
             return self._whole(part.value, Role.OUTPUT)
         if part not in self.homes:
             if home is Level.GB:
-                memory, address = global_buffer(0), self.plan.memory.shared[part]
+                stay = Stay(part, self.stay_of.get(part, 0))
+                memory, address = global_buffer(0), self.plan.memory.shared[stay]
             else:
                 memory, address = DDR, self.emission.reserve_ddr(self.network.bytes(part.value, box))
             self.homes[part] = self._buffer(memory, address, part.value, box)
@@ -379,7 +390,7 @@ class _Generator:
         """
         part, source = Part(NETWORK, value), self._whole(value, Role.INPUT)
         if part not in self.homes:
-            box, address = self.flow.box(part), self.plan.memory.shared[part]
+            box, address = self.flow.box(part), self.plan.memory.shared[Stay(part)]
             self.homes[part] = self._buffer(global_buffer(0), address, value, box)
             longest = self.device.ddr_bandwidth * self.device.dma_latency
             self.arriving[value] = list(_runs(source.box, longest / self.homes[part].width))

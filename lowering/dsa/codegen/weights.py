@@ -20,12 +20,14 @@ from ..network.alignment import round_up
 from ..network.boxes import Box, shape_of
 from ..network.graph import Network
 from ..network.lookups import indexed_table
-from ..program.instructions import DDR, Memory, Operand, Region, Role, TransferKind, global_buffer, local_buffer
+from ..program.instructions import DDR, Engine, Memory, Operand, Region, Role, TransferKind, global_buffer, local_buffer
 from .emission import Contents, CoreChannel, Emission, View, cluster_channel, core_channel
 from .residence import Residence
 
 _HOIST_CHANNELS = 2
 """Channels of the cluster that move weights from GB to all LBs; the others load them from DDR."""
+_WAITING_CHANNELS = 1
+"""Channels of the cluster that move feature maps between GB and DDR, if any wait there."""
 _LEAST_LOADS = 8
 """A GB has room for at least this many loads, so that some arrive while others are read."""
 
@@ -194,16 +196,6 @@ class Staging:
         self.gaps.insert(place, (start, stop))
 
 
-@dataclass(frozen=True)
-class WeightTraffic:
-    """Bytes of weights that a cluster loads to its GB, and that each of its LBs takes from there in `hoists` transfers.
-    """
-
-    loaded: int
-    hoisted: int
-    hoists: int
-
-
 class WeightEmission:
     """Moves weights. `constants` are the loads in DDR, `staging` is the part of the GB that they pass through."""
 
@@ -220,16 +212,21 @@ class WeightEmission:
         self.staged: dict[int, Contents] = {}
         self.hoisted: dict[Blobs, list[Contents | None]] = {}
         self.uses = self.loaded = 0
+        others = _HOIST_CHANNELS + (_WAITING_CHANNELS if residence.waiting else 0)
+        self.loading_channels = max(1, device.dma_channels - others)
 
-    def traffic(self) -> WeightTraffic:
-        """The bytes that promoting all weights moves. Call it instead of `promote`: it uses up the staging."""
-        loaded = 0
-        for time, load in enumerate(self._fetches()):
-            size = self.loads[load].size
-            _, is_there = self.staging.fetch(load, size, time)
-            loaded += 0 if is_there else size
-        hoisted = list(map(self._largest, self._hoists()))
-        return WeightTraffic(loaded, sum(hoisted), len(hoisted))
+    def loaded_by_step(self) -> list[int]:
+        """The bytes that promoting all weights moves to the GB for each step. Call it instead of `promote`: it uses up
+        the staging."""
+        loaded = [0] * (1 + max((position.step for position in self.needs), default=0))
+        time = 0
+        for position, blobs in self._hoists():
+            for load in (self.places[blob].load for blob in _distinct(blobs)):
+                size = self.loads[load].size
+                _, is_there = self.staging.fetch(load, size, time)
+                loaded[position.step] += 0 if is_there else size
+                time += 1
+        return loaded
 
     def promote(self, position: TilePosition) -> list[Contents | None]:
         """The weights of one tile per core, in every core's LB at the same place; None if it needs none."""
@@ -271,16 +268,16 @@ class WeightEmission:
 
     def _fetches(self) -> Iterator[int]:
         """The loads in which blobs will be fetched from the GB."""
-        for blobs in self._hoists():
+        for _, blobs in self._hoists():
             yield from (self.places[blob].load for blob in _distinct(blobs))
 
-    def _hoists(self) -> Iterator[Blobs]:
-        """All that will be brought to the LBs: a ring that is run dry says so."""
+    def _hoists(self) -> Iterator[tuple[TilePosition, Blobs]]:
+        """All that will be brought to the LBs, and for which tiles: a ring that is run dry says so."""
         ring = Ring(self.device.weight_buffer)
-        for blobs in self.needs.values():
+        for position, blobs in self.needs.items():
             if _distinct(blobs) and ring.find(blobs) is None:
                 ring.take(blobs, self._largest(blobs))
-                yield blobs
+                yield position, blobs
 
     def _largest(self, blobs: Blobs) -> int:
         return max(self._pack(blob).size for blob in _distinct(blobs))
@@ -314,7 +311,7 @@ class WeightEmission:
             source = self._constant(load)
             name = self._name(self.loads[load].parts)
             target = self.staged[load] = self._buffer(f"w:{name}", global_buffer(0), address, source.box)
-            engine = cluster_channel(self.loaded % max(1, self.device.dma_channels - _HOIST_CHANNELS))
+            engine = cluster_channel(self.loaded % self.loading_channels)
             self.loaded += 1
             self.emission.copy(engine, View(source, source.box), [View(target, target.box)], TransferKind.DMA)
         return self.staged[load]
@@ -342,6 +339,11 @@ class WeightEmission:
         """The name of the heaviest constant."""
         value, _ = max(blob, key=lambda part: self.network.bytes(*part))
         return self.network.graph.values[value].name
+
+
+def waiting_channel(device: DsaDevice) -> Engine:
+    """What moves feature maps between GB and DDR that wait there."""
+    return cluster_channel(max(0, device.dma_channels - _HOIST_CHANNELS - _WAITING_CHANNELS))
 
 
 def _needs(residence: Residence) -> Iterator[tuple[TilePosition, Blobs]]:

@@ -25,7 +25,7 @@ from ..network.sums import PieceOfSum, Reduction, piece_at, starts_of, sum_of_la
 from ..program.cost import Cost
 from ..program.instructions import Compute
 from ..schedule.instances import InstanceGraph, Part
-from .cuts import Ports, passing_cycles
+from .cuts import PassingProduct, Ports
 from .kernels import TileKernels
 from .local_graph import Tile
 
@@ -221,10 +221,13 @@ class Sharing:
         reduction = sum_of_layer(network, layer) if len(products) == 1 and unit is not None else None
         if reduction is None or unit is None:
             return max(self.cycles(layer, part), (sum(moved.values()) + weights) / ports.port)
-        data = network.graph.operators[reduction.product].inputs[0]
-        others = sum(size for value, size in moved.items() if value != data)
+        operator = network.graph.operators[reduction.product]
+        data, weight, total = operator.inputs[0], operator.inputs[1], operator.outputs[0]
         assert data is not None
-        return passing_cycles(ports, unit, products[0], moved[data], others)
+        assert weight is not None
+        of_weight, of_sum = (network.bytes(value) // prod(network.shapes[value]) for value in (weight, total))
+        others = sum(size for value, size in moved.items() if value != data)
+        return PassingProduct(products[0], moved[data], of_weight, of_sum, others).cycles(ports, unit)
 
     def cycles(self, layer: Layer, part: CorePart) -> float:
         """Cycles of one core for its part of a layer, all at once."""

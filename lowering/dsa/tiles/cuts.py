@@ -15,6 +15,8 @@ from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from ....costmodels.dsa_device import ComputeUnit, DsaDevice
 from ....costmodels.systolic import Product, best_dataflow
 from ..network.alignment import round_up
@@ -64,6 +66,20 @@ class Cut:
         return self.pieces > 1 and not self.is_brought_whole
 
 
+@dataclass(frozen=True)
+class Moving:
+    """Cycles of transfers one after another, and the part of them in which they use the port of an LB."""
+
+    all: float = 0.0
+    port: float = 0.0
+
+    def __add__(self, other: Moving) -> Moving:
+        return Moving(self.all + other.all, self.port + other.port)
+
+    def __mul__(self, times: float) -> Moving:
+        return Moving(self.all * times, self.port * times)
+
+
 class TileCycles(NamedTuple):
     """Cycles of a tile, of all its pieces: to compute it, to bring its weights and its data, to move its results out.
 
@@ -71,13 +87,14 @@ class TileCycles(NamedTuple):
     """
 
     computing: float
-    weights: float
-    read: float
-    written: float
+    weights: Moving
+    read: Moving
+    written: Moving
 
 
 def cycles_of(cut: Cut, tile: TileCycles) -> float:
-    """Cycles of all tiles, which are computed while operands and weights of others arrive.
+    """Cycles of all tiles, which are computed while operands and weights of others arrive: each by transfers of their
+    own, which share the port of the LB.
 
     What does not change from tile to tile stays: operands if weights change first, weights if they change last.
     With pieces of a sum weights stay only if the sums of all rows are held, and operands only if they are brought
@@ -93,11 +110,13 @@ def cycles_of(cut: Cut, tile: TileCycles) -> float:
         changes = 1 if cut.rows_first or (rows == 1 and cut.pieces > 1) else changes
         read = tile.read * rows * changes
     weights = tile.weights * columns * loads
-    waiting = tile.written if cut.pieces > 1 else 0.0
+    written = tile.written * count
+    waiting = tile.written.all if cut.pieces > 1 else 0.0
     computing = count * (tile.computing + cut.pieces * TILE_CYCLES + waiting)
     first = 1 if cut.is_brought_whole else cut.pieces
-    busy = max(computing, read, tile.written * count, weights)
-    return busy + tile.computing / cut.pieces + read / max(1, rows) / first
+    moving = read + written + weights
+    busy = max(computing, read.all, written.all, weights.all, moving.port)
+    return busy + tile.computing / cut.pieces + read.all / max(1, rows) / first
 
 
 @dataclass(frozen=True)
@@ -112,20 +131,22 @@ class Ports:
         """Bytes a cycle into one LB."""
         return self.device.global_bandwidth / self.device.cores / self.device.clock
 
-    def hoisting_cycles(self, weights: int) -> float:
+    def hoisting_cycles(self, weights: int) -> Moving:
         """Cycles until weights of a tile are in LB."""
-        return weights / self.port + self.device.hoist_latency * self.device.clock if weights else 0.0
+        port = weights / self.port
+        return Moving(port + self.device.hoist_latency * self.device.clock, port) if weights else Moving()
 
-    def moving_cycles(self, boxes: Boxes, passing: Passing) -> float:
+    def moving_cycles(self, boxes: Boxes, passing: Passing) -> Moving:
         """Cycles to move parts of values, one after another: all cores do it at once."""
         device = self.device
         remote = min(device.ddr_bandwidth / device.cores / device.clock, self.port)
-        total = 0.0
+        total = Moving()
         for value, box in boxes.items():
             if value in passing.values:
                 is_far = value in passing.far
                 bandwidth, latency = (remote, device.dma_latency) if is_far else (self.port, device.hoist_latency)
-                total += self.network.wire_bytes(value, box, device.alignment) / bandwidth + latency * device.clock
+                moved = self.network.wire_bytes(value, box, device.alignment)
+                total += Moving(moved / bandwidth + latency * device.clock, moved / self.port)
         return total
 
 
@@ -152,7 +173,7 @@ class _Moved(NamedTuple):
     """Bytes that parts of values take in LB, and the cycles to move them."""
 
     bytes: int
-    cycles: float
+    cycles: Moving
 
 
 @dataclass
@@ -181,7 +202,7 @@ class DeepProduct:
         """The ways to cut the reduction for tiles of some rows and columns."""
         device, depth = self.ports.device, self.reduction.depth
         columns = self.width // cut.weights[self.axis]
-        room = device.weight_buffer // 2 - 2 * device.alignment - columns * self.ports.network.element_size
+        room = device.weight_buffer // 2
         lengths = self._lengths(room // (columns * self.reduction.width * self._weight_size))
         if not lengths:
             return
@@ -193,7 +214,8 @@ class DeepProduct:
             if product not in self._cycles:
                 self._cycles[product] = best_dataflow(self.unit, product)[0]
             computing = pieces * self._cycles[product]
-            weights = pieces * self.ports.hoisting_cycles(columns * length * self.reduction.width * self._weight_size)
+            of_piece = columns * length * self.reduction.width * self._weight_size
+            weights = self.ports.hoisting_cycles(of_piece) * pieces
             for is_whole in (False, True) if rows.data is not None and pieces > 1 else (False,):
                 for rows_first in (False, True):
                     way = Cut(
@@ -229,7 +251,7 @@ class DeepProduct:
         """The data of some rows and indices of the reduction."""
         value = self.ports.network.graph.operators[self.reduction.product].inputs[0]
         if rows.data is None or value is None:
-            return _Moved(0, 0.0)
+            return _Moved(0, Moving())
         axis = self.reduction.data_axis
         start, stop = rows.data[axis]
         box = (*rows.data[:axis], (start, min(stop, start + length)), *rows.data[axis + 1 :])
@@ -250,26 +272,36 @@ class DeepProduct:
         return found
 
 
-def passing_cycles(ports: Ports, unit: ComputeUnit, product: Product, data: int, others: int) -> float:
-    """About the fewest cycles of a core's part of a product whose `data` and `others`, bytes of further operands and
-    of the result, all pass through its LB: a tile is as many rows as fit with their sums and two pieces of the data.
-    """
-    device, element = ports.device, ports.network.element_size
-    best = math.inf
-    for columns, share in itertools.product(divisors(product.n), (1, 2, 4)):
-        depth = min(product.k, device.weight_buffer // 2 // (columns * element) // share)
-        if not depth:
-            continue
-        pieces = -(-product.k // depth)
-        of_row = columns * element + 2 * data // product.m // pieces
-        rows = min(product.m, max(1, device.activation_buffer // of_row))
-        tiles = -(-product.m // rows)
-        rows, repeats = -(-product.m // tiles), product.n // columns
-        cycles, _ = best_dataflow(unit, Product(rows, columns, depth, product.count))
-        computing = tiles * repeats * pieces * (cycles + TILE_CYCLES)
-        moved = data * repeats + tiles * product.n * product.k * product.count * element + others
-        best = min(best, max(computing, moved / ports.port))
-    return best
+@dataclass(frozen=True)
+class PassingProduct:
+    """A core's part of a product all of whose operands and results pass through its LB: bytes of its `data`, of an
+    element of its weights and of its sums, and of further operands and of the result together."""
+
+    product: Product
+    data: int
+    weight: int
+    sum: int
+    others: int
+
+    def cycles(self, ports: Ports, unit: ComputeUnit) -> float:
+        """About the fewest: a tile is as many rows as fit with their sums and two pieces of the data."""
+        device, product = ports.device, self.product
+        best = math.inf
+        for columns, share in itertools.product(divisors(product.n), (1, 2, 4)):
+            depth = min(product.k, device.weight_buffer // 2 // (columns * self.weight) // share)
+            if not depth:
+                continue
+            pieces = -(-product.k // depth)
+            of_row = columns * self.sum + 2 * self.data // product.m // pieces
+            rows = min(product.m, max(1, device.activation_buffer // of_row))
+            tiles = -(-product.m // rows)
+            rows, repeats = -(-product.m // tiles), product.n // columns
+            cycles, _ = best_dataflow(unit, replace(product, m=rows, n=columns, k=depth))
+            computing = tiles * repeats * pieces * (cycles + TILE_CYCLES)
+            weights = product.n * product.k * product.count * self.weight
+            moved = self.data * repeats + tiles * weights + self.others
+            best = min(best, max(computing, moved / ports.port))
+        return best
 
 
 def divisors(extent: int) -> list[int]:

@@ -8,6 +8,7 @@ matrix unit busy do not fit otherwise: tiles follow each other that add up a sum
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from math import prod
 from typing import NamedTuple
 
 from ....costmodels.dsa_device import DsaDevice
+from ....ir.operators import MATRIX_PRODUCTS
 from ...base.errors import DsaError
 from ..network.alignment import round_up
 from ..network.boxes import Box, Shape, counterpart, shape_of, size
@@ -24,7 +26,7 @@ from ..network.lookups import indexed_table
 from ..network.subgraphs import Layer
 from ..network.sums import Reduction, starts_of, sum_of_layer
 from .core_parts import CorePart, LayerParts, Sharing, cut_sum
-from .cuts import TILE_CYCLES, Cut, DeepProduct, Guess, Passing, Ports, TileCycles, cycles_of, divisors
+from .cuts import TILE_CYCLES, Cut, DeepProduct, Guess, Moving, Passing, Ports, TileCycles, cycles_of, divisors
 
 _FAIR_SHARE = 4
 """Values that pass through get this part of LB (one divided by it) if they need it: tiny tiles cost more than spilling.
@@ -41,10 +43,11 @@ _LOOKED_AT = 8
 
 @dataclass(frozen=True)
 class TiledStep:
-    """Per core, the tiles of a step in order. `short`: the bytes that passing through asks for, if there were fewer.
-    """
+    """Per core, the tiles of a step in order, and about the cycles of all. `short`: the bytes that passing through asks
+    for, if there were fewer."""
 
     cores: tuple[tuple[CorePart, ...], ...]
+    cycles: float = 0.0
     short: int = 0
 
     @property
@@ -117,8 +120,12 @@ class Tiling:
         if (*key, free) not in self._cuts:
             self._cuts[*key, free] = self._choose_cut(step, first, self._options[key], free, passing, least)
         cut, short = self._cuts[*key, free]
+        costs = self._options[key].costs
         if short:
-            return TiledStep(((),), short)
+            return TiledStep(((),), short=short)
+        if cut not in costs:
+            pieces = self._few_pieces(step, self._largest(step, first, cut), cut)
+            costs[cut] = self._cost(step, pieces, cut, passing)
         known = self._made.get(number)
         if known is None or known[0] != cut:
             cores = tuple(() if part is None else tuple(self._tiles(step, part, cut)) for part in step.cores)
@@ -126,7 +133,7 @@ class Tiling:
                 if self._weight_bytes(tile) > self.device.weight_buffer and not self._is_lookup(step):
                     raise self._too_heavy(tile)
             known = self._made[number] = cut, TiledStep(cores)
-        return known[1]
+        return replace(known[1], cycles=costs[cut])
 
     def _all_options(self, step: LayerParts, part: CorePart, passing: Passing, least: int) -> _Options:
         """The ways to cut a layer whatever room there is."""
@@ -227,21 +234,20 @@ class Tiling:
     def _cost(self, step: LayerParts, pieces: Sequence[_Alike], cut: Cut, passing: Passing) -> float:
         """Cycles of all tiles; `pieces` are of one."""
         last, ports = pieces[-1].tile, self._ports
+        read = ports.moving_cycles(last.inputs, passing)
         if cut.brings_pieces:
-            read = self._over_pieces(pieces, lambda tile: ports.moving_cycles(tile.inputs, passing))
-        else:
-            read = ports.moving_cycles(last.inputs, passing)
+            read = sum((ports.moving_cycles(each.tile.inputs, passing) * each.times for each in pieces), Moving())
         computing = self._over_pieces(pieces, lambda tile: self.sharing.cycles(step.layer, tile))
-        weights = self._over_pieces(pieces, self._hoisting_cycles)
+        weights = sum((self._hoisting(each.tile) * each.times for each in pieces), Moving())
         if self._is_lookup(step):  # the table stays in DDR, and each tile is a transfer from there
-            computing, weights = computing + self.device.dma_latency * self.device.clock, 0.0
+            computing, weights = computing + self.device.dma_latency * self.device.clock, Moving()
         return cycles_of(cut, TileCycles(computing, weights, read, ports.moving_cycles(last.made, passing)))
 
     @cached_property
     def _ports(self) -> Ports:
         return Ports(self.network, self.device)
 
-    def _hoisting_cycles(self, tile: CorePart) -> float:
+    def _hoisting(self, tile: CorePart) -> Moving:
         """Cycles until the weights of a tile are in LB."""
         return self._ports.hoisting_cycles(self._weight_bytes(tile))
 
@@ -344,7 +350,7 @@ class Tiling:
 
     def _piece_cycles(self, step: LayerParts, piece: CorePart) -> float:
         """Cycles of a tile beside which the weights of the next one arrive."""
-        return max(self.sharing.cycles(step.layer, piece) + TILE_CYCLES, self._hoisting_cycles(piece))
+        return max(self.sharing.cycles(step.layer, piece) + TILE_CYCLES, self._hoisting(piece).all)
 
     def _fewest_pieces(self, step: LayerParts, tile: CorePart, room: int) -> int | None:
         """Into how many pieces of one length a sum has to be cut for its weights to fit; None if they never do."""
@@ -402,6 +408,18 @@ class Tiling:
                 if factor > factors[axis] and factor % factors[axis] == 0:
                     yield (*factors[:axis], factor, *factors[axis + 1 :])
             factors[axis] = box[axis][1] - box[axis][0]
+        if self._reduction(step) is None and len(axes) > 1 and self._multiplies(step):
+            # A product of two maps: rows of one and columns of the other, since all columns leave room for few rows.
+            rows, columns = axes[-2:]
+            extents = [stop - start for start, stop in box]
+            for pair in itertools.product(_factors(extents[rows])[:-1], _factors(extents[columns])[1:]):
+                for axis, factor in zip((rows, columns), pair, strict=True):
+                    factors[axis] = factor
+                yield tuple(factors)
+
+    def _multiplies(self, step: LayerParts) -> bool:
+        """Whether a layer has a product of matrices."""
+        return any(self.network.graph.operators[index].op in MATRIX_PRODUCTS for index in step.layer)
 
     def _largest(self, step: LayerParts, part: CorePart, cut: Cut) -> CorePart:
         """A tile from the middle: it has all its neighbours."""

@@ -13,10 +13,10 @@ from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.codegen.compiler import (
     Candidate,
     SlowerError,
-    estimate,
     for_splitting,
     promising_plans,
 )
+from eqfuse.lowering.dsa.codegen.estimates import estimate
 from eqfuse.lowering.dsa.codegen.generator import plan_program, write_program
 from eqfuse.lowering.dsa.program.instructions import DDR, Level, Role, Transfer, TransferKind
 from eqfuse.lowering.dsa.schedule.scheduler import Schedule, schedule

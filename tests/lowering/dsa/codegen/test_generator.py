@@ -25,7 +25,7 @@ from eqfuse.lowering.dsa.codegen.compiler import (
     program_for,
 )
 from eqfuse.lowering.dsa.codegen.generated import program_kernels
-from eqfuse.lowering.dsa.codegen.generator import running_order
+from eqfuse.lowering.dsa.codegen.running import running_order
 from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.network.storage import plain_array, stored_array
 from eqfuse.lowering.dsa.network.subgraphs import sub_graph

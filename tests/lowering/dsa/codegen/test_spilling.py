@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqfuse.lowering.base.errors import DsaError
-from eqfuse.lowering.dsa.codegen.residence import Resident, least_traffic, longest_liveness
+from eqfuse.lowering.dsa.codegen.spilling import Resident, least_traffic, longest_liveness
 
 STEPS = 5
 

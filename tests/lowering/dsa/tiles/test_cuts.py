@@ -15,12 +15,12 @@ from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_clus
 from eqfuse.costmodels.systolic import Product
 from eqfuse.lowering.dsa.codegen.compiler import accelerator_network, for_splitting
 from eqfuse.lowering.dsa.codegen.generator import Plan, plan_program
-from eqfuse.lowering.dsa.network.boxes import shape_of
+from eqfuse.lowering.dsa.network.boxes import shape_of, size
 from eqfuse.lowering.dsa.program.instructions import Level
 from eqfuse.lowering.dsa.schedule.scheduler import schedule
 from eqfuse.lowering.dsa.schedule.variants import FULL, Variant
 from eqfuse.lowering.dsa.tiles.core_parts import CorePart, LayerParts, tile_of
-from eqfuse.lowering.dsa.tiles.cuts import Cut, TileCycles, cycles_of
+from eqfuse.lowering.dsa.tiles.cuts import Cut, Moving, TileCycles, cycles_of
 
 from ...small_models import model
 from ..small_networks import scheduled_parts
@@ -116,9 +116,40 @@ def test_cores_share_columns_of_a_product_with_few_rows_if_its_data_comes_from_t
 
 
 def test_the_place_of_a_sum_is_free_once_it_was_moved_out() -> None:
-    tile = TileCycles(computing=400.0, weights=10.0, read=10.0, written=100.0)
+    tile = TileCycles(400.0, weights=Moving(10.0), read=Moving(10.0), written=Moving(100.0))
     whole, pieces = (cycles_of(Cut((1,), (4,), pieces=count), tile) for count in (1, 4))
-    assert pieces - whole > 4 * tile.written
+    assert pieces - whole > 4 * tile.written.all
+
+
+def test_all_that_moves_shares_the_port_of_an_lb() -> None:
+    moving = Moving(100.0, 80.0)
+    tile = TileCycles(computing=100.0, weights=moving, read=moving, written=moving)
+    faster = TileCycles(computing=100.0, weights=Moving(100.0), read=Moving(100.0), written=Moving(100.0))
+    ways = [cycles_of(Cut((1,), (100,)), each) for each in (tile, faster)]
+    assert ways[0] > ways[1] > 100 * tile.computing
+
+
+def test_a_product_of_two_maps_is_cut_along_rows_and_columns() -> None:
+    """Scores of attention: LB does not hold all keys of a head twice, beside the scores of many queries."""
+    nodes = [
+        helper.make_node("Softmax", ["x1"], ["queries"]),
+        helper.make_node("Softmax", ["x2"], ["keys"], axis=2),
+        helper.make_node("MatMul", ["queries", "keys"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["y"]),
+    ]
+    source = model(nodes, {"x1": (2, 12, 256, 64), "x2": (2, 12, 64, 256)}, {"y": (2, 12, 256, 256)})
+    plan = planned(source)
+    step, tiles = multiplying(plan)
+    *_, rows, columns = shape_of(tiles[0].made[step.primary])
+    assert rows >= 16
+    assert columns < 256
+
+
+def test_pieces_of_a_sum_fill_half_of_the_buffer_of_weights() -> None:
+    """Only the last one has a bias beside its weights."""
+    _, tiles = multiplying(planned(convolution(256, 256, 14)))
+    product_, *_ = (box for tile in tiles[:1] for box in tile.constants.values())
+    assert DEVICE.weight_buffer // 2 - 2 * size(product_) < 64 * 9 * 2
 
 
 def test_a_lookup_is_one_transfer_if_its_rows_fit() -> None:
