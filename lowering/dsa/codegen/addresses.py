@@ -256,8 +256,9 @@ class _Mapper:
         return round_up(self.flow.graph.network.bytes(value, box), self.device.alignment)
 
     def bytes_of_part(self, part: Part) -> int:
-        """The aligned bytes of all of a part."""
-        return self.bytes_of(part.value, self.flow.box(part))
+        """The aligned bytes of all of a part, or of what an instance reads of an input."""
+        stream = self.residence.streams.get(part)
+        return self.bytes_of(part.value, self.flow.box(part) if stream is None else stream.box)
 
     def local_addresses(self, core: int) -> Mapping[Slot, int]:
         """Addresses in one LB, above the weights; none, and an entry in `short`, if not all find room."""
@@ -327,14 +328,16 @@ class _Mapper:
         room = activation_room_of_global_buffer(self.device)
         while True:
             parts = [part for part, home in self.residence.homes.items() if home is Level.GB]
+            parts += self.residence.streams
             stays = [request for part in parts for request in self._stay_requests(part)]
             inputs = [self._input_request(value) for value in sorted(self.residence.inputs)]
             try:
                 return long_term_addresses(inputs, stays, room, self.device.alignment)
             except NoRoomError as error:
                 part = error.requests[0].key.part
-                self.residence.homes[part] = Level.DDR
-                self.residence.waiting.pop(part, None)
+                if self.residence.streams.pop(part, None) is None:
+                    self.residence.homes[part] = Level.DDR
+                    self.residence.waiting.pop(part, None)
 
     def _stay_requests(self, part: Part) -> Iterator[Request[Stay]]:
         for number, (first, last) in enumerate(self.residence.stays(part)):

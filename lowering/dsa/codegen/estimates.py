@@ -44,10 +44,12 @@ def estimate(plan: Plan, device: DsaDevice) -> Estimate:
 
 
 def _moved_to_wait(plan: Plan) -> list[int]:
-    """By step, bytes of parts that come back to the GB for it, both ways."""
+    """By step, bytes of parts that come back to the GB for it, both ways, and of inputs that come there for it."""
     flow = plan.residence.flow
     moved = [0] * len(flow.steps)
     for part, stays in plan.residence.waiting.items():
         for stay in stays[1:]:
             moved[stay.first] += 2 * flow.graph.network.bytes(part.value, flow.box(part))
+    for part, stream in plan.residence.streams.items():
+        moved[stream.stay.first] += flow.graph.network.bytes(part.value, stream.box)
     return moved

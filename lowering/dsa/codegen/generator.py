@@ -115,6 +115,8 @@ class _Generator:
     """By step, the parts that leave the GB before it to wait in DDR, and which stay of each ends so."""
     returns: dict[int, list[Part]] = field(default_factory=dict)
     """By step, the parts that come back before it."""
+    streams: dict[int, list[Part]] = field(default_factory=dict)
+    """By step, what comes from inputs before it."""
     stay_of: dict[Part, int] = field(default_factory=dict)
     """The stays of parts that left the GB before: the next ones."""
     arrivals: dict[tuple[Part, int], Contents] = field(default_factory=dict)
@@ -143,6 +145,8 @@ class _Generator:
                 used = max(step for step in self.flow.uses(part) if step <= stay.last)
                 self.departures.setdefault(used + 1, []).append((part, number))
                 self.returns.setdefault(following.first, []).append(part)
+        for part, (_, stay) in self.residence.streams.items():
+            self.streams.setdefault(stay.first, []).append(part)
 
     def run(self, batch: int, name: str) -> Generated:
         for number, step in enumerate(self.flow.steps):
@@ -182,7 +186,7 @@ class _Generator:
     # steps
 
     def _move_waiting(self, number: int) -> None:
-        """Move parts that nobody uses for a while to DDR, and those back that are soon needed again."""
+        """Move parts that nobody uses for a while to DDR, and those to the GB that are soon needed."""
         for part, stay in self.departures.get(number, ()):
             kept, box = self.homes[part], self._stored_box(part.value, self.flow.box(part))
             address = self.emission.reserve_ddr(self.network.bytes(part.value, self.flow.box(part)))
@@ -193,6 +197,11 @@ class _Generator:
         for part in self.returns.get(number, ()):
             waiting, box = self.homes.pop(part), self._stored_box(part.value, self.flow.box(part))
             self._move_home(waiting, self._home(part), box)
+        for part in self.streams.get(number, ()):
+            source, box = self._whole(part.value, Role.INPUT), self.residence.streams[part].box
+            memory, address = global_buffer(0), self.plan.memory.shared[Stay(part)]
+            self.homes[part] = self._buffer(memory, address, part.value, box)
+            self._move_home(source, self.homes[part], self._stored_box(part.value, box))
 
     def _move_home(self, source: Contents, target: Contents, box: Box) -> None:
         self.emission.copy(waiting_channel(self.device), View(source, box), [View(target, box)], TransferKind.DMA)
@@ -328,6 +337,8 @@ class _Generator:
             if source.part is None and value in self.residence.inputs:
                 view = View(self._staged_input(value, stored), stored)
                 self._fetch(core, CoreChannel.FROM_GB, view, target, TransferKind.COPY)
+            elif source.part is None and part in self.residence.streams:
+                self._fetch(core, CoreChannel.FROM_GB, View(self.homes[part], stored), target, TransferKind.COPY)
             elif source.part is None:
                 view = View(self._whole(value, Role.INPUT), stored)
                 self._fetch(core, CoreChannel.FROM_DDR, view, target, TransferKind.DMA)

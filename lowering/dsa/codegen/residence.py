@@ -11,11 +11,12 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from ....costmodels.dsa_device import DsaDevice
 from ...base.errors import DsaError
 from ..network.alignment import round_up
-from ..network.boxes import Box, Boxes, contains, hull, whole
+from ..network.boxes import Box, Boxes, contains, enclose, hull, whole
 from ..network.storage import stored_box
 from ..program.instructions import Level
 from ..schedule.instances import Part
@@ -53,6 +54,13 @@ class Arrival:
     count: int = 0
 
 
+class Stream(NamedTuple):
+    """The part of an input of the network that an instance reads, and when the GB has it: a while before, too."""
+
+    box: Box
+    stay: Span
+
+
 @dataclass(frozen=True)
 class Residence:
     """The level of every part (`homes`), the values kept in LB while an instance reads them, and the tiles of steps."""
@@ -65,12 +73,16 @@ class Residence:
     """The inputs of the network that pass through the GB."""
     waiting: dict[Part, tuple[Span, ...]] = field(default_factory=dict)
     """When parts at home in the GB are there that wait in DDR meanwhile (see waiting.py)."""
+    streams: dict[Part, Stream] = field(default_factory=dict)
+    """What instances need of other inputs of the network, if it passes through the GB, too."""
     _bringing: dict[ReadKey, list[int]] = field(default_factory=dict, compare=False, repr=False)
     """Per tile of a step on a core, which one a value was brought for."""
     _passing: dict[ReadKey, bool | None] = field(default_factory=dict, compare=False, repr=False)
 
     def stays(self, part: Part) -> tuple[Span, ...]:
-        """When a part at home in the GB is there."""
+        """When a part is in the GB."""
+        if part in self.streams:
+            return (self.streams[part].stay,)
         return self.waiting.get(part) or (Span(self.flow.producing_step[part], self.flow.last_step[part]),)
 
     def is_passing_input(self, step: int, core: int, value: int, box: Box) -> bool:
@@ -147,6 +159,8 @@ class Planner:
     tiling: Tiling
     homes: dict[Part, Level] = field(default_factory=dict)
     inputs: frozenset[int] = frozenset()
+    streams: dict[Part, Box] = field(default_factory=dict)
+    """By instance, what it needs of other inputs, where that passes through the GB, too."""
     streamed: set[Part] = field(default_factory=set)
     """Arrivals that gave way: each tile brings what it needs of them."""
     reserve: dict[int, int] = field(default_factory=dict)
@@ -156,7 +170,9 @@ class Planner:
         values = self.flow.graph.network.graph.values
         for part in self.flow.producing_step:
             self.homes[part] = Level.DDR if values[part.value].is_output else self.variant.fastest
-        self.inputs = frozenset(self._inputs_in_global_buffer() if self.variant.inputs is Level.GB else ())
+        passes = self.variant.inputs is Level.GB
+        self.inputs = frozenset(self._inputs_in_global_buffer() if passes else ())
+        self.streams = dict(self._inputs_of_instances() if passes else ())
 
     def _inputs_in_global_buffer(self) -> Iterator[int]:
         """The inputs of the network of which several steps read little each: DDR takes longer to begin than to move it.
@@ -171,6 +187,22 @@ class Planner:
             if room >= 0 and len(steps) > 1 and size < len(steps) * moved:
                 yield value
 
+    def _inputs_of_instances(self) -> Iterator[tuple[Part, Box]]:
+        """What instances need of other inputs, if several instances share an input and it takes a small part of the GB.
+
+        Tiles that read it from DDR would wait for its latency.
+        """
+        network, most = self.flow.graph.network, activation_room_of_global_buffer(self.device) // _INPUT_SHARE
+        needed: dict[Part, Box] = {}
+        for number, reads in enumerate(self.flow.reads):
+            for read in reads:
+                if read.sources[0].part is None and read.value not in self.inputs:
+                    part = Part(self.flow.steps[number].instance, read.value)
+                    needed[part] = enclose(needed.get(part, read.box), read.box)
+        for part, box in needed.items():
+            if network.bytes(part.value, box) <= min(most, network.bytes(part.value) // 2):
+                yield part, box
+
     def plan(self) -> Residence:
         """A residence. Raises DsaError if a step does not fit the buffers however it is cut."""
         for _ in range(_ROUNDS):
@@ -179,8 +211,10 @@ class Planner:
                 continue
             tiles = self._tiles(arrivals)
             if tiles is not None:
-                waiting = self._spill_from_global_buffer(tiles)
-                return Residence(self.flow, dict(self.homes), arrivals, tiles, self.inputs, waiting)
+                timetable = Timetable(each.cycles for each in tiles)
+                streams = dict(self._stays_of_streams(timetable))
+                waiting = self._spill_from_global_buffer(tiles, timetable, streams)
+                return Residence(self.flow, dict(self.homes), arrivals, tiles, self.inputs, waiting, streams)
         raise DsaError(f"no residence found that fits the buffers of {self.device.name} after {_ROUNDS} rounds")
 
     def tighten(self, step: int, amount: int) -> None:
@@ -281,7 +315,8 @@ class Planner:
             is_arrival = Part(step.instance, read.value) in arrivals
             if not is_arrival and part_at_hand(self.flow, self.homes, read) is None:
                 passing.add(read.value)
-                if any(self._is_far(source, read.value) for source in read.sources):
+                part = Part(step.instance, read.value)
+                if part not in self.streams and any(self._is_far(source, read.value) for source in read.sources):
                     far.add(read.value)
         for value in {value for core in step.cores if core is not None for value in core.made}:
             home = self.homes[Part(step.instance, value)]
@@ -303,12 +338,29 @@ class Planner:
         """Bytes that DDR could move while tiles wait for its latency, each by itself, if a part is there."""
         return sum(tiles[step].count for step in self.flow.uses(part)) * self._bytes_of_latency
 
-    def _spill_from_global_buffer(self, tiles: Sequence[TiledStep]) -> dict[Part, tuple[Span, ...]]:
+    def _stays_of_streams(self, timetable: Timetable) -> Iterator[tuple[Part, Stream]]:
+        """When the GB has what instances read of inputs, as far as all of it together takes a small part of the GB."""
+        steps: dict[Part, list[int]] = {}
+        for number, reads in enumerate(self.flow.reads):
+            for part in {Part(self.flow.steps[number].instance, read.value) for read in reads} & self.streams.keys():
+                steps.setdefault(part, []).append(number)
+        room = [activation_room_of_global_buffer(self.device) // _INPUT_SHARE] * len(self.flow.steps)
+        for part, used in steps.items():
+            (size,) = self._sizes(part.value, [self.streams[part]])
+            earliest, last = timetable.ahead(used[0], self._moving_cycles(size)), used[-1]
+            starts = range(earliest, used[0] + 1)
+            first = next((start for start in starts if min(room[start : last + 1]) >= size), None)
+            if first is not None:
+                room[first : last + 1] = [left - size for left in room[first : last + 1]]
+                yield part, Stream(self.streams[part], Span(first, last))
+
+    def _spill_from_global_buffer(
+        self, tiles: Sequence[TiledStep], timetable: Timetable, streams: Mapping[Part, Stream]
+    ) -> dict[Part, tuple[Span, ...]]:
         """Move what does not fit the GB beside weights to DDR. Returns when parts are in the GB that wait there."""
         parts = [part for part, home in self.homes.items() if home is Level.GB]
         sizes = [self._sizes(part.value, [self.flow.box(part)]) for part in parts]
         may_wait = self.variant.spill == "least"
-        timetable = Timetable(each.cycles for each in tiles)
         residents: list[Resident] = []
         owners: list[tuple[Part, Span | None]] = []
         """The part that each resident stands for, and the time for which it may leave; None if for good."""
@@ -325,6 +377,8 @@ class Planner:
         for value in sorted(self.inputs):
             size = self._sizes(value, [whole(self.flow.graph.network.shapes[value])])
             residents.append(Resident(0, self.flow.input_readers[value][-1], size, 0.0, fixed=True))
+        for part, stream in streams.items():
+            residents.append(Resident(*stream.stay, self._sizes(part.value, [stream.box]), 0.0, fixed=True))
         room = activation_room_of_global_buffer(self.device)
         chosen = [owners[index] for index in sorted(self._choose(residents, [[room]] * len(self.flow.steps)))]
         self.homes.update((part, Level.DDR) for part, gap in chosen if gap is None)
@@ -344,8 +398,11 @@ class Planner:
 
     def _gaps(self, part: Part, size: int, timetable: Timetable) -> Iterator[Span]:
         """When a part may be in DDR: between two uses, but for the time to move it there and back."""
-        moving = (self.device.dma_latency + size / self.device.ddr_bandwidth) * self.device.clock
         for before, after in pairwise(self.flow.uses(part)):
-            gap = timetable.gap(before, after, moving)
+            gap = timetable.gap(before, after, self._moving_cycles(size))
             if gap is not None:
                 yield gap
+
+    def _moving_cycles(self, size: int) -> float:
+        """Cycles to move some bytes between DDR and GB."""
+        return (self.device.dma_latency + size / self.device.ddr_bandwidth) * self.device.clock

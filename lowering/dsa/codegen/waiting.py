@@ -29,8 +29,12 @@ class Timetable:
         """The steps between two others in which something is neither used nor moved, if each move takes `moving`
         cycles; None if there are none."""
         first = bisect_left(self.starts, self.starts[before + 1] + moving)
-        last = bisect_right(self.starts, self.starts[after] - moving) - 2
+        last = self.ahead(after, moving) - 1
         return Span(first, last) if before < first <= last < after else None
+
+    def ahead(self, step: int, moving: float) -> int:
+        """The step with which something has to begin that takes `moving` cycles, to be there before a step."""
+        return max(0, bisect_right(self.starts, self.starts[step] - moving) - 1)
 
 
 def stays_between(whole: Span, gaps: Sequence[Span]) -> Iterator[Span]:

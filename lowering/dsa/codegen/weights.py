@@ -27,7 +27,7 @@ from .residence import Residence
 _HOIST_CHANNELS = 2
 """Channels of the cluster that move weights from GB to all LBs; the others load them from DDR."""
 _WAITING_CHANNELS = 1
-"""Channels of the cluster that move feature maps between GB and DDR, if any wait there."""
+"""Channels of the cluster that move feature maps between GB and DDR, if any wait there, and inputs ahead."""
 _LEAST_LOADS = 8
 """A GB has room for at least this many loads, so that some arrive while others are read."""
 
@@ -212,7 +212,7 @@ class WeightEmission:
         self.staged: dict[int, Contents] = {}
         self.hoisted: dict[Blobs, list[Contents | None]] = {}
         self.uses = self.loaded = 0
-        others = _HOIST_CHANNELS + (_WAITING_CHANNELS if residence.waiting else 0)
+        others = _HOIST_CHANNELS + (_WAITING_CHANNELS if residence.waiting or residence.streams else 0)
         self.loading_channels = max(1, device.dma_channels - others)
 
     def loaded_by_step(self) -> list[int]:
@@ -342,7 +342,7 @@ class WeightEmission:
 
 
 def waiting_channel(device: DsaDevice) -> Engine:
-    """What moves feature maps between GB and DDR that wait there."""
+    """What moves feature maps between GB and DDR that wait there, and inputs ahead."""
     return cluster_channel(max(0, device.dma_channels - _HOIST_CHANNELS - _WAITING_CHANNELS))
 
 

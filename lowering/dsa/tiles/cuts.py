@@ -113,10 +113,10 @@ def cycles_of(cut: Cut, tile: TileCycles) -> float:
     written = tile.written * count
     waiting = tile.written.all if cut.pieces > 1 else 0.0
     computing = count * (tile.computing + cut.pieces * TILE_CYCLES + waiting)
-    first = 1 if cut.is_brought_whole else cut.pieces
-    moving = read + written + weights
-    busy = max(computing, read.all, written.all, weights.all, moving.port)
-    return busy + tile.computing / cut.pieces + read.all / max(1, rows) / first
+    first = read.all / max(1, rows) / (1 if cut.is_brought_whole else cut.pieces)
+    last = tile.computing / cut.pieces
+    moving = max(read.all, written.all, weights.all, (read + written + weights).port)
+    return max(first + computing, moving + last)
 
 
 @dataclass(frozen=True)

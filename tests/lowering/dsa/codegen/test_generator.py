@@ -116,17 +116,34 @@ def test_a_cnn_with_little_room(variant: Variant) -> None:
     np.testing.assert_allclose(outputs(cnn(), TIGHT, 4, variant, {"x": images}), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_an_input_that_instances_read_in_small_parts_passes_through_the_global_buffer() -> None:
+@pytest.mark.parametrize("room", [65536, 32768], ids=["whole", "by_instance"])
+def test_an_input_that_instances_read_in_small_parts_passes_through_the_global_buffer(room: int) -> None:
     """It comes from DDR once, in transfers that are long enough, and the numbers are right."""
     x = np.random.default_rng(0).standard_normal((4, 3, 12, 12)).astype(np.float32)
-    network, made, weights = compiled(cnn(), TIGHT, 4, FULL)
+    device = replace(TIGHT, global_buffer=room)
+    network, made, weights = compiled(cnn(), device, 4, FULL)
     transfers = [each for each in made.generated.program.instructions if isinstance(each, Transfer)]
     (buffer,) = made.generated.inputs
     targets = [each.targets[0].memory.level for each in transfers if each.source.buffer == buffer]
     assert set(targets) == {Level.GB}
     assert sum(each.source.size for each in transfers if each.source.buffer == buffer) == x.nbytes
-    found = computed(network, made, weights, TIGHT, {"x": x})
+    found = computed(network, made, weights, device, {"x": x})
     np.testing.assert_allclose(found, by_sample(cnn(1), {"x": x}, 1)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_map_that_waits_in_ddr_comes_back() -> None:
+    """The GB holds two maps, and the first one is added to the last."""
+    nodes = [helper.make_node("Softmax", ["x"], ["kept"]), helper.make_node("Softmax", ["kept"], ["m0"])]
+    nodes += [helper.make_node("Softmax", [f"m{n}"], [f"m{n + 1}"], axis=1 + n % 2) for n in range(11)]
+    nodes += [helper.make_node("Add", ["kept", "m11"], ["y"])]
+    source = model(nodes, {"x": (1, 96, 64)}, {"y": (1, 96, 64)})
+    device = replace(TIGHT, ddr_bandwidth=1e13, dma_latency=0.0)
+    network, made, weights = compiled(source, device, 1, replace(FULL, instances=False, fastest=Level.GB))
+    waiting = [part.value for part in made.generated.residence.waiting]
+    assert [made.generated.network.graph.values[value].name for value in waiting] == ["kept"]
+    x = np.random.default_rng(0).standard_normal((1, 96, 64)).astype(np.float32)
+    found = computed(network, made, weights, device, {"x": x})
+    np.testing.assert_allclose(found, by_sample(source, {"x": x}, 1)[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.conformance
