@@ -21,8 +21,8 @@ class Variant:
 
     `fastest` is the best level where outputs of layers may stay, `next` the one for those that do not fit; `overlap`:
     what a layer needs may be moved, and other units may compute, while earlier layers run. `abreast`: instances of one
-    sub-graph that follow each other run layer by layer together, so that weights are loaded once for all of them; they
-    take more room at once. `split_for`: the level that instances have to fit, as section 3.6 suggests; `room`, the part
+    sub-graph that follow each other take turns, so that weights are loaded once for all of them; they take more room at
+    once. `split_for`: the level that instances have to fit, as section 3.6 suggests; `room`, the part
     of it that they may fill, the rest is left to what other instances made and what cores fetch of each other. `spill`:
     which tensor gives way, the one that lives longest (section 4.3) or those that cost least together.
     """
