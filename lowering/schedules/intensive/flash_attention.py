@@ -128,13 +128,15 @@ class KeyBlocks:
     rows may be guarded.
 
     Maxima and sums over a block come by way of partial ones: as many as `widths` say, each of which divides the one
-    before, and the first of which divides the size.
+    before, and the first of which divides the size. If keys are `packed`, those of a block are copied so that so many
+    of them, which divide the size, lie side by side.
     """
 
     attention: Attention
     size: int
     rows: int
     widths: tuple[int, ...]
+    packed: int | None = None
 
     @property
     def count(self) -> int:
@@ -154,11 +156,17 @@ class KeyBlocks:
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A block, its iterators along the chain's axes (the last those of rows), and that over blocks of keys."""
+    """A block, its iterators along the chain's axes (the last those of rows), if any, and that over blocks of keys."""
 
     block: Statement
-    axes: tuple[int, ...]
+    axes: tuple[int | None, ...]
     number: int | None = None
+
+    @property
+    def axes_by_keys(self) -> tuple[int, ...]:
+        """The iterators with that over blocks of keys in front of that over rows, as of axes of a chain."""
+        *sets, row = [axis for axis in (*self.axes[:-1], self.number, self.axes[-1]) if axis is not None]
+        return (*sets, row)
 
     @property
     def buffer(self) -> Buffer:
@@ -186,6 +194,7 @@ class FlashFunction:
     by_row: tuple[str, ...]
     together: tuple[str, ...]
     total: str
+    packed: str | None
 
 
 def rewrite_by_keys(draft: Draft, by: KeyBlocks) -> FlashFunction:
@@ -203,12 +212,13 @@ def rewrite_by_keys(draft: Draft, by: KeyBlocks) -> FlashFunction:
         blocks.top(), blocks.shares(), blocks.total(), blocks.as_it_is(attention.factor), blocks.factors(), total,
         blocks.as_it_is(attention.output),
     ]  # fmt: skip
-    products = (scores, shifted, product, copy)
-    tile = _Nest(by).around((scores, shifted), by_row, (product, copy), together)
+    products, packed = (scores, shifted, product, copy), [blocks.pack()] if by.packed else []
+    tile = _Nest(by).around((*packed, scores, shifted), by_row, (product, copy), together)
     return FlashFunction(
-        _with_tile(draft, attention.chain, tile, [*products, *by_row, *together]),
-        tuple((leaf.name, (*leaf.axes[:-1], 0, leaf.axes[-1])) for leaf in products),
+        _with_tile(draft, attention.chain, tile, [*packed, *products, *by_row, *together]),
+        tuple((leaf.name, leaf.axes_by_keys) for leaf in products),
         tuple(leaf.name for leaf in by_row), tuple(leaf.name for leaf in together), total.name,
+        packed[0].name if packed else None,
     )  # fmt: skip
 
 
@@ -263,7 +273,32 @@ class _FlashBlocks:
             _buffer(f"{attention.factor.name}_{name}", (*row_shape, by.count)) for name in ("share", "keys")
         )
 
+        scores = attention.scores
+        along = attention.key_iterator(scores)
+        self._operand = next(read for read in scores.reads if along in read.used)
+        self._sets = [i for i in attention.axes(scores)[:-1] if i in self._operand.used]
+        columns = by.packed or by.size
+        depths = [scores.extents[i] for i in sorted(scores.reduced)]
+        sets = [scores.extents[i] for i in self._sets]
+        self._packed = _buffer(f"{scores.name}_packed", (by.count, *sets, by.size // columns, *depths, columns))
+
     # --- those of a block of keys
+
+    def pack(self) -> _Leaf:
+        """The copy of the keys of a block, tile by tile."""
+        scores, columns = self._attention.scores, self._by.packed
+        variables = [tirx.Var(f"v{n}", "int32") for n in range(len(self._packed.shape))]
+        number, *inside, lane = variables
+        sets, tile, depth = inside[: len(self._sets)], inside[len(self._sets)], inside[len(self._sets) + 1 :]
+        iterators = dict(zip([*self._sets, *sorted(scores.reduced)], [*sets, *depth], strict=True))
+        values = {scores.variables[i]: variable for i, variable in iterators.items()}
+        key = scores.variables[self._attention.key_iterator(scores)]
+        values[key] = self._by.first(number) + tile * columns + lane
+        load = tirx.BufferLoad(self._operand.buffer, [substitute(index, values) for index in self._operand.indices])
+        own = [_iterator(v, e, _SPATIAL) for v, e in zip(variables, self._packed.shape, strict=True)]
+        block = _block(self._packed, own, tirx.BufferStore(self._packed, load, variables))
+        axes = [1 + self._sets.index(i) if i in self._sets else None for i in self._attention.axes(scores)[:-1]]
+        return _Leaf(block, (*axes, None), 0)
 
     def narrow(self, info: BlockInfo) -> _Leaf:
         """A block for some of the keys: with an iterator over blocks of keys in front of its own."""
@@ -287,6 +322,11 @@ class _FlashBlocks:
             name, indices = str(load.source.name), [substitute(index, within) for index in load.indices]
             if name == info.name:
                 return tirx.BufferLoad(target, [number, *indices])
+            if self._by.packed and info is self._attention.scores and name == self._operand.name:
+                key = fresh[along]
+                place = [*(within[info.variables[i]] for i in self._sets), key // self._by.packed]
+                inner = [*(within[info.variables[i]] for i in sorted(info.reduced)), key % self._by.packed]
+                return tirx.BufferLoad(self._packed, [number, *place, *inner])
             if name == self._attention.weights.name:
                 name = self._attention.powers.name
             if name == self._attention.highest.name:
@@ -460,9 +500,9 @@ class _Nest:
 
         Of the last block, which the loops around are for, there are none such, and that over rows is the first.
         """
-        outer: dict[int, Any] = dict(zip(leaf.axes, (*self._copies, self._tile * self._by.rows), strict=True))
-        if row is not None:
-            outer[leaf.axes[-1]] = outer[leaf.axes[-1]] + row
+        first = self._tile * self._by.rows
+        places = (*self._copies, first if row is None else first + row)
+        outer: dict[int, Any] = {axis: p for axis, p in zip(leaf.axes, places, strict=True) if axis is not None}
         if leaf.number is not None:
             outer[leaf.number] = self._number
         loops, values = [], []

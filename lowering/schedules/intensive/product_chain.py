@@ -21,7 +21,7 @@ from typing import Any
 from ....costmodels.device import Device
 from ....costmodels.device_file import CACHE_LINE
 from ...base.decisions import Alternative
-from ..base.blocks import BlockInfo, index_map
+from ..base.blocks import BlockInfo
 from ..base.draft import Draft
 from ..base.tiled import Tiled
 from ..passes.outlining import OUTLINED
@@ -218,7 +218,8 @@ def _estimate_key_tile(draft: Draft, by: KeyBlocks) -> KeyTile | None:
     if scores + kept > device.second_cache // 2:
         return None
     of_block = sum(plan.cycles for plan in plans) + by.rows * (ROW_CYCLES + 2 * width / device.lanes)
-    if _is_packed(draft, attention.scores, plans[0]):
+    if _shares_sets(draft, attention.scores, plans[0]):
+        by = replace(by, packed=plans[0].tile.columns)
         of_block += 2 * by.size * attention.scores.depth / device.lanes
     shared = chain.shared_elements * FLOAT_BYTES
     near = shared // by.count
@@ -231,11 +232,13 @@ def _estimate_key_tile(draft: Draft, by: KeyBlocks) -> KeyTile | None:
     return KeyTile(by, (plans[0], plans[1]), all_seconds, tiles * seconds * device.clock)
 
 
-def _is_packed(draft: Draft, product: BlockInfo, plan: TilePlan) -> bool:
-    """Whether the keys of a block are copied, tile by tile: if so few sets of the first cache take the lines of a tile
-    that they would not stay for the next tile of queries."""
+def _shares_sets(draft: Draft, product: BlockInfo, plan: TilePlan) -> bool:
+    """Whether the keys of a tile would better lie side by side: if vectors of them lie across lines of the cache, or so
+    few sets of the first cache take their lines that they would not stay there for the next tile of queries."""
     (operand,) = product.operands(plan.column)
     stride = FLOAT_BYTES * operand.shape[operand.dimension_of(plan.column)]
+    if stride % (FLOAT_BYTES * draft.device.lanes):
+        return True
     sets = max(1, PAGE // gcd(stride, PAGE))
     lines = -(-plan.tile.columns * FLOAT_BYTES // CACHE_LINE)
     return product.depth * lines > min(sets, PAGE // CACHE_LINE) * draft.device.caches[0].size // PAGE
@@ -248,10 +251,9 @@ def _schedule_by_keys(draft: Draft, tile: KeyTile) -> Draft:
     named = {info.name: info for info in draft.blocks()}
     chain = BlockChain(tuple(ChainBlock(named[name], axes, False) for name, axes in blocks.products))
     depth = len(share(draft, draft.loops(chain.last.info)[: len(tile.by.attention.chain.last.axes)], tile.cycles))
-    keys = draft.loops(chain.last.info)[depth]
     plans = [replace(plan, row=plan.row + 1, column=plan.column + 1) for plan in tile.plans]
-    if _is_packed(draft, chain.products[0].info, plans[0]):
-        _pack_columns(draft, chain.products[0].info, plans[0], keys, depth + 1)
+    if blocks.packed is not None:
+        schedule_pointwise(draft.serial(), named[blocks.packed], draft.loops(named[blocks.packed])[depth + 1 :])
     for number, (product, plan) in enumerate(zip(chain.products, plans, strict=True), 1):
         _schedule_product(draft.within(f"product {number}"), chain, product, plan, depth + 1)
     for name in blocks.by_row:
@@ -271,25 +273,6 @@ def _schedule_by_keys(draft: Draft, tile: KeyTile) -> Draft:
         loop = draft.loops(named[blocks.total])[depth - 1]
         return guard_rows(draft, tile.by, draft.schedule.get(loop).loop_var)
     return draft
-
-
-def _pack_columns(draft: Draft, product: BlockInfo, plan: TilePlan, loop: Any, depth: int) -> None:
-    """Copy the operand with the tile's columns inside of the loop, so that the columns of a tile lie side by side."""
-    schedule, (operand,) = draft.schedule, product.operands(plan.column)
-    reads = [str(read.source.name) for read in schedule.get(product.block).reads]
-    copy = schedule.cache_read(product.block, reads.index(operand.name), "global")
-    draft.compute_at(copy, loop)
-    columns, dimension = plan.tile.columns, operand.dimension_of(plan.column)
-
-    def by_tiles(*indices: Any) -> list[Any]:
-        rest = [*indices[:dimension], *indices[dimension + 1 :]]
-        return [indices[dimension] // columns, *rest, indices[dimension] % columns]
-
-    schedule.transform_layout(copy, ("write", 0), index_map(by_tiles, len(operand.shape)))
-    own = draft.loops(draft.inspect(copy))[depth:]
-    vectors, lanes = schedule.split(own[dimension], [None, draft.device.lanes])
-    schedule.reorder(*(loop for n, loop in enumerate(own) if n != dimension), vectors, lanes)
-    schedule.vectorize(lanes)
 
 
 def _add_up(draft: Draft, total: BlockInfo, depth: int) -> None:
