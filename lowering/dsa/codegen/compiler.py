@@ -110,8 +110,9 @@ def promising_plans(candidates: Sequence[Candidate], device: DsaDevice, known: f
     for candidate in _distinct(candidates, most):
         if least is not None and candidate.variant.abreast and least.loading <= _LOADING_SHARE * least.cycles:
             continue
+        longest = math.inf if least is None else _CLOSE * least.cycles
         try:
-            plan = plan_program(candidate.schedule, candidate.variant)
+            plan = plan_program(candidate.schedule, candidate.variant, longest)
         except DsaError as error:  # another alternative may fit
             problem = error
             continue

@@ -8,6 +8,7 @@ weights with earlier layers, units with each other.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -61,9 +62,9 @@ class Plan:
     memory: MemoryMap
 
 
-def plan_program(schedule: Schedule, variant: Variant) -> Plan:
+def plan_program(schedule: Schedule, variant: Variant, most: float = math.inf) -> Plan:
     """Decide everything before instructions are written. Raises DsaError: a tensor, or weights, that fit nowhere even
-    when split fully."""
+    when split fully; steps that take more than `most` cycles together, for which no addresses are sought."""
     device = schedule.device
     for unit in device.units:
         if unit.per == "cluster":
@@ -82,6 +83,9 @@ def plan_program(schedule: Schedule, variant: Variant) -> Plan:
     planner = Planner(flow, device, variant, Tiling(sharing, steps, device, variant.pipeline if variant.overlap else 1))
     for _ in range(_ATTEMPTS):
         residence = planner.plan()
+        cycles = sum(each.cycles for each in residence.tiles)
+        if cycles > most:
+            raise DsaError(f"the steps take {cycles:.0f} cycles, and should take {most:.0f} at the most")
         try:
             return Plan(schedule, variant, sharing, residence, memory_map(residence, device))
         except StepsFullError as full:

@@ -98,6 +98,16 @@ def test_no_way_becomes_a_program_beside_a_much_faster_one() -> None:
         promising_plans([candidate(FULL)], DEVICE, cycles / 2)
 
 
+def test_no_addresses_are_sought_for_steps_that_take_too_long() -> None:
+    way = candidate(FULL)
+    plan = plan_program(way.schedule, FULL)
+    cycles = sum(each.cycles for each in plan.residence.tiles)
+    assert cycles <= estimate(plan, DEVICE).cycles
+    assert plan_program(way.schedule, FULL, cycles).memory == plan.memory
+    with pytest.raises(DsaError, match=f"take {cycles:.0f} cycles"):
+        plan_program(way.schedule, FULL, 0.99 * cycles)
+
+
 def test_nothing_that_fits_is_an_error() -> None:
     small = replace(DEVICE, local_buffer=128, weight_buffer=64, global_buffer=4096)
     with pytest.raises(DsaError, match="split fully"):
