@@ -103,10 +103,37 @@ def assign_addresses(requests: Iterable[Request[Key]], capacity: int, alignment:
 
     If one finds no room, it and those that are there when it begins make do with their shorter lifetimes.
     """
-    placed = [
+    aligned = (
         request if request.size % alignment == 0 else request._replace(size=round_up(request.size, alignment))
         for request in requests
-    ]
+    )
+    addresses: dict[Key, int] = {}
+    without_room: list[Request[Key]] = []
+    for placed in _apart(aligned):
+        try:
+            addresses |= _with_shorter_lives(placed, capacity)
+        except NoRoomError as error:
+            without_room += error.requests
+    if without_room:
+        raise NoRoomError(without_room)
+    return addresses
+
+
+def _apart(requests: Iterable[Request[Key]]) -> Iterator[list[Request[Key]]]:
+    """Requests by times at which nothing else lives: a program has hundreds of thousands, of which few share a time."""
+    together: list[Request[Key]] = []
+    end = -1
+    for request in sorted(requests, key=lambda each: each.life.start):
+        if together and request.life.start > end:
+            yield together
+            together = []
+        together.append(request)
+        end = max(end, request.life.end)
+    if together:
+        yield together
+
+
+def _with_shorter_lives(placed: list[Request[Key]], capacity: int) -> dict[Key, int]:
     while True:
         try:
             return _first_fit(placed, capacity)

@@ -287,6 +287,13 @@ def test_all_that_finds_no_room_is_named_at_once() -> None:
     assert [each.key for each in caught.value.requests] == ["a", "c"]
 
 
+def test_what_makes_do_with_a_shorter_life_is_not_named_with_what_finds_no_room_at_another_time() -> None:
+    requests = [request("a", 65, 0, 0), request("b", 64, 4, 5, Lifetime(4, 4)), request("c", 64, 5, 6)]
+    with pytest.raises(NoRoomError) as caught:
+        assign_addresses(requests, 64, 1)
+    assert [each.key for each in caught.value.requests] == ["a"]
+
+
 @pytest.mark.parametrize("abreast", [False, True])
 def test_a_layer_of_which_an_instance_needs_nothing_does_not_run(*, abreast: bool) -> None:
     """The sum of all rows cannot be cut as the rows are: the first instance makes it."""
