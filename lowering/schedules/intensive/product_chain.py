@@ -37,7 +37,7 @@ UNROLLED_STEPS = 8
 """Steps of a loop of vectors up to which LLVM unrolls it completely: its constants then stay in the loop around it."""
 SINGLE_ROWS, ROW_STEP = 64, 8
 """Numbers of rows that are tried: all up to the first, then multiples of the second."""
-KEYS = (128, 192, 256, 512)
+KEYS = (128, 192, 256, 384)
 """Keys of a block, about: fewer would start too many loops, more fit no near cache with their rows."""
 KEY_ROWS = (8, 16, 24, 32, 48, 54, 60, 64, 66, 80, 96, 128)
 """Rows of a tile that are tried with them: many are multiples of both 4 and 6 rows of register tiles."""
