@@ -72,9 +72,11 @@ class Attention:
 
 
 def find_attention(chain: BlockChain) -> Attention | None:
-    """The chain as attention; None if it is another, or if a size is dynamic."""
+    """The chain as attention; None if it is another, not in float32, or if a size is dynamic."""
     infos = [block.info for block in chain.blocks]
     if len(infos) != 9 or any(is_symbolic(extent) for info in infos for extent in info.extents):
+        return None
+    if any(str(info.write.buffer.dtype) != "float32" for info in infos):
         return None
     scores, shifted, highest, powers, sums, factor, weights, mixed, _ = infos
     key = _find_key(highest, shifted)
@@ -272,7 +274,6 @@ class _FlashBlocks:
         self._share, self._factor = (
             _buffer(f"{attention.factor.name}_{name}", (*row_shape, by.count)) for name in ("share", "keys")
         )
-
         scores = attention.scores
         along = attention.key_iterator(scores)
         self._operand = next(read for read in scores.reads if along in read.used)
@@ -324,9 +325,9 @@ class _FlashBlocks:
                 return tirx.BufferLoad(target, [number, *indices])
             if self._by.packed and info is self._attention.scores and name == self._operand.name:
                 key = fresh[along]
-                place = [*(within[info.variables[i]] for i in self._sets), key // self._by.packed]
-                inner = [*(within[info.variables[i]] for i in sorted(info.reduced)), key % self._by.packed]
-                return tirx.BufferLoad(self._packed, [number, *place, *inner])
+                tile = [*(within[info.variables[i]] for i in self._sets), key // self._by.packed]
+                inside = [*(within[info.variables[i]] for i in sorted(info.reduced)), key % self._by.packed]
+                return tirx.BufferLoad(self._packed, [number, *tile, *inside])
             if name == self._attention.weights.name:
                 name = self._attention.powers.name
             if name == self._attention.highest.name:
@@ -389,23 +390,27 @@ class _FlashBlocks:
         return row, number
 
     def top(self) -> _Leaf:
+        """The largest score of a row."""
         highest = self._attention.highest
         row, number = self._row_variables()
         return self._over_blocks(highest, self._whole[highest.name][(*row, number)], row, number)
 
     def shares(self) -> _Leaf:
+        """What a block of keys weighs in a row."""
         highest = self._attention.highest
         row, number = self._row_variables()
         exponent = self._whole[highest.name][(*row, number)] - _load(highest, row)
         return self._row_leaf(self._share, exp_below_88(exponent), row, number)
 
     def total(self) -> _Leaf:
+        """The sum of a row's powers over all blocks of keys."""
         sums = self._attention.sums
         row, number = self._row_variables()
         of_keys = self._whole[sums.name][(*row, number)]
         return self._over_blocks(sums, self._share[(*row, number)] * of_keys, row, number)
 
     def factors(self) -> _Leaf:
+        """What the products of a block of keys are multiplied by."""
         row, number = self._row_variables()
         value = self._share[(*row, number)] * _load(self._attention.factor, row)
         return self._row_leaf(self._factor, value, row, number)
@@ -437,6 +442,7 @@ class _FlashBlocks:
         return _Leaf(_block(target, iterators, store, tirx.const(0.0, "float32")), axes)
 
     def as_it_is(self, info: BlockInfo) -> _Leaf:
+        """A block that keys do not concern."""
         return _Leaf(self._draft.schedule.get(info.block), self._attention.axes(info))
 
     def _reduction(
