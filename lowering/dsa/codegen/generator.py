@@ -43,7 +43,7 @@ from .emission import Contents, CoreChannel, Emission, View, cluster_channel, co
 from .flow import Flow, cut_between_sources
 from .generated import Generated, KernelUse
 from .layout import enclosing
-from .residence import Planner, Residence, activation_room_of_global_buffer
+from .residence import Planner, Residence, has_large_instances
 from .running import running_order
 from .weights import TilePosition, WeightEmission, blob_of, waiting_channel
 
@@ -72,10 +72,9 @@ def plan_program(schedule: Schedule, variant: Variant, most: float = math.inf) -
                 f"device {device.name}: unit {unit.name!r} belongs to a cluster, and kernels run on cores; give each "
                 "core its part of it"
             )
-    room = activation_room_of_global_buffer(device) // device.cores
     sharing = Sharing(
         schedule.graph, device, TileKernels(schedule.network, device), schedule.bindings.binding,
-        passes=variant.split_for is Level.GB and room > device.activation_buffer,
+        passes=has_large_instances(variant, device),
     )  # fmt: skip
     steps = tuple(sharing.layer(instance, layer) for instance, layer in running_order(schedule, variant))
     flow = Flow(schedule.graph, steps, device.cores)

@@ -41,6 +41,13 @@ def activation_room_of_global_buffer(device: DsaDevice) -> int:
     return device.global_buffer - device.global_buffer // _STAGING_SHARE
 
 
+def has_large_instances(variant: Variant, device: DsaDevice) -> bool:
+    """Whether instances are larger than the LBs, so that data passes through these tile by tile."""
+    return variant.split_for is Level.GB and activation_room_of_global_buffer(device) > (
+        device.cores * device.activation_buffer
+    )
+
+
 @dataclass
 class Arrival:
     """A value that an instance reads from elsewhere in `count` steps, the `first` to the `last`.
@@ -172,7 +179,8 @@ class Planner:
             self.homes[part] = Level.DDR if values[part.value].is_output else self.variant.fastest
         passes = self.variant.inputs is Level.GB
         self.inputs = frozenset(self._inputs_in_global_buffer() if passes else ())
-        self.streams = dict(self._inputs_of_instances() if passes else ())
+        large = has_large_instances(self.variant, self.device)
+        self.streams = dict(self._inputs_of_instances() if passes and large else ())
 
     def _inputs_in_global_buffer(self) -> Iterator[int]:
         """The inputs of the network of which several steps read little each: DDR takes longer to begin than to move it.
@@ -190,7 +198,7 @@ class Planner:
     def _inputs_of_instances(self) -> Iterator[tuple[Part, Box]]:
         """What instances need of other inputs, if several instances share an input and it takes a small part of the GB.
 
-        Tiles that read it from DDR would wait for its latency.
+        The tiles of instances that are larger than the LBs are many, and would wait for DDR's latency.
         """
         network, most = self.flow.graph.network, activation_room_of_global_buffer(self.device) // _INPUT_SHARE
         needed: dict[Part, Box] = {}

@@ -116,12 +116,16 @@ def test_a_cnn_with_little_room(variant: Variant) -> None:
     np.testing.assert_allclose(outputs(cnn(), TIGHT, 4, variant, {"x": images}), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("room", [65536, 32768], ids=["whole", "by_instance"])
-def test_an_input_that_instances_read_in_small_parts_passes_through_the_global_buffer(room: int) -> None:
+@pytest.mark.parametrize(
+    ("room", "variant"), [(65536, FULL), (33792, replace(FULL, split_for=Level.GB))], ids=["whole", "by_instance"]
+)
+def test_an_input_that_instances_read_in_small_parts_passes_through_the_global_buffer(
+    room: int, variant: Variant
+) -> None:
     """It comes from DDR once, in transfers that are long enough, and the numbers are right."""
     x = np.random.default_rng(0).standard_normal((4, 3, 12, 12)).astype(np.float32)
     device = replace(TIGHT, global_buffer=room)
-    network, made, weights = compiled(cnn(), device, 4, FULL)
+    network, made, weights = compiled(cnn(), device, 4, variant)
     transfers = [each for each in made.generated.program.instructions if isinstance(each, Transfer)]
     (buffer,) = made.generated.inputs
     targets = [each.targets[0].memory.level for each in transfers if each.source.buffer == buffer]
