@@ -157,8 +157,10 @@ def _convolve_phases(call: TensorCall, windows: Windows) -> te.Tensor:
         number = o if outputs == 1 else o // outputs
         channel = within if group == 1 else number if channels == 1 else number * channels + within
         shifts = [0 if m == 0 else r if s == 2 else (r + m) // s for r, m, s in zip(phases, left, strides, strict=True)]
+        # no `%`: TVM takes (x // 90 + 1) % 3 * 3 + (x % 90 // 30 + 1) % 3 of a fused loop for (x + 90) % 270 // 30
         starts = [
-            r if m == 0 else 1 - r if s == 2 else (r + m) % s for r, m, s in zip(phases, left, strides, strict=True)
+            r if m == 0 else 1 - r if s == 2 else tirx.truncmod(r + m, s)
+            for r, m, s in zip(phases, left, strides, strict=True)
         ]
         taken = [b + s * (t - 1 - k.var) for b, s, t, k in zip(starts, strides, taps, kernel, strict=True)]
         read_at = [q + k.var + shift for q, k, shift in zip(places, kernel, shifts, strict=True)]

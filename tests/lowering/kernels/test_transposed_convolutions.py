@@ -52,6 +52,17 @@ def test_products_with_zeros_are_left_out(kernel: tuple[int, int], strides: tupl
     assert not np.isnan(result).any()
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("strides", "channels", "group"), [((3, 3), 16, 16), ((4, 3), 16, 16), ((4, 3), 8, 1)])
+def test_phases_that_padding_shifts_along_both_axes(
+    strides: tuple[int, int], channels: int, group: int, threads: int
+) -> None:
+    model = transposed(strides, strides, channels=channels, group=group, size=5, pads=[1, 1, 0, 0])
+    feeds = draw_inputs(model)
+    expected = in_onnx_runtime(model, feeds)[1]
+    assert largest_difference(compile_form(model, 0, target_of("host", threads)).bind(feeds).results(), expected) < 1e-6
+
+
 @pytest.mark.conformance
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
