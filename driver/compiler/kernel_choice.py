@@ -66,9 +66,11 @@ class BundleBuilder(Protocol):
         """The time of a call of each step, in turns, by its symbol. Raises EqfuseError."""
         ...
 
-    def find_wrong(self, attempt: Attempt, symbols: Collection[str], strict: Collection[str]) -> Mapping[str, str]:
+    def find_wrong(
+        self, attempt: Attempt, symbols: Collection[str], strict: Collection[str], *, may_round: bool
+    ) -> Mapping[str, str]:
         """The wrong kernels, each with how its results differ from those of its operators, in words; `strict` ones must
-        not round more than these."""
+        not round more than these, or with `may_round` little."""
         ...
 
 
@@ -167,7 +169,7 @@ def _compare(
     names = {suspect: _names(attempt, members) for suspect, members in affected.items()}
     every = {name for each in names.values() for name in each}
     strict = {name for suspect, own in names.items() if suspect.problem or suspect.strict for name in own}
-    wrong = builder.find_wrong(attempt, every, strict) if checks else {}
+    wrong = builder.find_wrong(attempt, every, strict, may_round=times) if checks else {}
     is_base_right = not any(each.suspect.problem for each, _ in wanted)
     measured: Sequence[Mapping[str, CallTime]] = ()
     if times and not wrong:
@@ -213,7 +215,8 @@ def choose_kernels(
 ) -> tuple[Attempt, MeasurementSummary]:
     """The bundle whose kernels are right and measure best, beginning with a `base` of which some may be `wrong`.
 
-    Without a `memory` nothing is measured: a wrong kernel gets the first variant that is right.
+    Without a `memory` nothing is measured: a wrong kernel gets the first variant that is right, and does not round more
+    than its operators do. With it the model may have kernels that do, and has to be verified again.
     """
     started = time.monotonic()
     record: tuple[KernelTrials, ...] = ()

@@ -400,13 +400,16 @@ class ProcessorBundleBuilder:
         threads = self.processor.target.threads
         return call_isolated(RUN_SECONDS, call_times, folders, inputs, threads, self.seconds, self.rounds)
 
-    def find_wrong(self, attempt: Attempt, symbols: Collection[str], strict: Collection[str]) -> Mapping[str, str]:
+    def find_wrong(
+        self, attempt: Attempt, symbols: Collection[str], strict: Collection[str], *, may_round: bool
+    ) -> Mapping[str, str]:
         """The wrong kernels, each with how its results differ from those of its operators, in words; `strict` ones must
-        not round more than these."""
+        not round more than these, or with `may_round` little."""
         from ...lowering.running.blame import suspects
 
         library, threads = attempt.folder / LIBRARY, self.processor.target.threads
-        return {s.symbol: str(s) for s in suspects(attempt.prepared, library, threads, among=symbols, strict=strict)}
+        found = suspects(attempt.prepared, library, threads, among=symbols, strict=strict, may_round=may_round)
+        return {suspect.symbol: str(suspect) for suspect in found}
 
     def tell(self, line: str) -> None:
         """Tell the observer."""

@@ -28,6 +28,8 @@ from .isolated_model import IsolatedKernels
 _KERNEL_TOLERANCE = Tolerance()
 _ROUNDING = {"winograd": "right by itself, but minimal filters round more than products"}
 """Schedule rules whose kernels add larger numbers than their operators do, with the remark about such a kernel."""
+_STRICT_TOLERANCE = Tolerance(share=1 / 8)
+"""That of such a kernel in the place of another: filters of 2x2 round a tenth of what those of 4x4 do."""
 KERNEL_SECONDS = 60.0
 """Seconds that a call of a kernel may take; the largest ones take a few."""
 
@@ -51,14 +53,16 @@ def suspects(
     crashed_in: str = "",
     among: Collection[str] | None = None,
     strict: Collection[str] = (),
+    may_round: bool = False,
 ) -> Iterator[Suspect]:
     """The kernels of a library that are wrong, in running order, each distinct one once, only those `among` these if
     some are given. Slow: for explanations.
 
     The kernel in which the model crashed is one, whatever it does by itself. A kernel for certain sizes is tried at
     these, and blamed by the name of the one for all sizes in whose place it runs. If each kernel by itself is right,
-    those that round more than their operators are to blame: several in a row add up. Those that are `strict` are wrong
-    if they do: they stand where such a kernel was wrong.
+    those that round more than their operators are to blame: several in a row add up. Those that are `strict` stand
+    where such a kernel was wrong, and are wrong if they round, too, or with `may_round` if they do not round clearly
+    less.
     """
     kernels = IsolatedKernels(library, threads, KERNEL_SECONDS)
     generator = np.random.default_rng(0)
@@ -73,12 +77,14 @@ def suspects(
             if not isinstance(call, KernelCall) or call.symbol in seen:
                 continue
             seen.add(call.symbol)
-            difference = _difference(version, call, kernels, generator)
+            rule = version.answers[call.symbol].rule.partition(" ")[0]
+            is_strict = rule in _ROUNDING and call.symbol in strict
+            tolerance = _STRICT_TOLERANCE if is_strict else _KERNEL_TOLERANCE
+            difference = _difference(version, call, kernels, generator, tolerance)
             if difference is None and call.symbol == crashed_in:
                 difference = "crashed inside the model"
-            rule = version.answers[call.symbol].rule.partition(" ")[0]
-            if difference is None and call.symbol in strict:
-                difference = _ROUNDING.get(rule)
+            if difference is None and is_strict and not may_round:
+                difference = _ROUNDING[rule]
             if difference is not None:
                 is_explained = True
                 yield Suspect(step.symbol, rule, difference + at_sizes)
@@ -97,7 +103,11 @@ def _versions(prepared: CompiledKernels) -> Iterator[tuple[CompiledKernels, str]
 
 
 def _difference(
-    prepared: CompiledKernels, call: KernelCall, kernels: IsolatedKernels, generator: np.random.Generator
+    prepared: CompiledKernels,
+    call: KernelCall,
+    kernels: IsolatedKernels,
+    generator: np.random.Generator,
+    tolerance: Tolerance,
 ) -> str | None:
     """How a kernel differs from its operators in ONNX Runtime; None if it does not."""
     graph, model = prepared.graph, prepared.weights.model
@@ -125,7 +135,7 @@ def _difference(
     for value, wanted in zip(original.outputs, expected, strict=True):
         result = results[call.outputs.index(value)][_find_part(prepared, value)]
         result = from_last(result) if value in prepared.channels_last else result
-        difference = compare(wanted, result, _KERNEL_TOLERANCE)
+        difference = compare(wanted, result, tolerance)
         if not difference.equal:
             return f"value {graph.values[value].name!r} is off by {difference}"
     return None

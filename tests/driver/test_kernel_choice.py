@@ -96,7 +96,9 @@ class Table:
             times[name] = CallTime(seconds, 0.0, 5)
         return times
 
-    def find_wrong(self, attempt: Attempt, symbols: Collection[str], strict: Collection[str]) -> Mapping[str, str]:
+    def find_wrong(
+        self, attempt: Attempt, symbols: Collection[str], strict: Collection[str], *, may_round: bool
+    ) -> Mapping[str, str]:
         wrong = [name_of(members) for members in self.wrong if name_of(members) in symbols]
         rounding = [name_of(members) for members in self.rounding if name_of(members) in strict]
         return dict.fromkeys([*wrong, *rounding], "is off")

@@ -50,7 +50,7 @@ class Stopwatch:
         is_tuned = call.symbol in attempt.partition.choices.decisions
         return CallTime(self.seconds[call.members] * (self.tuned if is_tuned else 1.0), 0.0, 9)
 
-    def find_wrong(self, attempt: Attempt, symbols: object, strict: object) -> Mapping[str, str]:
+    def find_wrong(self, attempt: Attempt, symbols: object, strict: object, *, may_round: bool) -> Mapping[str, str]:
         raise NotImplementedError
 
 

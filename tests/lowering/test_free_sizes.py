@@ -196,6 +196,17 @@ def test_a_pool_of_a_narrow_map_has_the_schedule_of_pools(tmp_path: Path) -> Non
     assert not eqfuse.load(tmp_path / "bundle").manifest.provenance.replaced
 
 
+@pytest.mark.parametrize("depth", [1, 3])
+def test_maps_with_a_depth_of_any_batch_by_minimal_filters(tmp_path: Path, depth: int) -> None:
+    pads = [depth // 2, 1, 1] * 2
+    shapes = {"x": ["N", 64, 3, 16, 16]}, {"y": ["N", 64, 3, 16, 16]}
+    proto = model([node("Conv", ["x", "w"], ["y"], pads=pads)], *shapes, w=weights(64, 64, depth, 3, 3))
+    runs = bundle_of(proto, tmp_path)
+    for batch in (0, 1, 2, 5):
+        check(runs, {"x": weights(batch, 64, 3, 16, 16)})
+    assert "winograd" in {each.rule for each in read_table(tmp_path / "bundle")}
+
+
 def same(*names: str) -> onnx.ModelProto:
     """Windows by two pixels, whose border begins earlier at some sizes than at others, with these outputs."""
     apart = {"strides": [2, 2], "auto_pad": "SAME_UPPER"}

@@ -58,12 +58,14 @@ _SMALL_ELEMENT = 1e-3
 class Tolerance:
     """The rule of a comparison. A given ``atol`` (absolute) or ``rtol`` replaces the default and lifts the spread cap.
 
-    ``coarsest`` names the coarsest float type in which the model computes, for any type of its outputs.
+    ``coarsest`` names the coarsest float type in which the model computes, for any type of its outputs. A ``share`` of
+    what the rule accepts is accepted.
     """
 
     atol: float | None = None
     rtol: float | None = None
     coarsest: str | None = None
+    share: float = 1.0
 
     def precision(self, dtype: np.dtype[Any]) -> Precision | None:
         """The default figures for a type; None if it compares exactly."""
@@ -94,7 +96,7 @@ class Tolerance:
         atol = precision.floor(magnitude) if self.atol is None else self.atol
         rtol = precision.rtol if self.rtol is None else self.rtol
         with np.errstate(all="ignore"):
-            allowed = atol + rtol * np.abs(expected)
+            allowed = self.share * (atol + rtol * np.abs(expected))
         if spread is None or self.atol is not None or self.rtol is not None:
             return np.asarray(allowed)
         return np.asarray(np.minimum(allowed, max(_SPREAD_FRACTION * spread, precision.noise(magnitude))))

@@ -104,14 +104,15 @@ def winograd(
     slabs = draft.trace.decide_number("slabs", list(plans), lambda n: min(plan.cycles for plan in plans[n]))
     plan = draft.trace.decide("tile", plans[slabs], lambda plan: plan.cycles)
     tiling = _find_tiling(convolution, chosen, slabs, plan.tile, draft.device)
-    packing = WinogradWeights(convolution.weights, chosen.size, plan.tile.columns, convolution.is_free)
-    products = read_direct_weights(draft, convolution.anchor, tiling) if convolution.is_free else None
+    packing = WinogradWeights(convolution.weights, chosen.size, plan.tile.columns, convolution.may_be_small)
+    products = read_direct_weights(draft, convolution.anchor, tiling) if convolution.may_be_small else None
     draft = replace(draft, schedule=s_tir.Schedule(rewrite_function(draft.function, tiling)))
     slab, rows = _schedule(draft, plan)
     schedule_prologues(draft, draft.inspect(draft.schedule.get_sblock(OUTPUT)))
+    if convolution.is_free:
+        draft = _leave_out_tiles(draft, tiling, slab, rows)
     if products is None:
         return Tiled(draft, "winograd", (packing,))
-    draft = _leave_out_tiles(draft, tiling, slab, rows)
     tile = replace(plan.tile, rows=FEW_ROWS)
     least = least_tiles(tiling, tile, lambda each: _estimate_cycles(each, plan.tile, draft.device), draft.device)
     assert tile_few is not None

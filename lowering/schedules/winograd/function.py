@@ -179,7 +179,7 @@ class _WinogradBlocks:
         count, channels = self._conv.outputs[3] // columns, self._conv.channels
         name = str(function.params[self._conv.weights].name)
         self._shape = (slabs, count, products, slab, columns)
-        places = products + (TAPS**2 if self._conv.is_free else 0)  # the weights themselves, for few tiles
+        places = products + (TAPS**2 if self._conv.may_be_small else 0)  # the weights themselves, for few tiles
         self.weights = tirx.decl_buffer((count * places, channels, columns), "float32", name)
         self.inputs = tirx.decl_buffer((slabs, products, slab, channels), "float32", INPUT)
         self.sums, self.products = (tirx.decl_buffer(self._shape, "float32", name) for name in (PRODUCT, COPY))

@@ -8,14 +8,13 @@ the slices that the window sees along the depth, one behind the other.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any, NamedTuple
 
 from tvm import sym, tirx
 
 from ..base.blocks import BlockInfo, BufferAccess, parameter_index
 from ..base.draft import Draft
-from ..base.extents import is_symbolic
+from ..base.extents import SymbolicExtent, is_symbolic
 from ..base.nodes import Variable
 from ..base.preparation import find_epilogue, inline_around
 from ..base.rewriting import substitute
@@ -114,14 +113,20 @@ class FilteredConvolution:
         """Whether the number of images, rows or columns is dynamic."""
         return any(map(is_symbolic, self.outputs))
 
+    @property
+    def may_be_small(self) -> bool:
+        """Whether there may be so few tiles that direct products are faster. With a depth the filter is taken always if
+        it is for the size that is optimised for."""
+        return self.is_free and self.depth is None
+
 
 def find_convolution(
     draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, pool: BlockInfo | None = None
 ) -> FilteredConvolution | None:
     """The convolution, if the sum is one of floats with weights [O, C, 3, 3] or [O, C, K, 3, 3], one group, and stride
     and dilation 1 in rows and columns; with `pool` between the two, if that reduces windows of rows and columns that
-    touch. With a depth all sizes are fixed, and nothing is pooled. The block after them may read and write any types:
-    QuantizeLinear makes integers of the sum."""
+    touch. With a depth all sizes but the batch are fixed, and nothing is pooled. The block after them may read and
+    write any types: QuantizeLinear makes integers of the sum."""
     weights = next((r for r in anchor.reads if r.shape[2:][-2:] == _WINDOW and draft.is_constant(r)), None)
     data = next((r for r in anchor.reads if r is not weights), None)
     accesses = (*anchor.reads, anchor.write, *(pool.reads if pool is not None else ()))
@@ -133,7 +138,7 @@ def find_convolution(
         return None
     outputs, pooling, last = tuple(anchor.extents[axis] for axis in axes), None, anchor
     read: PlaneAxes | SliceAxes = axes
-    if isinstance(axes, SliceAxes) and (pool is not None or any(map(is_symbolic, outputs))):
+    if isinstance(axes, SliceAxes) and (pool is not None or any(map(is_symbolic, outputs[1:]))):
         return None
     if pool is not None:
         assert isinstance(axes, PlaneAxes)
@@ -158,7 +163,7 @@ def find_convolution(
     depth = None
     if isinstance(axes, SliceAxes):
         source, depth = _number_slices(anchor, axes.depth, data, weights, source)
-        outputs = (prod(outputs[:2]), *outputs[2:])
+        outputs = (_times(outputs[0], outputs[1]), *outputs[2:])
     return FilteredConvolution(anchor, epilogue, source, padding, index, variables, outputs, pooling, single, depth)
 
 
@@ -173,9 +178,14 @@ def _number_slices(
     place = substitute(data.indices[1], {anchor.variables[depth]: image % slices, **taps})
     value = substitute(source.value, {own: image // slices, depth_of_map: place})
     inside = tuple(substitute(bound, {depth_of_map: place}) for bound in source.depth)
-    shape = (source.shape[0] * slices, *source.shape[2:])
+    shape = (_times(source.shape[0], slices), *source.shape[2:])
     flat = replace(source, variables=(image, *plane), value=value, shape=shape, depth=())
     return flat, DepthWindow(image, tap, weights.shape[2], slices, inside)
+
+
+def _times(extent: Any, count: int) -> Any:
+    """So many times an extent, dynamic if that is."""
+    return SymbolicExtent(extent.expression * count, extent.typical * count) if is_symbolic(extent) else extent * count
 
 
 def find_pooled_convolution(draft: Draft) -> FilteredConvolution | None:

@@ -59,6 +59,11 @@ def test_what_replaces_a_kernel_that_rounds_more_must_not_round_more_itself(
     assert (suspect.rule, suspect.symbol) == ("winograd", convolution.calls[0].symbol)
 
 
+def test_or_rounds_little_where_the_model_is_verified_again(convolution: CompiledKernels, folder: Path) -> None:
+    symbols = {call.symbol for call in convolution.calls}
+    assert not list(suspects(convolution, folder / "model.so", 1, among=symbols, strict=symbols, may_round=True))
+
+
 def test_operators_whose_sizes_follow_from_computed_shapes_are_tried_by_themselves(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Neg", ["x"], ["a"]),

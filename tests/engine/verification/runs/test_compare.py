@@ -139,3 +139,10 @@ def test_spread_needs_floats_of_one_shape() -> None:
     assert spread_of(np.arange(3), np.arange(3)) is None
     assert spread_of(np.ones(3), np.ones(4)) is None
     assert spread_of(np.zeros(4), np.full(4, 2.0)) == 2.0
+
+
+def test_a_share_of_what_is_accepted() -> None:
+    one = np.ones(4, np.float32)
+    limit = float(DEFAULT.limit(one, None)[0])
+    assert compare(one, one + np.float32(limit / 2), DEFAULT).equal
+    assert not compare(one, one + np.float32(limit / 2), Tolerance(share=0.25)).equal
