@@ -82,26 +82,6 @@ class Grouping:
         return Schedule(self.device, graph, found, infer_bindings(graph, found, self.device.cores))
 
 
-def schedule(
-    graph: OperatorGraph,
-    layers: Sequence[Layer],
-    device: DsaDevice,
-    *,
-    batch: int | None = None,
-    batch_axis: int = 0,
-    element_size: int = 2,
-    order: OrderName = "better",
-    up_sampling: UpSampling = "detect",
-    instances: bool = True,
-) -> Schedule:
-    """The sub-graphs of `grouped`, their instances in an order. Raises DsaError."""
-    made = grouped(
-        graph, layers, device, batch=batch, batch_axis=batch_axis, element_size=element_size, up_sampling=up_sampling,
-        instances=instances,
-    )  # fmt: skip
-    return made.schedule(order)
-
-
 def grouped(
     graph: OperatorGraph,
     layers: Sequence[Layer],

@@ -19,11 +19,12 @@ from eqfuse.lowering.dsa.codegen.compiler import (
 from eqfuse.lowering.dsa.codegen.estimates import estimate
 from eqfuse.lowering.dsa.codegen.generator import plan_program, write_program
 from eqfuse.lowering.dsa.program.instructions import DDR, Level, Role, Transfer, TransferKind
-from eqfuse.lowering.dsa.schedule.scheduler import Schedule, schedule
+from eqfuse.lowering.dsa.schedule.scheduler import Schedule
 from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, FULL, TVM, Variant
 from eqfuse.lowering.dsa.simulate.timing import simulate_time
 
 from ...small_models import model
+from ..scheduled import schedule
 from ..small_networks import cnn, scheduled_parts
 
 DEVICE = single_cluster(load_dsa_device("stcp920-1mb"))

@@ -14,9 +14,9 @@ from eqfuse.lowering.dsa.codegen.compiler import AcceleratorNetwork, Choices, ac
 from eqfuse.lowering.dsa.codegen.generator import plan_program, write_program
 from eqfuse.lowering.dsa.program.instructions import Compute
 from eqfuse.lowering.dsa.schedule.clusters import Allocation
-from eqfuse.lowering.dsa.schedule.scheduler import schedule
 from eqfuse.lowering.dsa.schedule.variants import FULL
 
+from ..scheduled import schedule
 from ..small_networks import cnn, scheduled_parts, up_sampling
 
 TIGHT = replace(load_dsa_device("stcp920-1mb"), local_buffer=6144, weight_buffer=2048, global_buffer=32768)

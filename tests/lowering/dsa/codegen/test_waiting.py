@@ -15,10 +15,10 @@ from eqfuse.lowering.dsa.codegen.generator import Plan, plan_program, write_prog
 from eqfuse.lowering.dsa.codegen.waiting import Span, Timetable, stays_between
 from eqfuse.lowering.dsa.program.instructions import DDR, Role, Transfer
 from eqfuse.lowering.dsa.program.validate import validate
-from eqfuse.lowering.dsa.schedule.scheduler import schedule
 from eqfuse.lowering.dsa.schedule.variants import FULL, Variant
 
 from ...small_models import model
+from ..scheduled import schedule
 from ..small_networks import scheduled_parts
 
 DEVICE = single_cluster(load_dsa_device("stcp920"))

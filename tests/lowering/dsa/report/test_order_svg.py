@@ -6,9 +6,10 @@ from xml.etree import ElementTree
 from eqfuse.lowering.dsa.report.order_svg import order_svg
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph
 from eqfuse.lowering.dsa.schedule.orders import Order, dfs_order
-from eqfuse.lowering.dsa.schedule.scheduler import Schedule, schedule
+from eqfuse.lowering.dsa.schedule.scheduler import Schedule
 
 from ..graphs import HALVING_LOCAL_BYTES, Builder, accelerator, halving_stages
+from ..scheduled import schedule
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -24,10 +24,10 @@ from eqfuse.lowering.dsa.schedule.best_order import (
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph
 from eqfuse.lowering.dsa.schedule.order_problem import Claim, Effort, OrderProblem, problem_of, series
 from eqfuse.lowering.dsa.schedule.orders import MemoryUse, bfs_order, dfs_order, memory_use
-from eqfuse.lowering.dsa.schedule.scheduler import schedule
 
 from ..graphs import HALVING_LOCAL_BYTES, accelerator, halving_stages, resnet50
 from ..random_graphs import Case, cases
+from ..scheduled import schedule
 
 
 @st.composite

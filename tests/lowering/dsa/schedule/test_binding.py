@@ -10,9 +10,10 @@ from eqfuse.lowering.dsa.network.subgraphs import sub_graph
 from eqfuse.lowering.dsa.program.instructions import Level
 from eqfuse.lowering.dsa.schedule.grouping import Group, splits_of
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph, instance_graph
-from eqfuse.lowering.dsa.schedule.scheduler import Schedule, infer_bindings, schedule
+from eqfuse.lowering.dsa.schedule.scheduler import Schedule, infer_bindings
 
 from ..graphs import HALVING_LOCAL_BYTES, Builder, accelerator, halving_stages
+from ..scheduled import schedule
 
 
 def test_a_plain_binding_gives_cores_to_outer_axes_first() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from eqfuse.costmodels.dsa_device import load_dsa_device
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph
 from eqfuse.lowering.dsa.schedule.orders import better_order, bfs_order, dfs_order, memory_use
-from eqfuse.lowering.dsa.schedule.scheduler import schedule
 
 from ..graphs import HALVING_LOCAL_BYTES, accelerator, halving_stages, resnet50
+from ..scheduled import schedule
 
 NAMES = [*(f"a{i}" for i in range(1, 9)), "b1", "b2", "b3", "b4", "c1", "c2", "d1"]
 

@@ -14,11 +14,12 @@ from eqfuse.lowering.dsa.network.core_factors import core_count
 from eqfuse.lowering.dsa.program.instructions import Level
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph, instance_graph
 from eqfuse.lowering.dsa.schedule.orders import bfs_order, dfs_order
-from eqfuse.lowering.dsa.schedule.scheduler import Schedule, schedule
+from eqfuse.lowering.dsa.schedule.scheduler import Schedule
 
 from ....properties import examples
 from ..graphs import HALVING_LOCAL_BYTES, Builder, accelerator, halving_stages
 from ..random_graphs import Case, cases
+from ..scheduled import schedule
 
 PROPERTY = examples(8)
 

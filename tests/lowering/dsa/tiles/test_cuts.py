@@ -17,12 +17,12 @@ from eqfuse.lowering.dsa.codegen.compiler import accelerator_network, for_splitt
 from eqfuse.lowering.dsa.codegen.generator import Plan, plan_program
 from eqfuse.lowering.dsa.network.boxes import shape_of, size
 from eqfuse.lowering.dsa.program.instructions import Level
-from eqfuse.lowering.dsa.schedule.scheduler import schedule
 from eqfuse.lowering.dsa.schedule.variants import FULL, Variant
 from eqfuse.lowering.dsa.tiles.core_parts import CorePart, LayerParts, tile_of
 from eqfuse.lowering.dsa.tiles.cuts import Cut, Moving, TileCycles, cycles_of
 
 from ...small_models import model
+from ..scheduled import schedule
 from ..small_networks import scheduled_parts
 
 DEVICE = single_cluster(load_dsa_device("stcp920"))
