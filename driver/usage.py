@@ -29,7 +29,7 @@ def cost_model_for(options: CostOptions) -> CostModel:
 def runtime_for(options: Options) -> Runtime:
     """The runtime; only its forms if the kernels of a partition are for another one, and if FLOPs are minimised instead
     of its time."""
-    runtime = load_runtime(options.runtime).on(load_device(options.device).mtriple.partition("-")[0])
+    runtime = _load_runtime(options.runtime, options)
     if options.partition != "none":
         return runtime.forms
     return runtime if options.cost != "flops" else runtime.timeless
@@ -39,7 +39,11 @@ def summarized_runtime(options: CostOptions, runtime: str = DEFAULT_RUNTIME) -> 
     """The runtime whose one kernel for several nodes a predicted time counts as one; FLOPs count all nodes."""
     if options.cost == "flops":
         return NO_RUNTIME
-    return load_runtime(runtime).on(load_device(options.device).mtriple.partition("-")[0])
+    return _load_runtime(runtime, options)
+
+
+def _load_runtime(name: str, options: CostOptions) -> Runtime:
+    return load_runtime(name).on(load_device(options.device).mtriple.partition("-")[0])
 
 
 def check_device(name: str) -> None:

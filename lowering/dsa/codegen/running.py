@@ -10,7 +10,8 @@ not end a turn: what is between them, as scores of attention are, is live for on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 
 from ....costmodels.dsa_device import DsaDevice
@@ -52,11 +53,11 @@ class _Turns:
     graph: InstanceGraph
     device: DsaDevice
     order: Sequence[int]
-    place: dict[int, int] = field(default_factory=dict)
-    """Of each instance in the order."""
 
-    def __post_init__(self) -> None:
-        self.place.update((instance, place) for place, instance in enumerate(self.order))
+    @cached_property
+    def place(self) -> Mapping[int, int]:
+        """Of each instance in the order."""
+        return {instance: place for place, instance in enumerate(self.order)}
 
     def abreast(self, layers: Sequence[Layer], instances: Sequence[int]) -> Steps:
         """As many instances abreast as the GB has room for, evenly many at a time."""

@@ -30,6 +30,12 @@ def with_loop_body(loop: Statement, body: Statement) -> Statement:
     return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations)
 
 
+def make_loop(variable: Variable, extent: Any, body: Statement, kind: Any = tirx.ForKind.SERIAL) -> Statement:
+    """A loop from 0 on."""
+    count = tirx.const(extent, "int32") if isinstance(extent, int) else extent
+    return tirx.For(variable, tirx.const(0, "int32"), count, kind, body)
+
+
 def substitute(node: Statement, values: Mapping[Any, Any]) -> Statement:
     """The statement or expression with values in the place of variables, in one pass."""
 

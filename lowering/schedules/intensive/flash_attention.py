@@ -30,7 +30,7 @@ from ..base.blocks import FUNCTION, BlockInfo, parameter_index, uses, walk
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
 from ..base.nodes import Buffer, Expression, Statement, Variable
-from ..base.rewriting import point, rebuild, substitute, with_body
+from ..base.rewriting import make_loop, point, rebuild, substitute, with_body
 from .block_chain import BlockChain
 
 _LEAST = -3.4028234663852886e38
@@ -491,15 +491,15 @@ class _Nest:
         of_keys = tirx.SeqStmt(
             [*map(self._leaf, first), self._rows(by_row), self._leaf(product), self._leaf(copy, is_kept=True)]
         )
-        tile = tirx.SeqStmt([_loop(self._number, self._by.count, of_keys), self._rows(together)])
-        body = _loop(self._tile, self._by.tiles, tile)
+        tile = tirx.SeqStmt([make_loop(self._number, self._by.count, of_keys), self._rows(together)])
+        body = make_loop(self._tile, self._by.tiles, tile)
         for variable, extent in zip(reversed(self._copies), reversed(self._extents), strict=True):
-            body = _loop(variable, extent, body)
+            body = make_loop(variable, extent, body)
         return body
 
     def _rows(self, leaves: Sequence[_Leaf]) -> Statement:
         row = tirx.Var("row", "int32")
-        return _loop(row, self._by.rows, tirx.SeqStmt([self._leaf(leaf, row) for leaf in leaves]))
+        return make_loop(row, self._by.rows, tirx.SeqStmt([self._leaf(leaf, row) for leaf in leaves]))
 
     def _leaf(self, leaf: _Leaf, row: Variable | None = None, *, is_kept: bool = False) -> Statement:
         """A block in loops of its own, one for each iterator: those over what the loops around it fix have one step.
@@ -525,7 +525,7 @@ class _Nest:
             loops.sort(key=lambda each: each[0] != leaf.axes[-1])
         node: Statement = s_stmt.SBlockRealize(values, True, leaf.block)
         for _, loop, extent in reversed(loops):
-            node = _loop(loop, extent, node)
+            node = make_loop(loop, extent, node)
         return node
 
 
@@ -552,7 +552,3 @@ def _begins_at_tile(value: Expression, tile: Variable, rows: int) -> bool:
     """Whether a value has the first row of a tile as a term."""
     products = (part for part in walk(value) if isinstance(part, tirx.Mul) and isinstance(part.b, tirx.IntImm))
     return any(int(part.b) == rows and uses(part.a, [tile]) for part in products)
-
-
-def _loop(variable: Variable, extent: Any, body: Statement) -> Statement:
-    return tirx.For(variable, 0, extent, tirx.ForKind.SERIAL, body)

@@ -29,7 +29,7 @@ from ..rules.contraction import decide_plan, list_plans, pack_operands
 from ..rules.pointwise import schedule_pointwise
 from ..rules.rows import register_reducers, split_reduction, vectorise_partial_result
 from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
-from ..tiling.tiles import FLOAT_BYTES, largest_divisor
+from ..tiling.tiles import FLOAT_BYTES
 from .block_chain import BlockChain, ChainBlock, find_chain
 from .flash_attention import KeyBlocks, find_attention, guard_rows, rewrite_by_keys
 
@@ -268,23 +268,11 @@ def _schedule_by_keys(draft: Draft, tile: KeyTile) -> Draft:
     for name in blocks.together:
         if not named[name].reduced:
             schedule_pointwise(draft.serial(), named[name], draft.loops(named[name])[depth + 1 :])
-    _add_up(draft, named[blocks.total], depth + 1)
+    vectorise_partial_result(draft, named[blocks.total].block)
     if tile.by.attention.chain.rows % tile.by.rows:
         loop = draft.loops(named[blocks.total])[depth - 1]
         return guard_rows(draft, tile.by, draft.schedule.get(loop).loop_var)
     return draft
-
-
-def _add_up(draft: Draft, total: BlockInfo, depth: int) -> None:
-    """Add up what the blocks of keys made of a row, in registers."""
-    schedule = draft.schedule
-    *others, column, number = draft.loops(total)[depth:]
-    vectors, lanes = schedule.split(column, [None, largest_divisor(draft.extent(column), draft.device.lanes)])
-    schedule.reorder(*others, number, vectors, lanes)
-    schedule.unroll(vectors)
-    schedule.vectorize(lanes)
-    initial = schedule.decompose_reduction(total.block, number)
-    schedule.vectorize(schedule.get_loops(initial)[-1])
 
 
 # --- the loops

@@ -27,8 +27,8 @@ from tvm.s_tir import stmt as s_stmt
 
 from ..base.blocks import FUNCTION
 from ..base.extents import expression_of, is_symbolic, number_of
-from ..base.nodes import Buffer, Expression, Statement, Variable
-from ..base.rewriting import point, substitute, with_body
+from ..base.nodes import Buffer, Expression, Statement
+from ..base.rewriting import make_loop, point, substitute, with_body
 from ..base.winograd_filters import TAPS, Filter, transform_tile
 from .match import FilteredConvolution, Pooling
 
@@ -257,7 +257,7 @@ class _WinogradBlocks:
                 return tirx.SeqStmt([tirx.BufferStore(self.inputs, zero, (slab, n, tile, at)) for n in stores])
 
             body = tirx.IfThenElse(inside, body, _vectorize(channels, self._tiling.lanes[0], clear))
-        return _loop(tap, depth.count, body)
+        return make_loop(tap, depth.count, body)
 
     def _where_needed(self, body: Statement, slab: Any, tile: Any) -> Statement:
         """The statement, if a slab has that tile: always, unless their number is dynamic."""
@@ -422,13 +422,8 @@ def _select(
 def _vectorize(extent: int, lanes: int, vector: Callable[[Any], Any]) -> Any:
     """Vectors along `extent` channels."""
     chunk, lane = tirx.Var("chunk", "int32"), tirx.Var("lane", "int32")
-    inner = _loop(lane, lanes, vector(chunk * lanes + lane), tirx.ForKind.VECTORIZED)
-    return _loop(chunk, extent // lanes, inner)
-
-
-def _loop(variable: Variable, extent: Any, body: Statement, kind: Any = tirx.ForKind.SERIAL) -> Any:
-    count = tirx.const(extent, "int32") if isinstance(extent, int) else extent
-    return tirx.For(variable, tirx.const(0, "int32"), count, kind, body)
+    inner = make_loop(lane, lanes, vector(chunk * lanes + lane), tirx.ForKind.VECTORIZED)
+    return make_loop(chunk, extent // lanes, inner)
 
 
 def _nest_block(name: str, extents: Sequence[Any], leaf: Callable[..., _Leaf], reduced: int = 0) -> Any:
@@ -444,7 +439,7 @@ def _nest_block(name: str, extents: Sequence[Any], leaf: Callable[..., _Leaf], r
     block = s_stmt.SBlock(iterators, inside.reads, [inside.write], name, inside.body, inside.init)
     node: Statement = s_stmt.SBlockRealize(loops, True, block)
     for loop, extent in zip(reversed(loops), reversed(list(extents)), strict=True):
-        node = _loop(loop, extent, node)
+        node = make_loop(loop, extent, node)
     return node
 
 
