@@ -226,7 +226,7 @@ def _print_simulation(arguments: argparse.Namespace, simulation: Simulation) -> 
     figures = [_cluster_figures(each["cluster"]) for each in simulation.variants.values()]
     names = dict.fromkeys(name for each in figures for name in each)
     rows = [(name, *(each.get(name, "-") for each in figures)) for name in names]
-    render.table("one iteration of one cluster", ("", *simulation.variants), rows, left=1)
+    render.table("one iteration", ("", *simulation.variants), rows, left=1)
     for name, speed_up in simulation.speed_ups().items():
         write(f"speed-up over {name}: {speed_up:.2f}x")
     if arguments.trace is not None:

@@ -192,13 +192,15 @@ class DsaDeviceFile(Table, frozen=True):
             raise ValueError(f"alignment must be a power of two, not {self.alignment.number}")
 
 
-def single_cluster(device: DsaDevice) -> DsaDevice:
-    """The device of one cluster while all run the same program in lockstep: itself and its share of DDR.
+def single_cluster(device: DsaDevice, working: int | None = None) -> DsaDevice:
+    """The device of one cluster while `working` clusters (all if None) run the same program in lockstep: itself and its
+    share of DDR.
 
     The share of the capacity is rounded down to the alignment.
     """
-    capacity = device.ddr_capacity // device.clusters // device.alignment * device.alignment
-    bandwidth = device.ddr_bandwidth / device.clusters
+    sharing = device.clusters if working is None else working
+    capacity = device.ddr_capacity // sharing // device.alignment * device.alignment
+    bandwidth = device.ddr_bandwidth / sharing
     return replace(device, clusters=1, ddr_capacity=capacity, ddr_bandwidth=bandwidth)
 
 

@@ -207,7 +207,10 @@ class Simulation:
         content: dict[str, Any] = {
             "device": self.section.device.name,
             "batch": allocation.batch,
-            "allocation": {name: getattr(allocation, name) for name in ("iterations", "clusters", "per_cluster")},
+            "allocation": {
+                **{name: getattr(allocation, name) for name in ("iterations", "clusters", "per_cluster")},
+                "rounds": [{"iterations": each.times, "samples": each.shares} for each in allocation.rounds],
+            },
             "variants": self.variants,
         }
         for speed_up in self.speed_ups().values():

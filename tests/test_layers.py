@@ -27,7 +27,7 @@ ORDERS = {
     "lowering": (
         "base", "plan", "compute", "arm", "bundle", "loops", "schedules", "kernels", "program", "running", "tuning",
     ),
-    "lowering/dsa": ("network", "program", "schedule", "simulate", "tiles", "codegen", "report", "bundle"),
+    "lowering/dsa": ("network", "program", "schedule", "simulate", "tiles", "codegen", "clusters", "report", "bundle"),
     "lowering/schedules": ("base", "tiling", "passes", "winograd", "rules", "intensive"),
 }  # fmt: skip
 """Folders, and the folders in them: each of these imports only from those before it."""

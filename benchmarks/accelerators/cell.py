@@ -30,13 +30,8 @@ from eqfuse.driver.options import Options
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.dsa.bundle.files import graph_data, graph_of
-from eqfuse.lowering.dsa.codegen.compiler import (
-    AcceleratorNetwork,
-    Choices,
-    DsaProgram,
-    accelerator_network,
-    program_for,
-)
+from eqfuse.lowering.dsa.clusters.compiler import DsaProgram, program_for
+from eqfuse.lowering.dsa.codegen.compiler import AcceleratorNetwork, Choices, accelerator_network
 from eqfuse.lowering.dsa.network.subgraphs import Layer
 from eqfuse.lowering.dsa.program.validate import validate
 from eqfuse.lowering.dsa.schedule.clusters import Allocation
@@ -175,7 +170,7 @@ def _stages(made: DsaProgram) -> list[Stage]:
 
 
 def _program(network: AcceleratorNetwork, device: DsaDevice, variant: str, samples: int, name: str) -> DsaProgram:
-    allocation = Allocation(iterations=1, clusters=device.clusters, per_cluster=samples)
+    allocation = Allocation.even(1, device.clusters, samples)
     return program_for(network, device, allocation, Choices(VARIANTS[variant]), name)
 
 

@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 from eqfuse.benchmarks.accelerators.cell import optimised
 from eqfuse.costmodels.dsa_device import ComputeUnit, Dataflow, DsaDevice, load_dsa_device
 from eqfuse.costmodels.systolic import Product
-from eqfuse.lowering.dsa.codegen.compiler import Choices, accelerator_network, program_for
+from eqfuse.lowering.dsa.clusters.compiler import program_for
+from eqfuse.lowering.dsa.codegen.compiler import Choices, accelerator_network
 from eqfuse.lowering.dsa.program.instructions import Level, Unit
 from eqfuse.lowering.dsa.schedule.clusters import Allocation
 from eqfuse.lowering.dsa.schedule.variants import VARIANTS
@@ -75,7 +76,7 @@ def simulated(model: onnx.ModelProto, core: Core, variant: str = "full") -> Ours
     found, device = optimised(model, _BASE), core.device
     network = accelerator_network(found.graph, found.layers, device, FLOAT)
     samples = model.graph.input[0].type.tensor_type.shape.dim[0].dim_value
-    report = program_for(network, device, Allocation(1, 1, samples), Choices(VARIANTS[variant])).report
+    report = program_for(network, device, Allocation.even(1, 1, samples), Choices(VARIANTS[variant])).report
     busy = dict(report.occupied)[Unit.MME] * report.cycles
     moved = sum(each.bytes for each in report.traffic if Level.DDR in (each.source, each.target))
     return Ours(round(busy), ceil(report.cycles), moved // FLOAT)

@@ -20,7 +20,8 @@ from eqfuse.costmodels.dsa_device import DsaDevice, single_cluster
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.dsa.back_end import section_of
 from eqfuse.lowering.dsa.bundle.files import read_network
-from eqfuse.lowering.dsa.codegen.compiler import Choices, program_for
+from eqfuse.lowering.dsa.clusters.compiler import program_for
+from eqfuse.lowering.dsa.codegen.compiler import Choices
 from eqfuse.lowering.dsa.program.instructions import Program
 from eqfuse.lowering.dsa.schedule.variants import VARIANTS
 from eqfuse.lowering.dsa.simulate.time_report import report

@@ -91,7 +91,7 @@ class Accelerator:
         manifest = made.manifest(folder, weights, options.precision, provenance)
         if options.verify:
             with clock.phase("kernels"):
-                store_kernels(folder, lambda line: clock.tell("kernels", line))
+                store_kernels(folder, len(made.program.programs), lambda line: clock.tell("kernels", line))
             manifest = replace(manifest, files=bundle.digests(folder))
             bundle.write_manifest(folder, manifest)
             with clock.phase("verify"):

@@ -72,20 +72,17 @@ def program_rows(section: Section) -> list[tuple[str, ...]]:
     """The rows that describe a program for an accelerator: how the batch is shared, and the figures of the program."""
     allocation, figures = section.allocation, section.figures
     cluster = figures["cluster"]
-    share = (
-        f"{allocation.batch}: {allocation.iterations} iteration(s) x {allocation.clusters} cluster(s) x "
-        f"{allocation.per_cluster} sample(s)"
-    )
     scopes = cluster["scopes"]
+    others = f", of the first of {len(section.programs)} programs" if len(section.programs) > 1 else ""
     return [
-        ("batch", share),
+        ("batch", str(allocation)),
         ("variant", section.variant if section.order is None else f"{section.variant}, order {section.order}"),
         ("floats", section.floats),
         ("simulated time", f"{figures['cycles']:,.0f} cycles, {units.seconds(figures['seconds'])}"),
         ("throughput", f"{figures['throughput']:,.1f} samples/s"),
         ("lower bound / cycles", f"{cluster['lower_bound']['ratio']:.3f}"),
         ("tensors", f"{scopes['lb']} in LB, {scopes['gb']} in GB, {scopes['ddr']} in DDR"),
-        ("instructions", f"{figures['instructions']:,} per cluster"),
+        ("instructions", f"{figures['instructions']:,} per cluster{others}"),
     ]
 
 

@@ -34,11 +34,10 @@ def accelerator_page(title: str, manifest: Manifest, made: CompiledNetwork) -> s
 
 def _header(title: str, manifest: Manifest, made: CompiledNetwork) -> str:
     program, report = made.program, made.program.report
-    allocation, figures = program.allocation, program.figures()
+    figures = program.figures()
     lines = [
         f"{program.device.name}, simulated \u00b7 variant {program.choices.variant.name}",
-        f"{units.count_text(allocation.batch, 'sample')}: {units.count_text(allocation.iterations, 'iteration')} of "
-        f"{allocation.per_cluster} on each of {units.count_text(allocation.clusters, 'cluster')}",
+        f"batch {program.allocation}",
         " \u00b7 ".join(map(str, (*manifest.inputs, *manifest.outputs))),
     ]
     cards = (
@@ -68,9 +67,9 @@ def _over_time(picture: RunPicture) -> str:
         "<div></div>", scale(picture.cycles, lambda cycles: f"{cycles:,.0f}"), "<div></div>",
     ]  # fmt: skip
     note = (
-        "One run of one cluster, in cycles. Memories: the bytes of live buffers at each time, and the most of them. "
-        "Engines: what they do, and the share of the time that they do it. Point at a place; trace.json in the bundle "
-        "opens in Perfetto."
+        "One iteration of one cluster, in cycles, or of all if they run different programs. Memories: the bytes of "
+        "live buffers at each time, and the most of them. Engines: what they do, and the share of the time that they "
+        "do it. Point at a place; trace.json in the bundle opens in Perfetto."
     )
     return section(
         "A run over time",

@@ -374,7 +374,7 @@ class EmulationOutput(Printed):
 SimulationOutput = TypedDict(
     "SimulationOutput",
     {
-        "eqfuse_version": str, "schema": int, "device": str, "batch": int, "allocation": Mapping[str, int],
+        "eqfuse_version": str, "schema": int, "device": str, "batch": int, "allocation": Mapping[str, Any],
         "variants": Mapping[str, Mapping[str, Any]], "speed-up": NotRequired[float],
     },
 )  # fmt: skip

@@ -8,7 +8,8 @@ Each folder imports only from those above it:
 - simulate/: programs run on real bytes, and in cycles;
 - tiles/: the parts of a layer that a core computes at once, as graphs and as kernels;
 - codegen/: the kernel generator (section 4): where tensors stay, at which addresses, and the instructions; and
-  the fastest program for a batch;
+  the fastest program of a cluster;
+- clusters/: programs of all clusters for a batch;
 - report/: pictures and traces of a simulated run;
 - bundle/: the files of a program, and running and verifying what they hold.
 

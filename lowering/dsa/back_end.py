@@ -21,18 +21,12 @@ from ..base.weights import Weights
 from ..bundle import bundle
 from ..plan.manifest import PROGRAM, Manifest, Platform, Provenance
 from .bundle.constants import constant_contents
-from .bundle.files import REPORT, TRACE, Observer, read_network, store_kernels, store_program
-from .bundle.section import Section, Wire, section_of
+from .bundle.files import REPORT, TRACE, Observer, read_network, store_kernels, store_programs
+from .bundle.section import ClusterSection, Section, Wire, section_of
 from .bundle.simulated_model import IsolatedSimulation, SimulatedModel
-from .codegen.compiler import (
-    AcceleratorNetwork,
-    Choices,
-    DsaProgram,
-    accelerator_network,
-    batch_axes,
-    compile_network,
-    program_for,
-)
+from .clusters.compiler import DsaProgram, batch_axes, compile_network, program_for
+from .codegen.compiler import AcceleratorNetwork, Choices, accelerator_network
+from .codegen.generated import Generated
 from .network.subgraphs import Layer
 from .program.instructions import Compute
 from .report.run import EngineRow, Filling, RunPicture, picture_of
@@ -74,7 +68,7 @@ class CompiledNetwork:
 
     @property
     def tiles(self) -> int:
-        """How many tiles one cluster computes in a run of the program."""
+        """How many tiles the first cluster computes in a run of its program."""
         return sum(isinstance(each, Compute) for each in self.program.generated.program.instructions)
 
     @cached_property
@@ -84,10 +78,13 @@ class CompiledNetwork:
 
     def write(self, folder: Path, weights: Weights) -> None:
         """Write everything but the compiled kernels, which `store_kernels` adds, the report and the manifest."""
-        contents = constant_contents(
-            self.program.generated, self.program.device.alignment, weights.__getitem__, self.network.slices
-        )
-        store_program(folder, self.program, self.network, contents)
+        contents = [
+            constant_contents(
+                made.generated, self.program.device.alignment, weights.__getitem__, self.network.slices
+            )
+            for made in self.program.programs
+        ]
+        store_programs(folder, self.program, self.network, contents)
 
     def manifest(self, folder: Path, weights: Weights, precision: str, provenance: Provenance) -> Manifest:
         """The manifest of the files in a folder. Raises UsageError and LoweringError for outputs that nothing
@@ -120,22 +117,29 @@ class CompiledNetwork:
         )
 
     def _section(self, opset: int) -> Section:
-        generated, allocation, choices = self.program.generated, self.program.allocation, self.demands.choices
-        values, orders = self.network.graph.values, generated.network.axes
-        axes = batch_axes(self.network, generated.outputs.values(), allocation.batch != allocation.per_cluster)
+        allocation, choices = self.program.allocation, self.demands.choices
         names = {width: name for name, width in WIDTHS.items()}
-        axis = self.network.batch_axis
-        input_axes = {v: axis if values[v].extent.dimensions else None for v in generated.inputs.values()}
         return Section(
             device=self.program.device,
             allocation=allocation,
+            programs=tuple(self._cluster_section(made.generated) for made in self.program.programs),
+            numbers=tuple(run.numbers for run in self.program.runs),
             variant=choices.variant.name,
             order=choices.order,
             floats=names[self.network.element_size],
-            inputs=tuple(Wire(name, values[v].name, input_axes[v], orders[v]) for name, v in generated.inputs.items()),
-            outputs=tuple(Wire(name, values[v].name, axes[v], orders[v]) for name, v in generated.outputs.items()),
             figures=self.program.figures(),
             opset=opset,
+        )
+
+    def _cluster_section(self, generated: Generated) -> ClusterSection:
+        samples, values, orders = generated.program.batch, self.network.graph.values, generated.network.axes
+        axes = batch_axes(self.network, generated.outputs.values(), self.program.allocation.batch != samples)
+        axis = self.network.batch_axis
+        input_axes = {v: axis if values[v].extent.dimensions else None for v in generated.inputs.values()}
+        return ClusterSection(
+            samples,
+            tuple(Wire(name, values[v].name, input_axes[v], orders[v]) for name, v in generated.inputs.items()),
+            tuple(Wire(name, values[v].name, axes[v], orders[v]) for name, v in generated.outputs.items()),
         )
 
     def verify(

@@ -2,13 +2,14 @@
 
 | file | content |
 |---|---|
-| program.json, program.txt | the program of one cluster |
+| program.json, program.txt | the program of a cluster |
 | constants.bin | its constants, one after another in the order of their buffers |
 | network.json | operators and layers that were scheduled |
 | kernels/uses.json | which tile a kernel of the program computes, and how its operands lie in memory |
 | kernels/graphs.json | what each tile computes |
 | kernels/tiles.so, kernels/library.json | these compiled for the machine that compiled the bundle |
 | trace.json, report.html | its simulated run |
+| program-1/ and so on | the other programs, of clusters with other shares of the batch, in files of the same names |
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,8 +29,9 @@ from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.types import TensorType
 from ....support.json_types import JsonFieldError, convert_json
 from ...base.errors import BundleError
-from ..codegen.compiler import AcceleratorNetwork, DsaProgram
-from ..codegen.generated import KernelUse, program_kernels
+from ..clusters.compiler import DsaProgram
+from ..codegen.compiler import AcceleratorNetwork
+from ..codegen.generated import Generated, KernelUse, program_kernels
 from ..network.subgraphs import Layer
 from ..program.instructions import (
     Barrier,
@@ -192,28 +194,41 @@ class _LibraryFile(msgspec.Struct):
     left: dict[str, str]
 
 
-def store_program(
-    folder: Path, program: DsaProgram, network: AcceleratorNetwork, contents: Mapping[str, Array]
+def program_folders(folder: Path, count: int) -> list[Path]:
+    """The folder of each of the programs of a bundle."""
+    return [folder / f"program-{number}" if number else folder for number in range(count)]
+
+
+def store_programs(
+    folder: Path, program: DsaProgram, network: AcceleratorNetwork, contents: Sequence[Mapping[str, Array]]
 ) -> None:
-    """Write everything but the report and the compiled kernels."""
-    instructions = program.generated.program
+    """Write everything but the report and the compiled kernels; `contents` are the constants of each program."""
+    scheduled = {"layers": network.layers, "element_size": network.element_size, "batch_axis": network.batch_axis}
+    _write(folder / NETWORK, {**graph_data(network.graph), **scheduled})
+    (folder / TRACE).write_text(trace_json(program.timeline), encoding="utf-8")
+    folders = program_folders(folder, len(program.programs))
+    for own, made, constants in zip(folders, program.programs, contents, strict=True):
+        own.mkdir(exist_ok=True)
+        _store_program(own, made.generated, constants)
+
+
+def _store_program(folder: Path, generated: Generated, contents: Mapping[str, Array]) -> None:
+    instructions = generated.program
     (folder / PROGRAM).write_text(dump_json(instructions), encoding="utf-8")
     (folder / TEXT).write_text(dump_text(instructions), encoding="utf-8")
     (folder / CONSTANTS).write_bytes(constants_image(instructions, contents))
-    scheduled = {"layers": network.layers, "element_size": network.element_size, "batch_axis": network.batch_axis}
-    _write(folder / NETWORK, {**graph_data(network.graph), **scheduled})
     (folder / GRAPHS).parent.mkdir()
-    _write(folder / USES, program.generated.uses)
-    _write(folder / GRAPHS, {name: graph_data(graph) for name, graph in program.generated.kernels.items()})
-    (folder / TRACE).write_text(trace_json(program.timeline), encoding="utf-8")
+    _write(folder / USES, generated.uses)
+    _write(folder / GRAPHS, {name: graph_data(graph) for name, graph in generated.kernels.items()})
 
 
-def store_kernels(folder: Path, observer: Observer) -> None:
-    """Compile the tile kernels of a stored program, so that running it does not have to."""
+def store_kernels(folder: Path, count: int, observer: Observer) -> None:
+    """Compile the tile kernels of `count` stored programs, so that running them does not have to."""
     from ..tiles.compiled_kernels import build_kernels
 
-    built = build_kernels(_read_graphs(folder), folder / TILES, observer)
-    _write(folder / LIBRARY, {"made_for": made_for(), "functions": built.functions, "left": built.left})
+    for own in program_folders(folder, count):
+        built = build_kernels(_read_graphs(own), own / TILES, observer)
+        _write(own / LIBRARY, {"made_for": made_for(), "functions": built.functions, "left": built.left})
 
 
 def made_for() -> dict[str, Any]:

@@ -21,7 +21,7 @@ _BATCH = "batch"
 class Wire:
     """A buffer of the program and the input or output of the model that it holds.
 
-    Its samples lie along `axis`; None if the value is the same for all programs. `order` are the axes as they lie
+    Its samples lie along `axis`; None if the value is the same for all samples. `order` are the axes as they lie
     in memory, the outermost first.
     """
 
@@ -32,23 +32,48 @@ class Wire:
 
 
 @dataclass(frozen=True)
+class ClusterSection:
+    """The program of a cluster: its samples, and what its buffers hold."""
+
+    samples: int
+    inputs: tuple[Wire, ...]
+    outputs: tuple[Wire, ...]
+
+
+@dataclass(frozen=True)
 class Section:
     """The field `dsa`.
 
-    `floats` is the type in which the accelerator stores any float; `order` the one asked for, None for the variant's
-    own; `figures` the time report. `opset` is the model's: it gives attributes of operators that the rules do not know
-    their meaning.
+    `numbers` has, for each round of the allocation, the number of each cluster's program. `floats` is the type in which
+    the accelerator stores any float; `order` the one asked for, None for the variant's own; `figures` the time report.
+    `opset` is the model's: it gives attributes of operators that the rules do not know their meaning.
     """
 
     device: DsaDevice
     allocation: Allocation
+    programs: tuple[ClusterSection, ...]
+    numbers: tuple[tuple[int, ...], ...]
     variant: str
     order: str | None
     floats: str
-    inputs: tuple[Wire, ...]
-    outputs: tuple[Wire, ...]
     figures: Mapping[str, Any]
     opset: int
+
+    @property
+    def inputs(self) -> tuple[Wire, ...]:
+        """Those of the first program: all have the same ports."""
+        return self.programs[0].inputs
+
+    @property
+    def outputs(self) -> tuple[Wire, ...]:
+        """Those of the first program."""
+        return self.programs[0].outputs
+
+    @property
+    def whole_batch(self) -> tuple[int, ...]:
+        """The numbers of the programs that process the batch, share after share."""
+        rounds = zip(self.allocation.rounds, self.numbers, strict=True)
+        return tuple(number for each, numbers in rounds for number in numbers * each.times)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for the manifest."""

@@ -70,11 +70,23 @@ class Demand:
 
 
 def samples_to_verify(model: SimulatedModel, original: Original) -> int:
-    """All samples of a small batch; of others the fewest that both run without a rest."""
+    """All samples of a small batch; of others the fewest that the original and all programs run without a rest."""
     if original.batch is None:
         return 1
-    fewest, batch = lcm(original.batch, model.section.allocation.per_cluster), model.section.allocation.batch
-    return batch if batch <= _SMALL_BATCH and batch % fewest == 0 else fewest
+    fewest, batch = lcm(original.batch, _samples_once(model)), model.section.allocation.batch
+    return batch if batch <= _SMALL_BATCH and batch % original.batch == 0 else fewest
+
+
+def _samples_once(model: SimulatedModel) -> int:
+    """The samples of one run of each program."""
+    return sum(each.samples for each in model.section.programs)
+
+
+def _programs_for(model: SimulatedModel, samples: int) -> tuple[int, ...]:
+    """The numbers of the programs that run some samples: those of the whole batch, or each as often as the others."""
+    if samples == model.section.allocation.batch:
+        return model.section.whole_batch
+    return tuple(range(len(model.section.programs))) * max(1, samples // _samples_once(model))
 
 
 def verify_program(original: Original, model: SimulatedModel, demand: Demand = Demand()) -> Verification:
@@ -121,7 +133,7 @@ def verify_program(original: Original, model: SimulatedModel, demand: Demand = D
 def _run_program(model: SimulatedModel, baselines: Sequence[Baseline], samples: int) -> list[list[dict[str, Any]]]:
     """The program's outputs for the inputs of each run of the original: a list for each chunk of the samples."""
     section, chunks = model.section, len(baselines)
-    count = max(1, samples // section.allocation.per_cluster)
+    numbers = _programs_for(model, samples)
     input_axes, output_axes = ({wire.port: wire.axis for wire in wires} for wires in (section.inputs, section.outputs))
     results: list[list[dict[str, Any]]] = [[] for _ in baselines]
     for runs in zip(*(baseline.runs for baseline in baselines), strict=True):
@@ -130,7 +142,7 @@ def _run_program(model: SimulatedModel, baselines: Sequence[Baseline], samples: 
             axis, feeds = input_axes.get(name, 0), [run.feeds[name] for run in runs]
             joined[name] = feeds[0] if axis is None or chunks == 1 else np.concatenate(feeds, axis)
         shares: list[dict[str, Any]] = [{} for _ in baselines]
-        for name, array in model.run_programs(joined, count).items():
+        for name, array in model.run_programs(joined, numbers).items():
             axis = output_axes.get(name, 0)
             parts = [array] * chunks if axis is None or chunks == 1 else np.split(array, chunks, axis)
             for share, part in zip(shares, parts, strict=True):

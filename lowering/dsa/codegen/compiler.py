@@ -1,7 +1,5 @@
-"""A network for an accelerator: ``OperatorGraph, layers, device, batch -> DsaProgram`` (GraphTurbo, OSDI 2023).
-
-All clusters run the same program in lockstep, each on its share of the samples, iterations one after another
-(section 2.1). So one cluster's program is made, checked and timed, with its share of DDR.
+"""A network for a cluster of an accelerator: ``OperatorGraph, layers, device, samples -> ClusterProgram`` (GraphTurbo,
+OSDI 2023). The cluster has its share of DDR, as while others run the same program in lockstep.
 
 Estimates of plans tell which of several ways to run a network are worth a program, for a program takes much longer to
 write and to simulate than to plan. So alternatives with many times the steps of others are not planned, and only plans
@@ -12,11 +10,10 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from typing import Any
 
 import msgspec
 
@@ -33,11 +30,8 @@ from ..network.rewriting import ConstantSlice
 from ..network.subgraphs import Layer
 from ..network.sums import with_products_first
 from ..program.instructions import Level, Program
-from ..program.validate import validate
-from ..schedule.clusters import Allocation, allocations
 from ..schedule.scheduler import Grouping, Schedule, grouped
 from ..schedule.variants import ALTERNATIVES, FULL, Variant
-from ..simulate.time_report import TimeReport, report
 from ..simulate.timing import Timeline, simulate_time
 from .estimates import Estimate, estimate
 from .generated import Generated
@@ -154,11 +148,8 @@ def _distinct(candidates: Sequence[Candidate], most: Callable[[], float]) -> Ite
             yield candidate
 
 
-Observer = Callable[[str], None]
 _THRESHOLDS = 200_000, 50, 1000
 """Thresholds of Python's collector of cycles while programs are made, far above its own."""
-_SLOWER_IN_A_ROW = 2
-"""Stop after this many larger shares per cluster in a row bring no gain."""
 
 
 @dataclass(frozen=True)
@@ -194,39 +185,12 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class DsaProgram:
-    """One cluster's program, how a batch is cut for it, and its simulated run."""
+class ClusterProgram:
+    """A cluster's program, and its simulated run while `working` clusters run it in lockstep."""
 
-    device: DsaDevice
-    allocation: Allocation
-    choices: Choices
+    working: int
     generated: Generated
     timeline: Timeline
-
-    @cached_property
-    def report(self) -> TimeReport:
-        """The figures of one run of one cluster's program."""
-        return report(self.timeline)
-
-    @property
-    def cycles(self) -> float:
-        """Cycles of the whole batch."""
-        return self.allocation.iterations * self.timeline.cycles
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of the whole batch."""
-        return self.cycles / self.device.clock
-
-    def figures(self) -> dict[str, Any]:
-        """The time report of the whole batch, for json.dumps; `cluster` is that of one run of the program."""
-        return {
-            "cycles": self.cycles,
-            "seconds": self.seconds,
-            "throughput": self.allocation.batch / self.seconds if self.seconds else 0.0,
-            "instructions": len(self.generated.program.instructions),
-            "cluster": self.report.as_json(),
-        }
 
 
 def accelerator_network(
@@ -262,86 +226,15 @@ def accelerator_network(
     return AcceleratorNetwork(split.graph, tuple(whole), element_size, split.slices, batch_axis)
 
 
-def compile_network(
-    network: AcceleratorNetwork,
-    device: DsaDevice,
-    batch: int | None = None,
-    choices: Choices = Choices(),
-    name: str = "network",
-    observer: Observer = lambda line: None,
-) -> DsaProgram:
-    """The fastest program for a batch (the model's own if None) among some ways to cut it, checked.
-
-    Raises DsaError: a batch that cannot be shared or followed, a tensor that fits nowhere; ProgramError for a program
-    that breaks a rule of the device.
-    """
-    best: DsaProgram | None = None
-    problem: DsaError | None = None
-    slower = 0
-    for allocation in _candidates(network, device, batch, choices.per_cluster):
-        known = math.inf if best is None else best.cycles / allocation.iterations
-        try:
-            program = program_for(network, device, allocation, choices, name, known)
-            is_faster = best is None or program.seconds < best.seconds
-            best = program if is_faster else best
-            found = f"{program.seconds * 1e6:.1f} us"
-        except SlowerError as error:
-            is_faster, found = False, str(error)
-        except DsaError as error:  # another share of the batch may fit
-            problem = error
-            continue
-        observer(f"{allocation.per_cluster} sample(s) per cluster: {found}")
-        slower = 0 if is_faster else slower + 1
-        if slower == _SLOWER_IN_A_ROW:
-            break
-    if best is None:
-        raise problem or DsaError(f"batch {batch}: cannot be shared over {device.clusters} clusters")
-    validate(best.generated.program, single_cluster(device))
-    return best
-
-
-def _candidates(
-    network: AcceleratorNetwork, device: DsaDevice, batch: int | None, per_cluster: int | None
-) -> list[Allocation]:
-    """Ways to cut the batch, the smallest programs first, as far as the graph can be made for each one's samples.
-
-    A graph whose batch cannot be followed is run as it is.
-    """
-    own = network.batch
-    wanted = batch or own or 1
-    if own is None:
-        if wanted != 1 and wanted != own_batch(network.graph, 0):
-            network.with_batch(wanted)
-        return [Allocation(1, 1, wanted)]
-    candidates = sorted(allocations(wanted, device.clusters), key=lambda each: each.per_cluster)
-    if per_cluster is not None:
-        if wanted % per_cluster:
-            raise DsaError(f"batch {wanted}: is not divisible into programs of {per_cluster} samples")
-        alone = Allocation(wanted // per_cluster, 1, per_cluster)
-        candidates = [each for each in candidates if each.per_cluster == per_cluster] or [alone]
-    possible: list[Allocation] = []
-    problems: list[DsaError] = []
-    for allocation in candidates:
-        try:
-            if allocation.per_cluster != own:
-                network.with_batch(allocation.per_cluster)
-            possible.append(allocation)
-        except DsaError as error:
-            problems.append(error)
-    if not possible and wanted != own:
-        raise problems[0]
-    return possible or [Allocation(1, 1, wanted)]
-
-
-def program_for(
-    network: AcceleratorNetwork, device: DsaDevice, allocation: Allocation, choices: Choices, name: str = "network",
-    known: float = math.inf,
-) -> DsaProgram:
-    """The program for one way to cut a batch, not checked; of several alternatives the fastest.
+def cluster_program(
+    network: AcceleratorNetwork, device: DsaDevice, samples: int, working: int, choices: Choices,
+    name: str = "network", known: float = math.inf,
+) -> ClusterProgram:
+    """The program of one of the `working` clusters for some samples, not checked; of several alternatives the fastest.
 
     Raises DsaError; SlowerError if all are estimated to take longer than `known` cycles.
     """
-    cluster, samples = single_cluster(device), allocation.per_cluster
+    cluster = single_cluster(device, working)
 
     @cache  # variants whose instances are to fit the same have the same sub-graphs
     def sub_graphs(splitting: DsaDevice, instances: bool) -> Grouping:
@@ -360,11 +253,11 @@ def program_for(
         make = partial(make_schedule, splitting, order, variant.instances)
         return Candidate(variant, sub_graphs(splitting, variant.instances).instances, make)
 
-    def make_program(plan: Plan) -> DsaProgram:
+    def make_program(plan: Plan) -> ClusterProgram:
         generated = write_program(plan, samples, name)
         if plan.variant.overlap:
             generated = replace(generated, program=order_by_start(generated.program, cluster))
-        return DsaProgram(device, allocation, choices, generated, simulate_time(generated.program, cluster))
+        return ClusterProgram(working, generated, simulate_time(generated.program, cluster))
 
     with _collecting_seldom():
         variants = ALTERNATIVES if choices.variant == FULL else (choices.variant,)
@@ -399,26 +292,3 @@ def order_by_start(program: Program, device: DsaDevice) -> Program:
         for instruction in (program.instructions[old] for old in order)
     )
     return msgspec.structs.replace(program, instructions=instructions)
-
-
-def batch_axes(network: AcceleratorNetwork, outputs: Collection[int], repeated: bool) -> dict[int, int | None]:
-    """Per output, the axis along which its samples lie; None for a value that is the same for all samples.
-
-    Raises DsaError for an output of `repeated` runs if the batch cannot be followed.
-    """
-    values = network.graph.values
-    try:
-        larger = network.with_batch(2 * (network.batch or 1)).values
-    except DsaError:
-        if repeated:
-            name = values[min(outputs)].name
-            raise DsaError(
-                f"output {name!r}: its batch cannot be told; export the model with the batch it is to have"
-            ) from None
-        return dict.fromkeys(outputs)
-
-    def grown_axis(value: int) -> int | None:
-        pairs = zip(values[value].extent.dimensions, larger[value].extent.dimensions, strict=True)
-        return next((axis for axis, (before, after) in enumerate(pairs) if before != after), None)
-
-    return {value: grown_axis(value) for value in outputs}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..codegen.compiler import DsaProgram
+from ..clusters.compiler import DsaProgram
 from ..program.instructions import INITIAL, Compute, Engine, Level, Memory, Role, Unit
 from ..simulate.timing import Timeline
 from .order_svg import are_abreast, order_svg, running_order
@@ -57,7 +57,7 @@ class LayerRow:
 
 @dataclass(frozen=True)
 class RunPicture:
-    """The run of one cluster's program. `order` is the picture of its instances; `is_abreast`: some take turns."""
+    """The longest run of a program. `order` is the picture of its instances; `is_abreast`: some take turns."""
 
     cycles: float
     engines: tuple[EngineRow, ...]

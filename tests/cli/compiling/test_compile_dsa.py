@@ -69,6 +69,36 @@ def test_a_transformer_runs_as_onnx_runtime_does(eqfuse: CommandLine, batch: int
     np.testing.assert_allclose(np.load("y.npy"), by_sample(model, {"ids": ids}, 1)[0], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize(("share", "said"), [(3, "x 3 sample(s) and 1 cluster(s) x 1"), (1, "+ 1 iteration(s) x 3 cl")])
+def test_an_uneven_batch_runs_as_onnx_runtime_does(eqfuse: CommandLine, share: int, said: str) -> None:
+    """7 samples in runs of 3, 3 and 1, or of 1 in two iterations."""
+    model = written(transformer())
+    ids = np.random.default_rng(0).integers(0, 32, (7, 8))
+    np.save("ids.npy", ids)
+    output = compiled(eqfuse, "--batch", 7, "--per-cluster", share).out
+    assert said in output
+    assert "(7 of 7 sample(s), simulated)" in output
+    assert eqfuse.run("run", "build", "--input", "ids.npy", "--output", "y.npy").code == 0
+    np.testing.assert_allclose(np.load("y.npy"), by_sample(model, {"ids": ids}, 1)[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.conformance
+def test_of_a_large_uneven_batch_each_program_is_verified(eqfuse: CommandLine) -> None:
+    written(cnn())
+    said = compiled(eqfuse, "--batch", 26, "--per-cluster", 4).out
+    assert "26: 1 iteration(s) x 4 cluster(s) x 4 sample(s) + 1 iteration(s) x 2 cluster(s) x 4 sample(s) and" in said
+    assert "(10 of 26 sample(s), simulated)" in said
+
+
+@pytest.mark.conformance
+def test_an_uneven_batch_is_compared_with_another_variant(eqfuse: CommandLine) -> None:
+    written(transformer())
+    compiled(eqfuse, "--batch", 3, "--per-cluster", 2, "--no-verify")
+    said = json.loads(eqfuse.run("bench", "build", "--against", "full", "--json").out)
+    assert said["allocation"]["rounds"] == [{"iterations": 1, "samples": [2, 1]}]
+    assert said["speed-up"] == 1.0
+
+
 @pytest.mark.conformance
 def test_a_cnn_runs_as_onnx_runtime_does_in_several_iterations(eqfuse: CommandLine) -> None:
     model = written(cnn())
@@ -271,8 +301,7 @@ def refusal(eqfuse: CommandLine, *arguments: object) -> Outcome:
         (("--target", "dsa-stcp921"), "unknown; the targets are host"),
         (("--target", "dsa-nothing.toml"), "there is no device 'nothing.toml'"),
         (("--target", TARGET, "--threads", "2"), "--threads: is for processors"),
-        (("--target", TARGET, "--batch", "6"), "batch 6: not divisible over 4 clusters; use a multiple of 4"),
-        (("--target", TARGET, "--batch", "8", "--per-cluster", "3"), "batch 8: is not divisible into programs of 3"),
+        (("--target", TARGET, "--batch", "8", "--per-cluster", "9"), "batch 8: has no 9 samples for a program"),
     ],
 )
 def test_options_that_do_not_fit(eqfuse: CommandLine, arguments: tuple[str, ...], message: str) -> None:

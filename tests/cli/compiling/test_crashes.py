@@ -121,8 +121,8 @@ def test_a_model_that_crashes_ends_no_command_by_a_signal(eqfuse: CommandLine, c
 def test_a_program_for_an_accelerator_whose_simulation_crashes_is_not_written(
     eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def crashing_kernels(folder: Path, observer: Callable[[str], None]) -> None:
-        store_kernels(folder, observer)
+    def crashing_kernels(folder: Path, count: int, observer: Callable[[str], None]) -> None:
+        store_kernels(folder, count, observer)
         build(CRASHING_WHEN_LOADED, folder / TILES, "-shared")
 
     monkeypatch.setattr("eqfuse.driver.compiler.accelerator.store_kernels", crashing_kernels)

@@ -10,20 +10,13 @@ import onnx
 import pytest
 from msgspec.structs import replace
 
-from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
+from eqfuse.costmodels.dsa_device import load_dsa_device, single_cluster
 from eqfuse.ir.graph import Operator
 from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.bundle.constants import constant_contents, constants_image, split_image
 from eqfuse.lowering.dsa.bundle.files import graph_data, graph_of
-from eqfuse.lowering.dsa.codegen.compiler import (
-    AcceleratorNetwork,
-    Choices,
-    DsaProgram,
-    accelerator_network,
-    batch_axes,
-    compile_network,
-    program_for,
-)
+from eqfuse.lowering.dsa.clusters.compiler import DsaProgram, program_for
+from eqfuse.lowering.dsa.codegen.compiler import Choices, accelerator_network
 from eqfuse.lowering.dsa.codegen.generated import program_kernels
 from eqfuse.lowering.dsa.network.storage import cast_array, stored_array
 from eqfuse.lowering.dsa.program.instructions import (
@@ -56,7 +49,7 @@ class Made:
     def __init__(self, source: onnx.ModelProto, samples: int, variant: Variant = FULL) -> None:
         graph, layers, weights = scheduled_parts(source)
         self.network = accelerator_network(graph, layers, DEVICE, 4)
-        self.program: DsaProgram = program_for(self.network, DEVICE, Allocation(1, 1, samples), Choices(variant))
+        self.program: DsaProgram = program_for(self.network, DEVICE, Allocation.even(1, 1, samples), Choices(variant))
         self.constants = constant_contents(
             self.program.generated, DEVICE.alignment, weights.__getitem__, self.network.slices
         )
@@ -177,128 +170,7 @@ def test_only_kernels_of_the_program_are_kept(small_cnn: Made) -> None:
     assert small_cnn.program.generated.kernels.keys() == {use.tile for use in uses}
 
 
-def test_the_whole_batch_takes_all_iterations() -> None:
-    graph, layers, _ = scheduled_parts(cnn())
-    network = accelerator_network(graph, layers, DEVICE, 4)
-    made = program_for(network, DEVICE, Allocation(3, 4, 1), Choices())
-    assert made.cycles == 3 * made.timeline.cycles
-    assert made.figures()["throughput"] == pytest.approx(12 / made.seconds)
-
-
-# --- how a batch is cut
-
-
-def small_network(source: onnx.ModelProto, device: DsaDevice = DEVICE) -> AcceleratorNetwork:
-    graph, layers, _ = scheduled_parts(source)
-    return accelerator_network(graph, layers, device, 4)
-
-
-def test_the_fastest_share_is_taken() -> None:
-    seen: list[str] = []
-    made = compile_network(small_network(cnn()), DEVICE, 16, observer=seen.append)
-    assert made.allocation.batch == 16
-    assert f"{made.allocation.per_cluster} sample(s) per cluster: {made.seconds * 1e6:.1f} us" in seen
-
-
-def test_the_share_can_be_asked_for() -> None:
-    made = compile_network(small_network(cnn()), DEVICE, 16, Choices(per_cluster=2))
-    assert made.allocation == Allocation(2, 4, 2)
-
-
-def test_a_share_that_does_not_divide_the_batch_is_refused() -> None:
-    with pytest.raises(DsaError, match="batch 16: is not divisible into programs of 3 samples"):
-        compile_network(small_network(cnn()), DEVICE, 16, Choices(per_cluster=3))
-
-
-def test_a_batch_that_the_clusters_do_not_divide_is_refused() -> None:
-    with pytest.raises(DsaError, match="batch 6: not divisible over 4 clusters"):
-        compile_network(small_network(cnn()), DEVICE, 6)
-
-
-def sliced(batch: int) -> AcceleratorNetwork:
-    """The batch is cut by numbers that hold for one size of it only."""
-    builder = Builder()
-    x = builder.value((batch, 8))
-    half = (batch // 2, 8)
-    y = builder.relu(builder.add("Slice", [x], half, starts=(0,), ends=(batch // 2,), axes=(0,), steps=(1,)))
-    return accelerator_network(builder.graph(y), builder.layers, DEVICE, 4)
-
-
-def test_a_batch_that_cannot_be_followed_runs_as_it_is() -> None:
-    assert compile_network(sliced(4), DEVICE, 4).allocation == Allocation(1, 1, 4)
-
-
-def test_extents_that_cannot_be_followed_are_no_samples() -> None:
-    assert compile_network(sliced(4), DEVICE).allocation == Allocation(1, 1, 1)
-
-
-def test_inputs_of_different_extents_have_no_batch() -> None:
-    builder = Builder()
-    rows, row = builder.value((4, 8)), builder.value((1, 8))
-    graph = builder.graph(builder.relu(builder.add("Add", [rows, row], (4, 8))))
-    network = accelerator_network(graph, builder.layers, DEVICE, 4)
-    assert compile_network(network, DEVICE).allocation == Allocation(1, 1, 1)
-    with pytest.raises(DsaError, match=r"the inputs have batches \[1, 4\] along axis 0"):
-        compile_network(network, DEVICE, 4)
-
-
-def sequence_first(batch_axis: int | None) -> AcceleratorNetwork:
-    """Each row of eight is multiplied with all others, so that only the axis behind can be a batch."""
-    source = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
-        sequence_first (float[8,2,16] x) => (float[8,2,16] y) {
-            by_sample = Transpose<perm=[1, 0, 2]>(x)
-            columns = Transpose<perm=[1, 2, 0]>(x)
-            scores = MatMul(by_sample, columns)
-            mixed = MatMul(scores, by_sample)
-            y = Transpose<perm=[1, 0, 2]>(mixed)
-        }""")
-    graph, layers, _ = scheduled_parts(source)
-    return accelerator_network(graph, layers, DEVICE, 4, batch_axis)
-
-
-def test_the_axis_of_the_batch_can_be_named() -> None:
-    network = sequence_first(1)
-    made = compile_network(network, DEVICE, 8)
-    assert made.allocation.batch == 8
-    outputs = [number for number, value in enumerate(network.graph.values) if value.is_output]
-    assert list(batch_axes(network, outputs, repeated=True).values()) == [1]
-
-
-def test_rows_of_a_sequence_are_no_samples() -> None:
-    assert compile_network(sequence_first(None), DEVICE).allocation == Allocation(1, 1, 1)
-    with pytest.raises(DsaError, match="if samples lie along another axis than 0, name it"):
-        compile_network(sequence_first(None), DEVICE, 4)
-
-
-def test_an_input_needs_the_axis_that_is_named() -> None:
-    with pytest.raises(DsaError, match="input 'x' has no axis 3"):
-        sequence_first(3)
-
-
-def test_a_batch_that_cannot_be_followed_has_no_other_size() -> None:
-    with pytest.raises(DsaError, match="its batch cannot be told"):
-        compile_network(sliced(4), DEVICE, 8)
-
-
-def test_samples_lie_along_the_batch() -> None:
-    network = small_network(cnn())
-    outputs = [number for number, value in enumerate(network.graph.values) if value.is_output]
-    assert list(batch_axes(network, outputs, repeated=True).values()) == [0]
-
-
-def test_outputs_of_repeated_runs_need_a_batch() -> None:
-    network = sliced(4)
-    with pytest.raises(DsaError, match=r"output 'v.': its batch cannot be told"):
-        batch_axes(network, [len(network.graph.values) - 1], repeated=True)
-
-
 # --- what does not fit
-
-
-def test_a_tensor_that_fits_nowhere_is_named_with_its_bytes() -> None:
-    device = dataclasses.replace(DEVICE, ddr_capacity=DEVICE.clusters * 1024)
-    with pytest.raises(DsaError, match=r"tensor '.+': its \d+ bytes do not fit the 1024 bytes of DDR of a cluster"):
-        compile_network(small_network(cnn(), device), device, 4)
 
 
 def test_a_graph_without_operators_has_nothing_to_schedule() -> None:

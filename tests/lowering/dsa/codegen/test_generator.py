@@ -15,14 +15,13 @@ from onnx import helper
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.lowering.base.errors import DsaError
 from eqfuse.lowering.dsa.bundle.constants import constant_contents
+from eqfuse.lowering.dsa.clusters.compiler import DsaProgram, program_for
 from eqfuse.lowering.dsa.codegen.addresses import Lifetime, NoRoomError, Request, assign_addresses
 from eqfuse.lowering.dsa.codegen.compiler import (
     AcceleratorNetwork,
     Choices,
-    DsaProgram,
     accelerator_network,
     order_by_start,
-    program_for,
 )
 from eqfuse.lowering.dsa.codegen.generated import program_kernels
 from eqfuse.lowering.dsa.codegen.running import running_order
@@ -75,7 +74,7 @@ def compiled(
     """With the layers that the partition makes, if no others are given."""
     graph, drawn, weights = scheduled_parts(source)
     network = accelerator_network(graph, layers or drawn, device, 4)
-    program = program_for(network, device, Allocation(1, 1, samples), Choices(variant))
+    program = program_for(network, device, Allocation.even(1, 1, samples), Choices(variant))
     return network, program, weights
 
 

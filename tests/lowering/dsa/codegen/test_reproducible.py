@@ -10,7 +10,8 @@ import pytest
 
 from eqfuse.costmodels.dsa_device import load_dsa_device, single_cluster
 from eqfuse.lowering.dsa.bundle.files import dump_json
-from eqfuse.lowering.dsa.codegen.compiler import AcceleratorNetwork, Choices, accelerator_network, program_for
+from eqfuse.lowering.dsa.clusters.compiler import program_for
+from eqfuse.lowering.dsa.codegen.compiler import AcceleratorNetwork, Choices, accelerator_network
 from eqfuse.lowering.dsa.codegen.generator import plan_program, write_program
 from eqfuse.lowering.dsa.program.instructions import Compute
 from eqfuse.lowering.dsa.schedule.clusters import Allocation
@@ -24,7 +25,7 @@ TIGHT = replace(load_dsa_device("stcp920-1mb"), local_buffer=6144, weight_buffer
 
 
 def compiled(network: AcceleratorNetwork) -> str:
-    return dump_json(program_for(network, TIGHT, Allocation(1, 1, 4), Choices(FULL)).generated.program)
+    return dump_json(program_for(network, TIGHT, Allocation.even(1, 1, 4), Choices(FULL)).generated.program)
 
 
 def test_it_does_not_depend_on_the_time_that_compiling_takes(monkeypatch: pytest.MonkeyPatch) -> None:

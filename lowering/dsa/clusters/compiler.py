@@ -1,0 +1,248 @@
+"""A batch for an accelerator: ``AcceleratorNetwork, device, batch -> DsaProgram``.
+
+Clusters share the samples (GraphTurbo, OSDI 2023, section 2.1), iterations one after another. Clusters with as many
+samples as each other run the same program, in lockstep: one of them is simulated, with its share of DDR. Otherwise all
+are, and share DDR by what each needs of it at the time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ....costmodels.dsa_device import DsaDevice, single_cluster
+from ...base.errors import DsaError
+from ..codegen.compiler import AcceleratorNetwork, Choices, ClusterProgram, SlowerError, cluster_program
+from ..codegen.generated import Generated
+from ..network.batches import own_batch
+from ..program.placement import side_by_side
+from ..program.validate import validate
+from ..schedule.clusters import Allocation, Round, allocation_of, allocations
+from ..simulate.time_report import TimeReport, report
+from ..simulate.timing import Timeline, simulate_time
+
+Observer = Callable[[str], None]
+_DEFAULT = Choices()
+_SLOWER_IN_A_ROW = 2
+"""Stop after this many larger shares per cluster in a row bring no gain."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The simulated run of an iteration of a round, and the number of the program of each of its clusters.
+
+    The timeline is of one cluster if all run the same program, else of all of them.
+    """
+
+    times: int
+    numbers: tuple[int, ...]
+    timeline: Timeline
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of all iterations."""
+        return self.times * self.timeline.cycles
+
+
+@dataclass(frozen=True)
+class DsaProgram:
+    """The programs of clusters, how a batch is shared among them, and their simulated run."""
+
+    device: DsaDevice
+    allocation: Allocation
+    choices: Choices
+    programs: tuple[ClusterProgram, ...]
+    runs: tuple[Run, ...]
+
+    @cached_property
+    def longest(self) -> Run:
+        """The run that takes most of the time."""
+        return max(self.runs, key=lambda run: run.cycles)
+
+    @property
+    def generated(self) -> Generated:
+        """The program of the first cluster in the longest run."""
+        return self.programs[self.longest.numbers[0]].generated
+
+    @property
+    def timeline(self) -> Timeline:
+        """The longest run, once."""
+        return self.longest.timeline
+
+    @cached_property
+    def report(self) -> TimeReport:
+        """The figures of the longest run, once."""
+        return report(self.timeline)
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of the whole batch."""
+        return sum(run.cycles for run in self.runs)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole batch."""
+        return self.cycles / self.device.clock
+
+    def figures(self) -> dict[str, Any]:
+        """The time report of the whole batch, for json.dumps; `cluster` is that of the longest run."""
+        return {
+            "cycles": self.cycles,
+            "seconds": self.seconds,
+            "throughput": self.allocation.batch / self.seconds if self.seconds else 0.0,
+            "instructions": len(self.generated.program.instructions),
+            "cluster": self.report.as_json(),
+        }
+
+
+def compile_network(
+    network: AcceleratorNetwork,
+    device: DsaDevice,
+    batch: int | None = None,
+    choices: Choices = _DEFAULT,
+    name: str = "network",
+    observer: Observer = lambda line: None,
+) -> DsaProgram:
+    """The fastest program for a batch (the model's own if None) among some ways to share it, checked.
+
+    Raises DsaError: a batch that cannot be followed, a tensor that fits nowhere; ProgramError for a program that breaks
+    a rule of the device.
+    """
+    best: DsaProgram | None = None
+    problem: DsaError | None = None
+    slower = 0
+    candidates = _candidates(network, device, batch, choices.per_cluster)
+    programs = _Programs(network, device, choices, name)
+    for number, allocation in enumerate(candidates):
+        known = math.inf if best is None else best.cycles
+        try:
+            program = programs.shared(allocation, known)
+            is_faster = best is None or program.seconds < best.seconds
+            best = program if is_faster else best
+            found = f"{program.seconds * 1e6:.1f} us"
+        except SlowerError as error:
+            is_faster, found = False, str(error)
+        except DsaError as error:  # another share of the batch may fit
+            problem = error
+            continue
+        finally:
+            programs.keep(candidates[number + 1 :])
+        observer(f"{allocation}: {found}")
+        slower = 0 if is_faster else slower + 1
+        if slower == _SLOWER_IN_A_ROW:
+            break
+    if best is None:
+        raise problem or DsaError(f"batch {batch}: cannot be shared over {device.clusters} clusters")
+    for each in best.programs:
+        validate(each.generated.program, single_cluster(device, each.working))
+    return best
+
+
+def _candidates(
+    network: AcceleratorNetwork, device: DsaDevice, batch: int | None, per_cluster: int | None
+) -> list[Allocation]:
+    """Ways to share the batch, the smallest programs first, as far as the graph can be made for each one's samples.
+
+    A graph whose batch cannot be followed is run as it is.
+    """
+    own = network.batch
+    wanted = batch or own or 1
+    if own is None:
+        if wanted != 1 and wanted != own_batch(network.graph, 0):
+            network.with_batch(wanted)
+        return [Allocation.even(1, 1, wanted)]
+    candidates = sorted(allocations(wanted, device.clusters), key=lambda each: each.per_cluster)
+    if per_cluster is not None:
+        candidates = [allocation_of(wanted, device.clusters, per_cluster)]
+    possible: list[Allocation] = []
+    problems: list[DsaError] = []
+    for allocation in candidates:
+        try:
+            for samples, _ in allocation.programs:
+                if samples != own:
+                    network.with_batch(samples)
+            possible.append(allocation)
+        except DsaError as error:
+            problems.append(error)
+    if not possible and wanted != own:
+        raise problems[0]
+    return possible or [Allocation.even(1, 1, wanted)]
+
+
+def program_for(
+    network: AcceleratorNetwork, device: DsaDevice, allocation: Allocation, choices: Choices, name: str = "network"
+) -> DsaProgram:
+    """The programs for one way to share a batch, not checked. Raises DsaError."""
+    return _Programs(network, device, choices, name).shared(allocation)
+
+
+class _Programs:
+    """Programs of clusters by samples and the number of clusters that work at once: ways to share a batch have some in
+    common."""
+
+    def __init__(self, network: AcceleratorNetwork, device: DsaDevice, choices: Choices, name: str) -> None:
+        self.network, self.device, self.choices, self.name = network, device, choices, name
+        self.made: dict[tuple[int, int], ClusterProgram] = {}
+
+    def shared(self, allocation: Allocation, known: float = math.inf) -> DsaProgram:
+        """The programs for one way to share a batch. Raises DsaError; SlowerError if it is estimated to take more than
+        `known` cycles."""
+        runs: list[Run] = []
+        programs: dict[tuple[int, int], ClusterProgram] = {}
+        left = known
+        for part in allocation.rounds:
+            if left <= 0:
+                raise SlowerError(f"takes more than the {known:.0f} cycles of another share of the batch")
+            for share in dict.fromkeys(part.shares):
+                key = share, len(part.shares)
+                programs[key] = self._program(*key, left / part.times)
+            runs.append(self._run(part, programs))
+            left -= runs[-1].cycles
+        return DsaProgram(self.device, allocation, self.choices, tuple(programs.values()), tuple(runs))
+
+    def keep(self, later: Collection[Allocation]) -> None:
+        """Forget programs, which are large, that no later way needs."""
+        needed = {program for allocation in later for program in allocation.programs}
+        self.made = {key: program for key, program in self.made.items() if key in needed}
+
+    def _program(self, samples: int, working: int, known: float) -> ClusterProgram:
+        if (samples, working) not in self.made:
+            self.made[samples, working] = cluster_program(
+                self.network, self.device, samples, working, self.choices, self.name, known
+            )
+        return self.made[samples, working]
+
+    def _run(self, part: Round, programs: dict[tuple[int, int], ClusterProgram]) -> Run:
+        working, places = len(part.shares), list(programs)
+        numbers = tuple(places.index((share, working)) for share in part.shares)
+        if len(set(numbers)) == 1:
+            return Run(part.times, numbers, programs[part.shares[0], working].timeline)
+        each = [programs[share, working].generated.program for share in part.shares]
+        together = side_by_side(each, single_cluster(self.device, working).ddr_capacity)
+        return Run(part.times, numbers, simulate_time(together, self.device))
+
+
+def batch_axes(network: AcceleratorNetwork, outputs: Collection[int], repeated: bool) -> dict[int, int | None]:
+    """Per output, the axis along which its samples lie; None for a value that is the same for all samples.
+
+    Raises DsaError for an output of `repeated` runs if the batch cannot be followed.
+    """
+    values = network.graph.values
+    try:
+        larger = network.with_batch(2 * (network.batch or 1)).values
+    except DsaError:
+        if repeated:
+            name = values[min(outputs)].name
+            raise DsaError(
+                f"output {name!r}: its batch cannot be told; export the model with the batch it is to have"
+            ) from None
+        return dict.fromkeys(outputs)
+
+    def grown_axis(value: int) -> int | None:
+        pairs = zip(values[value].extent.dimensions, larger[value].extent.dimensions, strict=True)
+        return next((axis for axis, (before, after) in enumerate(pairs) if before != after), None)
+
+    return {value: grown_axis(value) for value in outputs}
