@@ -8,8 +8,9 @@ cluster of Table 2 (--all-batches: with all that share the batch evenly), and it
 All clusters do the same on their shares of the batch and of DDR's bandwidth. So one is simulated, and the throughput is
 its own times the number of clusters. Speed-ups compare simulated times, of one simulator.
 
-Each figure is made by a process of its own, see accelerators/cell.py; optimised models are kept in a folder, which has
-to be emptied when rules or models change. All figures but seconds are the same in every run.
+Each figure is made by a process of its own, see accelerators/cell.py. Optimised models and figures are kept in a
+folder as long as sources and device are the same, so a run that was ended goes on where it was. All figures but seconds
+are the same in every run.
 
     python benchmarks/dsa.py                                     # everything, an hour or so
     python benchmarks/dsa.py --labels A,G --variants tvm,full
@@ -204,7 +205,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--jobs", type=int, default=1, metavar="N", help="processes at a time (default 1)")
     result.add_argument("--limit", type=float, default=1800.0, metavar="SECONDS", help="of each process (default 1800)")
     result.add_argument(
-        "--cache", type=Path, default=CACHE, metavar="FOLDER", help=f"optimised models (default {CACHE})"
+        "--cache", type=Path, default=CACHE, metavar="FOLDER", help=f"optimised models and figures (default {CACHE})"
     )
     result.add_argument("--json", type=Path, metavar="FILE", help="write all figures, after each of them")
     result.add_argument("--print", type=Path, nargs="+", metavar="FILE", help="only the tables of such files, together")

@@ -1,6 +1,8 @@
 """One figure of benchmarks/dsa.py: a model of GraphTurbo's Table 2, a variant, and a number of samples per cluster.
 
-A process of its own, so that what goes wrong here goes wrong in one row of the tables.
+A process of its own, so that what goes wrong here goes wrong in one row of the tables. Optimised models and figures are
+kept in a folder, under the digest of the sources and of the device that they depend on: a run that was ended goes on
+where it was, and never with what other rules or another compiler made.
 
     python -m eqfuse.benchmarks.accelerators.cell A --variant full --samples 16 --device stcp920-1mb
 """
@@ -13,8 +15,10 @@ import os
 import resource
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -39,8 +43,14 @@ from eqfuse.lowering.dsa.schedule.variants import VARIANTS
 from eqfuse.lowering.dsa.simulate.time_report import use_by_stage
 from eqfuse.lowering.dsa.simulate.timing import simulate_time
 from eqfuse.support.errors import EqfuseError
+from eqfuse.support.store import source_digest
 
 CACHE = Path("build/dsa")
+_OPTIMISING = (
+    "benchmarks/accelerators", "benchmarks/measuring", "benchmarks/networks", "benchmarks/table5", "costmodels",
+    "driver", "engine", "extract", "ir", "rules", "support",
+)  # fmt: skip
+"""The packages that an optimised model depends on."""
 HALF = 2
 """Bytes of a float: all of Table 2's models run in float16."""
 IMAGE_RANK = 4
@@ -62,7 +72,8 @@ class Run:
 
     `throughput` is of all clusters, samples/s; `figures` are those of TimeReport.as_json. `compiling` are the seconds
     to schedule, generate and simulate, `processor` those of them on a processor, `simulating` the simulator's part;
-    `memory`, the most bytes that the process had meanwhile.
+    `memory`, the most bytes that the process had meanwhile. `parts` are the tensors that layers of instances hand on,
+    by the level where they are: each instance has its own.
     """
 
     label: str
@@ -71,6 +82,7 @@ class Run:
     throughput: float
     instructions: int
     stages: list[Stage]
+    parts: Mapping[str, int]
     figures: Mapping[str, Any]
     compiling: float
     processor: float
@@ -110,18 +122,36 @@ def cached(label: str, device: str, folder: Path) -> OptimisedNetwork:
     Weights are not kept: schedules depend on shapes alone.
     """
     configuration = MODELS[label]
-    path = folder / f"{label}_{configuration.graphturbo}_{Path(device).stem}.json"
+    path = kept_file(folder, f"{label}_{configuration.graphturbo}", device, _OPTIMISING)
     if not path.is_file():
-        _store(path, optimised(configuration.build(configuration.graphturbo), device, configuration.partition))
+        found = optimised(configuration.build(configuration.graphturbo), device, configuration.partition)
+        _store(path, json.dumps({"graph": graph_data(found.graph), "layers": found.layers}))
     data = json.loads(path.read_text(encoding="utf-8"))
     return OptimisedNetwork(graph_of(data["graph"]), tuple(map(tuple, data["layers"])))
 
 
-def _store(path: Path, found: OptimisedNetwork) -> None:
+def kept_file(folder: Path, name: str, device: str, packages: tuple[str, ...]) -> Path:
+    """Where something is kept that depends on a device and on the sources of some packages."""
+    digest = sha256(f"{load_dsa_device(device)!r} {source_digest(*packages)}".encode()).hexdigest()
+    return folder / f"{name}_{Path(device).stem}_{digest[:12]}.json"
+
+
+def kept(label: str, device: str, folder: Path, variant: str, samples: int, check: bool) -> str:
+    """The figures as JSON, of an earlier process if the folder has them. Raises DsaError, ProgramError."""
+    name = "_".join([label, variant, str(samples), *(["validated"] if check else [])])
+    path = kept_file(folder / "figures", name, device, (*_OPTIMISING, "lowering"))
+    if not path.is_file():
+        size, network = MODELS[label].float_bytes, cached(label, device, folder)
+        run = measured(network, load_dsa_device(device), variant, samples, label, check, size)
+        _store(path, json.dumps(asdict(run)))
+    return path.read_text(encoding="utf-8")
+
+
+def _store(path: Path, text: str) -> None:
     """All at once, for whoever reads it meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(f".{os.getpid()}")
-    scratch.write_text(json.dumps({"graph": graph_data(found.graph), "layers": found.layers}), encoding="utf-8")
+    scratch.write_text(text, encoding="utf-8")
     scratch.replace(path)
 
 
@@ -148,6 +178,7 @@ def measured(
         throughput=device.clusters * made.report.throughput,
         instructions=len(made.generated.program.instructions),
         stages=_stages(made),
+        parts={level.value: count for level, count in Counter(made.generated.residence.homes.values()).items()},
         figures=made.report.as_json(),
         compiling=compiling,
         processor=processor,
@@ -191,17 +222,15 @@ def main() -> None:
     parser.add_argument("--variant", choices=VARIANTS, help="default: only optimise and keep the model")
     parser.add_argument("--samples", type=int, help="per cluster (default: GraphTurbo's of Table 2)")
     parser.add_argument("--device", default="stcp920-1mb")
-    parser.add_argument("--cache", type=Path, default=CACHE, metavar="FOLDER", help="of optimised models")
+    parser.add_argument("--cache", type=Path, default=CACHE, metavar="FOLDER", help="of optimised models and figures")
     parser.add_argument("--validate", action="store_true", help="check that the program keeps to the device's rules")
     given = parser.parse_args()
     try:
-        found = cached(given.label, given.device, given.cache)
         if given.variant:
             samples = given.samples or MODELS[given.label].graphturbo
-            device = load_dsa_device(given.device)
-            size = MODELS[given.label].float_bytes
-            run = measured(found, device, given.variant, samples, given.label, given.validate, size)
-            print(json.dumps(asdict(run)))
+            print(kept(given.label, given.device, given.cache, given.variant, samples, given.validate))
+        else:
+            cached(given.label, given.device, given.cache)
     except EqfuseError as error:
         sys.exit(f"{type(error).__name__}: {error}")
 

@@ -35,7 +35,7 @@ from eqfuse.benchmarks.accelerators.tables import (
     use_table,
 )
 from eqfuse.benchmarks.dsa import Cell, cells_of, chosen, last_line, read_results, run_process, samples_of, together
-from eqfuse.costmodels.dsa_device import load_dsa_device
+from eqfuse.costmodels.dsa_device import DIRECTORY, load_dsa_device
 from eqfuse.lowering.base.errors import DsaError
 
 CLUSTERS = 4
@@ -59,7 +59,9 @@ def figures(seconds: float, ddr: int = 1, mme: float = 50.0) -> Mapping[str, Any
 
 def run(label: str, variant: str, samples: int, throughput: float, **more: Any) -> Run:
     seconds = CLUSTERS * samples / throughput
-    return Run(label, variant, samples, throughput, 10, STAGES, figures(seconds, **more), 5.0, 4.0, 1.0, 1_500_000_000)
+    parts = {"GB": 20, "LB": 3000}
+    found = figures(seconds, **more)
+    return Run(label, variant, samples, throughput, 10, STAGES, parts, found, 5.0, 4.0, 1.0, 1_500_000_000)
 
 
 def results(*found: Run | Failure) -> Results:
@@ -130,7 +132,8 @@ def test_ablation_divides_steps_by_those_before() -> None:
 
 
 def test_scopes_stand_beside_those_of_table_3() -> None:
-    assert rows(scopes_table(results(run("A", "full", 16, 1.0))))["A ResNet-50"] == ["16", "1 / 1", "2 / 11", "3 / 284"]
+    row = rows(scopes_table(results(run("A", "full", 16, 1.0))))["A ResNet-50"]
+    assert row == ["16", "0 / 1 / 1", "20 / 2 / 11", "3000 / 3 / 284"]
 
 
 def test_scopes_are_of_the_samples_that_table_2_prints() -> None:
@@ -306,19 +309,49 @@ def test_optimised_model_is_made_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert built == [TABLE2["G"].graphturbo]
 
 
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The classifier in the place of MobileNet."""
+    monkeypatch.setitem(MODELS, "G", replace(TABLE2["G"], build=classifier, graphturbo=4))
+
+
+@pytest.mark.usefixtures("small")
+def test_figures_of_an_earlier_process_are_kept(tmp_path: Path) -> None:
+    first = dsa_cell.kept("G", "stcp920", tmp_path, "full", 2, check=False)
+    assert dsa_cell.kept("G", "stcp920", tmp_path, "full", 2, check=False) == first
+
+
+@pytest.mark.usefixtures("small")
+def test_figures_of_other_samples_are_made_anew(tmp_path: Path) -> None:
+    found = [Run(**json.loads(dsa_cell.kept("G", "stcp920", tmp_path, "full", n, check=False))) for n in (2, 4)]
+    assert [each.samples for each in found] == [2, 4]
+
+
+def test_what_is_kept_is_of_one_device_as_it_is(tmp_path: Path) -> None:
+    text = (DIRECTORY / "stcp920.toml").read_text(encoding="utf-8")
+    places = []
+    for clock in ("1.0e9", "2.0e9"):
+        (tmp_path / "own.toml").write_text(text.replace("1.0e9", clock))
+        places.append(dsa_cell.kept_file(tmp_path, "G", str(tmp_path / "own.toml"), ("costmodels",)))
+    assert places[0] != places[1]
+
+
+def test_parts_of_instances_are_at_least_as_many_as_values(network: OptimisedNetwork) -> None:
+    found = measured(network, load_dsa_device("stcp920"), "full", 4, "small", check=False)
+    assert sum(found.parts.values()) >= sum(found.figures["scopes"].values()) > 0
+
+
 @pytest.mark.conformance
-def test_process_of_a_cell_prints_its_figures(network: OptimisedNetwork, tmp_path: Path) -> None:
-    dsa_cell._store(tmp_path / "G_32.json", network)
-    output, problem = run_process(command("G", "stcp920-1mb", tmp_path, "full", 2), 100)
+def test_process_of_a_cell_prints_its_figures(tmp_path: Path) -> None:
+    output, problem = run_process(command("F", "stcp920-1mb", tmp_path, "tvm", 64), 100)
     assert problem is None
-    assert Run(**json.loads(output)).samples == 2
+    assert Run(**json.loads(output)).samples == 64
 
 
 @pytest.mark.conformance
-def test_cell_that_fails_is_a_failure_that_others_survive(network: OptimisedNetwork, tmp_path: Path) -> None:
-    dsa_cell._store(tmp_path / "G_32.json", network)
+def test_cell_that_fails_is_a_failure_that_others_survive(tmp_path: Path) -> None:
     options = dsa.parser().parse_args(["--cache", str(tmp_path), "--json", str(tmp_path / "out.json")])
-    found = dsa.all_results([Cell("G", "full", -1), Cell("G", "full", 2)], CLUSTERS, options)
+    found = dsa.all_results([Cell("F", "tvm", -1), Cell("F", "tvm", 64)], CLUSTERS, options)
     assert [each.samples for each in found.failures] == [-1]
-    assert [each.samples for each in found.runs] == [2]
+    assert [each.samples for each in found.runs] == [64]
     assert read_results(tmp_path / "out.json") == found

@@ -68,6 +68,21 @@ def perceptron(batch: int = 4, width: int = 16, hidden: int = 1024) -> onnx.Mode
     return model(nodes, {"x": (batch, 4, width)}, {"y": (batch, 4, width)}, **weights)
 
 
+def gemm_perceptron(batch: int = 4, hidden: int = 1024, transposed: int = 0, width: int = 16) -> onnx.ModelProto:
+    """Two Gemms with biases, whose weights may be transposed, and a Relu between them."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "w1", "b1"], ["h0"], transB=transposed),
+        helper.make_node("Relu", ["h0"], ["h"]),
+        helper.make_node("Gemm", ["h", "w2", "b2"], ["y"], transB=transposed),
+    ]
+    random = np.random.default_rng(1)
+    stored = {"w1": (width, hidden), "b1": (hidden,), "w2": (hidden, width), "b2": (width,)}
+    weights = {name: np.asarray(random.standard_normal(shape) / 8, np.float32) for name, shape in stored.items()}
+    if transposed:
+        weights |= {name: np.ascontiguousarray(weights[name].T) for name in ("w1", "w2")}
+    return model(nodes, {"x": (batch, width)}, {"y": (batch, width)}, **weights)
+
+
 def compiled(
     source: onnx.ModelProto, device: DsaDevice, samples: int, variant: Variant, layers: Any = None
 ) -> tuple[AcceleratorNetwork, DsaProgram, Any]:
@@ -156,6 +171,22 @@ def test_a_hidden_layer_in_pieces(device: DsaDevice, hidden: int) -> None:
     (expected,) = by_sample(perceptron(1, hidden=hidden), {"x": x}, 1)
     found = outputs(perceptron(hidden=hidden), device, 4, ALTERNATIVES[0], {"x": x})
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_a_hidden_layer_of_gemms_in_pieces(transposed: int) -> None:
+    """Only the last piece adds the bias of the second."""
+    x = np.random.default_rng(0).standard_normal((4, 16)).astype(np.float32)
+    network, made, weights = compiled(gemm_perceptron(transposed=transposed), ROOMY, 4, TVM)
+    assert [each.op for each in network.graph.operators].count("Gemm") == 4
+    (expected,) = by_sample(gemm_perceptron(1, 1024, transposed), {"x": x}, 1)
+    found = computed(network, made, weights, ROOMY, {"x": x})
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_hidden_layer_that_is_not_much_wider_stays_whole() -> None:
+    network, _, _ = compiled(gemm_perceptron(hidden=1024, width=768), ROOMY, 4, TVM)
+    assert [each.op for each in network.graph.operators].count("Gemm") == 2
 
 
 def test_the_pieces_of_a_hidden_layer_are_never_there_at_once() -> None:
