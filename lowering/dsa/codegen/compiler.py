@@ -253,16 +253,25 @@ def cluster_program(
         make = partial(make_schedule, splitting, order, variant.instances)
         return Candidate(variant, sub_graphs(splitting, variant.instances).instances, make)
 
-    def make_program(plan: Plan) -> ClusterProgram:
+    def make_program(plan: Plan, fastest: float) -> ClusterProgram | None:
+        """None if it takes no less than `fastest` cycles even if kernels wait less for units than they have to."""
         generated = write_program(plan, samples, name)
         if plan.variant.overlap:
-            generated = replace(generated, program=order_by_start(generated.program, cluster))
-        return ClusterProgram(working, generated, simulate_time(generated.program, cluster))
+            free = simulate_time(generated.program, cluster, in_order=False)
+            if free.cycles >= fastest:
+                return None
+            generated = replace(generated, program=order_by_start(free))
+        timeline = simulate_time(generated.program, cluster)
+        return ClusterProgram(working, generated, timeline) if timeline.cycles < fastest else None
 
     with _collecting_seldom():
         variants = ALTERNATIVES if choices.variant == FULL else (choices.variant,)
-        programs = map(make_program, promising_plans([candidate(variant) for variant in variants], cluster, known))
-        return min(programs, key=lambda program: program.timeline.cycles)
+        plans = promising_plans([candidate(variant) for variant in variants], cluster, known)[::-1]
+        best: ClusterProgram | None = None
+        while plans:  # each is forgotten once its program is made: both are large
+            best = make_program(plans.pop(), math.inf if best is None else best.timeline.cycles) or best
+    assert best is not None
+    return best
 
 
 @contextmanager
@@ -276,19 +285,23 @@ def _collecting_seldom() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def order_by_start(program: Program, device: DsaDevice) -> Program:
+def order_by_start(free: Timeline) -> Program:
     """Across-layer instruction scheduling (GraphTurbo, OSDI 2023, section 4.4): order a program by starting times.
 
     The generator writes layer after layer. Engines run their own instructions in the order of the program, so a unit
     that several kernels share, as the vector unit that ends both convolutions and depthwise ones, would keep the tiles
-    of the second layer waiting for the last of the first. Instructions are put in the order in which they start when
-    nobody waits for such a unit. Whatever an instruction has to follow still comes before it.
+    of the second layer waiting for the last of the first. Instructions are put in the order in which they start in a
+    `free` run, in which nobody waits for such a unit. Whatever an instruction has to follow still comes before it.
     """
-    starts = simulate_time(program, device, in_order=False).starts
-    order = sorted(range(len(starts)), key=lambda index: (starts[index], index))
-    place = {old: new for new, old in enumerate(order)}
-    instructions = tuple(
-        msgspec.structs.replace(instruction, waits=tuple(sorted(place[wait] for wait in instruction.waits)))
-        for instruction in (program.instructions[old] for old in order)
-    )
-    return msgspec.structs.replace(program, instructions=instructions)
+    program, starts = free.program, free.starts
+    order = sorted(range(len(starts)), key=starts.__getitem__)
+    place = [0] * len(order)
+    for new, old in enumerate(order):
+        place[old] = new
+    instructions = []
+    for old in order:
+        instruction = program.instructions[old]
+        waits = tuple(sorted([place[wait] for wait in instruction.waits]))
+        is_same = waits == instruction.waits
+        instructions.append(instruction if is_same else msgspec.structs.replace(instruction, waits=waits))
+    return msgspec.structs.replace(program, instructions=tuple(instructions))

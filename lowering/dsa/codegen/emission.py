@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from ....costmodels.dsa_device import DsaDevice
 from ..network.alignment import round_up
 from ..network.boxes import Box, enclose, shape_of, size
@@ -23,6 +21,7 @@ from ..program.instructions import (
     Buffer,
     Compute,
     Engine,
+    IndexedTransfer,
     Instruction,
     Memory,
     Operand,
@@ -33,8 +32,9 @@ from ..program.instructions import (
     Unit,
     Work,
     item_size,
+    units_of,
 )
-from .layout import operand, region, regions_of_both
+from .layout import region, regions_of_both
 
 LastByEngine = dict[Engine, int]
 """The latest instruction on each engine: it ends after all earlier ones there."""
@@ -77,6 +77,22 @@ class Contents:
     inherited: LastByEngine
     writes: dict[Engine, _Uses] = field(default_factory=dict)
     reads: dict[Engine, _Uses] = field(default_factory=dict)
+    _regions: dict[Box, Region] = field(default_factory=dict)
+    _operands: dict[Box, Operand] = field(default_factory=dict)
+
+    def region(self, box: Box) -> Region:
+        """Where a part is: one object, however many instructions name it."""
+        found = self._regions.get(box)
+        if found is None:
+            found = self._regions[box] = region(self.buffer, self.box, box, self.width)
+        return found
+
+    def operand(self, box: Box) -> Operand:
+        """A part as a tensor."""
+        found = self._operands.get(box)
+        if found is None:
+            found = self._operands[box] = Operand(self.region(box), self.buffer.dtype, shape_of(box))
+        return found
 
     def note_before_read(self, last: LastByEngine, box: Box) -> None:
         """Add the writes that a read of a part has to follow."""
@@ -133,7 +149,7 @@ class View(NamedTuple):
 
     def operand(self) -> Operand:
         """The part as a tensor."""
-        return operand(self.contents.buffer, self.contents.box, self.box, self.contents.width)
+        return self.contents.operand(self.box)
 
 
 class _Tenant(NamedTuple):
@@ -197,24 +213,28 @@ class Emission:
     ) -> None:
         """Move a part of a value, in as few transfers as its layout allows."""
 
-        def region_of(contents: Contents, piece: Box) -> Region:
-            return region(contents.buffer, contents.box, piece, contents.width)
-
         for piece in regions_of_both(source.contents.box, targets[0].contents.box, source.box):
             views = [View(target.contents, piece) for target in targets]
-            written = tuple(region_of(*view) for view in views)
-            transfer = Transfer(engine, region_of(source.contents, piece), written, kind, (), label)
-            self.add(transfer, [View(source.contents, piece)], views)
+            written = tuple([contents.region(piece) for contents, _ in views])
+            waits = self._note((engine,), [View(source.contents, piece)], views)
+            self.instructions.append(Transfer(engine, source.contents.region(piece), written, kind, waits, label))
+
+    def look_up(self, engine: Engine, table: View, indices: View, row_bytes: int, target: View, label: str) -> None:
+        """Move the rows of a table that some indices name."""
+        waits = self._note((engine,), [table, indices], [target])
+        self.instructions.append(IndexedTransfer(
+            engine, table.operand().region, indices.operand(), row_bytes, target.operand().region, waits, label
+        ))  # fmt: skip
 
     def compute(
         self, core: int, kernel: str, inputs: Sequence[tuple[Operand, View]], outputs: Sequence[View],
         work: tuple[Work, ...], label: str, *, in_place: bool = False,
     ) -> None:  # fmt: skip
         """Run a kernel; `in_place`: it reads what it replaces."""
-        operands = tuple(each for each, _ in inputs)
-        made = tuple(view.operand() for view in outputs)
-        instruction = Compute(0, core, kernel, operands, made, work, in_place, label=label)
-        self.add(instruction, [view for _, view in inputs], outputs)
+        waits = self._note(units_of(0, core, work), [view for _, view in inputs], outputs)
+        operands = tuple([each for each, _ in inputs])
+        made = tuple([view.operand() for view in outputs])
+        self.instructions.append(Compute(0, core, kernel, operands, made, work, in_place, waits, label))
 
     def barrier(self) -> None:
         """Make all engines so far wait for each other."""
@@ -222,21 +242,20 @@ class Emission:
         if engines:
             self.instructions.append(Barrier(engines))
 
-    def add(self, instruction: Instruction, reads: Sequence[View], writes: Sequence[View]) -> None:
-        """Append an instruction, with the waits that it needs."""
-        index, own = len(self.instructions), instruction.engines
+    def _note(self, own: tuple[Engine, ...], reads: Sequence[View], writes: Sequence[View]) -> tuple[int, ...]:
+        """What the next instruction has to wait for, if it occupies these engines; from now on others wait for it."""
+        index, first = len(self.instructions), own[0]
         waits: LastByEngine = {}
         for contents, box in reads:
             contents.note_before_read(waits, box)
         for contents, box in writes:
             contents.note_before_write(waits, box)
-        others = sorted(other for engine, other in waits.items() if engine not in own)
         for contents, box in reads:
-            _note_use(contents.reads, own[0], box, index)
+            _note_use(contents.reads, first, box, index)
         for contents, box in writes:
-            _note_use(contents.writes, own[0], box, index)
+            _note_use(contents.writes, first, box, index)
         self.engines.update(own)
-        self.instructions.append(replace(instruction, waits=tuple(others)))
+        return tuple(sorted([other for engine, other in waits.items() if engine not in own]))
 
 
 class CoreChannel(IntEnum):

@@ -22,7 +22,6 @@ from ..network.lookups import indexed_table
 from ..network.storage import plain_box, stored_box
 from ..program.instructions import (
     DDR,
-    IndexedTransfer,
     Level,
     Memory,
     Program,
@@ -269,13 +268,9 @@ class _Generator:
 
     def _look_up(self, core: int, table: int, indices: View, target: View, label: str) -> None:
         contents = self._whole(table, Role.CONSTANT)
-        source = View(contents, contents.box)
         row = self.network.bytes(table) // self.network.shapes[table][0]
         channel = core_channel(self.device, core, CoreChannel.FROM_DDR)
-        transfer = IndexedTransfer(
-            channel, source.operand().region, indices.operand(), row, target.operand().region, label=label
-        )
-        self.emission.add(transfer, [source, indices], [target])
+        self.emission.look_up(channel, View(contents, contents.box), indices, row, target, label)
 
     # operands
 

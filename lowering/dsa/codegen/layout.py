@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..network.boxes import Box, Interval, Shape, shape_of
-from ..program.instructions import Buffer, Operand, Region
+from ..program.instructions import Buffer, Region
 
 _LEVELS = 2
 """Repetitions of a region: rows, and planes of them."""
@@ -56,26 +56,36 @@ def is_region(buffer: Box, box: Box) -> bool:
     return len(_repetitions(shape_of(buffer), shape_of(box))[0]) <= _LEVELS
 
 
-def region(buffer: Buffer, held: Box, box: Box, width: int) -> Region:
-    """Where a part is in a buffer that holds `held`, of elements of `width` bytes. It must be one region."""
+class _Geometry(NamedTuple):
+    """Where a part is in a buffer, in bytes: its offset, and the numbers of a region."""
+
+    offset: int
+    row_bytes: int
+    rows: int
+    stride: int
+    planes: int
+    plane_stride: int
+
+
+@lru_cache(1 << 16)
+def _geometry(held: Box, box: Box, width: int) -> _Geometry:
     extents = shape_of(held)
     offset = 0
     for (start, _), (origin, _), extent in zip(box, held, extents, strict=True):
         offset = offset * extent + (start - origin)
     repetitions, run = _repetitions(extents, shape_of(box))
-    address = buffer.address + offset * width
     if not repetitions:
-        return Region(buffer.name, buffer.memory, address, run * width)
+        return _Geometry(offset * width, run * width, 1, 0, 1, 0)
     planes, rows = [_Repetition(1, 0), *repetitions][-_LEVELS:]
-    return Region(
-        buffer.name, buffer.memory, address, run * width,
-        rows.times, rows.stride * width, planes.times, planes.stride * width,
+    return _Geometry(
+        offset * width, run * width, rows.times, rows.stride * width, planes.times, planes.stride * width
     )  # fmt: skip
 
 
-def operand(buffer: Buffer, held: Box, box: Box, width: int) -> Operand:
-    """A part of a buffer as a tensor."""
-    return Operand(region(buffer, held, box, width), buffer.dtype, shape_of(box))
+def region(buffer: Buffer, held: Box, box: Box, width: int) -> Region:
+    """Where a part is in a buffer that holds `held`, of elements of `width` bytes. It must be one region."""
+    offset, *numbers = _geometry(held, box, width)
+    return Region(buffer.name, buffer.memory, buffer.address + offset, *numbers)
 
 
 def regions_of_both(first: Box, second: Box, box: Box) -> Iterator[Box]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .instructions import Compute, Engine, Program, ProgramError, describe
+from .instructions import Compute, Engine, IndexedTransfer, Program, ProgramError, Transfer, describe
 
 
 def predecessors(program: Program) -> list[tuple[int, ...]]:
@@ -17,14 +17,15 @@ def predecessors(program: Program) -> list[tuple[int, ...]]:
     last: dict[Engine, int] = {}
     before_each = []
     for index, instruction in enumerate(program.instructions):
-        for wait in instruction.waits:
+        engines, waits = instruction.engines, instruction.waits
+        for wait in waits:
             if not 0 <= wait < index:
                 raise ProgramError(f"{describe(index, instruction)} waits for #{wait}, which does not come before it")
-        engines = instruction.engines
         before = [last[engine] for engine in engines if engine in last]
-        before_each.append(tuple(dict.fromkeys((*before, *instruction.waits))))
-        held = engines[:1] if isinstance(instruction, Compute) else engines  # until the instruction ends
-        last.update(dict.fromkeys(held, index))
+        before += waits
+        before_each.append(tuple(before if len(before) < 2 else dict.fromkeys(before)))
+        for engine in engines[:1] if isinstance(instruction, Compute) else engines:  # until the instruction ends
+            last[engine] = index
     return before_each
 
 
@@ -34,10 +35,14 @@ def users(program: Program) -> list[tuple[tuple[int, int], ...]]:
     It starts when they have used it, which may be before they end.
     """
     last: dict[Engine, tuple[int, int]] = {}
-    users_of_each = []
+    users_of_each: list[tuple[tuple[int, int], ...]] = []
     for index, instruction in enumerate(program.instructions):
-        users_of_each.append(tuple(last[engine] for engine in instruction.engines if engine in last))
-        for number, engine in enumerate(instruction.engines):
+        if isinstance(instruction, Transfer | IndexedTransfer):  # no kernel uses channels
+            users_of_each.append(())
+            continue
+        engines = instruction.engines
+        users_of_each.append(tuple([last[engine] for engine in engines if engine in last]))
+        for number, engine in enumerate(engines):
             last.pop(engine, None)
             if number and isinstance(instruction, Compute):
                 last[engine] = index, number

@@ -74,8 +74,9 @@ class TransferKind(Enum):
     REDISTRIBUTE = "redistribute"
 
 
-class _Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A part of a program, which its file holds as a JSON object without the fields that have their default."""
+class _Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """A part of a program, which its file holds as a JSON object without the fields that have their default. Programs
+    have millions of them, none of which is part of a cycle, so that the collector of cycles leaves them out."""
 
 
 class _Unique(type):
@@ -325,7 +326,13 @@ class IndexedTransfer(_OfChannel, frozen=True, tag_field="op", tag="indexed_tran
         return (self.target,)
 
 
-class Compute(_Record, frozen=True, tag_field="op", tag="compute", dict=True):
+@cache
+def units_of(cluster: int, core: int | None, work: tuple[Work, ...]) -> tuple[Engine, ...]:
+    """The units that do some work."""
+    return tuple(Engine(cluster, core, each.unit) for each in work)
+
+
+class Compute(_Record, frozen=True, tag_field="op", tag="compute"):
     """A kernel on one core; the units of `work` run it together, as a pipeline.
 
     The first unit is occupied until it ends; the others, which an epilogue needs for less, for their own cycles only:
@@ -345,10 +352,10 @@ class Compute(_Record, frozen=True, tag_field="op", tag="compute", dict=True):
     waits: tuple[int, ...] = ()
     label: str = ""
 
-    @cached_property
+    @property
     def engines(self) -> tuple[Engine, ...]:
         """The units that the kernel occupies."""
-        return tuple(Engine(self.cluster, self.core, work.unit) for work in self.work)
+        return units_of(self.cluster, self.core, self.work)
 
     @property
     def reads(self) -> tuple[Region, ...]:
@@ -386,7 +393,7 @@ class ScopeCounts(_Record, frozen=True):
     lb: int = 0
 
 
-class Program(_Record, frozen=True, dict=True):
+class Program(_Record, frozen=True, gc=True, dict=True):
     """Instructions for `device`, numbered by position, that process `batch` samples. `waits` name earlier positions."""
 
     name: str

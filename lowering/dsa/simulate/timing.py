@@ -16,7 +16,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from heapq import heappop, heappush
+from itertools import chain
 from typing import Generic, TypeVar
+
+import numpy as np
 
 from ....costmodels.dsa_device import DsaDevice
 from ..program.cost import Cost, Link
@@ -135,7 +138,10 @@ class _Run:
     starts: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
     pending: list[int] = field(default_factory=list)
-    followers: list[list[int]] = field(default_factory=list)
+    followers: list[int] = field(default_factory=list)
+    """Of each instruction, one after another, those that wait for its end."""
+    first_followers: list[int] = field(default_factory=list)
+    """Where those of each instruction begin, and the end of all."""
     next_users: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     """Instructions that start after a kernel has used a unit, by the kernel and the number of the unit."""
     networks: dict[tuple[Link, ...], _Network] = field(default_factory=dict)
@@ -147,10 +153,10 @@ class _Run:
     def __post_init__(self) -> None:
         before = predecessors(self.program)
         self.pending = [len(each) for each in before]
-        self.followers = [[] for _ in before]
-        for index, each in enumerate(before):
-            for earlier in each:
-                self.followers[earlier].append(index)
+        followed = np.fromiter(chain.from_iterable(before), np.int64, sum(self.pending))
+        follower = np.repeat(np.arange(len(before)), self.pending)
+        self.followers = follower[np.argsort(followed, kind="stable")].tolist()
+        self.first_followers = [0, *np.cumsum(np.bincount(followed, minlength=len(before))).tolist()]
         for index, used in enumerate(users(self.program) if self.in_order else ()):
             for earlier, number in used:
                 self.next_users.setdefault((earlier, number), []).append(index)
@@ -218,7 +224,8 @@ class _Run:
 
     def _end(self, index: int, now: float) -> None:
         self.ends[index] = now
-        self._count_down(self.followers[index], now)
+        first, end = self.first_followers[index : index + 2]
+        self._count_down(self.followers[first:end], now)
 
     def _count_down(self, followers: list[int], now: float) -> None:
         """Start those that waited for nothing else."""

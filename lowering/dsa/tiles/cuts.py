@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from ....costmodels.dsa_device import ComputeUnit, DsaDevice
@@ -28,6 +29,10 @@ TILE_CYCLES = 50.0
 """Cycles of a tile beyond its work: many tiny ones are no gain."""
 _MORE_PIECES = 4
 """A reduction is cut into up to this many times the fewest pieces: lighter weights leave more columns to a tile."""
+
+
+Numbers = Any
+"""A number, or an array of numbers, one for each of several ways."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,11 @@ class Cut:
         return prod(max(a, b) for a, b in zip(self.weights, self.others, strict=True))
 
     @property
+    def columns(self) -> int:
+        """Into how many pieces weights cut a layer."""
+        return prod(self.weights)
+
+    @property
     def brings_pieces(self) -> bool:
         """Whether data comes for each piece of the reduction by itself."""
         return self.pieces > 1 and not self.is_brought_whole
@@ -70,13 +80,13 @@ class Cut:
 class Moving:
     """Cycles of transfers one after another, and the part of them in which they use the port of an LB."""
 
-    all: float = 0.0
-    port: float = 0.0
+    all: Numbers = 0.0
+    port: Numbers = 0.0
 
     def __add__(self, other: Moving) -> Moving:
         return Moving(self.all + other.all, self.port + other.port)
 
-    def __mul__(self, times: float) -> Moving:
+    def __mul__(self, times: Numbers) -> Moving:
         return Moving(self.all * times, self.port * times)
 
 
@@ -86,37 +96,38 @@ class TileCycles(NamedTuple):
     Data that is brought whole counts once.
     """
 
-    computing: float
+    computing: Numbers
     weights: Moving
     read: Moving
     written: Moving
 
 
-def cycles_of(cut: Cut, tile: TileCycles) -> float:
+def cycles_of(way: Cut | _Ways, tile: TileCycles) -> Any:
     """Cycles of all tiles, which are computed while operands and weights of others arrive: each by transfers of their
-    own, which share the port of the LB.
+    own, which share the port of the LB. Numbers may be arrays, for many ways at once.
 
     What does not change from tile to tile stays: operands if weights change first, weights if they change last.
     With pieces of a sum weights stay only if the sums of all rows are held, and operands only if they are brought
     whole and rows stay; the place of a sum is free once it was moved out.
     """
-    count, columns = cut.count, prod(cut.weights)
-    rows = count // columns
-    loads = rows if cut.rows_first or (cut.pieces > 1 and not cut.is_held) else 1
-    if cut.brings_pieces:
-        read = tile.read * count
-    else:
-        changes = columns * (cut.pieces if cut.is_held else 1)
-        changes = 1 if cut.rows_first or (rows == 1 and cut.pieces > 1) else changes
-        read = tile.read * rows * changes
+    count, columns, pieces = way.count, way.columns, way.pieces
+    rows, is_cut = count // columns, pieces > 1
+    brings_pieces = is_cut & np.logical_not(way.is_brought_whole)
+    loads = np.where(way.rows_first | (is_cut & np.logical_not(way.is_held)), rows, 1)
+    changes = np.where(way.is_held, columns * pieces, columns)
+    changes = np.where(way.rows_first | ((rows == 1) & is_cut), 1, changes)
+    whole, by_pieces = tile.read * rows * changes, tile.read * count
+    read = Moving(
+        np.where(brings_pieces, by_pieces.all, whole.all), np.where(brings_pieces, by_pieces.port, whole.port)
+    )  # fmt: skip
     weights = tile.weights * columns * loads
     written = tile.written * count
-    waiting = tile.written.all if cut.pieces > 1 else 0.0
-    computing = count * (tile.computing + cut.pieces * TILE_CYCLES + waiting)
-    first = read.all / max(1, rows) / (1 if cut.is_brought_whole else cut.pieces)
-    last = tile.computing / cut.pieces
-    moving = max(read.all, written.all, weights.all, (read + written + weights).port)
-    return max(first + computing, moving + last)
+    waiting = np.where(is_cut, tile.written.all, 0.0)
+    computing = count * (tile.computing + pieces * TILE_CYCLES + waiting)
+    first = read.all / np.maximum(1, rows) / np.where(way.is_brought_whole, 1, pieces)
+    last = tile.computing / pieces
+    moving = np.maximum(np.maximum(read.all, written.all), np.maximum(weights.all, (read + written + weights).port))
+    return np.maximum(first + computing, moving + last)
 
 
 @dataclass(frozen=True)
@@ -150,12 +161,88 @@ class Ports:
         return total
 
 
-class Guess(NamedTuple):
-    """A way to cut a deep product, the bytes that pass through LB for one of its tiles, and about its cycles."""
+@dataclass(frozen=True)
+class _Ways:
+    """Of each of several ways to cut a layer, what its cycles follow from (see `Cut`)."""
+
+    count: np.ndarray
+    columns: np.ndarray
+    pieces: np.ndarray
+    rows_first: np.ndarray
+    is_held: np.ndarray
+    is_brought_whole: np.ndarray
+
+
+class Moved(NamedTuple):
+    """Bytes that parts of values take in LB, and the cycles to move them."""
+
+    bytes: Numbers
+    cycles: Moving
+
+
+class Pieced(NamedTuple):
+    """A tile of some rows and columns of a deep product, `cut` as it says, in pieces of the reduction: the cycles to
+    compute all of them and to bring their weights; the data of one piece and all of it; other inputs, and results."""
 
     cut: Cut
-    size: int
-    cost: float
+    pieces: int
+    computing: int
+    weights: Moving
+    data: Moved
+    whole_data: Moved
+    rest: Moved
+    made: Moved
+    has_data: bool
+
+
+class Guesses:
+    """Ways to cut a deep product, the one that promises most first by costs from sizes alone: in each of some pieces,
+    with data brought whole or not, with rows or columns first."""
+
+    def __init__(self, pieced: Sequence[Pieced]) -> None:
+        """At least one."""
+
+        def of(number: Callable[[Pieced], Numbers]) -> Any:
+            return np.array([number(each) for each in pieced])[tile]
+
+        def moving(part: Callable[[Pieced], Moving]) -> Moving:
+            return Moving(of(lambda each: part(each).all), of(lambda each: part(each).port))
+
+        def moved(part: Callable[[Pieced], Moved]) -> Moved:
+            return Moved(of(lambda each: part(each).bytes), moving(lambda each: part(each).cycles))
+
+        may_be_whole = np.array([each.has_data and each.pieces > 1 for each in pieced])
+        tile, whole, rows_first = (each.reshape(-1) for each in np.indices((len(pieced), 2, 2)))
+        is_possible = np.logical_or(whole == 0, may_be_whole[tile])
+        tile, whole, rows_first = tile[is_possible], whole[is_possible] == 1, rows_first[is_possible] == 1
+        pieces, rest, made = of(lambda each: each.pieces), moved(lambda each: each.rest), moved(lambda each: each.made)
+        is_held = of(lambda each: each.cut.is_held) & np.logical_not(rows_first)
+        ways = _Ways(
+            of(lambda each: each.cut.count), of(lambda each: each.cut.columns), pieces, rows_first, is_held, whole
+        )
+        each_time = np.where((pieces > 1) & np.logical_not(whole), pieces, 1)
+        data, all_data = moved(lambda each: each.data), moved(lambda each: each.whole_data)
+        brought = Moving(
+            np.where(whole, all_data.cycles.all, data.cycles.all),
+            np.where(whole, all_data.cycles.port, data.cycles.port),
+        )
+        cost = cycles_of(ways, TileCycles(
+            of(lambda each: each.computing), moving(lambda each: each.weights),
+            brought * each_time + rest.cycles, made.cycles,
+        ))  # fmt: skip
+        times = np.minimum(2, ways.count * each_time)
+        sizes = (rest.bytes + made.bytes) * np.where(pieces == 1, times, 1)
+        sizes = sizes + np.where(whole, all_data.bytes, data.bytes) * times
+        order = np.argsort(cost, kind="stable")
+        self._cuts, self._sizes = [each.cut for each in pieced], sizes[order]
+        self._choices = [each[order] for each in (tile, rows_first, pieces, is_held, whole)]
+
+    def fitting(self, free: int) -> Iterator[Cut]:
+        """Those of which two tiles pass through so many bytes."""
+        for place in np.flatnonzero(self._sizes <= free):
+            tile, rows_first, pieces, is_held, whole = (each[place].item() for each in self._choices)
+            cut = self._cuts[tile]
+            yield Cut(cut.weights, cut.others, rows_first, pieces, is_held, whole)
 
 
 @dataclass(frozen=True)
@@ -169,13 +256,6 @@ class Rows:
     made: Boxes
 
 
-class _Moved(NamedTuple):
-    """Bytes that parts of values take in LB, and the cycles to move them."""
-
-    bytes: int
-    cycles: Moving
-
-
 @dataclass
 class DeepProduct:
     """A layer whose weights are too many for their buffer, on one core. `width` are the columns that the core makes,
@@ -187,7 +267,10 @@ class DeepProduct:
     axis: int
     width: int
     unit: ComputeUnit
-    _cycles: dict[Product, int] = field(default_factory=dict)
+    cycles: dict[Product, int]
+    """Of products on the unit, as far as they are known."""
+    _known_data: dict[tuple[Box, int], Moved] = field(default_factory=dict)
+    _known_lengths: dict[int, list[int]] = field(default_factory=dict)
 
     def rows(self, made: Boxes, inputs: Boxes) -> Rows:
         """The rows of a tile of all columns."""
@@ -198,35 +281,28 @@ class DeepProduct:
         results = {v: box for v, box in made.items() if v in passing}
         return Rows(size(box) // self.width, inputs[data] if data in passing else None, others, results)
 
-    def guesses(self, rows: Rows, cut: Cut) -> Iterator[Guess]:
+    def pieced(self, rows: Rows, cut: Cut) -> Iterator[Pieced]:
         """The ways to cut the reduction for tiles of some rows and columns."""
-        device, depth = self.ports.device, self.reduction.depth
-        columns = self.width // cut.weights[self.axis]
-        room = device.weight_buffer // 2
-        lengths = self._lengths(room // (columns * self.reduction.width * self._weight_size))
+        device, depth, width = self.ports.device, self.reduction.depth, self.reduction.width
+        columns = self.width // cut.columns
+        of_index = columns * width * self._weight_size
+        longest = device.weight_buffer // 2 // of_index
+        if longest not in self._known_lengths:
+            self._known_lengths[longest] = self._lengths(longest)
+        lengths = self._known_lengths[longest]
         if not lengths:
             return
         rest, made = (self._moved(self._narrow(boxes, columns)) for boxes in (rows.others, rows.made))
         whole = self._data(rows, depth)
         for length in lengths:
-            pieces, data = len(starts_of(self.reduction, -(-depth // length))), self._data(rows, length)
-            product = Product(rows.count, columns, length * self.reduction.width, 1, self.reduction.has_zero_points)
-            if product not in self._cycles:
-                self._cycles[product] = best_dataflow(self.unit, product)[0]
-            computing = pieces * self._cycles[product]
-            of_piece = columns * length * self.reduction.width * self._weight_size
-            weights = self.ports.hoisting_cycles(of_piece) * pieces
-            for is_whole in (False, True) if rows.data is not None and pieces > 1 else (False,):
-                for rows_first in (False, True):
-                    way = Cut(
-                        cut.weights, cut.others, rows_first, pieces, cut.is_held and not rows_first, is_whole
-                    )  # fmt: skip
-                    brought = whole if is_whole else data
-                    each = pieces if way.brings_pieces else 1
-                    cycles = TileCycles(computing, weights, brought.cycles * each + rest.cycles, made.cycles)
-                    times = min(2, way.count * each)
-                    size_ = (rest.bytes + made.bytes) * (times if pieces == 1 else 1) + brought.bytes * times
-                    yield Guess(way, size_, cycles_of(way, cycles))
+            pieces = len(starts_of(self.reduction, -(-depth // length)))
+            product = Product(rows.count, columns, length * width, 1, self.reduction.has_zero_points)
+            cycles = self.cycles.get(product)
+            if cycles is None:
+                cycles = self.cycles[product] = best_dataflow(self.unit, product)[0]
+            weights = self.ports.hoisting_cycles(of_index * length) * pieces
+            data = self._data(rows, length)
+            yield Pieced(cut, pieces, pieces * cycles, weights, data, whole, rest, made, rows.data is not None)
 
     def _lengths(self, longest: int) -> list[int]:
         """Numbers of indices of the reduction in a piece, evenly many in each."""
@@ -247,20 +323,23 @@ class DeepProduct:
         assert weights is not None
         return network.bytes(weights) // prod(network.shapes[weights])
 
-    def _data(self, rows: Rows, length: int) -> _Moved:
+    def _data(self, rows: Rows, length: int) -> Moved:
         """The data of some rows and indices of the reduction."""
         value = self.ports.network.graph.operators[self.reduction.product].inputs[0]
         if rows.data is None or value is None:
-            return _Moved(0, Moving())
-        axis = self.reduction.data_axis
-        start, stop = rows.data[axis]
-        box = (*rows.data[:axis], (start, min(stop, start + length)), *rows.data[axis + 1 :])
-        return self._moved({value: box})
+            return Moved(0, Moving())
+        known = self._known_data.get((rows.data, length))
+        if known is None:
+            axis = self.reduction.data_axis
+            start, stop = rows.data[axis]
+            box = (*rows.data[:axis], (start, min(stop, start + length)), *rows.data[axis + 1 :])
+            known = self._known_data[rows.data, length] = self._moved({value: box})
+        return known
 
-    def _moved(self, boxes: Boxes) -> _Moved:
+    def _moved(self, boxes: Boxes) -> Moved:
         network, alignment = self.ports.network, self.ports.device.alignment
         total = sum(round_up(network.bytes(value, box), alignment) for value, box in boxes.items())
-        return _Moved(total, self.ports.moving_cycles(boxes, self.passing))
+        return Moved(total, self.ports.moving_cycles(boxes, self.passing))
 
     def _narrow(self, boxes: Boxes, columns: int) -> Boxes:
         """Parts of values with the results' columns, only some of these; others as they are."""

@@ -17,6 +17,7 @@ from math import prod
 from typing import NamedTuple
 
 from ....costmodels.dsa_device import DsaDevice
+from ....costmodels.systolic import Product
 from ....ir.operators import MATRIX_PRODUCTS
 from ...base.errors import DsaError
 from ..network.alignment import round_up
@@ -26,7 +27,19 @@ from ..network.lookups import indexed_table
 from ..network.subgraphs import Layer
 from ..network.sums import Reduction, starts_of, sum_of_layer
 from .core_parts import CorePart, LayerParts, Sharing, cut_sum
-from .cuts import TILE_CYCLES, Cut, DeepProduct, Guess, Moving, Passing, Ports, TileCycles, cycles_of, divisors
+from .cuts import (
+    TILE_CYCLES,
+    Cut,
+    DeepProduct,
+    Guesses,
+    Moving,
+    Passing,
+    Pieced,
+    Ports,
+    TileCycles,
+    cycles_of,
+    divisors,
+)
 
 _FAIR_SHARE = 4
 """Values that pass through get this part of LB (one divided by it) if they need it: tiny tiles cost more than spilling.
@@ -77,8 +90,8 @@ class _Options:
     pieces: dict[Cut, Sequence[_Alike]] = field(default_factory=dict)
     sizes: dict[Cut, int] = field(default_factory=dict)
     costs: dict[Cut, float] = field(default_factory=dict)
-    guesses: tuple[Guess, ...] = ()
-    """Of a deep product, ways to cut it, the one that promises most first."""
+    guesses: Guesses | None = None
+    """Of a deep product, ways to cut it."""
 
 
 @dataclass
@@ -93,6 +106,8 @@ class Tiling:
     _axes: dict[tuple[Layer, Shape], frozenset[int]] = field(default_factory=dict)
     _options: dict[tuple[object, ...], _Options] = field(default_factory=dict)
     _cuts: dict[tuple[object, ...], tuple[Cut, int]] = field(default_factory=dict)
+    _products: dict[Product, int] = field(default_factory=dict)
+    """Cycles of products on the matrix unit."""
     _made: dict[int, tuple[Cut, TiledStep]] = field(default_factory=dict)
     """The last tiles of each step."""
 
@@ -144,7 +159,7 @@ class Tiling:
         if pieces > 1 and passing.values:
             cuts += [replace(cut, is_brought_whole=True) for cut in cuts]
         is_whole = pieces == prod(weights) == 1
-        return _Options(tuple(cuts), guesses=() if is_whole else tuple(self._guesses(step, part, passing, others)))
+        return _Options(tuple(cuts), guesses=None if is_whole else self._guesses(step, part, passing, others))
 
     def _choose_cut(
         self, step: LayerParts, part: CorePart, options: _Options, free: int, passing: Passing, least: int
@@ -175,38 +190,35 @@ class Tiling:
 
     def _guesses(
         self, step: LayerParts, part: CorePart, passing: Passing, others: Sequence[tuple[int, ...]]
-    ) -> list[Guess]:
-        """Columns, rows and pieces of a deep product, by costs from their sizes alone; the cheapest come first."""
+    ) -> Guesses | None:
+        """Columns, rows and pieces of a deep product; None if it has none, or is no such product."""
         reduction = self._reduction(step)
         if reduction is None or not passing.values:
-            return []
+            return None
         box = part.made[step.primary]
         heavy = self.weight_axes(step, part)
         unit = self.device.matrix_unit
         if len(heavy) != 1 or len(part.made) != 1 or unit is None:
-            return []
+            return None
         (axis,) = heavy
         ones, wide = (1,) * len(box), box[axis][1] - box[axis][0]
-        product = DeepProduct(self._ports, reduction, passing, axis, wide, unit)
-        found: list[Guess] = []
+        product = DeepProduct(self._ports, reduction, passing, axis, wide, unit, self._products)
+        found: list[Pieced] = []
         for other in (other for other in others if other[axis] == 1):
             tile = self._largest(step, part, Cut(ones, other))
             rows = product.rows(tile.made, tile.inputs)
             for factor in divisors(wide):
                 cut = Cut((*ones[:axis], factor, *ones[axis + 1 :]), other, is_held=step.primary not in passing.values)
-                found += product.guesses(rows, cut)
-        return sorted(found, key=lambda guess: guess.cost)
+                found += product.pieced(rows, cut)
+        return Guesses(found) if found else None
 
     def _promising_cut(
         self, step: LayerParts, part: CorePart, options: _Options, free: int, passing: Passing
     ) -> Cut | None:
         """The cheapest of a few cuts of a deep product that fit; None if none of them does."""
-        looked_at = 0
         best: Cut | None = None
-        for guess in options.guesses:
-            if guess.size > free:
-                continue
-            cut = guess.cut
+        cuts = () if options.guesses is None else options.guesses.fitting(free)
+        for looked_at, cut in enumerate(cuts, start=1):
             if cut not in options.costs:
                 pieces = self._few_pieces(step, self._largest(step, part, cut), cut)
                 heaviest = max(self._weight_bytes(each.tile) for each in pieces)
@@ -215,7 +227,6 @@ class Tiling:
                 options.costs[cut] = self._cost(step, pieces, cut, passing)
             if options.sizes[cut] <= free:
                 best = cut if best is None else min(best, cut, key=options.costs.__getitem__)
-            looked_at += 1
             if looked_at >= _LOOKED_AT and best is not None:
                 break
         return best
@@ -241,7 +252,7 @@ class Tiling:
         weights = sum((self._hoisting(each.tile) * each.times for each in pieces), Moving())
         if self._is_lookup(step):  # the table stays in DDR, and each tile is a transfer from there
             computing, weights = computing + self.device.dma_latency * self.device.clock, Moving()
-        return cycles_of(cut, TileCycles(computing, weights, read, ports.moving_cycles(last.made, passing)))
+        return float(cycles_of(cut, TileCycles(computing, weights, read, ports.moving_cycles(last.made, passing))))
 
     @cached_property
     def _ports(self) -> Ports:
@@ -350,7 +361,8 @@ class Tiling:
 
     def _piece_cycles(self, step: LayerParts, piece: CorePart) -> float:
         """Cycles of a tile beside which the weights of the next one arrive."""
-        return max(self.sharing.cycles(step.layer, piece) + TILE_CYCLES, self._hoisting(piece).all)
+        hoisting: float = self._hoisting(piece).all
+        return max(self.sharing.cycles(step.layer, piece) + TILE_CYCLES, hoisting)
 
     def _fewest_pieces(self, step: LayerParts, tile: CorePart, room: int) -> int | None:
         """Into how many pieces of one length a sum has to be cut for its weights to fit; None if they never do."""

@@ -19,7 +19,7 @@ from eqfuse.lowering.dsa.network.boxes import shape_of, size
 from eqfuse.lowering.dsa.program.instructions import Level
 from eqfuse.lowering.dsa.schedule.variants import FULL, Variant
 from eqfuse.lowering.dsa.tiles.core_parts import CorePart, LayerParts, tile_of
-from eqfuse.lowering.dsa.tiles.cuts import Cut, Moving, TileCycles, cycles_of
+from eqfuse.lowering.dsa.tiles.cuts import Cut, Guesses, Moved, Moving, Pieced, TileCycles, cycles_of
 
 from ...small_models import model
 from ..scheduled import schedule
@@ -157,3 +157,44 @@ def test_a_lookup_is_one_transfer_if_its_rows_fit() -> None:
     nodes = [helper.make_node("Gather", ["table", "ids"], ["y"])]
     source = model(nodes, {"ids": (256,)}, {"y": (256, 64)}, ["ids"], table=random_weights(4096, 64))
     assert planned(source).residence.tiles[-1].count == 1
+
+
+def pieced(random: np.random.Generator) -> Pieced:
+    """A tile of a deep product in some pieces, of any costs."""
+    columns, rows, pieces, is_held, has_data = random.integers((1, 1, 1, 0, 0), (5, 5, 4, 2, 2)).tolist()
+    cut = Cut((1, columns), (rows, 1), is_held=bool(is_held))
+    times = [Moving(float(cycles), cycles / 2) for cycles in random.integers(1, 2000, 5)]
+    weights, *moved = times
+    sizes = random.integers(64, 999, 4).tolist()
+    data, whole, rest, made = (Moved(size_, each) for size_, each in zip(sizes, moved, strict=True))
+    return Pieced(cut, pieces, int(random.integers(1, 2000)), weights, data, whole, rest, made, bool(has_data))
+
+
+def guessed(tile: Pieced, rows_first: bool, is_whole: bool) -> tuple[float, int, Cut]:
+    """About the cycles of one way, and the bytes that pass through for two tiles."""
+    is_held = tile.cut.is_held and not rows_first
+    cut = replace(
+        tile.cut, rows_first=rows_first, pieces=tile.pieces, is_held=is_held, is_brought_whole=is_whole
+    )
+    brought, each = tile.whole_data if is_whole else tile.data, tile.pieces if cut.brings_pieces else 1
+    read = brought.cycles * each + tile.rest.cycles
+    cycles = float(cycles_of(cut, TileCycles(tile.computing, tile.weights, read, tile.made.cycles)))
+    times = min(2, cut.count * each)
+    kept = (tile.rest.bytes + tile.made.bytes) * (times if tile.pieces == 1 else 1)
+    return cycles, kept + brought.bytes * times, cut
+
+
+def test_ways_to_cut_a_deep_product_come_by_their_cycles() -> None:
+    """Those that are too large for the room are left out, and data of one piece alone is not brought whole."""
+    random = np.random.default_rng(0)
+    tiles = [pieced(random) for _ in range(40)]
+    ways = [
+        guessed(tile, rows_first, is_whole)
+        for tile in tiles
+        for is_whole in ((False, True) if tile.has_data and tile.pieces > 1 else (False,))
+        for rows_first in (False, True)
+    ]
+    room = 2000
+    expected = [cut for _, size_, cut in sorted(ways, key=lambda way: way[0]) if size_ <= room]
+    assert 0 < len(expected) < len(ways)
+    assert list(Guesses(tiles).fitting(room)) == expected
