@@ -34,6 +34,7 @@ class SlotKind(Enum):
     """A tile reads it."""
     OUTPUT = auto()
     """A tile makes it, and it is moved out."""
+    __hash__ = object.__hash__  # Enum's own hashes the name, in Python
 
 
 class PartSlot(NamedTuple):

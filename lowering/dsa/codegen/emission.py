@@ -8,14 +8,14 @@ the bytes that it takes over.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
 from ....costmodels.dsa_device import DsaDevice
 from ..network.alignment import round_up
-from ..network.boxes import Box, enclose, shape_of, size
+from ..network.boxes import Box, enclose, size
 from ..program.instructions import (
     Barrier,
     Buffer,
@@ -34,7 +34,7 @@ from ..program.instructions import (
     item_size,
     units_of,
 )
-from .layout import region, regions_of_both
+from .layout import extents_of, region, regions_of_both
 
 LastByEngine = dict[Engine, int]
 """The latest instruction on each engine: it ends after all earlier ones there."""
@@ -46,39 +46,57 @@ def _note(last: LastByEngine, others: LastByEngine) -> None:
             last[engine] = index
 
 
-@dataclass
 class _Uses:
-    """What one engine did to parts of a buffer: the hull of these parts, and the latest instruction for each, the
-    latest of all last."""
+    """What one engine did to parts of a buffer."""
 
-    hull: Box
-    last: dict[Box, int] = field(default_factory=dict)
-    latest: int = -1
+    __slots__ = ("_found", "hull", "last", "latest")
+
+    def __init__(self, box: Box) -> None:
+        """To `box` first."""
+        self.hull = box
+        """Of these parts."""
+        self.last: dict[Box, int] = {}
+        """The latest instruction for each part, the latest of all last."""
+        self.latest = -1
+        self._found: dict[Box, int] = {}
+        """What was asked for since the latest instruction, which many instructions after it ask for."""
 
     def note(self, box: Box, index: int) -> None:
         """Add the latest instruction."""
-        self.hull = enclose(self.hull, box)
+        if box != self.hull:
+            self.hull = enclose(self.hull, box)
         self.last.pop(box, None)
         self.last[box] = self.latest = index
+        if self._found:
+            self._found = {}
 
-    def latest_at(self, box: Box) -> int | None:
-        """The latest instruction that touched a part; None if there is none."""
+    def latest_at(self, box: Box) -> int:
+        """The latest instruction that touched a part; -1 if there is none."""
+        found = self._found.get(box)
+        if found is None:
+            found = self._found[box] = self._latest_at(box)
+        return found
+
+    def _latest_at(self, box: Box) -> int:
         if not _touch(self.hull, box):
-            return None
-        return next((self.last[other] for other in reversed(self.last) if _touch(other, box)), None)
+            return -1
+        return next((self.last[other] for other in reversed(self.last) if _touch(other, box)), -1)
 
 
-@dataclass
 class Contents:
     """A buffer, the part of its value that it holds, and the instructions that read or wrote it so far."""
 
-    buffer: Buffer
-    box: Box
-    inherited: LastByEngine
-    writes: dict[Engine, _Uses] = field(default_factory=dict)
-    reads: dict[Engine, _Uses] = field(default_factory=dict)
-    _regions: dict[Box, Region] = field(default_factory=dict)
-    _operands: dict[Box, Operand] = field(default_factory=dict)
+    __slots__ = ("_operands", "_regions", "box", "buffer", "inherited", "reads", "width", "writes")
+
+    def __init__(self, buffer: Buffer, box: Box, inherited: LastByEngine) -> None:
+        """It is made on bytes whose latest instructions are `inherited`."""
+        self.buffer, self.box, self.inherited = buffer, box, inherited
+        self.width = item_size(buffer.dtype)
+        """Bytes of an element."""
+        self.writes: dict[Engine, _Uses] = {}
+        self.reads: dict[Engine, _Uses] = {}
+        self._regions: dict[Box, Region] = {}
+        self._operands: dict[Box, Operand] = {}
 
     def region(self, box: Box) -> Region:
         """Where a part is: one object, however many instructions name it."""
@@ -91,38 +109,36 @@ class Contents:
         """A part as a tensor."""
         found = self._operands.get(box)
         if found is None:
-            found = self._operands[box] = Operand(self.region(box), self.buffer.dtype, shape_of(box))
+            found = self._operands[box] = Operand(self.region(box), self.buffer.dtype, extents_of(box))
         return found
 
-    def note_before_read(self, last: LastByEngine, box: Box) -> None:
-        """Add the writes that a read of a part has to follow."""
-        _note_touching(last, self.writes, box)
+    def note_before_read(self, last: LastByEngine, box: Box, own: Collection[Engine]) -> None:
+        """Add the writes by other engines than one's `own` that a read of a part has to follow."""
+        _note_touching(last, self.writes, box, own)
 
-    def note_before_write(self, last: LastByEngine, box: Box) -> None:
-        """Add the instructions that a write to a part has to follow."""
+    def note_before_write(self, last: LastByEngine, box: Box, own: Collection[Engine]) -> None:
+        """Add the instructions on other engines that a write to a part has to follow."""
         _note(last, self.inherited)
-        _note_touching(last, self.writes, box)
-        _note_touching(last, self.reads, box)
+        _note_touching(last, self.writes, box, own)
+        _note_touching(last, self.reads, box, own)
 
-    def all(self) -> LastByEngine:
-        """The latest of all instructions."""
-        last = dict(self.inherited)
+    def note_all(self, last: LastByEngine) -> None:
+        """Add the latest of all instructions."""
+        _note(last, self.inherited)
         for done in (self.writes, self.reads):
-            _note(last, {engine: uses.latest for engine, uses in done.items()})
-        return last
-
-    @property
-    def width(self) -> int:
-        """Bytes of an element."""
-        return item_size(self.buffer.dtype)
+            for engine, uses in done.items():
+                if last.get(engine, -1) < uses.latest:
+                    last[engine] = uses.latest
 
 
-def _note_touching(last: LastByEngine, done: Mapping[Engine, _Uses], box: Box) -> None:
+def _note_touching(last: LastByEngine, done: Mapping[Engine, _Uses], box: Box, own: Collection[Engine]) -> None:
     for engine, uses in done.items():
+        if engine in own:
+            continue
         known = last.get(engine, -1)
         if known < uses.latest:
             index = uses.latest_at(box)
-            if index is not None and known < index:
+            if known < index:
                 last[engine] = index
 
 
@@ -136,9 +152,10 @@ def _touch(first: Box, second: Box) -> bool:
 
 
 def _note_use(done: dict[Engine, _Uses], engine: Engine, box: Box, index: int) -> None:
-    if engine not in done:
-        done[engine] = _Uses(box)
-    done[engine].note(box, index)
+    uses = done.get(engine)
+    if uses is None:
+        uses = done[engine] = _Uses(box)
+    uses.note(box, index)
 
 
 class View(NamedTuple):
@@ -152,12 +169,32 @@ class View(NamedTuple):
         return self.contents.operand(self.box)
 
 
-class _Tenant(NamedTuple):
-    """The owner of the bytes from `start` to `stop` of a memory."""
+@dataclass
+class _Tenants:
+    """The owners of the bytes of a memory, by their addresses: from which on each has them, and to which."""
 
-    start: int
-    stop: int
-    contents: Contents
+    starts: list[int] = field(default_factory=list)
+    stops: list[int] = field(default_factory=list)
+    contents: list[Contents] = field(default_factory=list)
+
+    def take_over(self, buffer: Buffer, held: Box) -> Contents:
+        """The bytes of a buffer are its own from now on."""
+        first, last, inherited = buffer.address, buffer.address + buffer.size, dict[Engine, int]()
+        begin, end = bisect_right(self.stops, first), bisect_left(self.starts, last)
+        new = Contents(buffer, held, inherited)
+        starts, stops, contents = [first], [last], [new]
+        for place in range(begin, end):
+            self.contents[place].note_all(inherited)
+        if begin < end and self.starts[begin] < first:
+            starts.insert(0, self.starts[begin])
+            stops.insert(0, first)
+            contents.insert(0, self.contents[begin])
+        if begin < end and last < self.stops[end - 1]:
+            starts.append(last)
+            stops.append(self.stops[end - 1])
+            contents.append(self.contents[end - 1])
+        self.starts[begin:end], self.stops[begin:end], self.contents[begin:end] = starts, stops, contents
+        return new
 
 
 @dataclass
@@ -167,8 +204,7 @@ class Emission:
     alignment: int
     instructions: list[Instruction] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
-    tenants: dict[Memory, list[_Tenant]] = field(default_factory=dict)
-    """The owners of the bytes of each memory, by their addresses."""
+    tenants: dict[Memory, _Tenants] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
     engines: set[Engine] = field(default_factory=set)
     ddr_end: int = 0
@@ -181,26 +217,9 @@ class Emission:
         count = self.names[name] = self.names.get(name, 0) + 1
         unique = name if count == 1 else f"{name}#{count}"
         aligned = round_up(max(1, size(held)) * item_size(dtype), self.alignment)
-        buffer = Buffer(unique, memory, address, aligned, dtype, shape_of(held), role)
+        buffer = Buffer(unique, memory, address, aligned, dtype, extents_of(held), role)
         self.buffers.append(buffer)
-        return self._take_over(buffer, held)
-
-    def _take_over(self, buffer: Buffer, held: Box) -> Contents:
-        first, last = buffer.address, buffer.address + buffer.size
-        tenants, inherited = self.tenants.setdefault(buffer.memory, []), dict[Engine, int]()
-        begin = bisect_right(tenants, first, key=lambda tenant: tenant.stop)
-        end = bisect_left(tenants, last, lo=begin, key=lambda tenant: tenant.start)
-        rest: list[_Tenant] = []
-        for start, stop, contents in tenants[begin:end]:
-            _note(inherited, contents.all())
-            if start < first:
-                rest.append(_Tenant(start, first, contents))
-            if last < stop:
-                rest.append(_Tenant(last, stop, contents))
-        new = Contents(buffer, held, inherited)
-        rest.insert(sum(tenant.start < first for tenant in rest), _Tenant(first, last, new))
-        tenants[begin:end] = rest
-        return new
+        return self.tenants.setdefault(memory, _Tenants()).take_over(buffer, held)
 
     def reserve_ddr(self, size: int) -> int:
         """The address of `size` more bytes in DDR."""
@@ -247,9 +266,9 @@ class Emission:
         index, first = len(self.instructions), own[0]
         waits: LastByEngine = {}
         for contents, box in reads:
-            contents.note_before_read(waits, box)
+            contents.note_before_read(waits, box, own)
         for contents, box in writes:
-            contents.note_before_write(waits, box)
+            contents.note_before_write(waits, box, own)
         for contents, box in reads:
             _note_use(contents.reads, first, box, index)
         for contents, box in writes:

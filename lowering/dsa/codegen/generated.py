@@ -31,7 +31,7 @@ class Generated:
     `constants` are the blobs and `tables` the constant values by the name of their buffer in DDR; `inputs` and
     `outputs` are the values of those buffers, which hold them as they are stored (network/storage.py). `kernels` are
     the operators of each tile kernel; `uses` says which of them the names of kernels in the program stand for;
-    `residence`, where everything is kept.
+    `residence`, where everything is kept, without the tiles.
     """
 
     program: Program

@@ -36,6 +36,7 @@ from ..schedule.scheduler import Schedule
 from ..schedule.variants import Variant
 from ..tiles.core_parts import CorePart, LayerParts, Sharing, read_of, tile_of_operands
 from ..tiles.kernels import TileKernel, TileKernels
+from ..tiles.local_graph import Tile
 from ..tiles.tiling import Tiling
 from .addresses import MemoryMap, PartSlot, SlotKind, Stay, StepsFullError, TileSlot, memory_map
 from .emission import Contents, CoreChannel, Emission, View, cluster_channel, core_channel
@@ -135,6 +136,8 @@ class _Generator:
     """The kernels of the program's tiles by their names, numbered in the order of their first tiles."""
     names: dict[KernelUse, str] = field(default_factory=dict)
     """The kernels of the program."""
+    known_names: dict[tuple[TileKernel, tuple[int, ...]], str] = field(default_factory=dict)
+    """Of kernels for operands and results that are these values."""
 
     def __post_init__(self) -> None:
         self.network, self.residence = self.plan.schedule.network, self.plan.residence
@@ -173,8 +176,8 @@ class _Generator:
         )
         return Generated(
             Program(name, self.device.name, batch, buffers, instructions, self._scopes()),
-            {name: kernel.graph for kernel, name in self.tiles.items()}, self.residence, constants, tables, inputs,
-            outputs, {name: use for use, name in self.names.items()},
+            {name: kernel.graph for kernel, name in self.tiles.items()}, self.residence.without_tiles(), constants,
+            tables, inputs, outputs, {name: use for use, name in self.names.items()},
         )  # fmt: skip
 
     def _scopes(self) -> ScopeCounts:
@@ -248,7 +251,7 @@ class _Generator:
         weights: Contents | None, outputs: Sequence[View], label: str,
     ) -> None:  # fmt: skip
         axes, blob = self.network.axes, blob_of(tile.constants)
-        operands = (*((value, plain_box(axes[value], view.box)) for value, view in inputs), *blob)
+        operands = (*[(value, plain_box(axes[value], view.box)) for value, view in inputs], *blob)
         whole_tile = tile_of_operands(self.network, step.layer, tile, operands)
         kernel = self.plan.sharing.kernels.kernel(whole_tile)
         read = [(view.operand(), view) for _, view in inputs]
@@ -257,14 +260,24 @@ class _Generator:
         adds = tile.piece is not None and tile.piece.adds
         if adds:
             read += [(view.operand(), view) for view in outputs]
-        orders = (tuple(axes[value] for value, _ in parts) for parts in (whole_tile.inputs, whole_tile.outputs))
+        values = tuple([value for value, _ in (*whole_tile.inputs, *whole_tile.outputs)])
+        name = self.known_names.get((kernel, values))
+        if name is None:
+            name = self.known_names[kernel, values] = self._name(kernel, whole_tile)
+        self.emission.compute(core, name, read, outputs, kernel.work, label, in_place=adds)
+
+    def _name(self, kernel: TileKernel, tile: Tile) -> str:
+        """The name of a tile's kernel: one of the program for each layout of a tile's operands."""
+        axes = self.network.axes
         if kernel not in self.tiles:
             self.tiles[kernel] = f"{kernel.stem}_{sum(other.stem == kernel.stem for other in self.tiles)}"
-        use = KernelUse(self.tiles[kernel], *orders)
-        if use not in self.names:  # one kernel of the program for each layout of a tile's operands
+        use = KernelUse(self.tiles[kernel], *(
+            tuple(axes[value] for value, _ in parts) for parts in (tile.inputs, tile.outputs)
+        ))  # fmt: skip
+        if use not in self.names:
             others = sum(other.tile == use.tile for other in self.names)
             self.names[use] = f"{use.tile}.{others}" if others else use.tile
-        self.emission.compute(core, self.names[use], read, outputs, kernel.work, label, in_place=adds)
+        return self.names[use]
 
     def _look_up(self, core: int, table: int, indices: View, target: View, label: str) -> None:
         contents = self._whole(table, Role.CONSTANT)

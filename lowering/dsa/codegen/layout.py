@@ -21,6 +21,12 @@ class _Repetition(NamedTuple):
 
 
 @lru_cache(1 << 16)
+def extents_of(box: Box) -> Shape:
+    """The extents of a part, one object however many buffers and operands have them."""
+    return shape_of(box)
+
+
+@lru_cache(1 << 16)
 def _repetitions(extents: Shape, lengths: Shape) -> tuple[tuple[_Repetition, ...], int]:
     """How runs of elements that lie together make up a part of a buffer, the outermost repetition first; and the
     elements of a run."""
@@ -40,6 +46,8 @@ def _repetitions(extents: Shape, lengths: Shape) -> tuple[tuple[_Repetition, ...
 
 def enclosing(buffer: Box, box: Box) -> Box:
     """A small part of a buffer around `box` that is one region: planes of rows that are evenly apart."""
+    if box == buffer:
+        return box
     while not is_region(buffer, box):
         partial = [axis for axis, interval in enumerate(box) if interval != buffer[axis]]
         fullest = max(partial[1:-1], key=lambda axis: _share(box[axis], buffer[axis]))
@@ -90,7 +98,7 @@ def region(buffer: Buffer, held: Box, box: Box, width: int) -> Region:
 
 def regions_of_both(first: Box, second: Box, box: Box) -> Iterator[Box]:
     """A part of two buffers in pieces, each of which is one region in both."""
-    if is_region(first, box) and is_region(second, box):
+    if (box == first or is_region(first, box)) and (box == second or is_region(second, box)):
         yield box
         return
     axis = next(axis for axis, (start, stop) in enumerate(box) if stop - start > 1)

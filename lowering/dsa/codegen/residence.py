@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -85,6 +85,10 @@ class Residence:
     _bringing: dict[ReadKey, list[int]] = field(default_factory=dict, compare=False, repr=False)
     """Per tile of a step on a core, which one a value was brought for."""
     _passing: dict[ReadKey, bool | None] = field(default_factory=dict, compare=False, repr=False)
+
+    def without_tiles(self) -> Residence:
+        """The same for whoever keeps it: tiles take much more memory than all else."""
+        return replace(self, tiles=(), _bringing={}, _passing={})
 
     def stays(self, part: Part) -> tuple[Span, ...]:
         """When a part is in the GB."""

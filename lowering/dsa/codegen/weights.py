@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple
@@ -35,6 +36,23 @@ Blob = tuple[tuple[int, Box], ...]
 """The parts of constants that one tile reads, packed one after another: values and their boxes, ascending."""
 Blobs = tuple[Blob | None, ...]
 """The blob that each core needs for its tile."""
+
+
+@dataclass(frozen=True, eq=False)
+class Need:
+    """What cores need for tiles, one object however often they need it: each blob once, and the cores that need it."""
+
+    blobs: Blobs
+
+    @cached_property
+    def distinct(self) -> tuple[Blob, ...]:
+        """Each blob once."""
+        return tuple(dict.fromkeys(blob for blob in self.blobs if blob is not None))
+
+    @cached_property
+    def cores(self) -> tuple[tuple[int, ...], ...]:
+        """Of each of these, the cores that need it."""
+        return tuple(tuple(core for core, own in enumerate(self.blobs) if own == blob) for blob in self.distinct)
 
 
 class TilePosition(NamedTuple):
@@ -210,8 +228,10 @@ class WeightEmission:
         self.staging = Staging(staging, device.global_buffer - staging, self._fetches())
         self.constants: dict[int, Contents] = {}
         self.staged: dict[int, Contents] = {}
-        self.hoisted: dict[Blobs, list[Contents | None]] = {}
+        self.hoisted: dict[Need, list[Contents | None]] = {}
+        """What is in the ring."""
         self.uses = self.loaded = 0
+        self.named: dict[Blob, str] = {}
         others = _HOIST_CHANNELS + (_WAITING_CHANNELS if residence.waiting or residence.streams else 0)
         self.loading_channels = max(1, device.dma_channels - others)
 
@@ -220,8 +240,8 @@ class WeightEmission:
         the staging."""
         loaded = [0] * (1 + max((position.step for position in self.needs), default=0))
         time = 0
-        for position, blobs in self._hoists():
-            for load in (self.places[blob].load for blob in _distinct(blobs)):
+        for position, need in self._hoists():
+            for load in (self.places[blob].load for blob in need.distinct):
                 size = self.loads[load].size
                 _, is_there = self.staging.fetch(load, size, time)
                 loaded[position.step] += 0 if is_there else size
@@ -230,12 +250,14 @@ class WeightEmission:
 
     def promote(self, position: TilePosition) -> list[Contents | None]:
         """The weights of one tile per core, in every core's LB at the same place; None if it needs none."""
-        blobs = self.needs[position]
-        if not _distinct(blobs):
-            return [None] * len(blobs)
-        if self.ring.find(blobs) is None:
-            self.hoisted[blobs] = self._hoist(blobs, self.ring.take(blobs, self._largest(blobs)))
-        return self.hoisted[blobs]
+        need = self.needs[position]
+        if not need.distinct:
+            return [None] * len(need.blobs)
+        if self.ring.find(need) is None:
+            address = self.ring.take(need, self._largest(need))
+            self.hoisted = {other: each for other, each in self.hoisted.items() if self.ring.find(other) is not None}
+            self.hoisted[need] = self._hoist(need, address)
+        return self.hoisted[need]
 
     def operands(self, weights: Contents, blob: Blob) -> Iterator[tuple[Operand, View]]:
         """The parts of a blob in LB, as a kernel reads them."""
@@ -254,7 +276,7 @@ class WeightEmission:
         longest = min(self.device.ddr_bandwidth * self.device.dma_latency, room // _LEAST_LOADS)
         places: dict[Blob, _Place] = {}
         parts, end = list[tuple[int, Box]](), 0
-        for blob in (blob for blobs in self.needs.values() for blob in _distinct(blobs)):
+        for blob in (blob for need in dict.fromkeys(self.needs.values()) for blob in need.distinct):
             if blob not in places:
                 size = self._pack(blob).size
                 if parts and end + size > longest:
@@ -268,34 +290,32 @@ class WeightEmission:
 
     def _fetches(self) -> Iterator[int]:
         """The loads in which blobs will be fetched from the GB."""
-        for _, blobs in self._hoists():
-            yield from (self.places[blob].load for blob in _distinct(blobs))
+        for _, need in self._hoists():
+            yield from (self.places[blob].load for blob in need.distinct)
 
-    def _hoists(self) -> Iterator[tuple[TilePosition, Blobs]]:
+    def _hoists(self) -> Iterator[tuple[TilePosition, Need]]:
         """All that will be brought to the LBs, and for which tiles: a ring that is run dry says so."""
         ring = Ring(self.device.weight_buffer)
-        for position, blobs in self.needs.items():
-            if _distinct(blobs) and ring.find(blobs) is None:
-                ring.take(blobs, self._largest(blobs))
-                yield position, blobs
+        for position, need in self.needs.items():
+            if need.distinct and ring.find(need) is None:
+                ring.take(need, self._largest(need))
+                yield position, need
 
-    def _largest(self, blobs: Blobs) -> int:
-        return max(self._pack(blob).size for blob in _distinct(blobs))
+    def _largest(self, need: Need) -> int:
+        return max(self._pack(blob).size for blob in need.distinct)
 
-    def _hoist(self, blobs: Blobs, address: int) -> list[Contents | None]:
-        contents: list[Contents | None] = [None] * len(blobs)
-        distinct = _distinct(blobs)
-        for blob in distinct:
+    def _hoist(self, need: Need, address: int) -> list[Contents | None]:
+        contents: list[Contents | None] = [None] * len(need.blobs)
+        for blob, cores in zip(need.distinct, need.cores, strict=True):
             load, first = self.places[blob]
             box = ((first, first + self._pack(blob).size),)
             source = View(self._stage(load), box)
-            cores = [core for core, other in enumerate(blobs) if other == blob]
             targets = []
             for core in cores:
                 target = self._buffer(f"w:{self._name(blob)}@{core}", local_buffer(0, core), address, box)
                 contents[core] = target
                 targets.append(View(target, target.box))
-            if len(distinct) > 1:  # cores do not wait for each other's weights
+            if len(need.distinct) > 1:  # cores do not wait for each other's weights
                 channel = core_channel(self.device, cores[0], CoreChannel.FROM_LB)
             else:
                 turn = self.uses % min(_HOIST_CHANNELS, self.device.dma_channels)
@@ -337,8 +357,10 @@ class WeightEmission:
 
     def _name(self, blob: Blob) -> str:
         """The name of the heaviest constant."""
-        value, _ = max(blob, key=lambda part: self.network.bytes(*part))
-        return self.network.graph.values[value].name
+        if blob not in self.named:
+            value, _ = max(blob, key=lambda part: self.network.bytes(*part))
+            self.named[blob] = self.network.graph.values[value].name
+        return self.named[blob]
 
 
 def waiting_channel(device: DsaDevice) -> Engine:
@@ -346,15 +368,12 @@ def waiting_channel(device: DsaDevice) -> Engine:
     return cluster_channel(max(0, device.dma_channels - _HOIST_CHANNELS - _WAITING_CHANNELS))
 
 
-def _needs(residence: Residence) -> Iterator[tuple[TilePosition, Blobs]]:
+def _needs(residence: Residence) -> Iterator[tuple[TilePosition, Need]]:
     """The weights that the cores need for their tiles, in running order. Tables stay in DDR."""
-    flow = residence.flow
+    flow, known = residence.flow, dict[Blobs, Need]()
     for number, (step, tiled) in enumerate(zip(flow.steps, residence.tiles, strict=True)):
         is_lookup = indexed_table(flow.graph.network, step.layer) is not None
         for position in range(tiled.count):
             tiles = ({} if tile is None or is_lookup else tile.constants for tile in tiled.at(position))
-            yield TilePosition(number, position), tuple(blob_of(each) if each else None for each in tiles)
-
-
-def _distinct(blobs: Sequence[Blob | None]) -> list[Blob]:
-    return list(dict.fromkeys(blob for blob in blobs if blob is not None))
+            blobs = tuple([blob_of(each) if each else None for each in tiles])
+            yield TilePosition(number, position), known.setdefault(blobs, Need(blobs))

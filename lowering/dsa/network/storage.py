@@ -6,6 +6,8 @@ channels innermost such parts are long runs of bytes. Everything else lies as ON
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from ....ir.graph import Operator, OperatorGraph
@@ -55,12 +57,18 @@ def _maps_beside(graph: OperatorGraph, operator: Operator, maps: set[int]) -> se
 
 def stored_box(axes: Axes, box: Box) -> Box:
     """A part of a tensor, its axes as in memory."""
-    return tuple(box[axis] for axis in axes)
+    return tuple([box[axis] for axis in axes])
+
+
+@cache
+def _places(axes: Axes) -> Axes:
+    """Of each axis of a tensor, its place in memory."""
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 
 def plain_box(axes: Axes, box: Box) -> Box:
     """A part in memory, its axes as ONNX has them."""
-    return tuple(interval for _, interval in sorted(zip(axes, box, strict=True)))
+    return tuple([box[place] for place in _places(axes)])
 
 
 def stored_array(axes: Axes, array: np.ndarray) -> np.ndarray:

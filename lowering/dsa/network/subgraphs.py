@@ -72,6 +72,28 @@ def sub_graph(network: Network, layers: Iterable[Layer]) -> SubGraph:
     )
 
 
+def structure_of(network: Network, subgraph: SubGraph) -> object:
+    """A key that is equal for sub-graphs of which one is the other with other numbers, as repeated blocks are."""
+    graph, members = network.graph, subgraph.members
+    place = {index: number for number, index in enumerate(members)}
+    used = {v for index in members for v in (*graph.operators[index].inputs, *graph.operators[index].outputs)}
+    number = {v: n for n, v in enumerate(sorted(v for v in used if v is not None))}
+
+    def numbers(values: Iterable[int | None]) -> tuple[int | None, ...]:
+        return tuple(None if value is None else number[value] for value in values)
+
+    operators = (graph.operators[index] for index in members)
+    return (
+        tuple(
+            (o.op, tuple(sorted(o.attributes.items())), o.is_opaque, numbers(o.inputs), numbers(o.outputs))
+            for o in operators
+        ),
+        tuple((graph.values[v].type, network.shapes[v]) for v in number),
+        tuple(tuple(place[index] for index in layer) for layer in subgraph.layers),
+        *(numbers(v) for v in (subgraph.inputs, subgraph.constants, subgraph.outputs, subgraph.intermediates)),
+    )
+
+
 @dataclass(frozen=True)
 class Lifetimes:
     """Per stored value, the first and the last layer of its sub-graph during which an instance keeps it.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from ....ir.graph import Operator, OperatorGraph
@@ -91,11 +92,12 @@ def starts_of(reduction: Reduction, count: int) -> range:
     return range(0, reduction.depth, -(-reduction.depth // count))
 
 
-def piece_at(reduction: Reduction, starts: range, number: int) -> PieceOfSum:
-    """One of the pieces that begin at these places."""
-    start = starts[number]
-    stop = min(start + starts.step, reduction.depth)
-    return PieceOfSum(reduction, start, stop, start > 0, stop == reduction.depth)
+@lru_cache(1 << 12)
+def pieces_of(reduction: Reduction, count: int) -> tuple[PieceOfSum, ...]:
+    """A reduction in `count` pieces."""
+    starts = starts_of(reduction, count)
+    ends = (min(start + starts.step, reduction.depth) for start in starts)
+    return tuple(PieceOfSum(reduction, a, b, a > 0, b == reduction.depth) for a, b in zip(starts, ends, strict=True))
 
 
 def sum_of_layer(network: Network, layer: Layer) -> Reduction | None:

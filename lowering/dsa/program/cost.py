@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from .instructions import (
     Movement,
     ProgramError,
     Region,
+    Transfer,
     Unit,
     Work,
 )
@@ -63,6 +64,10 @@ class Cost:
     def _links(self) -> dict[tuple[Memory, ...], tuple[Link, ...]]:
         return {}
 
+    @cached_property
+    def _latencies(self) -> dict[tuple[Memory, ...], float]:
+        return {}
+
     def unit(self, engine: Engine) -> ComputeUnit | None:
         """The unit of the device that an engine is; None if there is none."""
         return self._units.get((engine.unit, engine.core is not None))
@@ -101,9 +106,13 @@ class Cost:
 
     def latency(self, movement: Movement) -> float:
         """Cycles before the first byte."""
-        memories = {movement.reads[0].memory, *(region.memory for region in movement.writes)}
-        touches_ddr = any(memory.level is Level.DDR for memory in memories)
-        return (self.device.dma_latency if touches_ddr else self.device.hoist_latency) * self.device.clock
+        memories = _memories_of(movement)
+        latency = self._latencies.get(memories)
+        if latency is None:
+            touches_ddr = any(memory.level is Level.DDR for memory in memories)
+            latency = (self.device.dma_latency if touches_ddr else self.device.hoist_latency) * self.device.clock
+            self._latencies[memories] = latency
+        return latency
 
     def wire_bytes(self, movement: Movement) -> int:
         """Bytes of the beats that a transfer takes; one with indices takes theirs too."""
@@ -114,32 +123,25 @@ class Cost:
             longest = round_up(beat - step + movement.table.address % step + row, beat)
             rows = movement.count * longest
             return max(rows, self._beats(movement.target)) + self._beats(movement.indices.region)
-        return max(map(self._beats, (movement.source, *movement.targets)))
+        read = self._beats(movement.source)
+        return max(read, *map(self._beats, movement.targets)) if movement.targets else read
 
     def _beats(self, region: Region) -> int:
-        beat = self.device.alignment
-        if region.is_contiguous:
-            return round_up(region.address % beat + region.size, beat)
-
-        def beats_of_run(address: int, size: int) -> int:
-            return -(-(address % beat + size) // beat)
-
-        def beats_of_plane(address: int) -> int:
-            if region.stride == region.row_bytes:
-                return beats_of_run(address, region.span)
-            rows = region.rows, region.stride
-            return _periodic_sum(*rows, beat, lambda place: beats_of_run(address + place, region.row_bytes))
-
-        planes = region.planes, region.plane_stride
-        return beat * _periodic_sum(*planes, beat, lambda place: beats_of_plane(region.address + place))
+        beat, place = self.device.alignment, region.address % self.device.alignment
+        if region.rows == region.planes == 1:
+            return round_up(place + region.row_bytes, beat)
+        return _bytes_of_rows(
+            beat, place, region.row_bytes, region.rows, region.stride, region.planes, region.plane_stride
+        )  # fmt: skip
 
     def links(self, movement: Movement) -> tuple[Link, ...]:
         """The links that a transfer shares with others. Bytes between LB and anything else cross the ports of the
         GB."""
-        memories = tuple([region.memory for region in (*movement.reads, *movement.writes)])
-        if memories not in self._links:
-            self._links[memories] = _links(memories)
-        return self._links[memories]
+        memories = _memories_of(movement)
+        links = self._links.get(memories)
+        if links is None:
+            links = self._links[memories] = _links(memories)
+        return links
 
     def bandwidth(self, link: Link) -> float:
         """Bytes a cycle."""
@@ -152,6 +154,30 @@ class Cost:
         if memory.level is Level.DDR:
             return self.device.ddr_capacity
         return self.device.global_buffer if memory.level is Level.GB else self.device.local_buffer
+
+
+def _memories_of(movement: Movement) -> tuple[Memory, ...]:
+    """The memory that is read first, and others."""
+    if isinstance(movement, Transfer):
+        return movement.source.memory, *[region.memory for region in movement.targets]
+    return tuple([region.memory for region in (*movement.reads, *movement.writes)])
+
+
+@lru_cache(1 << 14)
+def _bytes_of_rows(
+    beat: int, place: int, row_bytes: int, rows: int, stride: int, planes: int, plane_stride: int
+) -> int:  # fmt: skip
+    """The bytes of the beats that rows take which begin at a `place` of one."""
+
+    def beats_of_run(address: int, size: int) -> int:
+        return -(-(address % beat + size) // beat)
+
+    def beats_of_plane(address: int) -> int:
+        if stride == row_bytes:
+            return beats_of_run(address, (rows - 1) * stride + row_bytes)
+        return _periodic_sum(rows, stride, beat, lambda row: beats_of_run(address + row, row_bytes))
+
+    return beat * _periodic_sum(planes, plane_stride, beat, lambda plane: beats_of_plane(place + plane))
 
 
 def _periodic_sum(count: int, stride: int, beat: int, amount: Callable[[int], int]) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
+
 import numpy as np
 
 from .instructions import Compute, Engine, IndexedTransfer, Program, ProgramError, Transfer, describe
 
 
-def predecessors(program: Program) -> list[tuple[int, ...]]:
+def predecessors(program: Program) -> Iterator[Collection[int]]:
     """For each instruction, those that end before it starts: what it waits for, and the last to hold its engines.
 
     A kernel holds the first of its units until it ends; for those that it only uses see `users`.
@@ -15,7 +17,6 @@ def predecessors(program: Program) -> list[tuple[int, ...]]:
     Raises ProgramError if an instruction waits for one that does not come earlier.
     """
     last: dict[Engine, int] = {}
-    before_each = []
     for index, instruction in enumerate(program.instructions):
         engines, waits = instruction.engines, instruction.waits
         for wait in waits:
@@ -23,30 +24,27 @@ def predecessors(program: Program) -> list[tuple[int, ...]]:
                 raise ProgramError(f"{describe(index, instruction)} waits for #{wait}, which does not come before it")
         before = [last[engine] for engine in engines if engine in last]
         before += waits
-        before_each.append(tuple(before if len(before) < 2 else dict.fromkeys(before)))
+        yield before if len(before) < 2 else dict.fromkeys(before)
         for engine in engines[:1] if isinstance(instruction, Compute) else engines:  # until the instruction ends
             last[engine] = index
-    return before_each
 
 
-def users(program: Program) -> list[tuple[tuple[int, int], ...]]:
+def users(program: Program) -> Iterator[Sequence[tuple[int, int]]]:
     """For each instruction, the kernels before it on its engines that only used one, and the number of that unit.
 
     It starts when they have used it, which may be before they end.
     """
     last: dict[Engine, tuple[int, int]] = {}
-    users_of_each: list[tuple[tuple[int, int], ...]] = []
     for index, instruction in enumerate(program.instructions):
         if isinstance(instruction, Transfer | IndexedTransfer):  # no kernel uses channels
-            users_of_each.append(())
+            yield ()
             continue
         engines = instruction.engines
-        users_of_each.append(tuple([last[engine] for engine in engines if engine in last]))
+        yield [last[engine] for engine in engines if engine in last]
         for number, engine in enumerate(engines):
             last.pop(engine, None)
             if number and isinstance(instruction, Compute):
                 last[engine] = index, number
-    return users_of_each
 
 
 class Ordering:

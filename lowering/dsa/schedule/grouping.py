@@ -31,7 +31,7 @@ from ..network.boxes import Box, Shape, size
 from ..network.core_factors import core_count, plain_binding
 from ..network.graph import Network
 from ..network.operand_boxes import whole_axes
-from ..network.subgraphs import Layer, Lifetimes, SubGraph, lifetimes, moved_axis, peak_bytes, sub_graph
+from ..network.subgraphs import Layer, Lifetimes, SubGraph, lifetimes, moved_axis, peak_bytes, structure_of, sub_graph
 from ..program.instructions import Level
 from .pieces import Pieces, probes
 
@@ -237,6 +237,8 @@ class _Grouping:
         self.network, self.layers, self.device = network, layers, device
         self.group_of_parts = cache(self._group_of_parts)
         self.probes = cache(lambda subgraph, axis: tuple(probes(network, subgraph, axis)))
+        self.splits: dict[object, tuple[Split, ...]] = {}
+        """By the structure of a sub-graph."""
         self.merged: dict[tuple[Pattern, tuple[Group, ...]], Group | None] = {}
         """By pattern and its groups, the results of earlier attempts."""
         label = {index: number for number, layer in enumerate(layers) for index in layer}
@@ -287,7 +289,10 @@ class _Grouping:
 
     def _group_of_parts(self, parts: tuple[int, ...]) -> Group:
         subgraph = sub_graph(self.network, [self.layers[part] for part in parts])
-        options = splits_of(self.network, subgraph, self.device)
+        key = structure_of(self.network, subgraph)
+        if key not in self.splits:  # networks repeat their blocks
+            self.splits[key] = splits_of(self.network, subgraph, self.device)
+        options = self.splits[key]
         return Group(subgraph, options[0], options)
 
 

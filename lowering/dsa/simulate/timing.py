@@ -11,12 +11,12 @@ those of Graham, "Bounds for certain multiprocessing anomalies", 1966). It canno
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from heapq import heappop, heappush
-from itertools import chain
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -138,9 +138,9 @@ class _Run:
     starts: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
     pending: list[int] = field(default_factory=list)
-    followers: list[int] = field(default_factory=list)
+    followers: array[int] = field(default_factory=lambda: array("q"))
     """Of each instruction, one after another, those that wait for its end."""
-    first_followers: list[int] = field(default_factory=list)
+    first_followers: array[int] = field(default_factory=lambda: array("q"))
     """Where those of each instruction begin, and the end of all."""
     next_users: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     """Instructions that start after a kernel has used a unit, by the kernel and the number of the unit."""
@@ -151,18 +151,19 @@ class _Run:
     """(cycle, instruction, event, version of the flow or _FIXED)."""
 
     def __post_init__(self) -> None:
-        before = predecessors(self.program)
-        self.pending = [len(each) for each in before]
-        followed = np.fromiter(chain.from_iterable(before), np.int64, sum(self.pending))
-        follower = np.repeat(np.arange(len(before)), self.pending)
-        self.followers = follower[np.argsort(followed, kind="stable")].tolist()
-        self.first_followers = [0, *np.cumsum(np.bincount(followed, minlength=len(before))).tolist()]
+        count, all_before = len(self.program.instructions), array("q")
+        for before in predecessors(self.program):
+            self.pending.append(len(before))
+            all_before.extend(before)
+        followed, follower = np.array(all_before, np.int64), np.repeat(np.arange(count), self.pending)
+        self.followers = array("q", follower[np.argsort(followed, kind="stable")].tobytes())
+        self.first_followers = array("q", [0, *np.cumsum(np.bincount(followed, minlength=count)).tolist()])
         for index, used in enumerate(users(self.program) if self.in_order else ()):
             for earlier, number in used:
                 self.next_users.setdefault((earlier, number), []).append(index)
                 self.pending[index] += 1
-        self.starts = [0.0] * len(before)
-        self.ends = [0.0] * len(before)
+        self.starts = [0.0] * count
+        self.ends = [0.0] * count
         self.networks = _networks(self.program, self.cost)
 
     def run(self) -> None:
@@ -227,7 +228,7 @@ class _Run:
         first, end = self.first_followers[index : index + 2]
         self._count_down(self.followers[first:end], now)
 
-    def _count_down(self, followers: list[int], now: float) -> None:
+    def _count_down(self, followers: Iterable[int], now: float) -> None:
         """Start those that waited for nothing else."""
         for follower in followers:
             self.pending[follower] -= 1

@@ -8,7 +8,7 @@ parallelism, load balance and locality", section 5.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -21,7 +21,7 @@ from ..network.graph import Network
 from ..network.lookups import indexed_table
 from ..network.operand_boxes import whole_axes
 from ..network.subgraphs import Layer
-from ..network.sums import PieceOfSum, Reduction, piece_at, starts_of, sum_of_layer
+from ..network.sums import PieceOfSum, Reduction, pieces_of, sum_of_layer
 from ..program.cost import Cost
 from ..program.instructions import Compute
 from ..schedule.instances import InstanceGraph, Part
@@ -99,8 +99,8 @@ class Sharing:
     _chosen: dict[tuple[Layer, tuple[int, ...]], Binding] = field(default_factory=dict)
     _made: dict[Part, tuple[Box | None, ...]] = field(default_factory=dict)
     _inside: dict[Layer, frozenset[int]] = field(default_factory=dict)
-    _constants: dict[tuple[tuple[int, Box], ...], Boxes] = field(default_factory=dict)
-    """Parts of constants, which many tiles share."""
+    _boxes: dict[tuple[tuple[int, Box], ...], Boxes] = field(default_factory=dict)
+    """Parts of values, which many tiles share."""
     _cycles: dict[tuple[Layer, object], float] = field(default_factory=dict)
     """By layer and shape of a part: the place of it does not change the work."""
 
@@ -188,8 +188,11 @@ class Sharing:
                 constants[value] = box
             else:
                 inputs[value] = box if box == limits[value] else _widen_to_rows(box, limits[value])
-        shared = self._constants.setdefault(tuple(constants.items()), constants)
-        return CorePart(made, inputs, shared)
+        return CorePart(made, self.shared(inputs), self.shared(constants))
+
+    def shared(self, boxes: Boxes) -> Boxes:
+        """The same parts of values, one object however many tiles have them."""
+        return self._boxes.setdefault(tuple(boxes.items()), boxes)
 
     def _cost(self, instance: int, layer: Layer, outputs: Sequence[int], binding: Binding) -> float:
         """Cycles: of computing beside fetching weights, after fetching what other cores have."""
@@ -271,17 +274,21 @@ def read_of(network: Network, layer: Layer, part: CorePart) -> Boxes:
     product, *others = layer
     data = network.graph.operators[product].inputs[0]
     assert data is not None
+    axis, at_hand = part.piece.reduction.data_axis, part.inputs[data]
+    if at_hand[axis] == (part.piece.start, part.piece.stop):
+        return part.inputs
     if part.piece.is_last and any(data in network.graph.operators[index].inputs for index in others):
         return part.inputs
-    return {**part.inputs, data: part.piece.restrict(part.inputs[data], part.piece.reduction.data_axis)}
+    return {**part.inputs, data: part.piece.restrict(at_hand, axis)}
 
 
 def cut_sum(
     network: Network, layer: Layer, part: CorePart, reduction: Reduction, count: int, *,
     is_brought_whole: bool = False, numbers: Iterable[int] | None = None,
+    shared: Callable[[Boxes], Boxes] = lambda boxes: boxes,
 ) -> Iterator[CorePart]:  # fmt: skip
     """A core's part of a layer as `count` tiles, one after another, that add up its product; only some `numbers` of
-    them if given.
+    them if given. `shared` makes equal parts of values one object.
 
     If the data `is_brought_whole`, each has all of it at hand.
     """
@@ -294,16 +301,15 @@ def cut_sum(
     assert weights is not None
     of_all = {weights, *(behind if reduction.has_zero_points else ())}
     read_after = {value for index in others for value in network.graph.operators[index].inputs}
-    starts = starts_of(reduction, count)
-    for number in range(len(starts)) if numbers is None else numbers:
-        piece = piece_at(reduction, starts, number)
+    pieces = pieces_of(reduction, count)
+    for piece in pieces if numbers is None else [pieces[number] for number in numbers]:
         inputs = {v: box for v, box in part.inputs.items() if piece.is_last or v == data}
         constants = {v: box for v, box in part.constants.items() if piece.is_last or v in of_all}
         if not is_brought_whole and (not piece.is_last or data not in read_after):
             inputs[data] = piece.restrict(part.inputs[data], reduction.data_axis)
         if not piece.is_last or weights not in read_after:
             constants[weights] = piece.restrict(part.constants[weights], reduction.weight_axis)
-        yield CorePart(part.made, inputs, constants, piece)
+        yield CorePart(part.made, shared(inputs), shared(constants), piece)
 
 
 def _cut_like_primary(box: Box, primary: Box, binding: Binding) -> Sequence[Box]:

@@ -13,7 +13,7 @@ what follows a product runs along with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
@@ -24,6 +24,7 @@ from ....ir.index_maps import Axis, Reduction, loops_of
 from ..network.boxes import Box
 from ..network.graph import Network
 from ..network.operand_boxes import partial_maps
+from ..network.sums import PieceOfSum
 from ..program.cost import Cost
 from ..program.instructions import Engine, Unit, Work
 from .local_graph import Tile, local_graph
@@ -242,11 +243,16 @@ class TileKernels:
         shifts = self._shifts.get(tile.members)
         if shifts is None:
             shifts = self._shifts[tile.members] = Shifts(self._network, tile.members)
-        inputs, outputs = shifts.normal(tile.inputs, tile.outputs)
-        key = first_piece(self._network, Tile(tile.members, inputs, outputs, tile.piece))
-        kernel = self._by_tile.get(key)
-        if kernel is None:
-            kernel = self._by_tile[key] = self._kernel_of_structure(key)
+        first = first_piece(self._network, tile)
+        kernel = self._by_tile.get(first)
+        if kernel is None:  # nor were there other pieces of the same sum
+            inputs, outputs = shifts.normal(first.inputs, first.outputs)
+            key = Tile(tile.members, inputs, outputs, first.piece)
+            kernel = self._by_tile.get(key)
+            if kernel is None:
+                kernel = self._by_tile[key] = self._kernel_of_structure(key)
+            if first.piece is not None:
+                self._by_tile[first] = kernel
         return kernel
 
     def _kernel_of_structure(self, tile: Tile) -> TileKernel:
@@ -269,12 +275,12 @@ def first_piece(network: Network, tile: Tile) -> Tile:
     reduction, length = piece.reduction, piece.stop - piece.start
     data, weights = network.graph.operators[reduction.product].inputs[:2]
     axes = {data: reduction.data_axis, weights: reduction.weight_axis}
-    moved = replace(piece, start=0, stop=length)
+    moved = PieceOfSum(reduction, 0, length, piece.adds, piece.is_last)
     operands = tile.inputs[:-1] if piece.adds else tile.inputs
     if any(value in axes and box[axes[value]] != (piece.start, piece.stop) for value, box in operands):
         return tile
     boxes = [(value, moved.restrict(box, axes[value]) if value in axes else box) for value, box in operands]
-    return replace(tile, inputs=(*boxes, *tile.inputs[len(operands) :]), piece=moved)
+    return Tile(tile.members, (*boxes, *tile.inputs[len(operands) :]), tile.outputs, moved)
 
 
 def structure(graph: OperatorGraph) -> object:

@@ -297,10 +297,10 @@ class Tiling:
         if reduction is None or cut.pieces == 1:
             return [tile]
         whole = cut.is_brought_whole
-        pieces = cut_sum(
-            self.network, step.layer, tile, reduction, cut.pieces, is_brought_whole=whole, numbers=numbers
-        )
-        return list(pieces)
+        return list(cut_sum(
+            self.network, step.layer, tile, reduction, cut.pieces,
+            is_brought_whole=whole, numbers=numbers, shared=self.sharing.shared,
+        ))  # fmt: skip
 
     def _few_pieces(self, step: LayerParts, tile: CorePart, cut: Cut) -> list[_Alike]:
         """A tile in pieces of the reduction, of which those between the first and the last are alike."""

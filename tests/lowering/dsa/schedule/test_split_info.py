@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.lowering.dsa.network.graph import Network
-from eqfuse.lowering.dsa.network.subgraphs import SubGraph, lifetimes, peak_bytes, sub_graph
+from eqfuse.lowering.dsa.network.subgraphs import SubGraph, lifetimes, peak_bytes, structure_of, sub_graph
 from eqfuse.lowering.dsa.program.instructions import Level
 from eqfuse.lowering.dsa.schedule.grouping import SplitInfo, best_split, factors_to_try, splits_of
 
@@ -121,3 +121,18 @@ def test_an_instance_is_as_large_as_what_it_needs() -> None:
     network, subgraph = two_convolutions(3)
     split = next(s for s in splits_of(network, subgraph, accelerator(2 * 2 * 8 * 16 * 16)) if s.path == (0,))
     assert (split.factor, split.footprint) == (4, 2 * 2 * 8 * 16 * 16)
+
+
+def test_blocks_that_repeat_have_one_structure() -> None:
+    """Those of other windows or sizes, or of other layers, have another."""
+    builder = Builder()
+    x = builder.value((1, 8, 16, 16))
+    for kernel in (1, 1, 3):
+        x = builder.relu(builder.conv(x, 8, kernel))
+    network = Network(builder.graph(builder.relu(builder.conv(builder.pool(x, 2, 2), 8))))
+    first, again, wide, smaller, apart = (
+        structure_of(network, sub_graph(network, layers))
+        for layers in ([(0, 1)], [(2, 3)], [(4, 5)], [(7, 8)], [(0,), (1,)])
+    )
+    assert first == again
+    assert len({first, wide, smaller, apart}) == 4

@@ -326,8 +326,8 @@ def test_no_slower_than_one_after_another(program: Program) -> None:
 @given(programs())
 def test_what_must_come_before_does(program: Program) -> None:
     timeline = simulate_time(program, DEVICE)
-    for index, earlier in enumerate(predecessors(program)):
-        used = (_used(timeline, *each) for each in users(program)[index])
+    for index, (earlier, using) in enumerate(zip(predecessors(program), users(program), strict=True)):
+        used = (_used(timeline, *each) for each in using)
         assert timeline.starts[index] == max((*(timeline.ends[each] for each in earlier), *used), default=0.0)
 
 
