@@ -33,7 +33,7 @@ from ..program.instructions import Level, Program
 from ..schedule.scheduler import Grouping, Schedule, grouped
 from ..schedule.variants import ALTERNATIVES, FULL, Variant
 from ..simulate.timing import Timeline, simulate_time
-from .estimates import Estimate, estimate
+from .estimates import Promise, estimate
 from .generated import Generated
 from .generator import Plan, plan_program, write_program
 from .residence import activation_room_of_global_buffer
@@ -91,12 +91,12 @@ def for_splitting(device: DsaDevice, variant: Variant) -> DsaDevice:
     return replace(device, local_buffer=device.weight_buffer + max(1, int(variant.room * room)))
 
 
-def promising_plans(candidates: Sequence[Candidate], device: DsaDevice, known: float = math.inf) -> list[Plan]:
+def promising_plans(candidates: Sequence[Candidate], device: DsaDevice, known: float = math.inf) -> list[Promise]:
     """The plans that are worth a program beside one that takes `known` cycles, the one that promises most first.
 
     Raises DsaError if none can be planned: that of the last; SlowerError if none is worth a program.
     """
-    found: list[tuple[Estimate, Plan]] = []
+    found: list[Promise] = []
     problem: DsaError | None = None
     least, fewest = None, math.inf
 
@@ -115,15 +115,15 @@ def promising_plans(candidates: Sequence[Candidate], device: DsaDevice, known: f
         guess = estimate(plan, device)
         fewest = min(fewest, len(plan.residence.flow.steps))
         least = guess if least is None else min(least, guess, key=lambda each: each.cycles)
-        found.append((guess, plan))
-        found = [(other, kept) for other, kept in found if other.cycles <= _CLOSE * least.cycles]
+        found.append(Promise(plan, guess))
+        found = [other for other in found if other.estimate.cycles <= _CLOSE * least.cycles]
         del plan  # plans are large
     if least is None:
         assert problem is not None
         raise problem
     if least.cycles > _TOO_SLOW * known:
         raise SlowerError(f"estimated at {least.cycles:.0f} cycles, where another share of the batch takes {known:.0f}")
-    return [plan for _, plan in sorted(found, key=lambda each: each[0].cycles)]
+    return sorted(found, key=lambda each: each.estimate.cycles)
 
 
 def _distinct(candidates: Sequence[Candidate], most: Callable[[], float]) -> Iterator[Candidate]:
@@ -266,10 +266,12 @@ def cluster_program(
 
     with _collecting_seldom():
         variants = ALTERNATIVES if choices.variant == FULL else (choices.variant,)
-        plans = promising_plans([candidate(variant) for variant in variants], cluster, known)[::-1]
+        promises = promising_plans([candidate(variant) for variant in variants], cluster, known)[::-1]
         best: ClusterProgram | None = None
-        while plans:  # each is forgotten once its program is made: both are large
-            best = make_program(plans.pop(), math.inf if best is None else best.timeline.cycles) or best
+        while promises:  # each is forgotten once its program is made: both are large
+            promise, fastest = promises.pop(), math.inf if best is None else best.timeline.cycles
+            if promise.estimate.moving < fastest:
+                best = make_program(promise.plan, fastest) or best
     assert best is not None
     return best
 

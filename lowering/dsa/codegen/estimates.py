@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from ....costmodels.dsa_device import DsaDevice
+from ..schedule.variants import Variant
 from .emission import Emission
 from .generator import Plan
 from .weights import WeightEmission
@@ -18,10 +19,25 @@ from .weights import WeightEmission
 
 @dataclass(frozen=True)
 class Estimate:
-    """Cycles of a plan, and those of DDR for weights."""
+    """Cycles of a plan, and those of DDR for weights; `moving`: for these and for what waits there or comes ahead, so
+    that no program of the plan takes less."""
 
     cycles: float
     loading: float
+    moving: float
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A plan that is worth a program."""
+
+    plan: Plan
+    estimate: Estimate
+
+    @property
+    def variant(self) -> Variant:
+        """The way to run a network that it is of."""
+        return self.plan.variant
 
 
 def estimate(plan: Plan, device: DsaDevice) -> Estimate:
@@ -40,7 +56,7 @@ def estimate(plan: Plan, device: DsaDevice) -> Estimate:
         freeing = bisect_left(until, until[number] - ahead)  # its weights make room for these
         arrived = max(arrived, ends[freeing]) + (loaded[number] + waiting[number]) * of_byte
         ends.append(max(ends[-1], arrived) + tiled.cycles)
-    return Estimate(ends[-1], sum(loaded) * of_byte)
+    return Estimate(ends[-1], sum(loaded) * of_byte, (sum(loaded) + sum(waiting)) * of_byte)
 
 
 def _moved_to_wait(plan: Plan) -> list[int]:

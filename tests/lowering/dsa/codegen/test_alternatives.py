@@ -10,14 +10,19 @@ from onnx import helper
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.lowering.base.errors import DsaError
+from eqfuse.lowering.dsa.codegen import compiler
 from eqfuse.lowering.dsa.codegen.compiler import (
     Candidate,
+    Choices,
     SlowerError,
+    accelerator_network,
+    cluster_program,
     for_splitting,
     promising_plans,
 )
-from eqfuse.lowering.dsa.codegen.estimates import estimate
-from eqfuse.lowering.dsa.codegen.generator import plan_program, write_program
+from eqfuse.lowering.dsa.codegen.estimates import Estimate, estimate
+from eqfuse.lowering.dsa.codegen.generated import Generated
+from eqfuse.lowering.dsa.codegen.generator import Plan, plan_program, write_program
 from eqfuse.lowering.dsa.program.instructions import DDR, Level, Role, Transfer, TransferKind
 from eqfuse.lowering.dsa.schedule.scheduler import Schedule
 from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, FULL, TVM, Variant
@@ -109,6 +114,28 @@ def test_no_addresses_are_sought_for_steps_that_take_too_long() -> None:
         plan_program(way.schedule, FULL, 0.99 * cycles)
 
 
+def test_what_ddr_moves_for_longer_than_another_program_runs_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, layers, _ = scheduled_parts(cnn())
+    written: list[Variant] = []
+
+    def write(plan: Plan, batch: int, name: str) -> Generated:
+        written.append(plan.variant)
+        return write_program(plan, batch, name)
+
+    def moving(plan: Plan, device: DsaDevice) -> Estimate:
+        """As if plans moved much."""
+        return replace(estimate(plan, device), moving=1e9)
+
+    monkeypatch.setattr(compiler, "write_program", write)
+    network = accelerator_network(graph, layers, TIGHT, 2)
+    cluster_program(network, TIGHT, 4, 1, Choices())
+    assert len(written) > 1
+    written.clear()
+    monkeypatch.setattr(compiler, "estimate", moving)
+    cluster_program(network, TIGHT, 4, 1, Choices())
+    assert len(written) == 1
+
+
 def test_nothing_that_fits_is_an_error() -> None:
     small = replace(DEVICE, local_buffer=128, weight_buffer=64, global_buffer=4096)
     with pytest.raises(DsaError, match="split fully"):
@@ -123,7 +150,9 @@ def test_an_estimate_counts_the_weights_that_the_program_loads(device: DsaDevice
     stored = {buffer.name for buffer in program.buffers if buffer.role is Role.CONSTANT}
     loads = [t for t in program.instructions if isinstance(t, Transfer) and t.targets[0].memory.level is Level.GB]
     loaded = sum(t.source.size for t in loads if t.source.memory.level is Level.DDR and t.source.buffer in stored)
-    assert estimate(made, device).loading == pytest.approx(loaded * device.clock / device.ddr_bandwidth)
+    found = estimate(made, device)
+    assert found.loading == pytest.approx(loaded * device.clock / device.ddr_bandwidth)
+    assert found.loading <= found.moving <= simulate_time(program, device).cycles
 
 
 def test_weights_that_are_needed_one_after_another_come_in_one_transfer() -> None:
