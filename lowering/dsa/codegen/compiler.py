@@ -37,7 +37,7 @@ from .estimates import Promise, estimate
 from .generated import Generated
 from .generator import Plan, plan_program, write_program
 from .residence import activation_room_of_global_buffer
-from .running import running_order
+from .running import running_order, step_count
 
 _MOST_STEPS = 8
 """A way with more than this many times the steps of another is not planned: layers are short and wait often."""
@@ -140,7 +140,7 @@ def _distinct(candidates: Sequence[Candidate], most: Callable[[], float]) -> Ite
             return
         if not is_scheduled:
             try:
-                waiting.append((len(candidate.order), number, True))
+                waiting.append((step_count(candidate.schedule), number, True))
             except DsaError:
                 yield candidate  # whoever asks for its schedule is told why
         elif not any(candidate.is_like(other) for other in seen):

@@ -9,10 +9,10 @@ not end a turn: what is between them, as scores of attention are, is live for on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
+from itertools import accumulate, groupby
 
 from ....costmodels.dsa_device import DsaDevice
 from ..network.boxes import Box
@@ -43,6 +43,13 @@ def running_order(schedule: Schedule, variant: Variant) -> Iterator[tuple[int, L
                 yield instance, layer
 
 
+def step_count(schedule: Schedule) -> int:
+    """How many steps run, whatever their order."""
+    graph = schedule.graph
+    layers = ((each, layer) for each in graph.instances for layer in graph.groups[each.subgraph].subgraph.layers)
+    return sum(bool(layer_outputs(graph.network, layer, each.needed)) for each, layer in layers)
+
+
 def _in_turns(turns: Sequence[Sequence[Layer]], instances: Sequence[int]) -> Steps:
     """Turn after turn, the layers of each for one instance after another."""
     return [(instance, layer) for layers in turns for instance in instances for layer in layers]
@@ -53,6 +60,8 @@ class _Turns:
     graph: InstanceGraph
     device: DsaDevice
     order: Sequence[int]
+    sizes: dict[Part, int] = field(default_factory=dict)
+    uses: dict[tuple[int, Layer], tuple[tuple[Part, ...], tuple[Part, ...]]] = field(default_factory=dict)
 
     @cached_property
     def place(self) -> Mapping[int, int]:
@@ -61,12 +70,12 @@ class _Turns:
 
     def abreast(self, layers: Sequence[Layer], instances: Sequence[int]) -> Steps:
         """As many instances abreast as the GB has room for, evenly many at a time."""
-        turns = list(self._turns(layers))
+        turns, kept = list(self._turns(layers)), self._kept(instances)
         for times in range(1, len(instances) + 1):
             count = -(-len(instances) // times)
             groups = [instances[first : first + count] for first in range(0, len(instances), count)]
             steps = [step for group in groups for step in _in_turns(turns, group)]
-            if self._peak(steps) <= activation_room_of_global_buffer(self.device):
+            if self._peak(steps, kept) <= activation_room_of_global_buffer(self.device):
                 return steps
         return _in_turns([layers], instances)
 
@@ -92,32 +101,53 @@ class _Turns:
         operands = {v for index in layer for v in network.graph.operators[index].inputs if v is not None}
         return sum(network.bytes(v) for v in operands if network.graph.values[v].is_constant)
 
-    def _peak(self, steps: Steps) -> int:
-        """The most bytes of results of layers that are live during some steps, with those of other instances."""
-        network, last = self.graph.network, len(steps)
+    def _peak(self, steps: Steps, kept: Collection[Part]) -> int:
+        """The most bytes of results of layers that are live during some steps, with those of other instances. Parts
+        that are `kept` are live to the end."""
+        last = len(steps)
         first_use: dict[Part, int] = {}
         last_use: dict[Part, int] = {}
-        for number, (instance, layer) in enumerate(steps):
-            needed = self.graph.instances[instance].needed
-            made = layer_outputs(network, layer, needed)
-            for part in (*(Part(instance, value) for value in made), *self._read(instance, layer, needed)):
-                first_use.setdefault(part, number if part.instance == instance and part.value in made else 0)
+        for number, step in enumerate(steps):
+            made, read = self._uses(step)
+            for part in made:
+                first_use.setdefault(part, number)
                 last_use[part] = number
-        end = max(self.place[instance] for instance, _ in steps)
-        for part, readers in self.graph.readers.items():
-            if self.place[part.instance] <= end < max(self.place[reader] for reader in readers):
+            for part in read:
                 first_use.setdefault(part, 0)
-                last_use[part] = last - 1
+                last_use[part] = number
+        for part in kept:
+            first_use.setdefault(part, 0)
+            last_use[part] = last - 1
         changes = [0] * (last + 1)
         for part, first in first_use.items():
+            changes[first] += self._bytes(part)
+            changes[last_use[part] + 1] -= self._bytes(part)
+        return max(accumulate(changes))
+
+    def _kept(self, instances: Sequence[int]) -> list[Part]:
+        """The parts that somebody reads after some instances."""
+        end = max(self.place[instance] for instance in instances)
+        return [part for part, last in self.last_readers.items() if self.place[part.instance] <= end < last]
+
+    @cached_property
+    def last_readers(self) -> Mapping[Part, int]:
+        """Of each part that others read, the place of the last one in the order."""
+        return {part: max(self.place[each] for each in readers) for part, readers in self.graph.readers.items()}
+
+    def _bytes(self, part: Part) -> int:
+        if part not in self.sizes:
             box = self.graph.instances[part.instance].needed[part.value]
-            changes[first] += network.bytes(part.value, box)
-            changes[last_use[part] + 1] -= network.bytes(part.value, box)
-        most = now = 0
-        for change in changes:
-            now += change
-            most = max(most, now)
-        return most
+            self.sizes[part] = self.graph.network.bytes(part.value, box)
+        return self.sizes[part]
+
+    def _uses(self, step: tuple[int, Layer]) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+        """The parts that a step makes and reads: many ways to take turns have it."""
+        if step not in self.uses:
+            instance, layer = step
+            needed = self.graph.instances[instance].needed
+            made = (Part(instance, value) for value in layer_outputs(self.graph.network, layer, needed))
+            self.uses[step] = tuple(made), tuple(self._read(instance, layer, needed))
+        return self.uses[step]
 
     def _read(self, instance: int, layer: Layer, needed: Mapping[int, Box]) -> Iterator[Part]:
         """The parts of others' results that a layer reads."""

@@ -23,6 +23,7 @@ from eqfuse.lowering.dsa.codegen.compiler import (
 from eqfuse.lowering.dsa.codegen.estimates import Estimate, estimate
 from eqfuse.lowering.dsa.codegen.generated import Generated
 from eqfuse.lowering.dsa.codegen.generator import Plan, plan_program, write_program
+from eqfuse.lowering.dsa.codegen.running import step_count
 from eqfuse.lowering.dsa.program.instructions import DDR, Level, Role, Transfer, TransferKind
 from eqfuse.lowering.dsa.schedule.scheduler import Schedule
 from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, FULL, TVM, Variant
@@ -81,6 +82,12 @@ def test_no_schedule_is_made_for_many_times_the_instances_of_another_way() -> No
     few = candidate(FULL)
     many = Candidate(ABREAST, 8 * len(few.order) + 1, lambda: pytest.fail("made a schedule"))
     assert [each.variant for each in promising_plans([many, few], DEVICE)] == [FULL]
+
+
+def test_steps_are_counted_without_their_order() -> None:
+    for variant in (FULL, ABREAST, TVM):
+        way = candidate(variant, TIGHT)
+        assert step_count(way.schedule) == len(way.order)
 
 
 def test_instances_that_fill_the_gb_send_the_results_of_others_to_ddr() -> None:
