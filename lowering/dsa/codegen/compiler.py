@@ -33,7 +33,7 @@ from ..program.instructions import Level, Program
 from ..schedule.scheduler import Grouping, Schedule, grouped
 from ..schedule.variants import ALTERNATIVES, FULL, Variant
 from ..simulate.timing import Timeline, simulate_time
-from .estimates import Promise, estimate
+from .estimates import Promise, estimate, least_loading
 from .generated import Generated
 from .generator import Plan, plan_program, write_program
 from .residence import activation_room_of_global_buffer
@@ -108,6 +108,8 @@ def promising_plans(candidates: Sequence[Candidate], device: DsaDevice, known: f
             continue
         longest = math.inf if least is None else _CLOSE * least.cycles
         try:
+            if least is not None and least_loading(candidate.schedule, candidate.order, device) > longest:
+                continue
             plan = plan_program(candidate.schedule, candidate.variant, longest)
         except DsaError as error:  # another alternative may fit
             problem = error

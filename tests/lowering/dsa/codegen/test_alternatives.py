@@ -20,7 +20,7 @@ from eqfuse.lowering.dsa.codegen.compiler import (
     for_splitting,
     promising_plans,
 )
-from eqfuse.lowering.dsa.codegen.estimates import Estimate, estimate
+from eqfuse.lowering.dsa.codegen.estimates import Estimate, estimate, least_loading
 from eqfuse.lowering.dsa.codegen.generated import Generated
 from eqfuse.lowering.dsa.codegen.generator import Plan, plan_program, write_program
 from eqfuse.lowering.dsa.codegen.running import step_count
@@ -143,6 +143,30 @@ def test_what_ddr_moves_for_longer_than_another_program_runs_is_not_written(monk
     assert len(written) == 1
 
 
+def test_a_way_that_loads_weights_for_too_long_is_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    def plan(schedule: Schedule, variant: Variant, most: float) -> Plan:
+        planned.append(variant)
+        return plan_program(schedule, variant, most)
+
+    planned: list[Variant] = []
+    monkeypatch.setattr(compiler, "plan_program", plan)
+    few = replace(FULL, split_for=Level.GB)
+    for loading, expected in ((0.0, 2), (1e9, 1)):
+        monkeypatch.setattr(compiler, "least_loading", lambda *_, loading=loading: loading)
+        planned.clear()
+        promising_plans([candidate(variant, TIGHT) for variant in (FULL, few)], TIGHT)
+        assert len(planned) == expected
+
+
+def test_weights_are_loaded_again_if_others_need_the_room() -> None:
+    """Layers that run twice load theirs once if all of these fit."""
+    way = candidate(TVM)
+    twice, small = 2 * way.order, replace(DEVICE, global_buffer=64, weight_buffer=8)
+    once = least_loading(way.schedule, way.order, DEVICE)
+    assert least_loading(way.schedule, twice, DEVICE) == once
+    assert once < least_loading(way.schedule, twice, small) <= 2 * once
+
+
 def test_nothing_that_fits_is_an_error() -> None:
     small = replace(DEVICE, local_buffer=128, weight_buffer=64, global_buffer=4096)
     with pytest.raises(DsaError, match="split fully"):
@@ -158,6 +182,7 @@ def test_an_estimate_counts_the_weights_that_the_program_loads(device: DsaDevice
     loads = [t for t in program.instructions if isinstance(t, Transfer) and t.targets[0].memory.level is Level.GB]
     loaded = sum(t.source.size for t in loads if t.source.memory.level is Level.DDR and t.source.buffer in stored)
     found = estimate(made, device)
+    assert 0 < least_loading(made.schedule, candidate(FULL, device).order, device) <= found.loading
     assert found.loading == pytest.approx(loaded * device.clock / device.ddr_bandwidth)
     assert found.loading <= found.moving <= simulate_time(program, device).cycles
 
