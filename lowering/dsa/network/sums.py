@@ -1,9 +1,11 @@
-"""Layers around one product with constant weights, which a core can sum up piece by piece of the reduction.
+"""Layers around one product, which a core can sum up piece by piece of the reduction.
 
 The small buffer that LB has for weights holds a tile of them: some columns, each as long as the reduction is deep. If
 it is too deep, so few columns fit that most of the matrix unit's stand idle. So the reduction is cut: tiles follow each
 other that each take a piece of the data and of the weights, and add to what the ones before made, in place. As in
 SCALE-Sim's folds along the reduction, the array's accumulators do that; floats are rounded to their type in between.
+A product of two maps, as attention has, can be cut like that, too: then its second operand is what is called weights
+here.
 """
 
 from __future__ import annotations
@@ -22,13 +24,16 @@ from .graph import Network
 from .operand_boxes import whole_axes
 from .subgraphs import Layer
 
+_MATRIX_RANK = 2
+
 
 @dataclass(frozen=True)
 class Reduction:
     """The axis along which operator number `product` sums, of its data and of its weights.
 
     The weights have `columns` outputs, and `width` elements for each of them and each index of the reduction: a
-    convolution's window. What comes behind them is a bias, or zero points of a product of integers.
+    convolution's window. What comes behind them is a bias, or zero points of a product of integers. `of_maps`: the
+    weights are no constants, but come as the data does.
     """
 
     product: int
@@ -38,6 +43,7 @@ class Reduction:
     columns: int
     width: int
     has_zero_points: bool = False
+    of_maps: bool = False
 
 
 def reduction_of(graph: OperatorGraph, index: int) -> Reduction | None:
@@ -61,6 +67,19 @@ def reduction_of(graph: OperatorGraph, index: int) -> Reduction | None:
         return None
     axis = 1 if attributes.get("transB") else 0
     return Reduction(index, shape[axis], rank - 1, axis, shape[1 - axis], 1, of_integers)
+
+
+def reduction_of_maps(graph: OperatorGraph, index: int) -> Reduction | None:
+    """The reduction of a product of two maps of floats; None for any other operator."""
+    operator = graph.operators[index]
+    if operator.op != "MatMul" or operator.is_opaque or None in operator.inputs:
+        return None
+    data, weights = (graph.values[value] for value in operator.inputs if value is not None)
+    ranks = [len(value.extent.dimensions) for value in (data, weights)]
+    if data is weights or data.is_constant or weights.is_constant or min(ranks) < _MATRIX_RANK:
+        return None
+    depth, columns = weights.extent.dimensions[-2:]
+    return Reduction(index, depth, ranks[0] - 1, ranks[1] - 2, columns, 1, of_maps=True)
 
 
 @dataclass(frozen=True)
@@ -107,8 +126,11 @@ def sum_of_layer(network: Network, layer: Layer) -> Reduction | None:
     """
     graph = network.graph
     first, *others = layer
-    reduction = reduction_of(graph, first)
+    reduction = reduction_of(graph, first) or reduction_of_maps(graph, first)
     if reduction is None or not follow_in_place(network, first, tuple(others)):
+        return None
+    operands = set(graph.operators[first].inputs)
+    if reduction.of_maps and any(not operands.isdisjoint(graph.operators[index].inputs) for index in others):
         return None
     return reduction
 

@@ -222,7 +222,7 @@ class Sharing:
         weights = sum(network.bytes(value, box) for value, box in part.constants.items())
         unit = self.device.matrix_unit
         reduction = sum_of_layer(network, layer) if len(products) == 1 and unit is not None else None
-        if reduction is None or unit is None:
+        if reduction is None or reduction.of_maps or unit is None:
             return max(self.cycles(layer, part), (sum(moved.values()) + weights) / ports.port)
         operator = network.graph.operators[reduction.product]
         data, weight, total = operator.inputs[0], operator.inputs[1], operator.outputs[0]
@@ -303,11 +303,13 @@ def cut_sum(
     read_after = {value for index in others for value in network.graph.operators[index].inputs}
     pieces = pieces_of(reduction, count)
     for piece in pieces if numbers is None else [pieces[number] for number in numbers]:
-        inputs = {v: box for v, box in part.inputs.items() if piece.is_last or v == data}
+        inputs = {v: box for v, box in part.inputs.items() if piece.is_last or v == data or v in of_all}
         constants = {v: box for v, box in part.constants.items() if piece.is_last or v in of_all}
         if not is_brought_whole and (not piece.is_last or data not in read_after):
             inputs[data] = piece.restrict(part.inputs[data], reduction.data_axis)
-        if not piece.is_last or weights not in read_after:
+        if reduction.of_maps:
+            inputs[weights] = piece.restrict(part.inputs[weights], reduction.weight_axis)
+        elif not piece.is_last or weights not in read_after:
             constants[weights] = piece.restrict(part.constants[weights], reduction.weight_axis)
         yield CorePart(part.made, shared(inputs), shared(constants), piece)
 

@@ -27,6 +27,8 @@ from ..network.sums import Reduction, starts_of
 
 TILE_CYCLES = 50.0
 """Cycles of a tile beyond its work: many tiny ones are no gain."""
+_MAP_SHARE = 4
+"""In a product of two maps, a piece of the second one takes at most this part of LB (one divided by it)."""
 _MORE_PIECES = 4
 """A reduction is cut into up to this many times the fewest pieces: lighter weights leave more columns to a tile."""
 
@@ -182,7 +184,8 @@ class Moved(NamedTuple):
 
 class Pieced(NamedTuple):
     """A tile of some rows and columns of a deep product, `cut` as it says, in pieces of the reduction: the cycles to
-    compute all of them and to bring their weights; the data of one piece and all of it; other inputs, and results."""
+    compute all of them and to bring their weights; the data of one piece and all of it, which `may_be_whole` beside
+    pieces of the weights; other inputs, and results."""
 
     cut: Cut
     pieces: int
@@ -192,7 +195,7 @@ class Pieced(NamedTuple):
     whole_data: Moved
     rest: Moved
     made: Moved
-    has_data: bool
+    may_be_whole: bool
 
 
 class Guesses:
@@ -211,7 +214,7 @@ class Guesses:
         def moved(part: Callable[[Pieced], Moved]) -> Moved:
             return Moved(of(lambda each: part(each).bytes), moving(lambda each: part(each).cycles))
 
-        may_be_whole = np.array([each.has_data and each.pieces > 1 for each in pieced])
+        may_be_whole = np.array([each.may_be_whole and each.pieces > 1 for each in pieced])
         tile, whole, rows_first = (each.reshape(-1) for each in np.indices((len(pieced), 2, 2)))
         is_possible = np.logical_or(whole == 0, may_be_whole[tile])
         tile, whole, rows_first = tile[is_possible], whole[is_possible] == 1, rows_first[is_possible] == 1
@@ -247,19 +250,20 @@ class Guesses:
 
 @dataclass(frozen=True)
 class Rows:
-    """A tile of all columns that a core makes: its number of rows, the boxes of `data` and of the other inputs that
-    pass through, and of results that do."""
+    """A tile of all columns that a core makes: its number of rows, the boxes of `data`, of `weights` that are a map,
+    and of the other inputs that pass through, and of results that do."""
 
     count: int
     data: Box | None
+    weights: Box | None
     others: Boxes
     made: Boxes
 
 
 @dataclass
 class DeepProduct:
-    """A layer whose weights are too many for their buffer, on one core. `width` are the columns that the core makes,
-    along axis `axis` of the results."""
+    """A layer whose weights are too many for their buffer, or are a map, on one core. `width` are the columns that the
+    core makes, along axis `axis` of the results."""
 
     ports: Ports
     reduction: Reduction
@@ -269,40 +273,43 @@ class DeepProduct:
     unit: ComputeUnit
     cycles: dict[Product, int]
     """Of products on the unit, as far as they are known."""
-    _known_data: dict[tuple[Box, int], Moved] = field(default_factory=dict)
+    _known_data: dict[object, Moved] = field(default_factory=dict)
     _known_lengths: dict[int, list[int]] = field(default_factory=dict)
 
     def rows(self, made: Boxes, inputs: Boxes) -> Rows:
         """The rows of a tile of all columns."""
         network, passing = self.ports.network, self.passing.values
-        data = network.graph.operators[self.reduction.product].inputs[0]
-        others = {v: box for v, box in inputs.items() if v != data and v in passing}
+        data, weights = network.graph.operators[self.reduction.product].inputs[:2]
+        others = {v: box for v, box in inputs.items() if v not in (data, weights) and v in passing}
         (box,) = made.values()
         results = {v: box for v, box in made.items() if v in passing}
-        return Rows(size(box) // self.width, inputs[data] if data in passing else None, others, results)
+        of_data, of_weights = (inputs.get(v) if v is not None and v in passing else None for v in (data, weights))
+        return Rows(size(box) // self.width, of_data, of_weights, others, results)
 
     def pieced(self, rows: Rows, cut: Cut) -> Iterator[Pieced]:
         """The ways to cut the reduction for tiles of some rows and columns."""
         device, depth, width = self.ports.device, self.reduction.depth, self.reduction.width
         columns = self.width // cut.columns
         of_index = columns * width * self._weight_size
-        longest = device.weight_buffer // 2 // of_index
+        of_maps = self.reduction.of_maps
+        longest = (device.activation_buffer // _MAP_SHARE if of_maps else device.weight_buffer // 2) // of_index
         if longest not in self._known_lengths:
             self._known_lengths[longest] = self._lengths(longest)
         lengths = self._known_lengths[longest]
         if not lengths:
             return
         rest, made = (self._moved(self._narrow(boxes, columns)) for boxes in (rows.others, rows.made))
-        whole = self._data(rows, depth)
+        whole = self._data(rows, depth, columns)
+        may_be_whole = rows.data is not None and not of_maps
         for length in lengths:
             pieces = len(starts_of(self.reduction, -(-depth // length)))
             product = Product(rows.count, columns, length * width, 1, self.reduction.has_zero_points)
             cycles = self.cycles.get(product)
             if cycles is None:
                 cycles = self.cycles[product] = best_dataflow(self.unit, product)[0]
-            weights = self.ports.hoisting_cycles(of_index * length) * pieces
-            data = self._data(rows, length)
-            yield Pieced(cut, pieces, pieces * cycles, weights, data, whole, rest, made, rows.data is not None)
+            weights = self.ports.hoisting_cycles(0 if of_maps else of_index * length) * pieces
+            data = self._data(rows, length, columns)
+            yield Pieced(cut, pieces, pieces * cycles, weights, data, whole, rest, made, may_be_whole)
 
     def _lengths(self, longest: int) -> list[int]:
         """Numbers of indices of the reduction in a piece, evenly many in each."""
@@ -323,17 +330,19 @@ class DeepProduct:
         assert weights is not None
         return network.bytes(weights) // prod(network.shapes[weights])
 
-    def _data(self, rows: Rows, length: int) -> Moved:
-        """The data of some rows and indices of the reduction."""
-        value = self.ports.network.graph.operators[self.reduction.product].inputs[0]
-        if rows.data is None or value is None:
-            return Moved(0, Moving())
-        known = self._known_data.get((rows.data, length))
+    def _data(self, rows: Rows, length: int, columns: int) -> Moved:
+        """The data of some rows and indices of the reduction, with a map's part for them and some columns."""
+        key = rows.data, rows.weights, length, columns if rows.weights else 0
+        known = self._known_data.get(key)
         if known is None:
-            axis = self.reduction.data_axis
-            start, stop = rows.data[axis]
-            box = (*rows.data[:axis], (start, min(stop, start + length)), *rows.data[axis + 1 :])
-            known = self._known_data[rows.data, length] = self._moved({value: box})
+            boxes: dict[int, Box] = {}
+            data, weights = self.ports.network.graph.operators[self.reduction.product].inputs[:2]
+            if rows.data is not None and data is not None:
+                boxes[data] = _first(rows.data, self.reduction.data_axis, length)
+            if rows.weights is not None and weights is not None:
+                some = _first(rows.weights, self.reduction.weight_axis, length)
+                boxes[weights] = _first(some, len(some) - 1, columns)
+            known = self._known_data[key] = self._moved(boxes)
         return known
 
     def _moved(self, boxes: Boxes) -> Moved:
@@ -349,6 +358,12 @@ class DeepProduct:
             is_alike = stop - start == self.width
             found[value] = (*box[: self.axis], (start, start + columns), *box[self.axis + 1 :]) if is_alike else box
         return found
+
+
+def _first(box: Box, axis: int, length: int) -> Box:
+    """The first indices of a box along an axis, at most `length`."""
+    start, stop = box[axis]
+    return (*box[:axis], (start, min(stop, start + length)), *box[axis + 1 :])
 
 
 @dataclass(frozen=True)

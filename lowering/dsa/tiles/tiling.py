@@ -158,7 +158,7 @@ class Tiling:
         cuts = [Cut(weights, o, pieces=pieces, is_held=is_held) for o in others]
         if pieces > 1 and passing.values:
             cuts += [replace(cut, is_brought_whole=True) for cut in cuts]
-        is_whole = pieces == prod(weights) == 1
+        is_whole = pieces == prod(weights) == 1 and not self._multiplies_maps(step)
         return _Options(tuple(cuts), guesses=None if is_whole else self._guesses(step, part, passing, others))
 
     def _choose_cut(
@@ -172,7 +172,7 @@ class Tiling:
             return options.cuts[0], fair
         pieces, sizes = options.pieces, options.sizes
         promising = self._promising_cut(step, part, options, free, passing)
-        if promising is not None:
+        if promising is not None and not self._multiplies_maps(step):
             return promising, 0
         for cut in options.cuts if not sizes.keys() >= set(options.cuts) else ():
             pieces[cut] = self._few_pieces(step, self._largest(step, part, cut), cut)
@@ -183,8 +183,9 @@ class Tiling:
         for cut, like in fitting.items():
             if cut not in options.costs:
                 options.costs[cut] = self._cost(step, pieces[like], cut, passing)
-        if fitting:
-            return min(fitting, key=options.costs.__getitem__), 0
+        chosen = [*fitting, *([] if promising is None else [promising])]
+        if chosen:
+            return min(chosen, key=options.costs.__getitem__), 0
         smallest = min(options.cuts, key=sizes.__getitem__)
         return smallest, 0 if sizes[smallest] <= free else sizes[smallest]
 
@@ -196,12 +197,15 @@ class Tiling:
         if reduction is None or not passing.values:
             return None
         box = part.made[step.primary]
-        heavy = self.weight_axes(step, part)
+        columns = frozenset({len(box) - 1}) if reduction.of_maps else self.weight_axes(step, part)
         unit = self.device.matrix_unit
-        if len(heavy) != 1 or len(part.made) != 1 or unit is None:
+        if len(columns) != 1 or len(part.made) != 1 or unit is None:
             return None
-        (axis,) = heavy
+        (axis,) = columns
         ones, wide = (1,) * len(box), box[axis][1] - box[axis][0]
+        if reduction.of_maps:  # an array multiplies two matrices, so a tile is of one
+            matrices = tuple(stop - start for start, stop in box[:-2])
+            others = [(*matrices, factor, 1) for factor in _factors(box[-2][1] - box[-2][0])]
         product = DeepProduct(self._ports, reduction, passing, axis, wide, unit, self._products)
         found: list[Pieced] = []
         for other in (other for other in others if other[axis] == 1):
@@ -235,8 +239,8 @@ class Tiling:
         """Bytes that pass through for pieces of a sum: data of the next one arrives meanwhile."""
         reduction = self._reduction(step)
         assert reduction is not None
-        data = self.network.graph.operators[reduction.product].inputs[0]
-        arriving = sum(self._bytes(v, box) for v, box in tile.inputs.items() if v == data and v in passing.values)
+        operands = self.network.graph.operators[reduction.product].inputs[: 2 if reduction.of_maps else 1]
+        arriving = sum(self._bytes(v, box) for v, box in tile.inputs.items() if v in operands and v in passing.values)
         if cut.pieces == 1:
             return self._passing_bytes(tile, passing) * min(2, cut.count)
         times = min(2, cut.count * (1 if cut.is_brought_whole else cut.pieces))
@@ -367,7 +371,7 @@ class Tiling:
     def _fewest_pieces(self, step: LayerParts, tile: CorePart, room: int) -> int | None:
         """Into how many pieces of one length a sum has to be cut for its weights to fit; None if they never do."""
         reduction = self._reduction(step)
-        for count in divisors(1 if reduction is None else reduction.depth):
+        for count in divisors(1 if reduction is None or reduction.of_maps else reduction.depth):
             if self._weight_bytes(tile) <= count * room:
                 pieces = self._few_pieces(step, tile, Cut((), (), pieces=count))
                 if max(self._weight_bytes(pieces[0].tile), self._weight_bytes(pieces[-1].tile)) <= room:
@@ -420,7 +424,8 @@ class Tiling:
                 if factor > factors[axis] and factor % factors[axis] == 0:
                     yield (*factors[:axis], factor, *factors[axis + 1 :])
             factors[axis] = box[axis][1] - box[axis][0]
-        if self._reduction(step) is None and len(axes) > 1 and self._multiplies(step):
+        is_of_weights = self._reduction(step) is not None and not self._multiplies_maps(step)
+        if not is_of_weights and len(axes) > 1 and self._multiplies(step):
             # A product of two maps: rows of one and columns of the other, since all columns leave room for few rows.
             rows, columns = axes[-2:]
             extents = [stop - start for start, stop in box]
@@ -428,6 +433,11 @@ class Tiling:
                 for axis, factor in zip((rows, columns), pair, strict=True):
                     factors[axis] = factor
                 yield tuple(factors)
+
+    def _multiplies_maps(self, step: LayerParts) -> bool:
+        """Whether a layer has a product of two maps that may be summed up in pieces."""
+        reduction = self._reduction(step)
+        return reduction is not None and reduction.of_maps
 
     def _multiplies(self, step: LayerParts) -> bool:
         """Whether a layer has a product of matrices."""

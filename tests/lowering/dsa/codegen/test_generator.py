@@ -195,6 +195,29 @@ def test_the_pieces_of_a_hidden_layer_are_never_there_at_once() -> None:
     assert max(widths) < 1024
 
 
+def attention(batch: int = 2) -> onnx.ModelProto:
+    """Two heads of 48 tokens: values of all of them, or keys, leave little room in an LB of 5 KB."""
+    nodes = [
+        helper.make_node("MatMul", ["q", "k"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["p"]),
+        helper.make_node("MatMul", ["p", "v"], ["y"]),
+    ]
+    shapes = {"q": (batch, 2, 48, 32), "k": (batch, 2, 32, 48), "v": (batch, 2, 48, 32)}
+    return model(nodes, shapes, {"y": shapes["q"]})
+
+
+@pytest.mark.parametrize("variant", [TVM, ALTERNATIVES[0]], ids=["tvm", "full"])
+def test_products_of_two_maps_in_pieces(variant: Variant) -> None:
+    random = np.random.default_rng(0)
+    feeds = {n: random.standard_normal(s, np.float32) for n, s in (("q", (2, 2, 48, 32)), ("k", (2, 2, 32, 48)))}
+    feeds["v"] = random.standard_normal((2, 2, 48, 32), np.float32)
+    network, made, weights = compiled(attention(), TIGHT, 2, variant)
+    tiles = [tile for step in made.generated.residence.tiles for core in step.cores for tile in core]
+    assert any(tile.piece is not None for tile in tiles)
+    found = computed(network, made, weights, TIGHT, feeds)
+    np.testing.assert_allclose(found, by_sample(attention(1), feeds, 1)[0], rtol=1e-4, atol=1e-5)
+
+
 def deep_convolution(batch: int = 2) -> onnx.ModelProto:
     """Its weights take 36 KB, so they pass through LB in pieces."""
     nodes = [

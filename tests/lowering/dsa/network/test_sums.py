@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,6 +56,13 @@ PRODUCTS = {
         ((2, 5, 12),),
         {"w": weights(12, 12)},
     ),
+    "product of two maps": Layer(
+        (helper.make_node("MatMul", ["x0", "x1"], ["s"]), helper.make_node("Add", ["s", "x2"], ["y"])),
+        ((2, 3, 5, 12), (2, 3, 12, 8), (2, 1, 5, 8)),
+    ),
+    "product of two maps, one for all samples": Layer(
+        (helper.make_node("MatMul", ["x0", "x1"], ["y"]),), ((2, 5, 12), (12, 8))
+    ),
     "convolution of integers": of_bytes(
         "ConvInteger", (2, 12, 6, 5), stored=[bytes_of(8, 12, 3, 3), np.uint8(3), np.uint8(2)], pads=[1] * 4
     ),
@@ -100,6 +108,20 @@ def test_pieces_add_up_to_the_whole(name: str, data: st.DataObject, count: int) 
         read += [total] if len(operands) < len(tile.inputs) else []
         (total,) = RuntimeTile(local_graph(network, first_piece(network, tile)), layer.opset)(read)
     np.testing.assert_allclose(total, part(values[names[result]], box), rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        (helper.make_node("MatMul", ["x0", "x0"], ["y"]),),
+        (helper.make_node("MatMul", ["x0", "x1"], ["s"]), helper.make_node("Add", ["s", "x1"], ["y"])),
+    ],
+    ids=["of one map with itself", "that another operator adds to"],
+)
+def test_a_map_that_is_read_twice_is_not_in_pieces(nodes: tuple[onnx.NodeProto, ...]) -> None:
+    shapes = ((12, 12),) * (1 if len(nodes) == 1 else 2)
+    network = network_of(Layer(nodes, shapes))
+    assert sum_of_layer(network, tuple(range(len(nodes)))) is None
 
 
 def cut(network: Network, room: int) -> list[tuple[int, ...]]:
