@@ -226,6 +226,8 @@ class Planner:
                 timetable = Timetable(each.cycles for each in tiles)
                 streams = dict(self._stays_of_streams(timetable))
                 waiting = self._spill_from_global_buffer(tiles, timetable, streams)
+                tiles = self._tiles(arrivals)  # those that read from DDR now, or write to it, are to wait less often
+            if tiles is not None:
                 return Residence(self.flow, dict(self.homes), arrivals, tiles, self.inputs, waiting, streams)
         raise DsaError(f"no residence found that fits the buffers of {self.device.name} after {_ROUNDS} rounds")
 
