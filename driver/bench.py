@@ -209,7 +209,10 @@ class Simulation:
             "batch": allocation.batch,
             "allocation": {
                 **{name: getattr(allocation, name) for name in ("iterations", "clusters", "per_cluster")},
-                "rounds": [{"iterations": each.times, "samples": each.shares} for each in allocation.rounds],
+                "rounds": [
+                    {"iterations": each.times, "samples": each.shares, "split": each.split}
+                    for each in allocation.rounds
+                ],
             },
             "variants": self.variants,
         }

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from eqfuse.costmodels.dsa_device import DsaDevice, single_cluster
+from eqfuse.costmodels.dsa_device import DsaDevice
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.dsa.back_end import section_of
 from eqfuse.lowering.dsa.bundle.files import read_network
@@ -69,12 +69,13 @@ def main() -> None:
         section = section_of(read_manifest(options.bundle).dsa, str(options.bundle))
         network = read_network(options.bundle)
         made = {
-            name: program_for(network, section.device, section.allocation, Choices(VARIANTS[name])).generated.program
+            name: program_for(network, section.device, section.allocation, Choices(VARIANTS[name]))
             for name in (*BASELINES, OURS)
         }
     except EqfuseError as error:
         sys.exit(str(error))
-    print_table(made, single_cluster(section.device))
+    programs = {name: each.first.program for name, each in made.items()}
+    print_table(programs, made[OURS].timeline.device)
 
 
 if __name__ == "__main__":

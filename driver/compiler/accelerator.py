@@ -87,7 +87,7 @@ class Accelerator:
             )
         with clock.phase("write"):
             made.write(folder, weights)
-        provenance = compilation.provenance(result, kernels=made.tiles, distinct=len(made.program.generated.kernels))
+        provenance = compilation.provenance(result, kernels=made.tiles, distinct=len(made.program.first.kernels))
         manifest = made.manifest(folder, weights, options.precision, provenance)
         if options.verify:
             with clock.phase("kernels"):

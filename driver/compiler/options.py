@@ -45,7 +45,9 @@ class AcceleratorOptions(CheckedOptions):
         "detect", "where a stage need not be split as finely as the larger one that follows: where the network samples "
         "up, everywhere, or nowhere",
     )  # fmt: skip
-    per_cluster: PositiveInteger | None = option(None, "samples in one run of a cluster (default: the fastest number)")
+    per_cluster: PositiveInteger | None = option(
+        None, "samples in one run of a cluster, which shares none with others (default: the fastest way)"
+    )
 
 
 @option_class(kw_only=True)

@@ -73,6 +73,8 @@ def program_rows(section: Section) -> list[tuple[str, ...]]:
     allocation, figures = section.allocation, section.figures
     cluster = figures["cluster"]
     scopes = cluster["scopes"]
+    together = allocation.rounds[0].split
+    whose = "per cluster" if together == 1 else f"of {together} clusters"
     others = f", of the first of {len(section.programs)} programs" if len(section.programs) > 1 else ""
     return [
         ("batch", str(allocation)),
@@ -82,7 +84,7 @@ def program_rows(section: Section) -> list[tuple[str, ...]]:
         ("throughput", f"{figures['throughput']:,.1f} samples/s"),
         ("lower bound / cycles", f"{cluster['lower_bound']['ratio']:.3f}"),
         ("tensors", f"{scopes['lb']} in LB, {scopes['gb']} in GB, {scopes['ddr']} in DDR"),
-        ("instructions", f"{figures['instructions']:,} per cluster{others}"),
+        ("instructions", f"{figures['instructions']:,} {whose}{others}"),
     ]
 
 

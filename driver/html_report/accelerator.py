@@ -44,7 +44,7 @@ def _header(title: str, manifest: Manifest, made: CompiledNetwork) -> str:
         card("whole batch, simulated", units.seconds(program.seconds), f"{program.cycles:,.0f} cycles"),
         card("throughput, simulated", f"{figures['throughput']:,.0f}", "samples/s"),
         card("lower bound / cycles", f"{report.bound_ratio:.3f}", f"bound {report.bound.cycles:,.0f} cycles"),
-        card("instructions", f"{figures['instructions']:,}", f"of one cluster, {made.tiles:,} of them tiles"),
+        card("instructions", f"{figures['instructions']:,}", f"{made.tiles:,} of them tiles"),
     )
     return (
         element("h1", escape_html(title))

@@ -20,13 +20,12 @@ from ..base.toolchain import versions
 from ..base.weights import Weights
 from ..bundle import bundle
 from ..plan.manifest import PROGRAM, Manifest, Platform, Provenance
-from .bundle.constants import constant_contents
+from .bundle.constants import Array, constant_contents
 from .bundle.files import REPORT, TRACE, Observer, read_network, store_kernels, store_programs
 from .bundle.section import ClusterSection, Section, Wire, section_of
 from .bundle.simulated_model import IsolatedSimulation, SimulatedModel
-from .clusters.compiler import DsaProgram, batch_axes, compile_network, program_for
+from .clusters.compiler import DsaProgram, MadeProgram, batch_axes, compile_network, program_for
 from .codegen.compiler import AcceleratorNetwork, Choices, accelerator_network
-from .codegen.generated import Generated
 from .network.subgraphs import Layer
 from .program.instructions import Compute
 from .report.run import EngineRow, Filling, RunPicture, picture_of
@@ -69,7 +68,7 @@ class CompiledNetwork:
     @property
     def tiles(self) -> int:
         """How many tiles the first cluster computes in a run of its program."""
-        return sum(isinstance(each, Compute) for each in self.program.generated.program.instructions)
+        return sum(isinstance(each, Compute) for each in self.program.first.program.instructions)
 
     @cached_property
     def picture(self) -> RunPicture:
@@ -78,13 +77,17 @@ class CompiledNetwork:
 
     def write(self, folder: Path, weights: Weights) -> None:
         """Write everything but the compiled kernels, which `store_kernels` adds, the report and the manifest."""
-        contents = [
-            constant_contents(
-                made.generated, self.program.device.alignment, weights.__getitem__, self.network.slices
-            )
-            for made in self.program.programs
-        ]
+        contents = [self._constants(made, weights) for made in self.program.programs]
         store_programs(folder, self.program, self.network, contents)
+
+    def _constants(self, made: MadeProgram, weights: Weights) -> dict[str, Array]:
+        """The contents of the buffers of a program's constants."""
+        alignment, contents = self.program.device.alignment, dict[str, Array]()
+        for part in made.parts:
+            slices = {**self.network.slices, **part.slices}
+            own = constant_contents(part.generated, alignment, weights.__getitem__, slices)
+            contents |= {part.constants[name]: content for name, content in own.items()}
+        return contents
 
     def manifest(self, folder: Path, weights: Weights, precision: str, provenance: Provenance) -> Manifest:
         """The manifest of the files in a folder. Raises UsageError and LoweringError for outputs that nothing
@@ -122,7 +125,7 @@ class CompiledNetwork:
         return Section(
             device=self.program.device,
             allocation=allocation,
-            programs=tuple(self._cluster_section(made.generated) for made in self.program.programs),
+            programs=tuple(self._cluster_section(made) for made in self.program.programs),
             numbers=tuple(run.numbers for run in self.program.runs),
             variant=choices.variant.name,
             order=choices.order,
@@ -131,15 +134,15 @@ class CompiledNetwork:
             opset=opset,
         )
 
-    def _cluster_section(self, generated: Generated) -> ClusterSection:
-        samples, values, orders = generated.program.batch, self.network.graph.values, generated.network.axes
-        axes = batch_axes(self.network, generated.outputs.values(), self.program.allocation.batch != samples)
+    def _cluster_section(self, made: MadeProgram) -> ClusterSection:
+        samples, values, orders = made.program.batch, self.network.graph.values, made.network.axes
+        axes = batch_axes(self.network, made.outputs.values(), self.program.allocation.batch != samples)
         axis = self.network.batch_axis
-        input_axes = {v: axis if values[v].extent.dimensions else None for v in generated.inputs.values()}
+        input_axes = {v: axis if values[v].extent.dimensions else None for v in made.inputs.values()}
         return ClusterSection(
             samples,
-            tuple(Wire(name, values[v].name, input_axes[v], orders[v]) for name, v in generated.inputs.items()),
-            tuple(Wire(name, values[v].name, axes[v], orders[v]) for name, v in generated.outputs.items()),
+            tuple(Wire(name, values[v].name, input_axes[v], orders[v]) for name, v in made.inputs.items()),
+            tuple(Wire(name, values[v].name, axes[v], orders[v]) for name, v in made.outputs.items()),
         )
 
     def verify(

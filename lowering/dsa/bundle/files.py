@@ -29,9 +29,9 @@ from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.types import TensorType
 from ....support.json_types import JsonFieldError, convert_json
 from ...base.errors import BundleError
-from ..clusters.compiler import DsaProgram
+from ..clusters.compiler import DsaProgram, MadeProgram
 from ..codegen.compiler import AcceleratorNetwork
-from ..codegen.generated import Generated, KernelUse, program_kernels
+from ..codegen.generated import KernelUse, program_kernels
 from ..network.subgraphs import Layer
 from ..program.instructions import (
     Barrier,
@@ -209,17 +209,17 @@ def store_programs(
     folders = program_folders(folder, len(program.programs))
     for own, made, constants in zip(folders, program.programs, contents, strict=True):
         own.mkdir(exist_ok=True)
-        _store_program(own, made.generated, constants)
+        _store_program(own, made, constants)
 
 
-def _store_program(folder: Path, generated: Generated, contents: Mapping[str, Array]) -> None:
-    instructions = generated.program
+def _store_program(folder: Path, made: MadeProgram, contents: Mapping[str, Array]) -> None:
+    instructions = made.program
     (folder / PROGRAM).write_text(dump_json(instructions), encoding="utf-8")
     (folder / TEXT).write_text(dump_text(instructions), encoding="utf-8")
     (folder / CONSTANTS).write_bytes(constants_image(instructions, contents))
     (folder / GRAPHS).parent.mkdir()
-    _write(folder / USES, generated.uses)
-    _write(folder / GRAPHS, {name: graph_data(graph) for name, graph in generated.kernels.items()})
+    _write(folder / USES, made.uses)
+    _write(folder / GRAPHS, {name: graph_data(graph) for name, graph in made.kernels.items()})
 
 
 def store_kernels(folder: Path, count: int, observer: Observer) -> None:

@@ -20,11 +20,13 @@ from ..codegen.generated import Generated
 from ..network.batches import own_batch
 from ..program.placement import side_by_side
 from ..program.validate import validate
-from ..schedule.clusters import Allocation, Round, allocation_of, allocations
+from ..schedule.clusters import Allocation, Job, Round, allocation_of, allocations
 from ..simulate.time_report import TimeReport, report
 from ..simulate.timing import Timeline, simulate_time
+from .splitting import SplitProgram, cluster_group, promising_splits, split_program
 
 Observer = Callable[[str], None]
+MadeProgram = ClusterProgram | SplitProgram
 _DEFAULT = Choices()
 _SLOWER_IN_A_ROW = 2
 """Stop after this many larger shares per cluster in a row bring no gain."""
@@ -54,7 +56,7 @@ class DsaProgram:
     device: DsaDevice
     allocation: Allocation
     choices: Choices
-    programs: tuple[ClusterProgram, ...]
+    programs: tuple[MadeProgram, ...]
     runs: tuple[Run, ...]
 
     @cached_property
@@ -63,9 +65,14 @@ class DsaProgram:
         return max(self.runs, key=lambda run: run.cycles)
 
     @property
+    def first(self) -> MadeProgram:
+        """The program of the first share in the longest run."""
+        return self.programs[self.longest.numbers[0]]
+
+    @property
     def generated(self) -> Generated:
-        """The program of the first cluster in the longest run."""
-        return self.programs[self.longest.numbers[0]].generated
+        """What the first cluster does in the longest run."""
+        return self.first.generated
 
     @property
     def timeline(self) -> Timeline:
@@ -93,7 +100,7 @@ class DsaProgram:
             "cycles": self.cycles,
             "seconds": self.seconds,
             "throughput": self.allocation.batch / self.seconds if self.seconds else 0.0,
-            "instructions": len(self.generated.program.instructions),
+            "instructions": len(self.first.program.instructions),
             "cluster": self.report.as_json(),
         }
 
@@ -134,10 +141,29 @@ def compile_network(
         slower = 0 if is_faster else slower + 1
         if slower == _SLOWER_IN_A_ROW:
             break
+    if best is not None and choices.per_cluster is None:
+        best = _split(programs, best, observer)
     if best is None:
         raise problem or DsaError(f"batch {batch}: cannot be shared over {device.clusters} clusters")
     for each in best.programs:
-        validate(each.generated.program, single_cluster(device, each.working))
+        validate(each.program, cluster_group(device, each.clusters, each.working))
+    return best
+
+
+def _split(programs: _Programs, best: DsaProgram, observer: Observer) -> DsaProgram:
+    """The fastest program of clusters that process all samples together, if it is faster than the best without."""
+    batch, clusters, known = best.allocation.batch, best.device.clusters, best
+    for segments in promising_splits(programs.network, best.device, batch, known.allocation, known.cycles):
+        allocation = Allocation((Round(1, (batch,), clusters, segments),))
+        try:
+            program = programs.shared(allocation)
+        except DsaError as error:  # a layer that cannot be computed in parts
+            observer(f"{allocation}: {error}")
+            continue
+        finally:
+            programs.keep(())
+        observer(f"{allocation}: {program.seconds * 1e6:.1f} us")
+        best = min(best, program, key=lambda each: each.cycles)
     return best
 
 
@@ -161,9 +187,9 @@ def _candidates(
     problems: list[DsaError] = []
     for allocation in candidates:
         try:
-            for samples, _ in allocation.programs:
-                if samples != own:
-                    network.with_batch(samples)
+            for job in allocation.jobs:
+                if job.samples != own:
+                    network.with_batch(job.samples)
             possible.append(allocation)
         except DsaError as error:
             problems.append(error)
@@ -180,48 +206,50 @@ def program_for(
 
 
 class _Programs:
-    """Programs of clusters by samples and the number of clusters that work at once: ways to share a batch have some in
-    common."""
+    """Programs by what they are made for: ways to share a batch have some in common."""
 
     def __init__(self, network: AcceleratorNetwork, device: DsaDevice, choices: Choices, name: str) -> None:
         self.network, self.device, self.choices, self.name = network, device, choices, name
-        self.made: dict[tuple[int, int], ClusterProgram] = {}
+        self.made: dict[Job, MadeProgram] = {}
 
     def shared(self, allocation: Allocation, known: float = math.inf) -> DsaProgram:
         """The programs for one way to share a batch. Raises DsaError; SlowerError if it is estimated to take more than
         `known` cycles."""
         runs: list[Run] = []
-        programs: dict[tuple[int, int], ClusterProgram] = {}
+        programs: dict[Job, MadeProgram] = {}
         left = known
         for part in allocation.rounds:
             if left <= 0:
                 raise SlowerError(f"takes more than the {known:.0f} cycles of another share of the batch")
-            for share in dict.fromkeys(part.shares):
-                key = share, len(part.shares)
-                programs[key] = self._program(*key, left / part.times)
+            for job in dict.fromkeys(part.jobs):
+                programs[job] = self._program(job, left / part.times)
             runs.append(self._run(part, programs))
             left -= runs[-1].cycles
         return DsaProgram(self.device, allocation, self.choices, tuple(programs.values()), tuple(runs))
 
     def keep(self, later: Collection[Allocation]) -> None:
         """Forget programs, which are large, that no later way needs."""
-        needed = {program for allocation in later for program in allocation.programs}
-        self.made = {key: program for key, program in self.made.items() if key in needed}
+        needed = {job for allocation in later for job in allocation.jobs}
+        self.made = {job: program for job, program in self.made.items() if job in needed}
 
-    def _program(self, samples: int, working: int, known: float) -> ClusterProgram:
-        if (samples, working) not in self.made:
-            self.made[samples, working] = cluster_program(
-                self.network, self.device, samples, working, self.choices, self.name, known
-            )
-        return self.made[samples, working]
+    def _program(self, job: Job, known: float) -> MadeProgram:
+        if job not in self.made:
+            if job.segments:
+                self.made[job] = split_program(self.network, self.device, job, self.choices, self.name)
+            else:
+                self.made[job] = cluster_program(
+                    self.network, self.device, job.samples, job.working, self.choices, self.name, known
+                )
+        return self.made[job]
 
-    def _run(self, part: Round, programs: dict[tuple[int, int], ClusterProgram]) -> Run:
-        working, places = len(part.shares), list(programs)
-        numbers = tuple(places.index((share, working)) for share in part.shares)
+    def _run(self, part: Round, programs: dict[Job, MadeProgram]) -> Run:
+        places = list(programs)
+        numbers = tuple(places.index(job) for job in part.jobs)
+        each = [programs[job] for job in part.jobs]
         if len(set(numbers)) == 1:
-            return Run(part.times, numbers, programs[part.shares[0], working].timeline)
-        each = [programs[share, working].generated.program for share in part.shares]
-        together = side_by_side(each, single_cluster(self.device, working).ddr_capacity)
+            return Run(part.times, numbers, each[0].timeline)
+        share = single_cluster(self.device, len(each)).ddr_capacity
+        together = side_by_side([program.program for program in each], share)
         return Run(part.times, numbers, simulate_time(together, self.device))
 
 

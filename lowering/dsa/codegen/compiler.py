@@ -22,6 +22,7 @@ from ....ir.graph import OperatorGraph
 from ...base.choices import OrderName, UpSampling
 from ...base.errors import DsaError
 from ..network.batches import is_batch_outermost, own_batch, with_batch
+from ..network.excerpts import Excerpt
 from ..network.graph import Network
 from ..network.hidden_layers import split_hidden_layers
 from ..network.lookups import with_lookups_apart
@@ -34,7 +35,7 @@ from ..schedule.scheduler import Grouping, Schedule, grouped
 from ..schedule.variants import ALTERNATIVES, FULL, Variant
 from ..simulate.timing import Timeline, simulate_time
 from .estimates import Promise, estimate, least_loading
-from .generated import Generated
+from .generated import Generated, KernelUse
 from .generator import Plan, plan_program, write_program
 from .residence import activation_room_of_global_buffer
 from .running import running_order, step_count
@@ -158,13 +159,14 @@ _THRESHOLDS = 200_000, 50, 1000
 class AcceleratorNetwork:
     """The network to compile. `element_size` is the bytes of a float on the accelerator; `slices` says of which of the
     model's constants the others are parts, by name. Inputs have their samples along `batch_axis`; None if that cannot
-    be followed, so that the network runs as it is."""
+    be followed, so that the network runs as it is. With an `excerpt` it is a part of another network."""
 
     graph: OperatorGraph
     layers: tuple[Layer, ...]
     element_size: int
     slices: Mapping[str, ConstantSlice]
     batch_axis: int | None = 0
+    excerpt: Excerpt | None = None
 
     @cached_property
     def batch(self) -> int | None:
@@ -187,12 +189,59 @@ class Choices:
 
 
 @dataclass(frozen=True)
+class Part:
+    """What a cluster does in a program, and the names of its constants' buffers there. `slices` says of which of the
+    model's constants its own are parts."""
+
+    generated: Generated
+    constants: Mapping[str, str]
+    slices: Mapping[str, ConstantSlice]
+
+
+@dataclass(frozen=True)
 class ClusterProgram:
     """A cluster's program, and its simulated run while `working` clusters run it in lockstep."""
 
     working: int
     generated: Generated
     timeline: Timeline
+    clusters = 1
+
+    @property
+    def program(self) -> Program:
+        """Its instructions."""
+        return self.generated.program
+
+    @property
+    def uses(self) -> Mapping[str, KernelUse]:
+        """What the kernels of the program stand for."""
+        return self.generated.uses
+
+    @property
+    def kernels(self) -> Mapping[str, OperatorGraph]:
+        """The operators of each tile."""
+        return self.generated.kernels
+
+    @property
+    def network(self) -> Network:
+        """What it computes."""
+        return self.generated.network
+
+    @property
+    def inputs(self) -> Mapping[str, int]:
+        """The values of the network that are in its input buffers."""
+        return self.generated.inputs
+
+    @property
+    def outputs(self) -> Mapping[str, int]:
+        """The values of the network that are in its output buffers."""
+        return self.generated.outputs
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What its only cluster does."""
+        own = {name: name for name in (*self.generated.constants, *self.generated.tables)}
+        return (Part(self.generated, own, {}),)
 
 
 def accelerator_network(
@@ -228,15 +277,13 @@ def accelerator_network(
     return AcceleratorNetwork(split.graph, tuple(whole), element_size, split.slices, batch_axis)
 
 
-def cluster_program(
-    network: AcceleratorNetwork, device: DsaDevice, samples: int, working: int, choices: Choices,
-    name: str = "network", known: float = math.inf,
-) -> ClusterProgram:
-    """The program of one of the `working` clusters for some samples, not checked; of several alternatives the fastest.
+def cluster_plans(
+    network: AcceleratorNetwork, cluster: DsaDevice, samples: int, choices: Choices, known: float = math.inf
+) -> list[Promise]:
+    """The plans for some samples on a device of one cluster that may be the fastest, the one that promises most first.
 
     Raises DsaError; SlowerError if all are estimated to take longer than `known` cycles.
     """
-    cluster = single_cluster(device, working)
 
     @cache  # variants whose instances are to fit the same have the same sub-graphs
     def sub_graphs(splitting: DsaDevice, instances: bool) -> Grouping:
@@ -244,6 +291,7 @@ def cluster_program(
             network.graph, network.layers, splitting,
             batch=samples if network.batch not in (None, samples) else None, batch_axis=network.batch_axis or 0,
             element_size=network.element_size, instances=instances, up_sampling=choices.up_sampling,
+            excerpt=network.excerpt,
         )  # fmt: skip
 
     @cache
@@ -254,6 +302,20 @@ def cluster_program(
         splitting, order = for_splitting(cluster, variant), choices.order or variant.order
         make = partial(make_schedule, splitting, order, variant.instances)
         return Candidate(variant, sub_graphs(splitting, variant.instances).instances, make)
+
+    variants = ALTERNATIVES if choices.variant == FULL else (choices.variant,)
+    return promising_plans([candidate(variant) for variant in variants], cluster, known)
+
+
+def cluster_program(
+    network: AcceleratorNetwork, device: DsaDevice, samples: int, working: int, choices: Choices,
+    name: str = "network", known: float = math.inf,
+) -> ClusterProgram:
+    """The program of one of the `working` clusters for some samples, not checked; of several alternatives the fastest.
+
+    Raises DsaError; SlowerError if all are estimated to take longer than `known` cycles.
+    """
+    cluster = single_cluster(device, working)
 
     def make_program(plan: Plan, fastest: float) -> ClusterProgram | None:
         """None if it takes no less than `fastest` cycles even if kernels wait less for units than they have to."""
@@ -266,9 +328,8 @@ def cluster_program(
         timeline = simulate_time(generated.program, cluster)
         return ClusterProgram(working, generated, timeline) if timeline.cycles < fastest else None
 
-    with _collecting_seldom():
-        variants = ALTERNATIVES if choices.variant == FULL else (choices.variant,)
-        promises = promising_plans([candidate(variant) for variant in variants], cluster, known)[::-1]
+    with collecting_seldom():
+        promises = cluster_plans(network, cluster, samples, choices, known)[::-1]
         best: ClusterProgram | None = None
         while promises:  # each is forgotten once its program is made: both are large
             promise, fastest = promises.pop(), math.inf if best is None else best.timeline.cycles
@@ -279,7 +340,7 @@ def cluster_program(
 
 
 @contextmanager
-def _collecting_seldom() -> Iterator[None]:
+def collecting_seldom() -> Iterator[None]:
     """Programs are millions of objects without cycles, which Python's collector would look through again and again."""
     before = gc.get_threshold()
     gc.set_threshold(*_THRESHOLDS)

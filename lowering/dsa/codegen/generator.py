@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ....costmodels.dsa_device import DsaDevice
 from ...base.errors import DsaError
-from ..network.boxes import Box, intersection, size, whole
+from ..network.boxes import Box, intersection, size
 from ..network.lookups import indexed_table
 from ..network.storage import plain_box, stored_box
 from ..program.instructions import (
@@ -415,7 +415,7 @@ class _Generator:
             box, address = self.flow.box(part), self.plan.memory.shared[Stay(part)]
             self.homes[part] = self._buffer(global_buffer(0), address, value, box)
             longest = self.device.ddr_bandwidth * self.device.dma_latency
-            self.arriving[value] = list(_runs(source.box, longest / self.homes[part].width))
+            self.arriving[value] = list(_runs(self._stored_box(value, box), longest / self.homes[part].width))
         staged = self.homes[part]
         for number, run in enumerate(each for each in self.arriving[value] if intersection(each, needed)):
             engine = cluster_channel(number % self.device.dma_channels)
@@ -427,8 +427,9 @@ class _Generator:
         """An input, an output or a table in DDR."""
         buffers = self.whole_values.setdefault(role, {})
         if value not in buffers:
-            address = self.emission.reserve_ddr(self.network.bytes(value))
-            buffers[value] = self._buffer(DDR, address, value, whole(self.network.shapes[value]), role)
+            frame = self.network.frame(value)
+            address = self.emission.reserve_ddr(self.network.bytes(value, frame))
+            buffers[value] = self._buffer(DDR, address, value, frame, role)
         return buffers[value]
 
 

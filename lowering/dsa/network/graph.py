@@ -13,6 +13,7 @@ from ....ir.index_maps import OperatorCall
 from ...base.errors import DsaError
 from .alignment import round_up
 from .boxes import Box, Shape, hull, size, whole
+from .excerpts import Excerpt
 from .operand_boxes import BoxRule, box_rule
 from .storage import Axes, stored_axes
 
@@ -21,13 +22,15 @@ _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 
 @dataclass(frozen=True)
 class Network:
-    """`element_size` is the bytes that any float takes on the accelerator; other elements keep their size.
+    """`element_size` is the bytes that any float takes on the accelerator; other elements keep their size. With an
+    `excerpt` it is a part of another network.
 
     Raises DsaError (from `shapes`) if the shape of a value is unknown or symbolic.
     """
 
     graph: OperatorGraph
     element_size: int = 2
+    excerpt: Excerpt | None = None
     _rules: dict[tuple[int, int], BoxRule] = field(default_factory=dict, repr=False, compare=False)
     """By operator and result that it makes."""
 
@@ -53,7 +56,16 @@ class Network:
     @cached_property
     def axes(self) -> tuple[Axes, ...]:
         """Per value, the order of its axes in memory."""
-        return stored_axes(self.graph)
+        return stored_axes(self.graph, self.excerpt.maps if self.excerpt else frozenset())
+
+    def frame(self, value: int) -> Box:
+        """The box of a value's buffer in DDR: the value itself, unless it is a part of another one."""
+        own = whole(self.shapes[value])
+        return own if self.excerpt is None else self.excerpt.frames.get(value, own)
+
+    def stage(self, operator: int) -> int:
+        """The number of the stage of an operator: those of earlier stages run before it."""
+        return 0 if self.excerpt is None else self.excerpt.stages[operator]
 
     def wire_bytes(self, value: int, box: Box, beat: int) -> int:
         """Bytes that a part takes on its way: each run of bytes in memory is whole beats."""

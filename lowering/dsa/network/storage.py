@@ -22,18 +22,18 @@ _SPATIAL = CONVOLUTIONS | POOLS | GLOBAL_POOLS | frozenset(_OTHER_SPATIAL)
 _ALIKE = frozenset({"Concat", "Pad", "Slice", "Split", "Clip"})
 
 
-def stored_axes(graph: OperatorGraph) -> tuple[Axes, ...]:
-    """Per value, the order of its axes in memory."""
-    maps = _feature_maps(graph)
+def stored_axes(graph: OperatorGraph, known: frozenset[int] = frozenset()) -> tuple[Axes, ...]:
+    """Per value, the order of its axes in memory; `known` values are feature maps."""
+    maps = _feature_maps(graph, known)
     return tuple(
         (0, *range(2, len(value.extent.dimensions)), 1) if index in maps else tuple(range(len(value.extent.dimensions)))
         for index, value in enumerate(graph.values)
     )
 
 
-def _feature_maps(graph: OperatorGraph) -> frozenset[int]:
+def _feature_maps(graph: OperatorGraph, known: frozenset[int]) -> frozenset[int]:
     """Values of rank 3 or more that spatial operators read or make, and those that element-wise ones make of them."""
-    maps: set[int] = set()
+    maps: set[int] = set(known)
     before = -1
     while len(maps) > before:
         before = len(maps)

@@ -4,16 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...base.errors import DsaError
 
 
 @dataclass(frozen=True)
+class Segment:
+    """Layers `first` to `last`, the latter not included, whose results are divided over clusters along an axis; None if
+    the first cluster makes them all."""
+
+    first: int
+    last: int
+    axis: int | None
+
+
+class Job(NamedTuple):
+    """What a program is made for: samples, how many such programs run at once, and the number of clusters that run one
+    together, by segments of the network."""
+
+    samples: int
+    working: int
+    clusters: int = 1
+    segments: tuple[Segment, ...] = ()
+
+
+@dataclass(frozen=True)
 class Round:
-    """Clusters process `shares` of samples at once, each its own, `times` over; the others are idle."""
+    """Clusters process `shares` of samples at once, each its own, `times` over; the others are idle.
+
+    If `segments` are given, `split` clusters process each share together.
+    """
 
     times: int
     shares: tuple[int, ...]
+    split: int = 1
+    segments: tuple[Segment, ...] = ()
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """What the program of each share is made for."""
+        return tuple(Job(share, len(self.shares), self.split, self.segments) for share in self.shares)
 
     @property
     def samples(self) -> int:
@@ -45,7 +76,7 @@ class Allocation:
     @property
     def clusters(self) -> int:
         """The most clusters that work at once."""
-        return max(len(each.shares) for each in self.rounds)
+        return max(len(each.shares) * each.split for each in self.rounds)
 
     @property
     def per_cluster(self) -> int:
@@ -53,19 +84,20 @@ class Allocation:
         return max(max(each.shares) for each in self.rounds)
 
     @property
-    def programs(self) -> tuple[tuple[int, int], ...]:
-        """The distinct programs, as the samples of each and the number of clusters that work at once."""
-        return tuple(dict.fromkeys((share, len(each.shares)) for each in self.rounds for share in each.shares))
+    def jobs(self) -> tuple[Job, ...]:
+        """What the distinct programs are made for."""
+        return tuple(dict.fromkeys(job for each in self.rounds for job in each.jobs))
 
     def __str__(self) -> str:
-        """``12: 2 iteration(s) x 4 cluster(s) x 1 sample(s) + 2 cluster(s) x 2 sample(s)``."""
+        """``6: 1 iteration(s) x 4 cluster(s) x 1 sample(s) + 1 iteration(s) x 2 cluster(s) x 1 sample(s)``."""
         return f"{self.batch}: " + " + ".join(map(_round_text, self.rounds))
 
 
 def _round_text(each: Round) -> str:
     counts = {share: each.shares.count(share) for share in dict.fromkeys(each.shares)}
-    shares = " and ".join(f"{count} cluster(s) x {share} sample(s)" for share, count in counts.items())
-    return f"{each.times} iteration(s) x {shares}"
+    shares = " and ".join(f"{count * each.split} cluster(s) x {share} sample(s)" for share, count in counts.items())
+    together = f" by {each.split} together" if each.split > 1 else ""
+    return f"{each.times} iteration(s) x {shares}{together}"
 
 
 def allocations(batch: int, clusters: int) -> Iterator[Allocation]:

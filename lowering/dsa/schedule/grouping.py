@@ -176,7 +176,7 @@ def ungrouped(network: Network, layers: Sequence[Layer]) -> tuple[Group, ...]:
     Raises DsaError as `group` does.
     """
     groups = []
-    for layer in _topological_order(network, layers):
+    for layer in topological_order(network, layers):
         subgraph = sub_graph(network, [layer])
         ones = (1,) * len(network.shapes[subgraph.primary])
         split = Split(Level.LB, (), ones, sum(map(network.bytes, subgraph.stored)))
@@ -184,7 +184,7 @@ def ungrouped(network: Network, layers: Sequence[Layer]) -> tuple[Group, ...]:
     return tuple(groups)
 
 
-def _topological_order(network: Network, layers: Sequence[Layer]) -> tuple[Layer, ...]:
+def topological_order(network: Network, layers: Sequence[Layer]) -> tuple[Layer, ...]:
     label = {index: number for number, layer in enumerate(layers) for index in layer}
     if sorted(label) != list(range(len(network.graph))) or sum(map(len, layers)) != len(label):
         raise DsaError(f"the layers hold {sum(map(len, layers))} operators, not each of {len(network.graph)} once")
@@ -198,7 +198,7 @@ def group(
 
     `layers` hold every operator once, and no two of them wait for each other.
     """
-    grouping = _Grouping(network, _topological_order(network, layers), device)
+    grouping = _Grouping(network, topological_order(network, layers), device)
 
     def rule_one_holds(parts: Sequence[Group], ranks: Sequence[Rank], merged: Rank) -> bool:
         is_turned = samples_up(network, *parts) if up_sampling == "detect" else up_sampling == "everywhere"

@@ -14,6 +14,7 @@ from ...base.errors import DsaError
 from ..network.batches import with_batch
 from ..network.boxes import shape_of
 from ..network.core_factors import Binding, core_count, plain_binding
+from ..network.excerpts import Excerpt
 from ..network.graph import Network
 from ..network.operand_boxes import whole_axes
 from ..network.subgraphs import Layer, moved_axis
@@ -75,10 +76,14 @@ class Grouping:
         """How many there will be."""
         return sum(prod(group.split.factors) for group in self.groups)
 
+    def _stage(self, group: int) -> int:
+        return self.network.stage(self.groups[group].subgraph.members[0])
+
     def schedule(self, order: OrderName) -> Schedule:
         """The instances in an order, bound to cores."""
         graph = instance_graph(self.network, self.groups)
         found = _ORDERS[order](graph) if self.is_split else tuple(range(len(graph)))
+        found = tuple(sorted(found, key=lambda instance: self._stage(graph.instances[instance].subgraph)))
         return Schedule(self.device, graph, found, infer_bindings(graph, found, self.device.cores))
 
 
@@ -92,16 +97,17 @@ def grouped(
     element_size: int = 2,
     up_sampling: UpSampling = "detect",
     instances: bool = True,
+    excerpt: Excerpt | None = None,
 ) -> Grouping:
     """Group `batch` samples (as many as `graph` has if None) for one cluster; floats take `element_size` bytes.
 
-    Inputs have their samples along `batch_axis`.
+    Inputs have their samples along `batch_axis`. With an `excerpt` it is a part of another network.
 
     `layers` are the operators that are fused into one loop nest each; without `instances` they run one after another,
     each on the whole batch. Raises DsaError: shapes that are not static, a batch that does not fit the graph, tensors
     that fit nowhere.
     """
-    network = Network(graph if batch is None else with_batch(graph, batch, batch_axis), element_size)
+    network = Network(graph if batch is None else with_batch(graph, batch, batch_axis), element_size, excerpt)
     share = device.ddr_capacity // device.clusters
     for index, value in enumerate(network.graph.values):
         size = network.bytes(index)

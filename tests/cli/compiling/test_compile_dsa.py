@@ -82,6 +82,22 @@ def test_an_uneven_batch_runs_as_onnx_runtime_does(eqfuse: CommandLine, share: i
     np.testing.assert_allclose(np.load("y.npy"), by_sample(model, {"ids": ids}, 1)[0], rtol=1e-3, atol=1e-4)
 
 
+def test_clusters_that_share_samples_run_as_onnx_runtime_does(eqfuse: CommandLine) -> None:
+    weights = {"u": (768, 768), "v": (768, 768)}
+    onnx.save(float_model("h = MatMul(x, u) r = Relu(h) y = MatMul(r, v)", (1, 768), weights), "in.onnx")
+    x = np.random.default_rng(0).standard_normal((3, 768)).astype(np.float32)
+    np.save("x.npy", x)
+    said = compiled(eqfuse, "--batch", 3).out
+    assert "4 cluster(s) x 3 sample(s) by 4 together" in said
+    assert "(3 of 3 sample(s), simulated)" in said
+    assert eqfuse.run("run", "build", "--input", "x.npy", "--output", "y.npy").code == 0
+    session = onnxruntime.InferenceSession("in.onnx")
+    expected = np.concatenate([session.run(None, {"x": sample[None]})[0] for sample in x])
+    np.testing.assert_allclose(np.load("y.npy"), expected, rtol=1e-3, atol=1e-4)
+    own, other = json.loads(eqfuse.run("bench", "build", "--against", "full", "--json").out)["variants"].values()
+    assert own == other
+
+
 @pytest.mark.conformance
 def test_of_a_large_uneven_batch_each_program_is_verified(eqfuse: CommandLine) -> None:
     written(cnn())
@@ -95,7 +111,7 @@ def test_an_uneven_batch_is_compared_with_another_variant(eqfuse: CommandLine) -
     written(transformer())
     compiled(eqfuse, "--batch", 3, "--per-cluster", 2, "--no-verify")
     said = json.loads(eqfuse.run("bench", "build", "--against", "full", "--json").out)
-    assert said["allocation"]["rounds"] == [{"iterations": 1, "samples": [2, 1]}]
+    assert said["allocation"]["rounds"] == [{"iterations": 1, "samples": [2, 1], "split": 1}]
     assert said["speed-up"] == 1.0
 
 

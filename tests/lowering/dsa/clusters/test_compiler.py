@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import helper
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.lowering.base.errors import DsaError
@@ -18,6 +20,7 @@ from eqfuse.lowering.dsa.program.validate import validate
 from eqfuse.lowering.dsa.schedule.clusters import Allocation, Round
 from eqfuse.lowering.dsa.simulate.timing import simulate_time
 
+from ...small_models import model
 from ..graphs import Builder
 from ..small_networks import cnn, scheduled_parts
 
@@ -82,6 +85,28 @@ def test_the_fastest_share_is_taken() -> None:
     assert f"{made.allocation}: {made.seconds * 1e6:.1f} us" in seen
 
 
+def wide(samples: int) -> onnx.ModelProto:
+    """Two products whose weights take DDR far longer than a sample takes the units."""
+    weights = {name: np.ones((1024, 1024), np.float32) for name in ("u", "v")}
+    nodes = [helper.make_node("MatMul", ["x", "u"], ["h"]), helper.make_node("Relu", ["h"], ["r"])]
+    nodes.append(helper.make_node("MatMul", ["r", "v"], ["y"]))
+    return model(nodes, {"x": (samples, 1024)}, {"y": (samples, 1024)}, **weights)
+
+
+def test_clusters_load_weights_once_for_all_samples_if_that_is_faster() -> None:
+    network = small_network(wide(4))
+    made = compile_network(network, DEVICE, 4)
+    even = program_for(network, DEVICE, Allocation.even(1, 4, 1), Choices())
+    assert made.allocation.rounds[0].segments
+    assert made.cycles < even.cycles
+    validate(made.first.program, DEVICE)
+
+
+def test_samples_for_each_cluster_that_are_asked_for_are_not_shared() -> None:
+    made = compile_network(small_network(wide(4)), DEVICE, 4, Choices(per_cluster=1))
+    assert made.allocation == Allocation.even(1, 4, 1)
+
+
 def test_the_share_can_be_asked_for() -> None:
     made = compile_network(small_network(cnn()), DEVICE, 16, Choices(per_cluster=2))
     assert made.allocation == Allocation.even(2, 4, 2)
@@ -143,7 +168,7 @@ def test_the_axis_of_the_batch_can_be_named() -> None:
 
 
 def test_rows_of_a_sequence_are_no_samples() -> None:
-    assert compile_network(sequence_first(None), DEVICE).allocation == Allocation.even(1, 1, 1)
+    assert compile_network(sequence_first(None), DEVICE).allocation.batch == 1
     with pytest.raises(DsaError, match="if samples lie along another axis than 0, name it"):
         compile_network(sequence_first(None), DEVICE, 4)
 
