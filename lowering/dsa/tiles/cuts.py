@@ -292,7 +292,10 @@ class DeepProduct:
         columns = self.width // cut.columns
         of_index = columns * width * self._weight_size
         of_maps = self.reduction.of_maps
-        longest = (device.activation_buffer // _MAP_SHARE if of_maps else device.weight_buffer // 2) // of_index
+        # The last piece has the bias, too. If data stays in the GB, as good ways are found without a thought of it.
+        of_bias = round_up(columns * self._weight_size, device.alignment) if self.passing.far else 0
+        of_weights = max(0, device.weight_buffer // 2 - of_bias)
+        longest = (device.activation_buffer // _MAP_SHARE if of_maps else of_weights) // of_index
         if longest not in self._known_lengths:
             self._known_lengths[longest] = self._lengths(longest)
         lengths = self._known_lengths[longest]

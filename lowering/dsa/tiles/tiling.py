@@ -50,6 +50,8 @@ _DEARER = 1.3
 """The cycles of a layer may grow by this factor for being cut only to let units work at once."""
 _LEAST_CYCLES = 500
 """Such a cut leaves tiles of at least this many cycles."""
+_ABOUT = 1.05
+"""Costs that differ by up to this factor are about the same."""
 _LOOKED_AT = 8
 """Of the ways to cut a deep product, this many that promise most are compared by their exact parts."""
 
@@ -219,8 +221,12 @@ class Tiling:
     def _promising_cut(
         self, step: LayerParts, part: CorePart, options: _Options, free: int, passing: Passing
     ) -> Cut | None:
-        """The cheapest of a few cuts of a deep product that fit; None if none of them does."""
-        best: Cut | None = None
+        """The cheapest of a few cuts of a deep product that fit; None if none of them does.
+
+        If something comes from DDR or goes there, the one with the fewest tiles of those that cost about as little:
+        each tile waits for DDR.
+        """
+        found: list[Cut] = []
         cuts = () if options.guesses is None else options.guesses.fitting(free)
         for looked_at, cut in enumerate(cuts, start=1):
             if cut not in options.costs:
@@ -230,10 +236,14 @@ class Tiling:
                 options.sizes[cut] = self._deep_bytes(step, pieces[-1].tile, cut, passing) if fits else sys.maxsize
                 options.costs[cut] = self._cost(step, pieces, cut, passing)
             if options.sizes[cut] <= free:
-                best = cut if best is None else min(best, cut, key=options.costs.__getitem__)
-            if looked_at >= _LOOKED_AT and best is not None:
+                found.append(cut)
+            if looked_at >= _LOOKED_AT and found:
                 break
-        return best
+        cheapest = min(found, key=options.costs.__getitem__, default=None)
+        if cheapest is None or not passing.far:
+            return cheapest
+        close = (cut for cut in found if options.costs[cut] <= _ABOUT * options.costs[cheapest])
+        return min(close, key=lambda cut: (cut.count * cut.pieces, options.costs[cut]))
 
     def _deep_bytes(self, step: LayerParts, tile: CorePart, cut: Cut, passing: Passing) -> int:
         """Bytes that pass through for pieces of a sum: data of the next one arrives meanwhile."""

@@ -219,3 +219,17 @@ def test_ways_to_cut_a_deep_product_come_by_their_cycles() -> None:
     expected = [cut for _, size_, cut in sorted(ways, key=lambda way: way[0]) if size_ <= room]
     assert 0 < len(expected) < len(ways)
     assert list(Guesses(tiles).fitting(room)) == expected
+
+
+def test_tiles_are_few_if_each_waits_for_ddr() -> None:
+    """With the bias, which comes with the last piece, weights of two whole folds exceed their room by a little. Without
+    a thought of it, ways of a hundred tiles did not fit, and one of 810 was the best that was left."""
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["a"]),
+        helper.make_node("Gemm", ["a", "w", "b"], ["c"]),
+        helper.make_node("Softmax", ["c"], ["y"]),
+    ]
+    weights = {"w": random_weights(768, 768), "b": random_weights(768)}
+    source = model(nodes, {"x": (512, 768)}, {"y": (512, 768)}, **weights)
+    _, tiles = multiplying(planned(source, variant=replace(FOR_GB, fastest=Level.DDR, next=Level.DDR)))
+    assert len(tiles) < 150
