@@ -36,7 +36,8 @@ from .joining import Joined, SharedValue, join
 from .segments import Segments
 
 Content = TypeVar("Content")
-_FEWEST = 2
+_MOST_SAMPLES = 4
+"""More samples for each cluster than these are not shared: weights are then a small part of what DDR moves."""
 _CUTS = 2
 """So many ways to cut become programs, those with the least estimates."""
 
@@ -136,7 +137,7 @@ def promising_splits(
 ) -> list[tuple[Segment, ...]]:
     """Ways to cut a network over all clusters, which may be faster than a `known` way to share the samples that takes
     some `cycles`; the one that promises most first."""
-    if device.clusters < _FEWEST:
+    if device.clusters == 1 or samples > _MOST_SAMPLES * device.clusters:
         return []
     graph = network.graph if network.batch in (None, samples) else network.with_batch(samples)
     whole = Network(graph, network.element_size)

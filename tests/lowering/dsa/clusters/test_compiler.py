@@ -102,6 +102,13 @@ def test_clusters_load_weights_once_for_all_samples_if_that_is_faster() -> None:
     validate(made.first.program, DEVICE)
 
 
+def test_many_samples_for_each_cluster_are_not_shared() -> None:
+    seen: list[str] = []
+    compile_network(small_network(wide(4)), DEVICE, 20, observer=seen.append)
+    assert seen
+    assert not any("together" in line for line in seen)
+
+
 def test_samples_for_each_cluster_that_are_asked_for_are_not_shared() -> None:
     made = compile_network(small_network(wide(4)), DEVICE, 4, Choices(per_cluster=1))
     assert made.allocation == Allocation.even(1, 4, 1)
