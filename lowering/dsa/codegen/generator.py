@@ -417,7 +417,7 @@ class _Generator:
             longest = self.device.ddr_bandwidth * self.device.dma_latency
             self.arriving[value] = list(_runs(self._stored_box(value, box), longest / self.homes[part].width))
         staged = self.homes[part]
-        for number, run in enumerate(each for each in self.arriving[value] if intersection(each, needed)):
+        for number, run in enumerate([each for each in self.arriving[value] if intersection(each, needed)]):
             engine = cluster_channel(number % self.device.dma_channels)
             self.emission.copy(engine, View(source, run), [View(staged, run)], TransferKind.DMA)
             self.arriving[value].remove(run)
