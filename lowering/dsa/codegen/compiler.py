@@ -105,7 +105,8 @@ def promising_plans(candidates: Sequence[Candidate], device: DsaDevice, known: f
         return _MOST_STEPS * fewest
 
     for candidate in _distinct(candidates, most):
-        if least is not None and candidate.variant.abreast and least.loading <= _LOADING_SHARE * least.cycles:
+        saves_loading = candidate.variant.abreast and candidate.variant.room == 1.0  # others leave room to maps, too
+        if least is not None and saves_loading and least.loading <= _LOADING_SHARE * least.cycles:
             continue
         longest = math.inf if least is None else _CLOSE * least.cycles
         try:

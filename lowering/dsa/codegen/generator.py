@@ -72,13 +72,14 @@ def plan_program(schedule: Schedule, variant: Variant, most: float = math.inf) -
                 f"device {device.name}: unit {unit.name!r} belongs to a cluster, and kernels run on cores; give each "
                 "core its part of it"
             )
+    is_large = has_large_instances(variant, device)
     sharing = Sharing(
-        schedule.graph, device, TileKernels(schedule.network, device), schedule.bindings.binding,
-        passes=has_large_instances(variant, device),
-    )  # fmt: skip
+        schedule.graph, device, TileKernels(schedule.network, device), schedule.bindings.binding, passes=is_large
+    )
     steps = tuple(sharing.layer(instance, layer) for instance, layer in running_order(schedule, variant))
     flow = Flow(schedule.graph, steps, device.cores)
-    flow = replace(flow, pieces=cut_between_sources(flow, sharing))
+    if not is_large:  # else what several instances made is in the GB, and comes from there tile by tile in any case
+        flow = replace(flow, pieces=cut_between_sources(flow, sharing))
     planner = Planner(flow, device, variant, Tiling(sharing, steps, device, variant.pipeline if variant.overlap else 1))
     for _ in range(_ATTEMPTS):
         residence = planner.plan()
