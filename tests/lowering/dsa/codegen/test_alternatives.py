@@ -158,6 +158,26 @@ def test_a_way_that_loads_weights_for_too_long_is_not_planned(monkeypatch: pytes
         assert len(planned) == expected
 
 
+@pytest.mark.parametrize(("room", "share", "expected"), [(1.0, 0.0, 1), (1.0, 1.0, 2), (0.5, 0.0, 2)])
+def test_taking_turns_is_planned_to_load_less_or_to_leave_room(
+    room: float, share: float, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plan(schedule: Schedule, variant: Variant, most: float) -> Plan:
+        planned.append(variant)
+        return plan_program(schedule, variant, most)
+
+    def estimated(plan: Plan, device: DsaDevice) -> Estimate:
+        """As if loading weights took a share of the time."""
+        found = estimate(plan, device)
+        return replace(found, loading=share * found.cycles)
+
+    planned: list[Variant] = []
+    monkeypatch.setattr(compiler, "plan_program", plan)
+    monkeypatch.setattr(compiler, "estimate", estimated)
+    promising_plans([candidate(variant, TIGHT) for variant in (FULL, replace(ABREAST, room=room))], TIGHT)
+    assert len(planned) == expected
+
+
 def test_weights_are_loaded_again_if_others_need_the_room() -> None:
     """Layers that run twice load theirs once if all of these fit."""
     way = candidate(TVM)
