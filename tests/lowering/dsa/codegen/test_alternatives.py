@@ -174,7 +174,8 @@ def test_taking_turns_is_planned_to_load_less_or_to_leave_room(
     planned: list[Variant] = []
     monkeypatch.setattr(compiler, "plan_program", plan)
     monkeypatch.setattr(compiler, "estimate", estimated)
-    promising_plans([candidate(variant, TIGHT) for variant in (FULL, replace(ABREAST, room=room))], TIGHT)
+    small = replace(DEVICE, local_buffer=2560, weight_buffer=2048, global_buffer=8192)
+    promising_plans([candidate(variant, small) for variant in (FULL, replace(ABREAST, room=room))], small)
     assert len(planned) == expected
 
 
