@@ -28,7 +28,7 @@ from ..codegen.generator import write_program
 from ..network.boxes import Box
 from ..network.graph import Network
 from ..program.instructions import Program, Role
-from ..schedule.clusters import Allocation, Job, Round, Segment
+from ..schedule.clusters import Allocation, Job, Segment
 from ..schedule.grouping import topological_order
 from ..simulate.timing import Timeline, simulate_time
 from .excerpts import Excerpted, excerpt_of
@@ -141,19 +141,18 @@ def promising_splits(
     some `cycles`; the one that promises most first."""
     if device.clusters == 1 or samples > _MOST_SAMPLES * device.clusters:
         return []
-    graph = network.graph if network.batch in (None, samples) else network.with_batch(samples)
+    graph = network.graph_of(samples)
     whole = Network(graph, network.element_size)
     segments = Segments(whole, topological_order(whole, network.layers), device, device.clusters)
-    shared = Round(1, known.rounds[0].shares)
-    seconds = cycles / device.clock
-    return segments.faster_than(seconds, len(shared.shares), known.iterations)[:_CUTS]
+    working = len(known.rounds[0].shares)
+    return segments.faster_than(cycles / device.clock, working, known.iterations)[:_CUTS]
 
 
 def split_program(
     network: AcceleratorNetwork, device: DsaDevice, job: Job, choices: Choices, name: str = "network"
 ) -> SplitProgram:
     """The program of some clusters that share samples, not checked. Raises DsaError."""
-    graph = network.graph if network.batch in (None, job.samples) else network.with_batch(job.samples)
+    graph = network.graph_of(job.samples)
     for own, value in zip(network.graph.values, graph.values, strict=True):
         if value.is_constant and value.type != own.type:
             raise DsaError(f"constant {value.name!r} has rows for each sample, which clusters do not share")

@@ -178,6 +178,10 @@ class AcceleratorNetwork:
         """The graph for another number of samples. Raises DsaError if the batch cannot be followed."""
         return with_batch(self.graph, batch, self.batch_axis or 0)
 
+    def graph_of(self, samples: int) -> OperatorGraph:
+        """The graph for some samples, which is its own if it has no batch. Raises DsaError as `with_batch` does."""
+        return self.graph if self.batch in (None, samples) else self.with_batch(samples)
+
 
 @dataclass(frozen=True)
 class Choices:

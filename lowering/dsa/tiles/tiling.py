@@ -434,8 +434,8 @@ class Tiling:
                 if factor > factors[axis] and factor % factors[axis] == 0:
                     yield (*factors[:axis], factor, *factors[axis + 1 :])
             factors[axis] = box[axis][1] - box[axis][0]
-        is_of_weights = self._reduction(step) is not None and not self._multiplies_maps(step)
-        if not is_of_weights and len(axes) > 1 and self._multiplies(step):
+        reduction = self._reduction(step)
+        if (reduction is None or reduction.of_maps) and len(axes) > 1 and self._multiplies(step):
             # A product of two maps: rows of one and columns of the other, since all columns leave room for few rows.
             rows, columns = axes[-2:]
             extents = [stop - start for start, stop in box]
