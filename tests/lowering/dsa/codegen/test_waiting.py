@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,3 +98,18 @@ def test_a_map_that_nobody_needs_for_long_waits_in_ddr() -> None:
 
 def test_as_the_text_spills_nothing_waits() -> None:
     assert not planned(replace(FULL, instances=False, spill="longest")).residence.waiting
+
+
+def test_a_tile_waits_for_all_transfers_of_an_input_that_comes_to_the_global_buffer() -> None:
+    nodes = [helper.make_node("Mul", ["x", f"c{n}"], [f"s{n}"]) for n in range(16)]
+    nodes += [helper.make_node("Softmax", [f"s{n}"], [f"m{n}"], axis=1) for n in range(16)]
+    nodes += [helper.make_node("Sum", [f"m{n}" for n in range(16)], ["y"])]
+    shape = (1, 24, 40)
+    factors = {f"c{n}": numpy.array(n + 2, numpy.float32) for n in range(16)}
+    graph, layers, _ = scheduled_parts(model(nodes, {"x": shape}, {"y": shape}, **factors))
+    device = replace(DEVICE, dma_latency=160 / DEVICE.ddr_bandwidth)  # of two rows, where a tile has three
+    made = schedule(graph, layers, device, element_size=2, instances=False)
+    program = write_program(plan_program(made, replace(FULL, instances=False)), 1).program
+    transfers = [each for each in program.instructions if isinstance(each, Transfer) and each.source.buffer == "x"]
+    assert len([each for each in transfers if each.source.memory == DDR]) > 1
+    validate(program, device)
