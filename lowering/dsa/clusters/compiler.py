@@ -8,7 +8,7 @@ are, and share DDR by what each needs of it at the time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,10 @@ from ...base.errors import DsaError
 from ..codegen.compiler import AcceleratorNetwork, Choices, ClusterProgram, SlowerError, cluster_program
 from ..codegen.generated import Generated
 from ..network.batches import own_batch
+from ..network.boxes import whole
+from ..network.graph import Network
+from ..network.lookups import looked_up
+from ..network.subgraphs import Layer
 from ..program.placement import side_by_side
 from ..program.validate import validate
 from ..schedule.clusters import Allocation, Job, Round, allocation_of, allocations
@@ -29,7 +33,23 @@ Observer = Callable[[str], None]
 MadeProgram = ClusterProgram | SplitProgram
 _DEFAULT = Choices()
 _SLOWER_IN_A_ROW = 2
-"""Stop after this many larger shares per cluster in a row bring no gain."""
+"""Stop after this many ways to share a batch in a row bring no gain."""
+_ABOUT_EQUAL = 0.02
+"""Ways that may be as fast as each other, but for this part, are tried in the order of their programs' sizes."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A way to share a batch, the seconds that DDR takes at the least, and those of all if units are never idle."""
+
+    allocation: Allocation
+    moving: float
+    busy: float
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Before which others to try it: what may be the fastest first, of these the smallest programs."""
+        return round(math.log(self.busy) / _ABOUT_EQUAL), self.allocation.per_cluster
 
 
 @dataclass(frozen=True)
@@ -123,8 +143,11 @@ def compile_network(
     slower = 0
     candidates = _candidates(network, device, batch, choices.per_cluster)
     programs = _Programs(network, device, choices, name)
-    for number, allocation in enumerate(candidates):
-        known = math.inf if best is None else best.cycles
+    for number, candidate in enumerate(candidates):
+        allocation, known = candidate.allocation, math.inf if best is None else best.cycles
+        if best is not None and candidate.moving >= best.seconds:
+            observer(f"{allocation}: at least {candidate.moving * 1e6:.1f} us")
+            continue
         try:
             program = programs.shared(allocation, known)
             is_faster = best is None or program.seconds < best.seconds
@@ -136,7 +159,7 @@ def compile_network(
             problem = error
             continue
         finally:
-            programs.keep(candidates[number + 1 :])
+            programs.keep([each.allocation for each in candidates[number + 1 :]])
         observer(f"{allocation}: {found}")
         slower = 0 if is_faster else slower + 1
         if slower == _SLOWER_IN_A_ROW:
@@ -169,19 +192,21 @@ def _split(programs: _Programs, best: DsaProgram, observer: Observer) -> DsaProg
 
 def _candidates(
     network: AcceleratorNetwork, device: DsaDevice, batch: int | None, per_cluster: int | None
-) -> list[Allocation]:
-    """Ways to share the batch, the smallest programs first, as far as the graph can be made for each one's samples.
+) -> list[_Candidate]:
+    """Ways to share the batch, in the order to try them, as far as the graph can be made for each one's samples.
 
     A graph whose batch cannot be followed is run as it is.
     """
+
     own = network.batch
     wanted = batch or own or 1
     if own is None:
         if wanted != 1 and wanted != own_batch(network.graph, 0):
             network.with_batch(wanted)
-        return [Allocation.even(1, 1, wanted)]
-    candidates = sorted(allocations(wanted, device.clusters), key=lambda each: each.per_cluster)
-    if per_cluster is not None:
+        return [_candidate(network, device, Allocation.even(1, 1, wanted))]
+    if per_cluster is None:
+        candidates = list(allocations(wanted, device.clusters))
+    else:
         candidates = [allocation_of(wanted, device.clusters, per_cluster)]
     possible: list[Allocation] = []
     problems: list[DsaError] = []
@@ -195,7 +220,29 @@ def _candidates(
             problems.append(error)
     if not possible and wanted != own:
         raise problems[0]
-    return possible or [Allocation.even(1, 1, wanted)]
+    found = [_candidate(network, device, each) for each in possible or [Allocation.even(1, 1, wanted)]]
+    return sorted(found, key=lambda each: each.order)
+
+
+def _candidate(network: AcceleratorNetwork, device: DsaDevice, allocation: Allocation) -> _Candidate:
+    """A way to share a batch. DDR moves what is read and written at least once; units do operations at their peak."""
+    moving, busy = 0.0, 0.0
+    for part in allocation.rounds:
+        graphs = {share: Network(network.graph_of(share), network.element_size) for share in part.shares}
+        moved = sum(_least_bytes(graphs[share], network.layers) for share in part.shares) / device.ddr_bandwidth
+        computing = max(sum(graph.flops) for graph in graphs.values()) / (2 * device.peak_macs)
+        moving, busy = moving + part.times * moved, busy + part.times * max(moved, computing)
+    return _Candidate(allocation, moving, busy)
+
+
+def _least_bytes(network: Network, layers: Sequence[Layer]) -> int:
+    """Bytes of inputs and constants, but for tables, that a network needs, and of its results."""
+    values = network.graph.values
+    tables = looked_up(network, layers)
+    results = {number: whole(network.shapes[number]) for number, value in enumerate(values) if value.is_output}
+    needed = network.needs(range(len(network.graph)), results)
+    outside = [v for v in needed if v in results or (values[v].producer is None and v not in tables)]
+    return sum(network.bytes(value, needed[value]) for value in outside)
 
 
 def program_for(

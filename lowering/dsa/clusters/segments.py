@@ -21,7 +21,7 @@ from ....costmodels.dsa_device import DsaDevice
 from ....costmodels.dsa_work import unit_seconds
 from ..network.boxes import Box, Shape, hull, size, whole
 from ..network.graph import Network
-from ..network.lookups import indexed_table
+from ..network.lookups import looked_up
 from ..network.subgraphs import Layer
 from ..schedule.clusters import Segment
 
@@ -111,8 +111,7 @@ class Segments:
     @cached_property
     def tables(self) -> frozenset[int]:
         """Constants of which a few rows are read."""
-        found = (indexed_table(self.network, layer) for layer in self.layers)
-        return frozenset(table[0] for table in found if table is not None)
+        return looked_up(self.network, self.layers)
 
     @cached_property
     def alone(self) -> Time:

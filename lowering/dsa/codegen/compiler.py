@@ -80,8 +80,8 @@ class Candidate:
     def is_like(self, other: Candidate) -> bool:
         """Whether both lead to the same program."""
         first, second = (replace(c.variant, abreast=False, split_for=Level.LB, room=1.0) for c in (self, other))
-        groups = self.schedule.graph.groups == other.schedule.graph.groups
-        return first == second and self.order == other.order and groups
+        cuts = ([(group.subgraph, group.split) for group in c.schedule.graph.groups] for c in (self, other))
+        return first == second and self.order == other.order and next(cuts) == next(cuts)
 
 
 def for_splitting(device: DsaDevice, variant: Variant) -> DsaDevice:

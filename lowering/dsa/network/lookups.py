@@ -30,6 +30,12 @@ def indexed_table(network: Network, layer: Layer) -> tuple[int, Shape] | None:
     return table, network.shapes[table]
 
 
+def looked_up(network: Network, layers: Iterable[Layer]) -> frozenset[int]:
+    """The constant tables that layers look rows up in: a few of their rows are read."""
+    found = (indexed_table(network, layer) for layer in layers)
+    return frozenset(table[0] for table in found if table is not None)
+
+
 def with_lookups_apart(graph: OperatorGraph, layers: Iterable[Layer]) -> tuple[Layer, ...]:
     """The layers, each cut around the look-ups in it."""
     return tuple(piece for layer in layers for piece in _pieces(graph, sorted(layer)))

@@ -85,6 +85,19 @@ def test_the_fastest_share_is_taken() -> None:
     assert f"{made.allocation}: {made.seconds * 1e6:.1f} us" in seen
 
 
+def test_ways_for_which_ddr_takes_longer_than_another_takes_in_all_are_not_made() -> None:
+    seen: list[str] = []
+    network = small_network(wide(4))
+    made = compile_network(network, DEVICE, 20, observer=seen.append)
+    assert made.allocation == Allocation.even(1, 4, 5)
+    assert [line.split(": ")[1] for line in seen] == [
+        "1 iteration(s) x 4 cluster(s) x 5 sample(s)", "5 iteration(s) x 4 cluster(s) x 1 sample(s)"
+    ]  # fmt: skip
+    least = float(seen[1].removeprefix(f"{Allocation.even(5, 4, 1)}: at least ").removesuffix(" us"))
+    other = program_for(network, DEVICE, Allocation.even(5, 4, 1), Choices())
+    assert made.seconds * 1e6 < least <= other.seconds * 1e6
+
+
 def wide(samples: int) -> onnx.ModelProto:
     """Two products whose weights take DDR far longer than a sample takes the units."""
     weights = {name: np.ones((1024, 1024), np.float32) for name in ("u", "v")}

@@ -60,6 +60,15 @@ def test_ways_that_come_to_the_same_are_planned_once() -> None:
     assert [each.variant for each in found] == [FULL]
 
 
+def test_ways_that_cut_alike_are_planned_once_though_one_of_them_could_cut_otherwise() -> None:
+    made = candidate(FULL).schedule
+    groups = tuple(replace(group, options=(group.split,)) for group in made.graph.groups)
+    assert groups != made.graph.groups
+    other = replace(made, graph=replace(made.graph, groups=groups))
+    ways = [Candidate(FULL, 1, lambda: made), Candidate(replace(FULL, room=0.9), 1, lambda: other)]
+    assert len(promising_plans(ways, DEVICE)) == 1
+
+
 @pytest.mark.conformance
 def test_a_way_with_many_times_the_steps_is_not_planned() -> None:
     small, few = replace(TIGHT, local_buffer=2432), replace(FULL, split_for=Level.GB)
