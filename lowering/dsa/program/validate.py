@@ -211,6 +211,8 @@ INITIALLY = -1
 """The writer of inputs and constants."""
 
 
+_FEW_CELLS = 32
+"""So few numbers are compared faster by Python than by numpy."""
 Cells = slice | np.ndarray
 """The numbers of the cells of a region."""
 
@@ -235,16 +237,16 @@ class Shadow:
         self._bounds = np.unique(np.concatenate([np.array(edges, np.int64), *strided]))
         self._cell = {bound: cell for cell, bound in enumerate(self._bounds.tolist())}
         self._owner = np.full(len(self._bounds), _owner(NOBODY, 0), np.int64)
-        self._readers = np.full((len(self._bounds), readers), -1, np.int32)
+        self._readers = np.full((readers, len(self._bounds)), -1, np.int32)
         self._cells: dict[Rows, Cells] = {}
 
     def owners(self, cells: Cells) -> list[tuple[int, int]]:
         """The writers and buffers of `pieces`, in any order."""
         owners = self._owner[cells]
-        first = int(owners[0])
-        if len(owners) == 1 or bool((owners == first).all()):
-            return [_pair(first)]
-        return [_pair(owner) for owner in set(owners.tolist())]
+        if len(owners) <= _FEW_CELLS:
+            return [_pair(owner) for owner in set(owners.tolist())]
+        others = owners[1:][owners[1:] != owners[:-1]]
+        return [_pair(owner) for owner in {int(owners[0]), *others.tolist()}]
 
     def pieces(self, region: Region) -> Iterator[Piece]:
         """The contents of a region: for each writer and buffer, the first run of bytes."""
@@ -262,18 +264,17 @@ class Shadow:
 
     def readers(self, cells: Cells) -> list[int]:
         """Per engine, the last instruction that read these bytes since they were written."""
-        rows = self._readers[cells]
-        latest = rows[0] if len(rows) == 1 else rows.max(axis=0)
+        latest = np.maximum.reduce(self._readers[:, cells], axis=1)
         return [each for each in latest.tolist() if each >= 0]
 
     def read(self, cells: Cells, index: int, engine: int) -> None:
         """Instruction `index` on an engine of this memory reads them."""
-        self._readers[cells, engine] = index
+        self._readers[engine, cells] = index
 
     def write(self, cells: Cells, index: int, buffer: int) -> None:
         """Instruction `index` (or INITIALLY) writes them."""
         self._owner[cells] = _owner(index, buffer)
-        self._readers[cells] = -1
+        self._readers[:, cells] = -1
 
     def _numbers(self, region: Region) -> np.ndarray:
         cells = self.cells(region)
@@ -292,7 +293,9 @@ class Shadow:
             return slice(self._cell[region.address], self._cell[region.end])
         firsts = np.searchsorted(self._bounds, region.starts)
         lasts = np.searchsorted(self._bounds, region.starts + region.row_bytes)
-        return np.concatenate([np.arange(first, last) for first, last in zip(firsts, lasts, strict=True)])
+        counts = lasts - firsts
+        before = np.cumsum(counts) - counts
+        return np.repeat(firsts - before, counts) + np.arange(int(counts.sum()))
 
 
 def _owner(writer: int, buffer: int) -> int:

@@ -6,9 +6,10 @@ an engine, named and sorted by metadata events (``ph: M``).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 from ..program.cost import Cost
 from ..program.instructions import Barrier, Compute, Engine, IndexedTransfer, Instruction, Transfer
@@ -17,7 +18,7 @@ from ..simulate.timing import Timeline
 
 def trace_json(timeline: Timeline) -> str:
     """The run as text for a ``.json`` file."""
-    return json.dumps({"traceEvents": trace_events(timeline), "displayTimeUnit": "ns"}, separators=(",", ":"))
+    return msgspec.json.encode({"traceEvents": trace_events(timeline), "displayTimeUnit": "ns"}).decode()
 
 
 def trace_events(timeline: Timeline) -> list[dict[str, Any]]:

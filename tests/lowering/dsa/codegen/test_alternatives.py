@@ -143,6 +143,7 @@ def test_what_ddr_moves_for_longer_than_another_program_runs_is_not_written(monk
         return replace(estimate(plan, device), moving=1e9)
 
     monkeypatch.setattr(compiler, "write_program", write)
+    monkeypatch.setattr(compiler, "_CLOSE", 2.0)
     network = accelerator_network(graph, layers, TIGHT, 2)
     cluster_program(network, TIGHT, 4, 1, Choices())
     assert len(written) > 1
