@@ -25,7 +25,7 @@ from .bundle.files import REPORT, TRACE, Observer, read_network, store_kernels, 
 from .bundle.section import ClusterSection, Section, Wire, section_of
 from .bundle.simulated_model import IsolatedSimulation, SimulatedModel
 from .clusters.compiler import DsaProgram, MadeProgram, batch_axes, compile_network, program_for
-from .codegen.compiler import AcceleratorNetwork, Choices, accelerator_network
+from .codegen.compiler import AcceleratorNetwork, Choices, accelerator_network, collecting_seldom
 from .network.subgraphs import Layer
 from .program.instructions import Compute
 from .report.run import EngineRow, Filling, RunPicture, picture_of
@@ -78,7 +78,8 @@ class CompiledNetwork:
     def write(self, folder: Path, weights: Weights) -> None:
         """Write everything but the compiled kernels, which `store_kernels` adds, the report and the manifest."""
         contents = [self._constants(made, weights) for made in self.program.programs]
-        store_programs(folder, self.program, self.network, contents)
+        with collecting_seldom():
+            store_programs(folder, self.program, self.network, contents)
 
     def _constants(self, made: MadeProgram, weights: Weights) -> dict[str, Array]:
         """The contents of the buffers of a program's constants."""
@@ -199,7 +200,8 @@ def make_program(
     graph = _with_defaults(graph, ports)
     size = WIDTHS[demands.floats] if demands.floats else _own_width(graph)
     network = accelerator_network(graph, layers, demands.device, size, demands.batch_axis)
-    program = compile_network(network, demands.device, demands.batch, demands.choices, name, observer)
+    with collecting_seldom():
+        program = compile_network(network, demands.device, demands.batch, demands.choices, name, observer)
     return CompiledNetwork(demands, ports, network, program)
 
 
