@@ -85,13 +85,14 @@ class _Alike(NamedTuple):
 @dataclass(frozen=True)
 class _Options:
     """The ways to cut a layer. Of those that were looked at, the pieces of a tile, the bytes that pass through for one,
-    and the cycles of all.
+    and the cycles of all; of guesses, the bytes that pass through at once.
     """
 
     cuts: tuple[Cut, ...]
     pieces: dict[Cut, Sequence[_Alike]] = field(default_factory=dict)
     sizes: dict[Cut, int] = field(default_factory=dict)
     costs: dict[Cut, float] = field(default_factory=dict)
+    deep: dict[Cut, int] = field(default_factory=dict)
     guesses: Guesses | None = None
     """Of a deep product, ways to cut it."""
 
@@ -229,13 +230,13 @@ class Tiling:
         found: list[Cut] = []
         cuts = () if options.guesses is None else options.guesses.fitting(free)
         for looked_at, cut in enumerate(cuts, start=1):
-            if cut not in options.costs:
+            if cut not in options.deep:
                 pieces = self._few_pieces(step, self._largest(step, part, cut), cut)
                 heaviest = max(self._weight_bytes(each.tile) for each in pieces)
                 fits = heaviest <= self.device.weight_buffer // 2
-                options.sizes[cut] = self._deep_bytes(step, pieces[-1].tile, cut, passing) if fits else sys.maxsize
+                options.deep[cut] = self._deep_bytes(step, pieces[-1].tile, cut, passing) if fits else sys.maxsize
                 options.costs[cut] = self._cost(step, pieces, cut, passing)
-            if options.sizes[cut] <= free:
+            if options.deep[cut] <= free:
                 found.append(cut)
             if looked_at >= _LOOKED_AT and found:
                 break

@@ -19,7 +19,8 @@ from eqfuse.lowering.dsa.network.boxes import shape_of, size
 from eqfuse.lowering.dsa.program.instructions import Level
 from eqfuse.lowering.dsa.schedule.variants import FULL, Variant
 from eqfuse.lowering.dsa.tiles.core_parts import CorePart, LayerParts, tile_of
-from eqfuse.lowering.dsa.tiles.cuts import Cut, Guesses, Moved, Moving, Pieced, TileCycles, cycles_of
+from eqfuse.lowering.dsa.tiles.cuts import Cut, Guesses, Moved, Moving, Passing, Pieced, TileCycles, cycles_of
+from eqfuse.lowering.dsa.tiles.tiling import Tiling
 
 from ...small_models import model
 from ..scheduled import schedule
@@ -150,16 +151,21 @@ def test_all_that_moves_shares_the_port_of_an_lb() -> None:
     assert ways[0] > ways[1] > 100 * tile.computing
 
 
-def test_a_product_of_two_maps_is_cut_along_rows_and_columns() -> None:
-    """Scores of attention: LB does not hold all keys of a head twice, beside the scores of many queries."""
+def scores(tokens: int, width: int) -> onnx.ModelProto:
+    """Of attention with twelve heads: queries times keys, both of which come from the GB."""
     nodes = [
         helper.make_node("Softmax", ["x1"], ["queries"]),
         helper.make_node("Softmax", ["x2"], ["keys"], axis=2),
         helper.make_node("MatMul", ["queries", "keys"], ["scores"]),
         helper.make_node("Softmax", ["scores"], ["y"]),
     ]
-    source = model(nodes, {"x1": (2, 12, 256, 64), "x2": (2, 12, 64, 256)}, {"y": (2, 12, 256, 256)})
-    plan = planned(source)
+    shapes = {"x1": (2, 12, tokens, width), "x2": (2, 12, width, tokens)}
+    return model(nodes, shapes, {"y": (2, 12, tokens, tokens)})
+
+
+def test_a_product_of_two_maps_is_cut_along_rows_and_columns() -> None:
+    """LB does not hold all keys of a head twice, beside the scores of many queries."""
+    plan = planned(scores(256, 64))
     step, tiles = multiplying(plan)
     *_, rows, columns = shape_of(tiles[0].made[step.primary])
     assert rows >= 16
@@ -233,3 +239,17 @@ def test_tiles_are_few_if_each_waits_for_ddr() -> None:
     source = model(nodes, {"x": (512, 768)}, {"y": (512, 768)}, **weights)
     _, tiles = multiplying(planned(source, variant=replace(FOR_GB, fastest=Level.DDR, next=Level.DDR)))
     assert len(tiles) < 150
+
+
+def test_tiles_depend_on_the_room_not_on_what_was_asked_before() -> None:
+    device = single_cluster(load_dsa_device("stcp920-1mb"))
+    plan = planned(attention(512, 64), device)
+    steps = tuple(plan.residence.flow.steps)
+    number = next(n for n, tiled in enumerate(plan.residence.tiles) if work_of_tile(plan, steps[n], tiled.cores[0][0]))
+    tile = plan.residence.tiles[number].cores[0][0]
+    passing = Passing(frozenset((min(tile.inputs), *tile.made)), frozenset())
+    used, *fresh = (Tiling(plan.sharing, steps, device, FULL.pipeline) for _ in range(3))
+    rooms = [device.activation_buffer * share // 64 for share in range(64, 20, -1)]
+    found = {room: used.step(number, room, passing) for room in rooms}
+    for tiling, room in zip(fresh, (rooms[0], rooms[-1]), strict=True):
+        assert tiling.step(number, room, passing) == found[room]
