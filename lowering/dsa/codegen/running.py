@@ -3,8 +3,9 @@
 Instances run one after another, as the schedule orders them. Each of them then loads all weights of its sub-graph,
 but for those that the GB keeps. Instances of one sub-graph that follow each other may run abreast instead: they take
 turns after every few layers, which have no more weights than the GB keeps for the next instance. What these layers hand
-on is live for all of the instances meanwhile, so as many run abreast as the GB has room for. Layers without weights do
-not end a turn: what is between them, as scores of attention are, is live for one instance at a time.
+on is live for all of the instances meanwhile, so as many run abreast as the GB has room for, and the LBs for the one
+whose turn it is, if they are as large as instances. Layers without weights do not end a turn: what is between them, as
+scores of attention are, is live for one instance at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..schedule.instances import InstanceGraph, Part
 from ..schedule.scheduler import Schedule
 from ..schedule.variants import Variant
 from ..tiles.core_parts import layer_outputs
-from .residence import activation_room_of_global_buffer
+from .residence import activation_room_of_global_buffer, has_large_instances
 
 _KEPT = 0.75
 """The share of the GB's room for weights that holds weights for the next instance; the rest is for what arrives."""
@@ -34,7 +35,10 @@ Steps = list[tuple[int, Layer]]
 def running_order(schedule: Schedule, variant: Variant) -> Iterator[tuple[int, Layer]]:
     """Instances one after another, or abreast. A layer of which an instance needs nothing does not run for it."""
     graph = schedule.graph
-    turns = _Turns(graph, schedule.device, schedule.order)
+    room, device = activation_room_of_global_buffer(schedule.device), schedule.device
+    if not has_large_instances(variant, device):
+        room += device.cores * device.activation_buffer
+    turns = _Turns(graph, device, schedule.order, room)
     for subgraph, run in groupby(schedule.order, key=lambda instance: graph.instances[instance].subgraph):
         layers, instances = graph.groups[subgraph].subgraph.layers, list(run)
         steps = turns.abreast(layers, instances) if variant.abreast else _in_turns([layers], instances)
@@ -60,6 +64,8 @@ class _Turns:
     graph: InstanceGraph
     device: DsaDevice
     order: Sequence[int]
+    room: int
+    """Bytes for results of layers that are live at once."""
     sizes: dict[Part, int] = field(default_factory=dict)
     uses: dict[tuple[int, Layer], tuple[tuple[Part, ...], tuple[Part, ...]]] = field(default_factory=dict)
 
@@ -69,13 +75,13 @@ class _Turns:
         return {instance: place for place, instance in enumerate(self.order)}
 
     def abreast(self, layers: Sequence[Layer], instances: Sequence[int]) -> Steps:
-        """As many instances abreast as the GB has room for, evenly many at a time."""
+        """As many instances abreast as there is room for, evenly many at a time."""
         turns, kept = list(self._turns(layers)), self._kept(instances)
         for times in range(1, len(instances) + 1):
             count = -(-len(instances) // times)
             groups = [instances[first : first + count] for first in range(0, len(instances), count)]
             steps = [step for group in groups for step in _in_turns(turns, group)]
-            if self._peak(steps, kept) <= activation_room_of_global_buffer(self.device):
+            if self._peak(steps, kept) <= self.room:
                 return steps
         return _in_turns([layers], instances)
 

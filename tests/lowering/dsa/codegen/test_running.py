@@ -45,7 +45,17 @@ def test_instances_run_one_by_one_if_the_gb_keeps_all_weights() -> None:
     assert order([64, 64]) == [(each, layer) for each in (ONE, OTHER) for layer in range(4)]
 
 
+ROWS_THAT_FILL_THE_GB = DEVICE.global_buffer * 3 // 4 // (2 * 64 * 2)
+"""Of which the GB does not hold the maps of both instances."""
+
+
 def test_instances_run_one_by_one_if_the_gb_does_not_hold_the_maps_of_both() -> None:
-    rows = DEVICE.global_buffer * 3 // 4 // (2 * 64 * 2)
-    widths = [64, 64, 128]
-    assert order(widths, rows=rows) == [(each, layer) for each in (ONE, OTHER) for layer in range(6)]
+    device = replace(DEVICE, local_buffer=DEVICE.weight_buffer + 1024)
+    expected = [(each, layer) for each in (ONE, OTHER) for layer in range(6)]
+    assert order([64, 64, 128], device, ROWS_THAT_FILL_THE_GB) == expected
+
+
+def test_the_lbs_hold_the_maps_of_the_instance_whose_turn_it_is() -> None:
+    turns = [range(4), range(4, 6)]
+    expected = [(each, layer) for turn in turns for each in (ONE, OTHER) for layer in turn]
+    assert order([64, 64, 128], rows=ROWS_THAT_FILL_THE_GB) == expected
