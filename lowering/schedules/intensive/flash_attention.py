@@ -30,7 +30,7 @@ from ..base.blocks import FUNCTION, BlockInfo, parameter_index, uses, walk
 from ..base.draft import Draft
 from ..base.extents import is_symbolic
 from ..base.nodes import Buffer, Expression, Statement, Variable
-from ..base.rewriting import make_loop, point, rebuild, substitute, with_body
+from ..base.rewriting import conjuncts, make_loop, point, rebuild, substitute, with_body
 from .block_chain import BlockChain
 
 _LEAST = -3.4028234663852886e38
@@ -530,7 +530,7 @@ class _Nest:
 
 
 def guard_rows(draft: Draft, by: KeyBlocks, tile: Variable) -> Draft:
-    """The draft with guards around what is behind the last row: then the passes move the last tile back.
+    """The draft with guards around what is behind the last row, too: then the passes move the last tile back.
 
     `tile` is the variable of the loop over tiles, or of the one that it was fused to. TVM could not schedule the blocks
     with these guards around them.
@@ -541,7 +541,7 @@ def guard_rows(draft: Draft, by: KeyBlocks, tile: Variable) -> Draft:
         if isinstance(rebuilt, s_stmt.SBlockRealize):
             row = next((value for value in rebuilt.iter_values if _begins_at_tile(value, tile, by.rows)), None)
             if row is not None:
-                inside = row < by.attention.chain.rows
+                inside = tirx.all(row < by.attention.chain.rows, *conjuncts(rebuilt.predicate))
                 return s_stmt.SBlockRealize(rebuilt.iter_values, inside, rebuilt.block)
         return rebuilt
 

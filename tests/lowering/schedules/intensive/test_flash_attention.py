@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from eqfuse.costmodels.device import Device
 from eqfuse.lowering.base.decisions import Trace
 from eqfuse.lowering.schedules import Draft, apply_rule
 from eqfuse.lowering.schedules.intensive.product_chain import product_chain
 
-from ..functions import ARM, SERVER, count_multiply_adds, execute
+from ....properties import examples
+from ..functions import ARM, HOST, SERVER, count_multiply_adds, execute
 from ..product_models import Case, attention, kept_bytes
 
 Array = np.ndarray[Any, Any]
@@ -51,10 +55,17 @@ def test_as_onnx_runtime(case: Case, threads: int) -> None:
     np.testing.assert_allclose(computed, case.reference(), rtol=2e-4, atol=2e-5)
 
 
-def test_for_vectors_of_four() -> None:
-    case = attention(2, 47, 263, 16)
-    computed = execute(case.schedule(device=ARM, wanted=BLOCKS), case.kernel[1])
-    np.testing.assert_allclose(computed, case.reference(), rtol=2e-4, atol=2e-5)
+@examples(4)
+@given(
+    heads=st.integers(1, 3), rows=st.integers(8, 60), keys=st.integers(256, 330), size=st.integers(8, 40),
+    device=st.sampled_from([ARM, HOST, SERVER]),
+)  # fmt: skip
+@example(heads=2, rows=47, keys=263, size=16, device=ARM)
+@example(heads=3, rows=41, keys=320, size=24, device=SERVER)
+def test_any_size_for_vectors_of_any_width(heads: int, rows: int, keys: int, size: int, device: Device) -> None:
+    case = attention(heads, rows, keys, size)
+    by_blocks = execute(case.schedule(device=device, wanted=BLOCKS), case.kernel[1])
+    np.testing.assert_allclose(by_blocks, case.reference(), rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("mask", MASKS)
