@@ -152,8 +152,8 @@ def _written(nest: Statement) -> str:
 
 
 def _widen(draft: Draft, reader: BlockInfo, read: BufferAccess) -> Any:
-    """The new block that makes the numbers of 16 bits which `reader` reads in the place of bytes."""
-    block = draft.schedule.cache_read(reader.block, reader.reads.index(read), "global")
+    """The new block that makes the numbers of 16 bits which `reader` alone reads in the place of bytes."""
+    block = draft.schedule.cache_read(reader.block, reader.reads.index(read), "global", [reader.block])
     draft.schedule.annotate(block, STAYS, 1)
     draft.schedule.unsafe_set_dtype(block, 0, WIDE)
     return block

@@ -232,8 +232,10 @@ class Planner:
         raise DsaError(f"no residence found that fits the buffers of {self.device.name} after {_ROUNDS} rounds")
 
     def tighten(self, step: int, amount: int) -> None:
-        """Keep more room at a step: addresses could not be found."""
+        """Keep more room at a step: for so many bytes no address could be found."""
         self.reserve[step] = self.reserve.get(step, 0) + amount
+        if self.reserve[step] > self.device.activation_buffer:
+            self.tiling.divide(step)
 
     def _arrivals(self) -> dict[Part, Arrival]:
         """The values that an instance reads in more than one step and does not have at hand."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import itertools
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import NamedTuple
 
@@ -113,6 +114,8 @@ class Tiling:
     """Cycles of products on the matrix unit."""
     _made: dict[int, tuple[Cut, TiledStep]] = field(default_factory=dict)
     """The last tiles of each step."""
+    _divided: set[int] = field(default_factory=set)
+    """Steps of which tiles that do not fit are divided."""
 
     @property
     def network(self) -> Network:
@@ -145,13 +148,50 @@ class Tiling:
             pieces = self._few_pieces(step, self._largest(step, first, cut), cut)
             costs[cut] = self._cost(step, pieces, cut, passing)
         known = self._made.get(number)
-        if known is None or known[0] != cut:
-            cores = tuple(() if part is None else tuple(self._tiles(step, part, cut)) for part in step.cores)
+        if known is None or known[0] != cut or number in self._divided:
+            fits = partial(self._fits, step, free, passing) if number in self._divided else _always
+            cores = tuple(() if part is None else tuple(self._tiles(step, part, cut, fits)) for part in step.cores)
             for tile in (tile for tiles in cores for tile in tiles):  # an output of other axes is made by one tile
                 if self._weight_bytes(tile) > self.device.weight_buffer and not self._is_lookup(step):
                     raise self._too_heavy(tile)
             known = self._made[number] = cut, TiledStep(cores)
         return replace(known[1], cycles=costs[cut])
+
+    def divide(self, number: int) -> None:
+        """Divide those tiles of a step that do not fit, since they need far more than the one that was looked at.
+
+        Where rows of all samples are one axis, and an operand has an axis for the samples, a tile with the last rows of
+        one and the first of the next needs all rows of both.
+        """
+        self._divided.add(number)
+
+    def _fits(self, step: LayerParts, free: int, passing: Passing, part: CorePart, box: Box) -> bool:
+        """Whether the room is enough for what passes through for a tile."""
+        return self._passing_bytes(self._part(step, part, box, is_first=False), passing) <= free
+
+    def _fitting(
+        self, step: LayerParts, part: CorePart, box: Box, fits: Callable[[CorePart, Box], bool]
+    ) -> Iterator[Box]:
+        """A tile as it is if it fits, else as few as possible that do."""
+        if fits(part, box):
+            yield box
+            return
+        kept = self.sharing.whole_axes(step.layer, step.primary)
+        axes = [n for n in self.network.axes[step.primary] if n not in kept and box[n][1] - box[n][0] > 1]
+        if not axes:
+            yield box
+            return
+
+        def first(axis: int, length: int) -> Box:
+            start = box[axis][0]
+            return (*box[:axis], (start, start + length), *box[axis + 1 :])
+
+        axis = next((axis for axis in axes if fits(part, first(axis, 1))), axes[0])
+        start, stop = box[axis]
+        lengths = range(2, stop - start)
+        length = 1 + bisect_left(lengths, True, key=lambda length: not fits(part, first(axis, length)))
+        yield from self._fitting(step, part, first(axis, length), fits)
+        yield from self._fitting(step, part, (*box[:axis], (start + length, stop), *box[axis + 1 :]), fits)
 
     def _all_options(self, step: LayerParts, part: CorePart, passing: Passing, least: int) -> _Options:
         """The ways to cut a layer whatever room there is."""
@@ -463,17 +503,19 @@ class Tiling:
             middle.append((first, first + length))
         return self._part(step, part, tuple(middle), is_first=True)
 
-    def _tiles(self, step: LayerParts, part: CorePart, cut: Cut) -> Iterator[CorePart]:
+    def _tiles(
+        self, step: LayerParts, part: CorePart, cut: Cut, fits: Callable[[CorePart, Box], bool]
+    ) -> Iterator[CorePart]:
         """The tiles of a part in the order in which they are computed."""
         box = part.made[step.primary]
-        if prod(cut.weights) == prod(cut.others) == 1:
+        if prod(cut.weights) == prod(cut.others) == 1 and fits(part, box):
             yield from self._pieces_of(step, part, cut)
             return
         is_first = True
         outer, inner = (_without(cut), cut.weights) if cut.rows_first else (cut.weights, _without(cut))
         for piece in _pieces(box, outer):
             sums: list[list[CorePart]] = []
-            for tile in _pieces(piece, inner):
+            for tile in (each for whole in _pieces(piece, inner) for each in self._fitting(step, part, whole, fits)):
                 sums.append(self._pieces_of(step, self._part(step, part, tile, is_first), cut))
                 is_first = False
             for tiles in zip(*sums, strict=True) if cut.is_held else sums:
@@ -492,6 +534,10 @@ class Tiling:
         found = self.sharing.part(step.instance, step.layer, made)
         assert found is not None
         return found
+
+
+def _always(part: CorePart, box: Box) -> bool:
+    return True
 
 
 def _without(cut: Cut) -> tuple[int, ...]:

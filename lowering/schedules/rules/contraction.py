@@ -421,7 +421,7 @@ def widen_data(
     draft = draft.copy()
     writer = draft.producer(data)
     if writer is None or draft.is_output(writer) or len(draft.consumers(writer)) > 1:
-        block = draft.schedule.cache_read(anchor.block, anchor.reads.index(data), "global")
+        block = draft.schedule.cache_read(anchor.block, anchor.reads.index(data), "global", [anchor.block])
     else:
         block = writer.block
     draft.schedule.annotate(block, STAYS, 1)

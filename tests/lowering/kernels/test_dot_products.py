@@ -137,7 +137,7 @@ def test_products_of_bytes_are_dot_products(
 @dataclass(frozen=True)
 class ProductOfActivations:
     """The product of stacks of matrices of bytes less zero points, neither of them constant; of the second both axes
-    may be exchanged in memory."""
+    may be exchanged in memory. Some of the operands may be `read_again` behind the product, as 0 and 1."""
 
     rows: int
     depth: int
@@ -146,6 +146,7 @@ class ProductOfActivations:
     zeros: tuple[int, int] = (3, 130)
     is_turned: bool = False
     batch: int = 2
+    read_again: frozenset[int] = frozenset()
 
     @property
     def function(self) -> tirx.PrimFunc:
@@ -162,7 +163,18 @@ class ProductOfActivations:
             return te.sum(left * other, axis=[k])
 
         total = te.compute((self.batch, self.rows, self.columns), element, "total")
-        y = te.compute(total.shape, lambda *i: total(*i) ^ tirx.const(1, "int32"), "y")
+
+        def triple(number: int) -> te.Tensor:
+            byte = (a, b)[number]
+            return te.compute(byte.shape, lambda *i: byte(*i).astype("int32") * 3, f"tripled{number}")
+
+        tripled = {number: triple(number) for number in self.read_again}
+
+        def behind(n: Any, i: Any, j: Any) -> Any:
+            places = [(n, i, j % self.depth), (n, j, i % self.depth) if self.is_turned else (n, i % self.depth, j)]
+            return sum((x(*places[number]) for number, x in tripled.items()), total(n, i, j) ^ tirx.const(1, "int32"))
+
+        y = te.compute(total.shape, behind, "y")
         return te.create_prim_func([a, b, y]).with_attr("global_symbol", "main")
 
     def check(self, target: Target, seed: int) -> None:
@@ -178,14 +190,19 @@ class ProductOfActivations:
         result = tvm.runtime.tensor(np.zeros((self.batch, self.rows, self.columns), np.int32))
         code["main"](*map(tvm.runtime.tensor, (a, stored)), result)
         left, right = (x.astype(np.int64) - zero for x, zero in zip((a, b), self.zeros, strict=True))
-        np.testing.assert_array_equal(result.numpy(), (left @ right).astype(np.int32) ^ 1)
+        expected = (left @ right).astype(np.int32) ^ 1
+        if 0 in self.read_again:
+            expected += 3 * a.astype(np.int32)[:, :, np.arange(self.columns) % self.depth]
+        if 1 in self.read_again:
+            expected += 3 * b.astype(np.int32)[:, np.arange(self.rows) % self.depth]
+        np.testing.assert_array_equal(result.numpy(), expected)
 
 
 _bytes = st.sampled_from(["uint8", "int8"])
 _ends = st.sampled_from([0, 1, 127])
 products = st.builds(
     ProductOfActivations, st.integers(1, 20), st.integers(1, 70), st.integers(1, 70), st.tuples(_bytes, _bytes),
-    st.tuples(_ends, _ends), st.booleans(),
+    st.tuples(_ends, _ends), st.booleans(), st.integers(1, 2), st.frozensets(st.integers(0, 1)),
 )  # fmt: skip
 
 
@@ -203,6 +220,12 @@ def test_products_of_activations_are_exact(target: Target, case: ProductOfActiva
 @given(products, st.integers(0, 1000))
 def test_many_products_of_activations_are_exact(target: Target, case: ProductOfActivations, seed: int) -> None:
     case.check(target, seed)
+
+
+def test_operands_that_are_read_again_stay_bytes_for_others() -> None:
+    """Numbers of 16 bits less a zero point are the product's alone, and are made behind the other readers."""
+    for target in HERE:
+        ProductOfActivations(8, 8, 8, ("uint8", "int8"), read_again=frozenset({0, 1})).check(target, 0)
 
 
 @pytest.mark.parametrize("zeros", [(255, -128), (255, 127), (0, -128)], ids=str)

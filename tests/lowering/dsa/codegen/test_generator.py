@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import helper
 
@@ -36,13 +36,15 @@ from eqfuse.lowering.dsa.schedule.clusters import Allocation
 from eqfuse.lowering.dsa.schedule.grouping import Group, Split
 from eqfuse.lowering.dsa.schedule.instances import instance_graph
 from eqfuse.lowering.dsa.schedule.scheduler import Bindings, Schedule
-from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, FULL, TVM, Variant
+from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, FULL, GRAPHTURBO, INSTANCES, TVM, Variant
 from eqfuse.lowering.dsa.simulate.function import simulate_function
 from eqfuse.lowering.dsa.simulate.timing import simulate_time
 from eqfuse.lowering.dsa.tiles.compiled_kernels import compiled_kernels
 from eqfuse.lowering.dsa.tiles.core_parts import Sharing
 from eqfuse.lowering.dsa.tiles.kernels import TileKernels
 
+from ....onnx_runtime import outputs_of
+from ....properties import examples
 from ...small_models import model
 from ..graphs import Builder
 from ..scheduled import schedule
@@ -301,6 +303,36 @@ def test_a_unit_of_a_cluster_is_refused() -> None:
     device = replace(ROOMY, units=(replace(matrix, per="cluster"), *others))
     with pytest.raises(DsaError, match="unit 'MME' belongs to a cluster, and kernels run on cores"):
         compiled(cnn(), device, 4, ALTERNATIVES[0])
+
+
+def rows_of_heads(samples: int, heads: int, tokens: int, size: int) -> onnx.ModelProto:
+    """A product whose rows are the tokens of all samples, behind maps with axes for samples and for heads."""
+    width = heads * size
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["s"], axis=-1),
+        helper.make_node("Transpose", ["s"], ["t"], perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["t", "shape"], ["r"]),
+        helper.make_node("MatMul", ["r", "w"], ["m"]),
+        helper.make_node("Relu", ["m"], ["y"]),
+    ]
+    weights = np.asarray(np.random.default_rng(1).standard_normal((width, width)), np.float32)
+    inputs = {"x": (samples, heads, tokens, size)}
+    return model(nodes, inputs, {"y": (samples * tokens, width)}, w=weights, shape=np.array([-1, width]))
+
+
+@examples(3)
+@given(
+    shape=st.tuples(st.integers(2, 5), st.integers(1, 3), st.integers(8, 40), st.integers(4, 12)),
+    room=st.sampled_from([2048, 5120]), variant=st.sampled_from([INSTANCES, GRAPHTURBO]),
+)  # fmt: skip
+@example(shape=(5, 1, 16, 12), room=2048, variant=INSTANCES)
+@example(shape=(5, 2, 64, 8), room=8192, variant=GRAPHTURBO)
+def test_tiles_of_rows_of_two_samples_fit(shape: tuple[int, int, int, int], room: int, variant: Variant) -> None:
+    source = rows_of_heads(*shape)
+    device = replace(TIGHT, local_buffer=room, weight_buffer=room // 4, global_buffer=1 << 20)
+    feeds = {"x": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
+    (expected,) = outputs_of(source, feeds)
+    np.testing.assert_allclose(outputs(source, device, shape[0], variant, feeds), expected, rtol=1e-4, atol=1e-5)
 
 
 def request(key: str, size: int, start: int, end: int, shorter: Lifetime | None = None) -> Request[str]:
