@@ -264,8 +264,8 @@ class Tiling:
     ) -> Cut | None:
         """The cheapest of a few cuts of a deep product that fit; None if none of them does.
 
-        If something comes from DDR or goes there, the one with the fewest tiles of those that cost about as little:
-        each tile waits for DDR.
+        If something comes from DDR or goes there, the one with the fewest tiles of those that cost about as little: each
+        tile waits for DDR. But layers that do not overlap wait for all of their first tile, which is the smaller then.
         """
         found: list[Cut] = []
         cuts = () if options.guesses is None else options.guesses.fitting(free)
@@ -281,7 +281,7 @@ class Tiling:
             if looked_at >= _LOOKED_AT and found:
                 break
         cheapest = min(found, key=options.costs.__getitem__, default=None)
-        if cheapest is None or not passing.far:
+        if cheapest is None or not passing.far or self.pipeline < 2:
             return cheapest
         close = (cut for cut in found if options.costs[cut] <= _ABOUT * options.costs[cheapest])
         return min(close, key=lambda cut: (cut.count * cut.pieces, options.costs[cut]))
