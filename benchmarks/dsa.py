@@ -12,7 +12,8 @@ Each figure is made by a process of its own, see accelerators/cell.py. Optimised
 folder as long as sources and device are the same, so a run that was ended goes on where it was. All figures but seconds
 are the same in every run.
 
-    python benchmarks/dsa.py                                     # everything, an hour or so
+    python benchmarks/dsa.py --own-batches --jobs 2              # everything on the documented device: hours
+    python benchmarks/dsa.py --own-batches --device stcp920-1mb
     python benchmarks/dsa.py --labels A,G --variants tvm,full
     python benchmarks/dsa.py --labels B --variants tvm,full --table1 --json bert.json
     python benchmarks/dsa.py --labels A,A8 --variants graphturbo,full --all-batches      # Fig. 16, floats and int8
@@ -197,7 +198,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--variants", type=variants, default=list(VARIANTS), metavar="tvm,full,...", help="default: all"
     )
-    result.add_argument("--device", default="stcp920-1mb", help="default stcp920-1mb")
+    result.add_argument("--device", default="stcp920", help="default stcp920, the one that the text documents")
     result.add_argument("--all-batches", action="store_true", help="try all numbers of samples per cluster")
     result.add_argument("--own-batches", action="store_true", help="only each approach's own number of Table 2")
     result.add_argument("--table1", action="store_true", help="BERT-128 at the batch sizes of Table 1 too")

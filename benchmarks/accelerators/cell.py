@@ -4,7 +4,7 @@ A process of its own, so that what goes wrong here goes wrong in one row of the 
 kept in a folder, under the digest of the sources and of the device that they depend on: a run that was ended goes on
 where it was, and never with what other rules or another compiler made.
 
-    python -m eqfuse.benchmarks.accelerators.cell A --variant full --samples 16 --device stcp920-1mb
+    python -m eqfuse.benchmarks.accelerators.cell A --variant full --samples 16 --device stcp920
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def main() -> None:
     parser.add_argument("label", choices=MODELS)
     parser.add_argument("--variant", choices=VARIANTS, help="default: only optimise and keep the model")
     parser.add_argument("--samples", type=int, help="per cluster (default: GraphTurbo's of Table 2)")
-    parser.add_argument("--device", default="stcp920-1mb")
+    parser.add_argument("--device", default="stcp920")
     parser.add_argument("--cache", type=Path, default=CACHE, metavar="FOLDER", help="of optimised models and figures")
     parser.add_argument("--validate", action="store_true", help="check that the program keeps to the device's rules")
     given = parser.parse_args()

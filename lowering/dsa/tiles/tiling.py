@@ -264,8 +264,8 @@ class Tiling:
     ) -> Cut | None:
         """The cheapest of a few cuts of a deep product that fit; None if none of them does.
 
-        If something comes from DDR or goes there, the one with the fewest tiles of those that cost about as little: each
-        tile waits for DDR. But layers that do not overlap wait for all of their first tile, which is the smaller then.
+        If something comes from DDR or goes there, the one with the fewest tiles of those that cost about as little, for
+        each tile waits for DDR. But layers that do not overlap wait for all of their first tile, so it is to be small.
         """
         found: list[Cut] = []
         cuts = () if options.guesses is None else options.guesses.fitting(free)
