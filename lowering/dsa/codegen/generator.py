@@ -121,6 +121,8 @@ class _Generator:
     """By step, the parts that come back before it."""
     streams: dict[int, list[Part]] = field(default_factory=dict)
     """By step, what comes from inputs before it."""
+    arriving_parts: dict[int, list[Part]] = field(default_factory=dict)
+    """By step, what its instance reads more than once from there on."""
     stay_of: dict[Part, int] = field(default_factory=dict)
     """The stays of parts that left the GB before: the next ones."""
     arrivals: dict[tuple[Part, int], Contents] = field(default_factory=dict)
@@ -153,6 +155,8 @@ class _Generator:
                 self.returns.setdefault(following.first, []).append(part)
         for part, (_, stay) in self.residence.streams.items():
             self.streams.setdefault(stay.first, []).append(part)
+        for part, arrival in self.residence.arrivals.items():
+            self.arriving_parts.setdefault(arrival.first, []).append(part)
 
     def run(self, batch: int, name: str) -> Generated:
         for number, step in enumerate(self.flow.steps):
@@ -214,9 +218,9 @@ class _Generator:
 
     def _bring_arrivals(self, number: int) -> None:
         """Bring what the instance reads more than once from here on."""
-        for part, arrival in self.residence.arrivals.items():
-            for core, box in enumerate(arrival.boxes):
-                if arrival.first == number and box is not None:
+        for part in self.arriving_parts.get(number, ()):
+            for core, box in enumerate(self.residence.arrivals[part].boxes):
+                if box is not None:
                     address = self.plan.memory.local[core][PartSlot(SlotKind.ARRIVAL, part)]
                     self.arrivals[part, core] = self._local(core, address, part.value, box)
                     self._bring(core, part, self.arrivals[part, core], box)
