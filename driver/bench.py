@@ -249,11 +249,13 @@ def bench_model(
 ) -> Latency | ServiceReport | KernelLatency | Emulation | Simulation | Estimation:
     """Measure a bundle in the way that its target and the options ask for.
 
-    Raises UsageError for options that do not fit together or do not fit the bundle.
+    Raises UsageError for options that do not fit together or do not fit the bundle, BundleError for no bundle.
     """
     try:
         manifest = read_manifest(bundle)
     except BundleError:
+        if options.trace is not None or options.against not in (None, "ort"):
+            raise  # whether this program has that is not known
         manifest = None  # loading it for a processor raises the error again
     if manifest is not None and manifest.dsa is not None:
         return _simulate(bundle, options)

@@ -301,6 +301,10 @@ def test_other_bundles_have_no_variants(eqfuse: CommandLine) -> None:
     assert "--against tvm: is for programs of an accelerator" in eqfuse.fail(2, "bench", "build", "--against", "tvm")
 
 
+def test_a_folder_that_is_missing_is_named_before_what_it_may_lack(eqfuse: CommandLine) -> None:
+    assert "gone: no such folder" in eqfuse.fail(1, "bench", "gone", "--against", "tvm")
+
+
 # --- refusals
 
 
