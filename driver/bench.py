@@ -251,17 +251,18 @@ def bench_model(
 
     Raises UsageError for options that do not fit together or do not fit the bundle, BundleError for no bundle.
     """
+    is_for_devices = options.trace is not None or options.against not in (None, "ort")
     try:
         manifest = read_manifest(bundle)
     except BundleError:
-        if options.trace is not None or options.against not in (None, "ort"):
+        if is_for_devices:
             raise  # whether this program has that is not known
         manifest = None  # loading it for a processor raises the error again
     if manifest is not None and manifest.dsa is not None:
         return _simulate(bundle, options)
     if manifest is not None and manifest.ethos_u is not None:
         return _estimate(bundle, options, manifest)
-    if options.trace is not None or options.against not in (None, "ort"):
+    if is_for_devices:
         option = "--trace" if options.trace is not None else f"--against {options.against}"
         other = "an Ethos-U (--target ethos-u" if options.against == "vela" else "an accelerator (--target dsa-NAME"
         raise UsageError(f"{option}: is for programs of {other})")

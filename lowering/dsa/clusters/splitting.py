@@ -15,14 +15,7 @@ from typing import Generic, TypeVar
 from ....costmodels.dsa_device import DsaDevice, single_cluster
 from ....ir.graph import OperatorGraph
 from ...base.errors import DsaError
-from ..codegen.compiler import (
-    AcceleratorNetwork,
-    Choices,
-    Part,
-    cluster_plans,
-    collecting_seldom,
-    order_by_start,
-)
+from ..codegen.compiler import AcceleratorNetwork, Choices, Part, cluster_plans, order_by_start
 from ..codegen.generated import Generated, KernelUse
 from ..codegen.generator import write_program
 from ..network.boxes import Box
@@ -157,8 +150,7 @@ def split_program(
         if value.is_constant and value.type != own.type:
             raise DsaError(f"constant {value.name!r} has rows for each sample, which clusters do not share")
     group = cluster_group(device, job.clusters, job.working)
-    with collecting_seldom():
-        return _Splitting(Network(graph, network.element_size), network, group, job, choices, name).program()
+    return _Splitting(Network(graph, network.element_size), network, group, job, choices, name).program()
 
 
 @dataclass

@@ -121,7 +121,7 @@ class _Generator:
     """By step, the parts that come back before it."""
     streams: dict[int, list[Part]] = field(default_factory=dict)
     """By step, what comes from inputs before it."""
-    arriving_parts: dict[int, list[Part]] = field(default_factory=dict)
+    beginning_arrivals: dict[int, list[Part]] = field(default_factory=dict)
     """By step, what its instance reads more than once from there on."""
     stay_of: dict[Part, int] = field(default_factory=dict)
     """The stays of parts that left the GB before: the next ones."""
@@ -156,7 +156,7 @@ class _Generator:
         for part, (_, stay) in self.residence.streams.items():
             self.streams.setdefault(stay.first, []).append(part)
         for part, arrival in self.residence.arrivals.items():
-            self.arriving_parts.setdefault(arrival.first, []).append(part)
+            self.beginning_arrivals.setdefault(arrival.first, []).append(part)
 
     def run(self, batch: int, name: str) -> Generated:
         for number, step in enumerate(self.flow.steps):
@@ -218,7 +218,7 @@ class _Generator:
 
     def _bring_arrivals(self, number: int) -> None:
         """Bring what the instance reads more than once from here on."""
-        for part in self.arriving_parts.get(number, ()):
+        for part in self.beginning_arrivals.get(number, ()):
             for core, box in enumerate(self.residence.arrivals[part].boxes):
                 if box is not None:
                     address = self.plan.memory.local[core][PartSlot(SlotKind.ARRIVAL, part)]
